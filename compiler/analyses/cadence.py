@@ -3,8 +3,8 @@
 import math
 from typing import Final
 
-from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, MOMENTS
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.terms.optimizer import MASTER_BYTES, MOMENTS
 from tunec.compiler.ir.slots import Optimizer, States
 
 AT_RISK_SECONDS: Final = 3600

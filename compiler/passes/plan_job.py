@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
-from tunec.compiler.analyses.memory.host import host_account
-from tunec.compiler.analyses.memory.requested import MARGIN as MEMORY_MARGIN
-from tunec.compiler.analyses.memory.requested import Request, requested
+from tunec.compiler.analyses.memory.margin import MARGIN as MEMORY_MARGIN
+from tunec.compiler.analyses.memory.margin import Request, requested
+from tunec.compiler.analyses.memory.terms.host import host_account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.run import MARGIN as TIME_MARGIN
 from tunec.compiler.analyses.time.run import Run, bounded

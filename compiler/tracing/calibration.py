@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from tunec.compiler.analyses.memory.calibrated import key_of
-from tunec.compiler.analyses.memory.calibration import FORMAT, config_digest
+from tunec.compiler.analyses.memory.calibration import FORMAT, config_digest, key_of
 from tunec.compiler.tracing.comparison import GROUPS, group_of_category
 from tunec.compiler.tracing.recording import Trace, TracedPhase
 from tunec.compiler.tracing.subject import Subject

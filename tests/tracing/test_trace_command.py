@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.calibrated import calibrated
-from tunec.compiler.analyses.memory.calibration import calibration_of
+from tunec.compiler.analyses.memory.calibration import calibrated, calibration_of
 from tunec.compiler.cli import trace_command
 from tunec.compiler.cli.main import run
 from tunec.compiler.driver import plan

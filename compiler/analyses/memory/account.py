@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from tunec.compiler.analyses.memory.calibrated import calibrated
-from tunec.compiler.analyses.memory.calibration import TRACED
-from tunec.compiler.analyses.memory.host import HostAccount, host_account
-from tunec.compiler.analyses.memory.loss import judged_tokens
+from tunec.compiler.analyses.memory.calibration import TRACED, calibrated
+from tunec.compiler.analyses.memory.loss import TILE_ROWS, is_tiled, judged_tokens
 from tunec.compiler.analyses.memory.margin import (
     READING,
     apart,
@@ -15,15 +13,12 @@ from tunec.compiler.analyses.memory.margin import (
     slack,
     with_slack,
 )
-from tunec.compiler.analyses.memory.moments import At
-from tunec.compiler.analyses.memory.projection import TILE_ROWS, is_tiled
-from tunec.compiler.analyses.memory.reached import reached
+from tunec.compiler.analyses.memory.rank import of_rank, reached
 from tunec.compiler.analyses.memory.sharding import sharding_of
-from tunec.compiler.analyses.memory.tensor_parallel import of_rank
+from tunec.compiler.analyses.memory.terms.host import HostAccount, host_account
 from tunec.compiler.analyses.memory.terms.passes import pass_of
-from tunec.compiler.analyses.memory.terms.plans import always_held
-from tunec.compiler.analyses.memory.terms.steps import phases
-from tunec.compiler.analyses.memory.timeline import Phase, timeline
+from tunec.compiler.analyses.memory.terms.run import always_held, phases
+from tunec.compiler.analyses.memory.timeline import At, Phase, timeline
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass

@@ -6,16 +6,18 @@ from packaging.version import Version
 
 from tunec.compiler.analyses import liger
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.flavours import (
+from tunec.compiler.analyses.memory.modules import (
+    BYTES,
+    FOUR_BIT,
+    QUANTIZED_PARTS,
     Activation,
     Flavour,
     Norm,
     Rotary,
     Router,
+    experts_apart,
     flavour,
 )
-from tunec.compiler.analyses.memory.modules import FOUR_BIT, QUANTIZED_PARTS, experts_apart
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States

@@ -5,10 +5,10 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import Final
 
-from tunec.compiler.analyses.memory.flavours import flavour
 from tunec.compiler.analyses.memory.modules import (
     adapter_elements,
     adapter_shapes,
+    flavour,
     is_after_attention,
     quantizes,
     tower_of,

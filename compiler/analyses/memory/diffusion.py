@@ -7,10 +7,17 @@ SimpleTuner does (`weights.encoders`); their activations do not count.
 import re
 from typing import Final
 
-from tunec.compiler.analyses.memory.activations import Activations, Pass
+from tunec.compiler.analyses.memory.activations import (
+    Activations,
+    Layers,
+    Pass,
+    at_last,
+    beside,
+    kept,
+    named,
+)
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved
-from tunec.compiler.analyses.memory.recomputation import Layers, at_last, beside, kept, named
 from tunec.compiler.analyses.memory.unet import unet_activations
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached

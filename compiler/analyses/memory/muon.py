@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.modules import adapter_shapes
-from tunec.compiler.analyses.memory.partition import NO_PARTITION, Partition, in_order, part_of
+from tunec.compiler.analyses.memory.reductions import NO_PARTITION, Partition, in_order, part_of
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.schemas.models.architecture import Module

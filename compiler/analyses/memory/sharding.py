@@ -10,26 +10,16 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.counts import Counts, count
-from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.muon import Halves, gathers, halves, momenta
-from tunec.compiler.analyses.memory.partition import (
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.muon import Halves, halves
+from tunec.compiler.analyses.memory.reductions import (
     NO_PARTITION,
     Partition,
-    largest_partition,
-    trained_sizes,
-)
-from tunec.compiler.analyses.memory.reductions import (
     Reduction,
     Reductions,
+    largest_partition,
     reductions,
     reductions_at_end,
-)
-from tunec.compiler.analyses.memory.states import (
-    FACTORED,
-    MASTER_BYTES,
-    is_paged,
-    moment_bytes,
-    paged_bytes,
 )
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
@@ -251,94 +241,30 @@ def in_adapter_dtype(workload: Workload, states: States) -> Counts:
     return count(workload, BYTES[states.weights] / BYTES[states.trainable])
 
 
-def resident(workload: Workload, plan: Sharding) -> Sizes:
-    """Training state that is there from the first step to the last, in bytes."""
-    terms: dict[str, float] = {}
-    if not plan.optimizer_away:
-        terms["optimizer states"] = _moments(workload, plan) - paged_moments(workload, plan)
-        terms["master weights"] = _masters(plan)
-    terms["gradients"] = _resident_gradients(plan)
-    if plan.halves is not None and plan.stage == PARAMETERS:
-        found = gathers(workload, plan.shards, plan.zero.reduce_bucket, plan.gradient)
-        terms["gathering buffers kept"] = found.kept
-    terms["gradient buckets"] = _ddp_buckets(plan) + _stage3_bucket(plan) + _offload_buffer(plan)
-    return terms
-
-
-def paged_moments(workload: Workload, plan: Sharding) -> float:
-    """Bytes of one rank's moments in managed memory, wherever the driver has them at a time."""
-    if not is_paged(workload.optimizer) or plan.optimizer_away:
-        return 0.0
-    if plan.stage > 0:
-        flat = (round(plan.shard(plan.whole.trainable, 1)),)
-        return paged_bytes(workload.optimizer, plan.states, flat, 0, flat=True)
-    sizes = trained_sizes(workload)
-    return paged_bytes(workload.optimizer, plan.states, sizes, plan.whole.tables)
-
-
-def _moments(workload: Workload, plan: Sharding) -> float:
-    if plan.halves is not None:
-        version = workload.version("deepspeed")
-        return momenta(version, plan.halves, plan.stage, plan.shards, plan.gradient)
-    return plan.shard(moments_of(workload, plan), 1)
-
-
-def moments_of(workload: Workload, plan: Sharding) -> float:
-    """Bytes of the optimizer's moments over all ranks; only torch's own follow the parameters."""
-    if plan.halves is not None:
-        return momenta(None, plan.halves, PARAMETERS if plan.stage else 0, 1, plan.gradient)
-    follows = plan.states.optimizer != "int8" and workload.optimizer.name not in FACTORED
-    counts = plan.counts if follows else plan.whole
-    return moment_bytes(workload.optimizer, plan.states, counts, flat=plan.stage > 0)
-
-
-def _masters(plan: Sharding) -> float:
-    """Copies of the trained parameters that the optimizer steps.
-
-    ZeRO always steps a copy of its partition, fp32 unless `bf16_master_weights_and_grads` is set
-    (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `single_partition_of_fp32_groups`).
-    """
-    if plan.states.master_weights:
-        return MASTER_BYTES * plan.shard(plan.counts.trainable, 1)
-    if plan.stage > 0 and not plan.fsdp.version:
-        return plan.parameter * plan.shard(plan.counts.trainable, 1)
-    return 0
-
-
 def accumulates_whole_fp32(plan: Sharding) -> bool:
     """Stage 1 with fp32 gradients of 16-bit parameters runs DeepSpeed's BF16_Optimizer."""
     return plan.stage == 1 and plan.gradient > plan.parameter
 
 
-def _resident_gradients(plan: Sharding) -> float:
-    """Gradients that are never freed: all of them under BF16_Optimizer, the shard at stage 3."""
-    if plan.optimizer_away or plan.fsdp.version:
-        return 0
+def reduce_buckets(plan: Sharding) -> Sizes:
+    """Contiguous buffers for gradients on their way at stages 1 and 2, in bytes.
+
+    Allocated when the first gradient of a backward pass has come, each of the full bucket size
+    however few parameters are trained; overlapping reduction and backward takes two (deepspeed
+    0.19.8 `runtime/zero/stage_1_and_2.py`, `setup_buckets`).
+    """
+    if plan.stage not in (1, GRADIENTS) or not plan.zero.contiguous_gradients:
+        return {}
     if accumulates_whole_fp32(plan):
-        return plan.gradient * plan.counts.trainable
-    return plan.gradient * plan.shard(plan.counts.trainable, 3) if plan.stage == PARAMETERS else 0
+        return {}
+    buffers = 2 if plan.zero.overlap_comm else 1
+    return {"reduce buckets": float(buffers * plan.parameter * plan.zero.reduce_bucket)}
 
 
-def _ddp_buckets(plan: Sharding) -> float:
-    """DistributedDataParallel reduces copies of all gradients, in buckets of 25 MiB.
+def partition_buffer(plan: Sharding) -> float:
+    """Bytes of the reduced gradients of one rank's own part, in the parameters' dtype.
 
-    torch `nn/parallel/distributed.py`: without `gradient_as_bucket_view`, which neither
-    transformers nor accelerate sets, buckets are memory of their own.
+    fp32 accumulation of 16-bit gradients at stage 2 adds pieces to a part of its own instead
+    (`_use_compact_grad_partition_buffer`).
     """
-    return plan.parameter * sum(plan.wanting) if plan.ddp else 0
-
-
-def _stage3_bucket(plan: Sharding) -> float:
-    """Stage 3 allocates its reduce bucket once (`stage3.py`, `__ipg_bucket_flat_buffer`)."""
-    has = plan.stage == PARAMETERS and not plan.fsdp.version
-    size = BYTES["fp32"] if plan.widens else plan.parameter
-    return size * plan.zero.reduce_bucket if has else 0
-
-
-def _offload_buffer(plan: Sharding) -> float:
-    """Room for the largest gradient on its way to the host, at stages 1 and 2.
-
-    deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `temp_grad_buffer_for_gpu_offload`.
-    """
-    away = plan.optimizer_away and plan.stage < PARAMETERS
-    return float(plan.parameter * plan.counts.largest) if away else 0
+    return float(plan.parameter * plan.partition.elements)

@@ -3,9 +3,9 @@
 from math import hypot
 from typing import Final
 
-from tunec.compiler.analyses.memory.cache import cache_bytes
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
+from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
+from tunec.compiler.analyses.memory.terms.generation import cache_bytes
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.compute import forward_kernels, product_rate
 from tunec.compiler.analyses.time.flops import operations

@@ -5,9 +5,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import Counts, count
-from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.sharding import GRADIENTS, PARAMETERS
-from tunec.compiler.analyses.memory.tensor_parallel import of_rank
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.fsdp import gathered_bytes, reduced_bytes, replicated_bytes
 from tunec.compiler.analyses.time.machine import Machine

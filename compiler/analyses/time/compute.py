@@ -4,9 +4,9 @@ from functools import lru_cache
 from math import hypot
 from typing import Final, NamedTuple
 
+from tunec.compiler.analyses.memory.activations import repeated_share
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
-from tunec.compiler.analyses.memory.recomputation import repeated_share
+from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.terms.passes import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.flops import module_tokens, operations

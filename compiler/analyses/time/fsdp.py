@@ -1,8 +1,8 @@
 """Seconds that FSDP's ranks exchange parameters and gradients, and how often they gather."""
 
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.fsdp_units import units_of
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.terms.fsdp_units import units_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 
 

@@ -1,6 +1,6 @@
 """Seconds that activations take on their way to the host and back."""
 
-from tunec.compiler.analyses.memory.offloaded import moved_activations
+from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.update import REACHED

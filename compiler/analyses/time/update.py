@@ -3,15 +3,15 @@
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory import muon
-from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.sharding import (
-    Sharding,
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.rank import of_rank
+from tunec.compiler.analyses.memory.sharding import Sharding, sharding_of
+from tunec.compiler.analyses.memory.terms.optimizer import (
+    MASTER_BYTES,
+    is_paged,
     moments_of,
     paged_moments,
-    sharding_of,
 )
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged
-from tunec.compiler.analyses.memory.tensor_parallel import of_rank
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
 

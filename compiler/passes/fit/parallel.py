@@ -4,7 +4,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.tensor_parallel import unknown
+from tunec.compiler.analyses.memory.rank import unknown
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.passes.fit.problem import Problem, Shape
 

@@ -11,7 +11,7 @@ from tunec.compiler.analyses.memory.account import (
     least_bytes,
     required_bytes,
 )
-from tunec.compiler.analyses.memory.host import host_account
+from tunec.compiler.analyses.memory.terms.host import host_account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.kept import Kept

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from tunec.compiler.analyses.memory.dtypes import quantized_bytes
+from tunec.compiler.analyses.memory.modules import quantized_bytes
 from tunec.compiler.ir.slots import Quantization
 
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}

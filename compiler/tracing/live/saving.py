@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tunec.compiler.analyses.memory.saving import saves_whole
+from tunec.compiler.analyses.memory.terms.weights import saves_whole
 from tunec.compiler.tracing.live.host_units import moving_units
 from tunec.compiler.tracing.live.kernels import replaced
 from tunec.compiler.tracing.live.storages import Storages

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import torch
 
-from tunec.compiler.analyses.memory.states import MOMENTS, is_paged
+from tunec.compiler.analyses.memory.terms.optimizer import MOMENTS, is_paged
 from tunec.compiler.tracing.live.kernels import replaced
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.terms import STEPS_IN_BACKWARD

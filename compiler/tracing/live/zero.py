@@ -15,8 +15,8 @@ from typing import Any, Final
 import torch
 
 from tunec.compiler.analyses.memory.muon import halves
-from tunec.compiler.analyses.memory.partition import Partition, largest_partition
-from tunec.compiler.analyses.memory.tensor_parallel import of_rank
+from tunec.compiler.analyses.memory.rank import of_rank
+from tunec.compiler.analyses.memory.reductions import Partition, largest_partition
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.batches import Batch, batch_of

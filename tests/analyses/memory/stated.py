@@ -30,9 +30,8 @@ from workload_builders import (
 )
 
 from tunec.compiler.analyses.memory.account import Account, account
-from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.moments import At
-from tunec.compiler.analyses.memory.timeline import of_samples, timeline
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.timeline import At, of_samples, timeline
 from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
 from tunec.compiler.ir.slots import AttentionKernel, Quantization
 from tunec.schemas.models.architecture import Architecture

@@ -16,7 +16,7 @@ from workload_builders import (
 
 from tunec.compiler.analyses.architecture.derive import derive
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.cache import cache_held
+from tunec.compiler.analyses.memory.terms.generation import cache_held
 from tunec.compiler.analyses.memory.workload import Generation, Layout, Workload
 
 torch = pytest.importorskip("torch")

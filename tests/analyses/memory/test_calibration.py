@@ -10,7 +10,6 @@ import pytest
 from workload_builders import LLAMA_32_1B, full, layout, model
 
 from tunec.compiler.analyses.memory.account import account, largest_micro_batch
-from tunec.compiler.analyses.memory.calibrated import key_of
 from tunec.compiler.analyses.memory.calibration import (
     FILE,
     FORMAT,
@@ -18,6 +17,7 @@ from tunec.compiler.analyses.memory.calibration import (
     Unusable,
     calibration_of,
     config_digest,
+    key_of,
 )
 from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import load_spec

@@ -7,7 +7,7 @@ import pytest
 from workload_builders import LLAMA_3_8B, MIXED, full, layout, lora, matching, model, nf4
 
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.host import HostAccount, host_account
+from tunec.compiler.analyses.memory.terms.host import HostAccount, host_account
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Workload
 
 MODEL = model(LLAMA_3_8B)

@@ -27,7 +27,7 @@ from workload_builders import (
 )
 
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.host import HostAccount
+from tunec.compiler.analyses.memory.terms.host import HostAccount
 
 ROWS = [
     json.loads(line)

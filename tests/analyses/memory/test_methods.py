@@ -7,7 +7,7 @@ import pytest
 from workload_builders import BF16_LORA, LLAMA_32_1B, MIXED, full, layout, lora, model
 
 from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
-from tunec.compiler.analyses.memory.cache import cache_bytes
+from tunec.compiler.analyses.memory.terms.generation import cache_bytes
 from tunec.compiler.analyses.memory.workload import Generation, Preference, Workload
 from tunec.schemas.units import GIB
 

@@ -10,7 +10,7 @@ from workload_builders import FP32, LLAMA_32_1B, SMALL_LLAMA, full, layout, lora
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.states import moment_bytes, step_bytes
+from tunec.compiler.analyses.memory.terms.optimizer import moment_bytes, step_bytes
 from tunec.compiler.ir.slots import Optimizer, States
 from tunec.schemas.models.architecture import Module
 

@@ -7,7 +7,7 @@ from workload_builders import LLAMA_3_8B, LLAMA_32_1B, MIXED, full, layout, lora
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.tensor_parallel import of_rank, unknown
+from tunec.compiler.analyses.memory.rank import of_rank, unknown
 
 TIED, LARGE = model(LLAMA_32_1B), model(LLAMA_3_8B)
 SHARDED = MIXED | {"engine": "deepspeed", "world": 8, "stage": 1}

@@ -8,8 +8,7 @@ from packaging.version import Version
 from workload_builders import LLAMA_3_8B, full, layout, model
 
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.loss import loss_bytes
-from tunec.compiler.analyses.memory.projection import LossBytes, chunked, fused
+from tunec.compiler.analyses.memory.loss import LossBytes, chunked, fused, loss_bytes
 from tunec.compiler.analyses.memory.workload import Loss
 
 LLAMA = model(LLAMA_3_8B)

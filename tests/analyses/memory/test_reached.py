@@ -6,7 +6,7 @@ import pytest
 from workload_builders import FP32, FSDP_1, MIXED, full, layout, lora, model
 
 from tunec.compiler.analyses.memory.account import Account, account
-from tunec.compiler.analyses.memory.reached import reached
+from tunec.compiler.analyses.memory.rank import reached
 from tunec.compiler.analyses.memory.workload import Workload
 
 LLAVA = model({"model_type": "llava"})

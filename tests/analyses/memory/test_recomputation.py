@@ -6,8 +6,8 @@ import pytest
 from workload_builders import BF16_LORA, LLAMA_32_1B, full, layout, lora, model
 
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.offloaded import moved_activations
-from tunec.compiler.analyses.memory.recomputation import Recomputed, recomputed, repeated_share
+from tunec.compiler.analyses.memory.activations import Recomputed, recomputed, repeated_share
+from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.ir.slots import ActivationCheckpointing

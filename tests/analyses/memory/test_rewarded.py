@@ -8,7 +8,7 @@ from workload_builders import BF16_LORA, LLAMA_32_1B, MIXED, full, layout, lora,
 
 from tunec.compiler.analyses.architecture.derive import derive
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.scored import scored
+from tunec.compiler.analyses.memory.loss import scored
 from tunec.compiler.analyses.memory.workload import (
     USUAL_FSDP,
     Generation,

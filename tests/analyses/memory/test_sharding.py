@@ -11,18 +11,19 @@ from workload_builders import LLAMA_32_1B, MIXED, full, layout, model
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.gradients import (
+from tunec.compiler.analyses.memory.reductions import largest_partition
+from tunec.compiler.analyses.memory.sharding import Sharding, sharding
+from tunec.compiler.analyses.memory.terms.gradients import (
     at_embedding,
     at_last_layer,
     at_reduction,
     at_reduction_on_the_way,
     kept_gradients,
     reduction_elements,
+    resident_gradients,
 )
-from tunec.compiler.analyses.memory.partition import largest_partition
-from tunec.compiler.analyses.memory.sharding import Sharding, resident, sharding
-from tunec.compiler.analyses.memory.step import optimizer_step
-from tunec.compiler.analyses.memory.weights import gathered, second_shards, weights
+from tunec.compiler.analyses.memory.terms.optimizer import optimizer_states, optimizer_step
+from tunec.compiler.analyses.memory.terms.weights import gathered, second_shards, weights
 from tunec.compiler.analyses.memory.workload import Workload
 
 MODEL = model(
@@ -52,7 +53,8 @@ def per_parameter(*groups: Any) -> float:
 
 
 def live(made: Sharding, workload: Workload = FULL) -> float:
-    return per_parameter(weights(workload, made), resident(workload, made))
+    states, gradients = optimizer_states(workload, made), resident_gradients(workload, made)
+    return per_parameter(weights(workload, made), states, gradients)
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from workload_builders import (
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
-from tunec.compiler.analyses.memory.causal_masks import causal_masks
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import modulation_saved
-from tunec.compiler.analyses.memory.fsdp_units import unit_sizes, units_of
 from tunec.compiler.analyses.memory.layers import feed_forward_saved
 from tunec.compiler.analyses.memory.lora import weights_kept
+from tunec.compiler.analyses.memory.terms.fsdp_units import unit_sizes, units_of
+from tunec.compiler.analyses.memory.terms.weights import causal_masks
 from tunec.compiler.ir.slots import AttentionKernel
 from tunec.schemas.models.catalogue import card
 

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.activations import Pass, text_tokens
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
-from tunec.compiler.analyses.memory.casts import evaluation_casts, head_cast
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.fsdp import whole_in_passing
-from tunec.compiler.analyses.memory.fsdp_run import Whole
-from tunec.compiler.analyses.memory.fsdp_units import units_of
-from tunec.compiler.analyses.memory.generation import (
+from tunec.compiler.analyses.memory.lora import merged, packed_before
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
+from tunec.compiler.analyses.memory.terms.fsdp import whole_in_passing
+from tunec.compiler.analyses.memory.terms.fsdp_units import Whole, units_of
+from tunec.compiler.analyses.memory.terms.generation import (
     answered,
     generating,
     generating_states,
@@ -22,20 +22,21 @@ from tunec.compiler.analyses.memory.generation import (
     summoned,
     writing,
 )
-from tunec.compiler.analyses.memory.merging import merged, packed_before
-from tunec.compiler.analyses.memory.moments import At
-from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.terms.passes import (
     EXPANDED,
     activations,
     adapting,
     embedded,
     evaluated,
+    evaluation_casts,
+    head_cast,
     losing,
     main_part,
     sequences_of,
 )
+from tunec.compiler.analyses.memory.terms.weights import fetched, gathered
 from tunec.compiler.analyses.memory.timeline import (
+    At,
     Moment,
     Sizes,
     Term,
@@ -43,7 +44,6 @@ from tunec.compiler.analyses.memory.timeline import (
     of_samples,
     total,
 )
-from tunec.compiler.analyses.memory.weights import fetched, gathered
 from tunec.compiler.analyses.memory.workload import Generation, Preference, Workload
 
 _STAYS: Final = frozenset({"key-value cache", "gathered parameters"})

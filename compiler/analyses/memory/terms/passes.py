@@ -11,33 +11,80 @@ from tunec.compiler.analyses.memory.activations import (
     text_tokens,
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
-from tunec.compiler.analyses.memory.casts import (
-    backward_casts,
-    evaluation_casts,
-    forward_casts,
-)
-from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.diffusion import denoiser_activations
-from tunec.compiler.analyses.memory.evaluation import kept_logits
-from tunec.compiler.analyses.memory.frozen_units import retained, retains_inputs
-from tunec.compiler.analyses.memory.fsdp_units import computed_states
 from tunec.compiler.analyses.memory.lora import (
     adapters_working,
     experts_merged,
     experts_merging,
     weights_kept,
 )
-from tunec.compiler.analyses.memory.loss import judged_tokens, loss_bytes
-from tunec.compiler.analyses.memory.moments import At
-from tunec.compiler.analyses.memory.projection import LossBytes
+from tunec.compiler.analyses.memory.loss import LossBytes, judged_tokens, loss_bytes
 from tunec.compiler.analyses.memory.sharding import PARAMETERS
-from tunec.compiler.analyses.memory.timeline import Sizes, Term, lasting, of_samples
+from tunec.compiler.analyses.memory.terms.fsdp_units import (
+    computed_states,
+    retained,
+    retains_inputs,
+)
+from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting, of_samples
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
 from tunec.schemas.models.architecture import Part
 from tunec.schemas.terms import STEPS_IN_BACKWARD
+
+
+def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Sizes:
+    """Copies alive at the end of a forward pass.
+
+    Autocast caches the copy of a weight that gets gradients until the context ends (torch
+    `aten/src/ATen/autocast_mode.cpp`, `cached_cast`); a frozen weight's copy is kept by each
+    product whose input needs a gradient, which checkpointing undoes for all but the head. `head`:
+    whether the output projection is one product; a loss in pieces casts it for itself.
+    """
+    if not widths.casts:
+        return {}
+    frozen = counts.output_frozen if checkpointed else counts.multiplied_frozen
+    every = counts.multiplied + frozen - (0 if head else counts.output)
+    return {"autocast weight copies": float(widths.compute * every)}
+
+
+def evaluation_casts(counts: Counts, widths: Arithmetic) -> Sizes:
+    """Copies alive at the end of a pass that keeps nothing: those of weights that are trained."""
+    return {"autocast weight copies": float(widths.compute * counts.multiplied * widths.casts)}
+
+
+def head_cast(counts: Counts, widths: Arithmetic) -> Sizes:
+    """The copy of a frozen output projection, which is not kept; none of one that is trained."""
+    return {"output projection cast": float(widths.compute * counts.output_frozen * widths.casts)}
+
+
+def backward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Sizes:
+    """Copies that the graph keeps when the backward pass starts; with checkpointing the head's."""
+    if not widths.casts:
+        return {}
+    if checkpointed:
+        return {"autocast weight copies": float(widths.compute * counts.output * head)}
+    whole = counts.multiplied + counts.multiplied_frozen - (0 if head else counts.output)
+    return {"autocast weight copies": float(widths.compute * whole)}
+
+
+def kept_logits(workload: Workload, widths: Arithmetic, ranks: int) -> Sizes:
+    """Logits of evaluation batches that wait for the metric.
+
+    transformers 5.23 `trainer.py`, `evaluation_loop`: those of all ranks are gathered on each, and
+    `trainer_pt_utils.py`, `EvalLoopContainer.add`, joins what waits and what comes to a new tensor.
+    accelerate 1.15 `accelerator.py`, `prepare_model`, makes what autocast gives fp32.
+    """
+    batches = workload.kept_evaluation_batches
+    if not batches:
+        return {}
+    size = 4 if widths.autocast else widths.compute
+    joined = 2 * batches if batches > 1 else batches
+    each = size * workload.architecture.vocab * text_tokens(workload) * ranks
+    return {"kept evaluation logits": float(each * joined)}
+
 
 EXPANDED = 2
 """Bytes of an element of a quantised weight while it is multiplied with (bitsandbytes 0.50.2

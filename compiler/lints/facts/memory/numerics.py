@@ -35,7 +35,7 @@ def optimizer_of(run: LintContext) -> str | None:
     if name is None:
         said = run.said("trainer", "optim", "optimizer") or run.said("axolotl", "optimizer")
         return "adamw" if said is None and run.said("deepspeed", "optimizer.type") is None else None
-    from tunec.compiler.analyses.memory.states import MOMENTS
+    from tunec.compiler.analyses.memory.terms.optimizer import MOMENTS
 
     return str(name) if name in MOMENTS or name == "adafactor" else None
 

@@ -8,18 +8,24 @@ accelerate 1.15 (`tunec trace`), which makes the embedding and the head units of
 
 from collections.abc import Iterator
 
-from tunec.compiler.analyses.memory.fsdp_flat import (
+from tunec.compiler.analyses.memory.sharding import Sharding
+from tunec.compiler.analyses.memory.terms.fsdp_flat import (
     flat_begun,
     flat_first_layer,
     flat_in_passing,
     flat_reductions,
     flat_terms,
 )
-from tunec.compiler.analyses.memory.fsdp_run import FORWARDS, Reduced, Run, Whole, in_step, run_of
-from tunec.compiler.analyses.memory.fsdp_units import Unit
-from tunec.compiler.analyses.memory.moments import At, reduction
-from tunec.compiler.analyses.memory.sharding import Sharding
-from tunec.compiler.analyses.memory.timeline import Sizes, Term, lasting
+from tunec.compiler.analyses.memory.terms.fsdp_units import (
+    FORWARDS,
+    Reduced,
+    Run,
+    Unit,
+    Whole,
+    in_step,
+    run_of,
+)
+from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting, reduction
 from tunec.compiler.analyses.memory.workload import Workload
 
 

@@ -1,22 +1,37 @@
-"""What a plan's sharding holds on a device, whatever the samples: weights, gradients, states."""
+"""All terms of a run: those of its plan, those of its passes, and those that both decide."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tunec.compiler.analyses.memory.activations import Pass
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.counts import visited_layers
-from tunec.compiler.analyses.memory.fsdp import fsdp_terms, reduced
-from tunec.compiler.analyses.memory.fsdp_run import run_of
-from tunec.compiler.analyses.memory.gradients import gradient_terms, head_stepped
-from tunec.compiler.analyses.memory.lora import norms_working, weights_kept
-from tunec.compiler.analyses.memory.merging import merged
-from tunec.compiler.analyses.memory.moments import At, reduction
-from tunec.compiler.analyses.memory.saving import saved
-from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, resident
-from tunec.compiler.analyses.memory.step import at_orthogonalisation, optimizer_step
-from tunec.compiler.analyses.memory.terms.passes import main_part
-from tunec.compiler.analyses.memory.timeline import Moment, Sizes, Term, lasting
-from tunec.compiler.analyses.memory.weights import (
+from tunec.compiler.analyses.memory.lora import merged, norms_working, weights_kept
+from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, is_hooked
+from tunec.compiler.analyses.memory.terms.answers import answer_terms
+from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced
+from tunec.compiler.analyses.memory.terms.fsdp_units import run_of
+from tunec.compiler.analyses.memory.terms.gradients import (
+    at_decoder_embedding,
+    experts_moment,
+    gradient_terms,
+    head_stepped,
+    resident_gradients,
+)
+from tunec.compiler.analyses.memory.terms.optimizer import (
+    at_orthogonalisation,
+    optimizer_states,
+    optimizer_step,
+)
+from tunec.compiler.analyses.memory.terms.passes import (
+    activations,
+    left_copies,
+    losing,
+    main_part,
+    of_pass,
+    sequences_of,
+)
+from tunec.compiler.analyses.memory.terms.weights import (
     encoders,
     gathered,
     gathered_at,
@@ -24,8 +39,21 @@ from tunec.compiler.analyses.memory.weights import (
     gathered_layer,
     gathered_together,
     loaded_whole,
+    saved,
     second_shards,
     weights,
+)
+from tunec.compiler.analyses.memory.timeline import (
+    At,
+    Moment,
+    Phase,
+    Sizes,
+    Term,
+    lasting,
+    of_samples,
+    reduction,
+    timeline,
+    total,
 )
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
@@ -53,7 +81,11 @@ def of_plan(
 @cached(4096)
 def always_held(workload: Workload, plan: Sharding) -> tuple[Term, ...]:
     """Weights and training state that never leave: the least that any phase holds."""
-    sizes = (weights(workload, plan), resident(workload, plan))
+    sizes = (
+        weights(workload, plan),
+        optimizer_states(workload, plan),
+        resident_gradients(workload, plan),
+    )
     return tuple(term for each in sizes for term in lasting(each, At.START, At.END) if term.bytes)
 
 
@@ -133,3 +165,75 @@ def under_way(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iter
     for one in plan.reductions:
         if one.inside:
             yield UnderWay(reduction(one.number, one.left), one.is_whole)
+
+
+@cached(8192)
+def phases(workload: Workload, plan: Sharding, run: Pass, share: int) -> tuple[Phase, ...]:
+    """All phases of a training step, of evaluation, and of what comes before and after.
+
+    `share`: samples of one device in one optimizer step, where generation goes by them.
+    """
+    checkpointed, segment = run.checkpointed, run.segment
+    return timeline(
+        (
+            *of_plan(workload, plan, checkpointed=checkpointed, segment=segment),
+            *of_pass(workload, run),
+            *_at_head(workload, plan, run),
+            *_in_layers(workload, plan, run),
+            *_at_decoder(workload, plan, run),
+            *answer_terms(workload, plan, run, share),
+        )
+    )
+
+
+def _at_head(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
+    """The gradient of the output projection as it is made, the logits' own still there.
+
+    Only where it can be higher than the loss: of logits of so many tokens three tensors in fp32 are
+    gone by then. That of earlier micro batches is beside it. Where autocast copied the weight, a
+    gradient in the copy's dtype has come in its place, and the logits' is gone, when it is widened.
+    """
+    counts, model = plan.counts, workload.architecture
+    head = counts.embedding if counts.tied else counts.head
+    if not head or workload.loss != "full":
+        return
+    widths, tokens = arithmetic(workload, run.states, "text"), losing(workload, run).tokens
+    width = widths.compute
+    made = width + widths.casts * plan.parameter
+    if made * model.hidden <= (12 - width) * tokens or plan.fsdp.version or is_hooked(plan):
+        return
+    beside = {"largest gradient": float(plan.parameter * plan.accumulates * head)}
+    logits = {"logits and loss": tokens * width * model.vocab * (not widths.casts)}
+    yield from lasting(beside, At.HEAD, At.HEAD)
+    yield from of_samples(logits, At.HEAD, At.HEAD)
+
+
+def _in_layers(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
+    """The layer that is differentiated while gradients are reduced, or when its experts are done.
+
+    Of a block of experts that stage 3 gathers as one, the last layer's; of others the first's,
+    where most gradients are there.
+    """
+    passed, number = activations(workload, run), sequences_of(workload)
+    whole = passed.begun or passed.last_layer
+    half = passed.half or whole
+    for one in under_way(workload, plan, checkpointed=run.checkpointed):
+        layer = whole if one.is_whole else half
+        yield from of_samples(layer, one.moment, one.moment, number)
+    if plan.counts.experts:
+        moment, layer = experts_moment(plan), half if plan.leaf else passed.one_layer
+        yield from of_samples(layer, moment, moment, number)
+
+
+def _at_decoder(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
+    """The decoder's end of an embedding that both halves share, before the encoder's layers."""
+    encoder = activations(workload, run).encoder
+    if not plan.counts.tied or not total(encoder):
+        return
+    at = At.DECODER_EMBEDDING
+    of_encoder = plan.counts.encoder / max(plan.counts.trainable, 1)
+    copies = {name: round(size) * of_encoder for name, size in left_copies(workload, run).items()}
+    yield from of_samples(encoder, at, at, sequences_of(workload))
+    yield from lasting(copies, at, at)
+    if not plan.fsdp.version:
+        yield from lasting(at_decoder_embedding(plan), at, at)

@@ -4,25 +4,62 @@ from typing import Final, NamedTuple
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED
-from tunec.compiler.analyses.memory.fsdp_units import unit_sizes
-from tunec.compiler.analyses.memory.merging import merged_on_host
-from tunec.compiler.analyses.memory.offloaded import moved_activations, power_of_two
-from tunec.compiler.analyses.memory.sharding import (
-    PARAMETERS,
-    Sharding,
+from tunec.compiler.analyses.memory.lora import merged_on_host
+from tunec.compiler.analyses.memory.modules import BYTES, PACKED
+from tunec.compiler.analyses.memory.rank import of_rank
+from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, sharding_of
+from tunec.compiler.analyses.memory.terms.fsdp_units import unit_sizes
+from tunec.compiler.analyses.memory.terms.optimizer import (
+    MASTER_BYTES,
+    is_paged,
     moments_of,
     paged_moments,
-    sharding_of,
 )
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged
-from tunec.compiler.analyses.memory.tensor_parallel import of_rank
+from tunec.compiler.analyses.memory.terms.passes import activations, pass_of
+from tunec.compiler.analyses.memory.terms.weights import frozen_bytes, second_shards
 from tunec.compiler.analyses.memory.timeline import Sizes
-from tunec.compiler.analyses.memory.weights import frozen_bytes, second_shards
+from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import MIB
+
+
+class Moved(NamedTuple):
+    """What goes to the host in a forward pass and comes back in the backward pass."""
+
+    carried: float
+    """Bytes that cross the slot, one way."""
+    taken: float
+    """Bytes of the buffers that hold them."""
+
+
+@cached(2048)
+def moved_activations(workload: Workload, layout: Layout) -> Moved:
+    """What one device's micro batch moves, by the plan's own checkpointing.
+
+    torch's allocator of pinned memory takes the next power of two for each buffer (torch 2.13
+    `ATen/core/CachingHostAllocator.h`, `allocate`: `PowerOf2Ceil`), and TRL takes a buffer for each
+    tensor (trl 1.16 `models/activation_offloading.py`, `use_pin_memory`). SimpleTuner's buffers are
+    of the same size from 4.6 on, where they are pinned.
+    """
+    asked, micro = layout.activation_checkpointing, layout.batch.micro
+    if not asked.offload:
+        return Moved(0.0, 0.0)
+    run = pass_of(workload, layout, padded=False)
+    sequences = workload.preference.sequences if workload.preference is not None else 1
+    found = (activations(workload, run).moved, image_activations(workload, run).moved)
+    sizes = [(sequences * micro * size, number) for size, number in found if number]
+    return Moved(
+        sum(size * number for size, number in sizes),
+        sum(power_of_two(round(size)) * number for size, number in sizes),
+    )
+
+
+def power_of_two(size: int) -> int:
+    """The least power of two that is no smaller."""
+    return 1 << max(size - 1, 0).bit_length()
+
 
 _PROCESS: Final = 450 * MIB
 """A process that has imported torch, transformers, peft and deepspeed (measured resident size,
@@ -187,7 +224,7 @@ def _units_away(workload: Workload, plan: Sharding, ranks: int) -> _Away:
 
     torch 2.13 `_flat_param.py`, `init_flat_param_attributes`, before the first forward pass; the
     shards from which they are copied are let go of as that pass goes (`_use_sharded_flat_param`).
-    Pinned buffers are powers of two (`offloaded.moved_activations`).
+    Pinned buffers are powers of two (`moved_activations`).
     """
     found = unit_sizes(workload, plan.fsdp, plan.states)
     sizes = [(max(round(size / plan.shards), 1), number) for size, number in found]
@@ -203,7 +240,7 @@ def _units_away(workload: Workload, plan: Sharding, ranks: int) -> _Away:
 
 
 def _shards(plan: Sharding, ranks: int) -> Sizes:
-    """FSDP 2's shards, each pinned, at the next power of two (`offloaded.moved_activations`).
+    """FSDP 2's shards, each pinned, at the next power of two (`moved_activations`).
 
     torch 2.13 `_fsdp_param.py`, `_init_sharded_param`.
     """

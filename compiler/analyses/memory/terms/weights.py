@@ -1,20 +1,121 @@
-"""The model's weights on the device."""
+"""The weights on the device: what stays, what is gathered, and what saving makes whole."""
 
 from math import prod
 from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.causal_masks import causal_masks
 from tunec.compiler.analyses.memory.diffusion import second_attentions
-from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED, quantized_bytes
 from tunec.compiler.analyses.memory.fetches import Live, live_elements
-from tunec.compiler.analyses.memory.frozen_units import makes_fp32
-from tunec.compiler.analyses.memory.modules import FOUR_BIT, adapter_shapes, experts_apart
-from tunec.compiler.analyses.memory.rotary import rotary_tables
+from tunec.compiler.analyses.memory.modules import (
+    BYTES,
+    FOUR_BIT,
+    PACKED,
+    adapter_shapes,
+    experts_apart,
+    quantized_bytes,
+)
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
+from tunec.compiler.analyses.memory.terms.fsdp_units import makes_fp32, unit_sizes
 from tunec.compiler.analyses.memory.timeline import Sizes
-from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.ir.slots import States
+from tunec.schemas.terms import FloatDtype
+
+_UNTIL: Final = {
+    "llama": Version("4.41"),
+    "olmo": Version("4.41"),
+    "mistral": Version("4.42"),
+    "qwen2": Version("4.45"),
+    "qwen2_moe": Version("4.45"),
+    "starcoder2": Version("4.45"),
+    "falcon": Version("4.45"),
+    "mixtral": Version("4.48"),
+}
+"""The first release whose attention keeps none (`models/<family>/modeling_<family>.py`,
+`register_buffer("cos_cached", ...)` in the wheels 4.40.2, 4.41.2, 4.42.4, 4.43.4, 4.44.2, 4.45.2,
+4.46.3, 4.47.1 and 4.48.0). Families whose heads are turned in part have smaller ones, left out."""
+
+_TABLES: Final = 2
+"""Cosine and sine, each a row of the head's width for every position."""
+
+
+def rotary_tables(workload: Workload, states: States) -> float:
+    """Bytes of the tables on each rank: buffers, which nothing splits, in the loaded dtype."""
+    model, version = workload.architecture, workload.version("transformers")
+    until = _UNTIL.get(model.family)
+    if version is None or until is None or version >= until:
+        return 0.0
+    width = sum(stack.layers * stack.head_dim for stack in model.stacks if stack.part == "text")
+    return float(_TABLES * BYTES[_loaded(workload, states)] * (model.context or 0) * width)
+
+
+def _loaded(workload: Workload, states: States) -> FloatDtype:
+    """The dtype in which the model was made: k-bit preparation changes parameters alone."""
+    if workload.quantization.format != "none":
+        return workload.precision.compute
+    return states.weights if workload.adapter.kind != "none" else states.trainable
+
+
+_ONCE: Final = frozenset({"gpt_bigcode"})
+_EACH_LAYER: Final = frozenset({"gpt_neo"})
+"""transformers 5.23 `models/gpt_bigcode/modeling_gpt_bigcode.py`, `GPTBigCodeModel.bias`, and
+`models/gpt_neo/modeling_gpt_neo.py`, `GPTNeoSelfAttention.bias`: booleans, a byte each."""
+
+
+def causal_masks(workload: Workload) -> float:
+    """Bytes of these buffers on each rank: nothing splits them."""
+    model = workload.architecture
+    if model.family in _ONCE:
+        return float((model.context or 0) ** 2)
+    if model.family in _EACH_LAYER:
+        return float(sum(stack.layers for stack in model.stacks) * (model.context or 0) ** 2)
+    return 0.0
+
+
+def saves_whole(layout: Layout) -> bool:
+    """Whether a checkpoint holds weights that are gathered from the ranks."""
+    if layout.fsdp.version:
+        return layout.fsdp.sharding != "none" and layout.fsdp.state_dict == "full"
+    on_zero = layout.parallel.engine == "deepspeed" and layout.zero.stage == PARAMETERS
+    return on_zero and layout.zero.gather_on_save
+
+
+def saved(workload: Workload, plan: Sharding) -> Sizes:
+    """What is whole while it goes to the host, in bytes: at most the largest.
+
+    DeepSpeed gathers what a module has of its own (0.19.8 `runtime/engine.py`,
+    `_zero3_consolidated_16bit_state_dict`), torch one parameter, and then one of its moments (2.13
+    `distributed/_state_dict_utils.py`, `_gather_state_dict`), version 1 of FSDP a unit
+    (`distributed/fsdp/_unshard_param_utils.py`, `_unshard_fsdp_state_params`). Traced.
+    """
+    if not _gathers(plan):
+        return {}
+    if plan.fsdp.version == 1:
+        units = unit_sizes(workload, plan.fsdp, plan.states)
+        return {"gathered parameters": max(size for size, _ in units)}
+    wide = plan.fsdp.version and plan.counts.trained
+    size = plan.parameter if wide else BYTES[plan.states.weights]
+    largest = max((prod(m.shape) for m in workload.architecture.modules), default=0)
+    second = {} if plan.fsdp.version else _made_again(plan)
+    return {"gathered parameters": float(size * largest), **second}
+
+
+def _made_again(plan: Sharding) -> Sizes:
+    """Second shards, which the step has let go and each release makes anew (`second_shards`).
+
+    The last is made before its parameter goes (deepspeed 0.19.8 `runtime/zero/
+    partition_parameters.py`, `_partition_param_sec`); traced with a tied head and one of its own.
+    """
+    shards = 0.0 if plan.parameters_away else second_shards(plan)
+    return {"second shards": shards} if shards else {}
+
+
+def _gathers(plan: Sharding) -> bool:
+    if plan.fsdp.version:
+        return plan.fsdp.sharding != "none" and plan.fsdp.state_dict == "full"
+    return plan.stage == PARAMETERS and plan.zero.gather_on_save
+
 
 _SIDE: Final = {False: 192, True: 384}
 """Places on a side of the table of positions: 384 in SD3.5 medium, the one with second attentions,

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.analyses.memory.counts import Counts
-from tunec.compiler.analyses.memory.moments import At, reduction
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.muon import gathers
 from tunec.compiler.analyses.memory.reductions import Reduction
 from tunec.compiler.analyses.memory.sharding import (
     GRADIENTS,
@@ -18,9 +19,12 @@ from tunec.compiler.analyses.memory.sharding import (
     Sharding,
     accumulates_whole_fp32,
     is_hooked,
+    partition_buffer,
+    reduce_buckets,
 )
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, in_backward_bytes
-from tunec.compiler.analyses.memory.timeline import Moment, Sizes, Term, lasting
+from tunec.compiler.analyses.memory.terms.optimizer import MASTER_BYTES, in_backward_bytes
+from tunec.compiler.analyses.memory.timeline import At, Moment, Sizes, Term, lasting, reduction
+from tunec.compiler.analyses.memory.workload import Workload
 
 _UNSHARDED_REDUCTION: Final = 500_000_000
 """Elements that stage 0 concatenates for one all-reduce (deepspeed 0.19.8 `runtime/engine.py`,
@@ -232,30 +236,6 @@ def kept_gradients(plan: Sharding) -> Sizes:
     return {"gradients": float(plan.gradient * plan.arriving), **reduce_buckets(plan)}
 
 
-def reduce_buckets(plan: Sharding) -> Sizes:
-    """Contiguous buffers for gradients on their way at stages 1 and 2, in bytes.
-
-    Allocated when the first gradient of a backward pass has come, each of the full bucket size
-    however few parameters are trained; overlapping reduction and backward takes two (deepspeed
-    0.19.8 `runtime/zero/stage_1_and_2.py`, `setup_buckets`).
-    """
-    if plan.stage not in (1, GRADIENTS) or not plan.zero.contiguous_gradients:
-        return {}
-    if accumulates_whole_fp32(plan):
-        return {}
-    buffers = 2 if plan.zero.overlap_comm else 1
-    return {"reduce buckets": float(buffers * plan.parameter * plan.zero.reduce_bucket)}
-
-
-def partition_buffer(plan: Sharding) -> float:
-    """Bytes of the reduced gradients of one rank's own part, in the parameters' dtype.
-
-    fp32 accumulation of 16-bit gradients at stage 2 adds pieces to a part of its own instead
-    (`_use_compact_grad_partition_buffer`).
-    """
-    return float(plan.parameter * plan.partition.elements)
-
-
 def _buffer(plan: Sharding) -> float:
     if plan.gradient > plan.parameter:
         return plan.gradient * plan.counts.trainable / plan.shards
@@ -360,3 +340,47 @@ def experts_moment(plan: Sharding) -> Moment:
         return At.FIRST_EXPERTS
     layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
     return At.LAST_EXPERTS._replace(layers=1 - 1 / max(layers, 1))
+
+
+def resident_gradients(workload: Workload, plan: Sharding) -> Sizes:
+    """Gradients and their buffers that are there from the first step to the last, in bytes."""
+    terms = {"gradients": float(_resident(plan))}
+    if plan.halves is not None and plan.stage == PARAMETERS:
+        found = gathers(workload, plan.shards, plan.zero.reduce_bucket, plan.gradient)
+        terms["gathering buffers kept"] = found.kept
+    buckets = _ddp_buckets(plan) + _stage3_bucket(plan) + _offload_buffer(plan)
+    return {**terms, "gradient buckets": buckets}
+
+
+def _resident(plan: Sharding) -> float:
+    """Gradients that are never freed: all of them under BF16_Optimizer, the shard at stage 3."""
+    if plan.optimizer_away or plan.fsdp.version:
+        return 0
+    if accumulates_whole_fp32(plan):
+        return plan.gradient * plan.counts.trainable
+    return plan.gradient * plan.shard(plan.counts.trainable, 3) if plan.stage == PARAMETERS else 0
+
+
+def _ddp_buckets(plan: Sharding) -> float:
+    """DistributedDataParallel reduces copies of all gradients, in buckets of 25 MiB.
+
+    torch `nn/parallel/distributed.py`: without `gradient_as_bucket_view`, which neither
+    transformers nor accelerate sets, buckets are memory of their own.
+    """
+    return plan.parameter * sum(plan.wanting) if plan.ddp else 0
+
+
+def _stage3_bucket(plan: Sharding) -> float:
+    """Stage 3 allocates its reduce bucket once (`stage3.py`, `__ipg_bucket_flat_buffer`)."""
+    has = plan.stage == PARAMETERS and not plan.fsdp.version
+    size = BYTES["fp32"] if plan.widens else plan.parameter
+    return size * plan.zero.reduce_bucket if has else 0
+
+
+def _offload_buffer(plan: Sharding) -> float:
+    """Room for the largest gradient on its way to the host, at stages 1 and 2.
+
+    deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `temp_grad_buffer_for_gpu_offload`.
+    """
+    away = plan.optimizer_away and plan.stage < PARAMETERS
+    return float(plan.parameter * plan.counts.largest) if away else 0

@@ -9,9 +9,8 @@ that is in no layer, is whole from its first use to the end. Traced by `tunec tr
 from collections.abc import Iterator
 
 from tunec.compiler.analyses.memory.counts import Counts
-from tunec.compiler.analyses.memory.fsdp_run import FORWARDS, Run, Whole
-from tunec.compiler.analyses.memory.moments import At
-from tunec.compiler.analyses.memory.timeline import Sizes, Term, lasting
+from tunec.compiler.analyses.memory.terms.fsdp_units import FORWARDS, Run, Whole
+from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting
 
 
 def flat_terms(run: Run) -> Iterator[Term]:

@@ -1,0 +1,355 @@
+"""The units into which FSDP cuts a model, each gathered together, and what a step makes of them.
+
+accelerate makes the embedding and the head units of their own (from 1.14 `utils/fsdp_utils.py`,
+`fsdp2_prepare_model`); the root unit of version 1 holds both.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.counts import main_layers
+from tunec.compiler.analyses.memory.modules import (
+    BYTES,
+    FOUR_BIT,
+    PACKED,
+    adapter_elements,
+    quantizes,
+)
+from tunec.compiler.analyses.memory.sharding import Sharding
+from tunec.compiler.analyses.memory.terms.optimizer import step_bytes
+from tunec.compiler.analyses.memory.timeline import At, Sizes
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
+from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, States
+from tunec.schemas.models.architecture import Module
+from tunec.schemas.terms import FloatDtype
+
+_MADE_FP32: Final = Version("1.6"), Version("1.13")
+"""The accelerate releases that make every parameter fp32 under version 2 where precision is mixed,
+frozen ones too (`utils/fsdp_utils.py`, `fsdp2_prepare_model`: `model.to(torch.float32)`; read in
+the wheels 1.6.0, 1.10.1, 1.11.0, 1.12.0, 1.13.0, 1.14.0 and 1.15.0; accelerate issue 3844)."""
+
+
+def makes_fp32(workload: Workload, fsdp: Fsdp, states: States) -> bool:
+    """Whether a frozen base lies in fp32 shards, whatever it was loaded in."""
+    version, (first, last) = workload.version("accelerate"), _MADE_FP32
+    between = version is not None and first <= version < last
+    return fsdp.version == 2 and states.autocast and between
+
+
+def retains_inputs(workload: Workload, checkpointing: ActivationCheckpointing, fsdp: Fsdp) -> bool:
+    """Whether the inputs of recomputed layers, and their gradients, stay to the end of the pass.
+
+    Version 1 hooks the inputs of each frozen unit to know when it may let go of it (torch 2.13
+    `distributed/fsdp/_runtime_utils.py`, `_register_post_backward_reshard_only_hook`). The hook
+    holds them until all is done, and reentrant recomputation makes each a leaf, whose gradient
+    autograd keeps in it. Frozen units are those of a base whose adapters have units of their own,
+    which peft's policy sees to (transformers 5.23 `distributed/fsdp.py`,
+    `update_fsdp_plugin_peft`).
+    """
+    by_trainer = checkpointing.mode != "none" and checkpointing.reentrant and not fsdp.checkpointing
+    return fsdp.version == 1 and by_trainer and workload.adapter.kind != "none"
+
+
+def retained(kept: Sizes, layers: int) -> Sizes:
+    """What all but the first layer still hold while that is differentiated, in bytes a sample."""
+    inputs = sum(size for name, size in kept.items() if name.endswith(" layer inputs"))
+    others = inputs * (1 - 1 / max(layers, 1))
+    return {"retained layer inputs": others, "gradients of layer inputs": others}
+
+
+_OWN_UNITS: Final = Version("1.14")
+"""The first accelerate that makes the embedding and the head units of their own."""
+
+
+class Unit(NamedTuple):
+    """What is gathered together, in bytes of the gathered copy, and its trained elements."""
+
+    size: float
+    trained: float
+
+
+class Units(NamedTuple):
+    """The units of a model."""
+
+    layer: Unit
+    """The largest of those that repeat."""
+    embedding: Unit
+    """Nothing where the output projection shares its weight, or the root holds it."""
+    tail: Unit
+    """The output projection, the final norm, and an embedding that shares the weight."""
+    root: Unit
+    """All that is in no other unit."""
+    every: Unit
+
+
+def computed_states(states: States, compute: FloatDtype, fsdp: Fsdp, *, adapted: bool) -> States:
+    """The dtypes in which a forward pass meets the parameters: those of the gathered copies.
+
+    An adapter with a unit of its own, as peft has version 1 make, is gathered only after it was
+    asked for its dtype, that of its shards: its input is cast to that and back (peft 0.21
+    `tuners/lora/layer.py`, `Linear.forward`; torch 2.13 `distributed/fsdp/_runtime_utils.py`,
+    `_pre_forward`).
+    """
+    if not fsdp.version or not states.autocast:
+        return states
+    if adapted and fsdp.version == 1:
+        return replace(states, weights=compute)
+    return replace(states, weights=compute, trainable=compute)
+
+
+@cached(512)
+def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
+    """The units into which accelerate cuts a model."""
+    model, size = workload.architecture, _sizes(workload, states)
+    layers: dict[tuple[str, int], list[float]] = {}
+    whole, inside = [0.0, 0.0], [0.0, 0.0]
+    ends = {"embedding": [0.0, 0.0], "tail": [0.0, 0.0]}
+    for module in model.modules:
+        gathered, learnt = size(module)
+        whole[0] += gathered
+        whole[1] += learnt
+        prefix, repeats, _ = module.path.partition("{}")
+        if repeats and fsdp.wrap != "none":
+            places = {place[0] for place in module.places()}
+            for place in places:
+                found = layers.setdefault((prefix, place), [0.0, 0.0])
+                found[0] += gathered / len(places)
+                found[1] += learnt / len(places)
+            inside[0] += gathered
+            inside[1] += learnt
+        elif _has_ends(workload, fsdp):
+            end = _end(workload, module)
+            if end:
+                ends[end][0] += gathered
+                ends[end][1] += learnt
+    largest = max(layers.values(), default=[0.0, 0.0])
+    spent = [inside[i] + ends["embedding"][i] + ends["tail"][i] for i in (0, 1)]
+    return Units(
+        layer=Unit(*largest),
+        embedding=Unit(*ends["embedding"]),
+        tail=Unit(*ends["tail"]),
+        root=Unit(*(max(whole[i] - spent[i], 0.0) for i in (0, 1))),
+        every=Unit(*whole),
+    )
+
+
+def unit_sizes(workload: Workload, fsdp: Fsdp, states: States) -> tuple[tuple[float, int], ...]:
+    """Bytes of each unit of version 1 in its parameters' own dtypes, and how many there are."""
+    size = _sizes(workload, replace(states, autocast=False))
+    found: dict[tuple[str, int], float] = {}
+    for module in workload.architecture.modules:
+        gathered, _ = size(module)
+        prefix, repeats, _ = module.path.partition("{}")
+        inside = bool(repeats) and fsdp.wrap != "none"
+        units = {(prefix, place[0]) for place in module.places()} if inside else {("", 0)}
+        for unit in units:
+            found[unit] = found.get(unit, 0.0) + gathered / len(units)
+    return tuple(Counter(found.values()).items())
+
+
+def _has_ends(workload: Workload, fsdp: Fsdp) -> bool:
+    version = workload.version("accelerate")
+    return fsdp.version == 2 and (version is None or version >= _OWN_UNITS)
+
+
+def _end(workload: Workload, module: Module) -> str | None:
+    """Which end of the model a module is, if any."""
+    model = workload.architecture
+    if module.path == model.embedding:
+        return "tail" if model.tied else "embedding"
+    adapted = workload.adapter.kind != "none"
+    final = module.kind == "norm" and not adapted and module.part == "text"
+    return "tail" if module.path == model.head or final else None
+
+
+def _sizes(workload: Workload, states: States) -> Callable[[Module], tuple[float, float]]:
+    """How many gathered bytes and trained elements a module has, over all copies."""
+    carried = {id(each) for each in workload.adapted}
+    taught = {id(each) for each in workload.trained}
+    wanting = taught | {id(each) for each in workload.idle}
+    mixed = BYTES[workload.precision.compute] if states.autocast else 0
+
+    def size(module: Module) -> tuple[float, float]:
+        base, learnt = module.parameters, module.parameters if id(module) in taught else 0
+        adapters = adapter_elements(workload, module) if id(module) in carried else 0
+        width = mixed or BYTES[states.trainable if id(module) in wanting else states.weights]
+        packed = workload.quantization.format in FOUR_BIT and quantizes(workload, module)
+        return (
+            base * (PACKED if packed else width) + adapters * (mixed or BYTES[states.trainable]),
+            learnt + adapters,
+        )
+
+    return size
+
+
+FORWARDS: Final = (
+    (At.TOWER, At.VISION_FORWARD),
+    (At.LOSS_FORWARD, At.REFERENCE_LOSS),
+    (At.EVALUATION, At.EVALUATION),
+)
+"""When what a forward pass ends with is whole: a tower's comes before the layers are gathered."""
+
+
+class Whole(NamedTuple):
+    """What is made whole in a pass that keeps nothing."""
+
+    layers: Sizes = {}
+    end: Sizes = {}
+    """When the layers are done."""
+    gathering: Sizes = {}
+    """While a layer is copied out of the buffer that it came in."""
+    begins: Sizes = {}
+    """While the first layer is copied out of its buffer, where an embedding came before it."""
+
+
+class Reduced(NamedTuple):
+    """While gradients of a unit are reduced, or a layer in the middle is differentiated."""
+
+    left: float
+    """The share of the layers that the pass has not reached."""
+    held: Sizes
+    inside: bool
+    """Whether a layer is being differentiated."""
+
+
+class Run(NamedTuple):
+    """What the moments are made of."""
+
+    units: Units
+    fsdp: Fsdp
+    width: int
+    """Bytes of one element of a whole gradient."""
+    shard: float
+    """Bytes that one trained element takes in a rank's reduced gradients as the pass goes.
+
+    Version 1 keeps them to its end even where they are copied to the host (torch 2.13
+    `_runtime_utils.py`, `_offload_grad`; `_flat_param.py`, `prepare_gradient_for_optim`)."""
+    kept: float
+    """Bytes that one trained element takes in a rank's reduced gradients when the pass is over."""
+    passing: float
+    """Bytes of one such element as it is summed, and as the optimizer then takes it."""
+    waits: bool
+    """Whether gradients of earlier micro batches wait unreduced."""
+    shares: bool
+    """Whether embedding and output projection are one weight."""
+    tied: float
+    """Bytes of the gradient of that weight, where it is trained."""
+    head: float
+    """Bytes of the gradient of an output projection of its own, where that is trained."""
+    layers: int
+    """Of the language model or the denoiser."""
+    tiled: bool
+    """Whether the loss is taken in tiles, outside of the output projection."""
+    adapted: bool
+    """Whether adapters have units of their own."""
+
+    def gradient(self, unit: Unit) -> float:
+        """Bytes of a unit's whole gradient."""
+        return self.width * unit.trained
+
+    def reduced(self, *units: Unit) -> float:
+        """A rank's gradients of everything but some units."""
+        return self.shard * max(self.rest(*units), 0.0)
+
+    def rest(self, *units: Unit) -> float:
+        """Trained elements of everything but some units."""
+        return self.units.every.trained - sum(unit.trained for unit in units)
+
+    def waiting(self, *units: Unit) -> float:
+        """Whole gradients of units from earlier micro batches."""
+        return sum(map(self.gradient, units)) if self.waits else 0.0
+
+
+def run_of(workload: Workload, plan: Sharding) -> Run:
+    """What FSDP makes of a plan."""
+    mixed = plan.states.autocast
+    units = units_of(workload, plan.fsdp, plan.states)
+    if plan.fsdp.version == 1 and plan.fsdp.sharding == "none":
+        units = _where_they_lie(units, trained=mixed)
+    width = BYTES[workload.precision.compute] if mixed else plan.parameter
+    shards = 1 if plan.fsdp.sharding == "none" else plan.shards
+    if plan.fsdp.version == 1 and plan.fsdp.offload_params:
+        units = _with_shards(units, shards) if _comes_as_it_is(workload, plan) else units
+    goes_at_once = plan.fsdp.offload_params and plan.fsdp.version == 2
+    kept = 0 if goes_at_once else plan.gradient / shards
+    summed = width / shards if mixed else 0.0
+    return Run(
+        units=units,
+        fsdp=plan.fsdp,
+        width=width,
+        shard=kept + (summed if _sums_replicas(plan.fsdp) else 0.0),
+        kept=kept,
+        passing=summed + plan.gradient / shards,
+        waits=plan.accumulates,
+        shares=workload.architecture.tied,
+        tied=float(width * plan.counts.embedding if plan.counts.tied else 0),
+        head=float(0 if plan.counts.tied else width * plan.counts.head),
+        layers=main_layers(workload),
+        tiled=workload.loss == "chunked",
+        adapted=workload.adapter.kind != "none",
+    )
+
+
+def _sums_replicas(fsdp: Fsdp) -> bool:
+    """Whether each unit keeps what it summed over replicas to the end of the pass.
+
+    torch 2.13 `_fsdp_param_group.py`, `_all_reduce_state`: let go by `finalize_backward`.
+    """
+    return fsdp.version == 2 and fsdp.sharding == "hybrid"
+
+
+def _where_they_lie(units: Units, *, trained: bool) -> Units:
+    """Version 1 makes nothing whole that is not split, unless in another dtype.
+
+    torch 2.13 `_flat_param.py`, `needs_unshard` and `_use_low_precision_shard`. `trained`: whether
+    what is trained is copied to one; a frozen layer then is none of it.
+    """
+    whole = trained and units.root.trained > 0
+    return Units(*(Unit(whole * unit.size, unit.trained) for unit in units))
+
+
+def _comes_as_it_is(workload: Workload, plan: Sharding) -> bool:
+    """Whether version 1 brings shards from the host in the dtype that is gathered.
+
+    Its parameters then show that copy while their unit is whole; shards that are cast on the way
+    are let go of (torch 2.13 `_flat_param.py`, `flat_param_to` and `_use_low_precision_shard`).
+    """
+    mixed, adapted = plan.states.autocast, workload.adapter.kind != "none"
+    same = plan.states.weights == workload.precision.compute if mixed else True
+    return plan.fsdp.use_orig_params and same and (adapted or not mixed)
+
+
+def _with_shards(units: Units, shards: int) -> Units:
+    """Whole units, each beside the shard that it was gathered from."""
+    return Units(*(Unit(unit.size * (1 + 1 / shards), unit.trained) for unit in units))
+
+
+def in_step(workload: Workload, plan: Sharding, run: Run) -> Sizes:
+    """Gradients and temporaries while the optimizer steps, and what is still whole.
+
+    A frozen unit of version 1 whose input needs no gradient is let go of by the next forward pass
+    (traced).
+    """
+    whole = {"gathered parameters": _left_whole(plan, run)}
+    if plan.fsdp.offload_params:
+        return whole
+    shards = 1 if plan.fsdp.sharding == "none" else plan.shards
+    stepped = plan.counts.trainable / shards
+    largest = -(-plan.counts.largest // shards)
+    return {
+        **whole,
+        "gradients": run.kept * run.units.every.trained,
+        "optimizer temporaries": step_bytes(
+            workload.optimizer, plan.states, stepped, largest, workload.version("torch")
+        ),
+    }
+
+
+def _left_whole(plan: Sharding, run: Run) -> float:
+    lets_go = plan.fsdp.version == 1 and plan.fsdp.sharding in ("full", "hybrid")
+    return run.units.root.size + run.units.layer.size if lets_go and run.adapted else 0.0
