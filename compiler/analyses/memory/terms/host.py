@@ -1,5 +1,6 @@
 """The memory of the host: what one node's RAM has to hold, in bytes."""
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from packaging.version import Version
@@ -17,7 +18,7 @@ from tunec.compiler.analyses.memory.terms.optimizer import (
 )
 from tunec.compiler.analyses.memory.terms.passes import activations, pass_of
 from tunec.compiler.analyses.memory.terms.weights import frozen_bytes, second_shards
-from tunec.compiler.analyses.memory.timeline import Sizes
+from tunec.compiler.analyses.memory.timeline import Moment, Phase, Sizes, Term, lasting, timeline
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
@@ -89,52 +90,73 @@ _FILE: Final = (5 * 10**9, 50 * 10**9)
 """Largest checkpoint file: `save_pretrained(max_shard_size)` of transformers 4.40 and 5.23."""
 
 
+class _At:
+    """The moments of a node."""
+
+    LOADING: Final = Moment(0, "loading")
+    PINNING: Final = Moment(1, "pinning")
+    TRAINING: Final = Moment(2, "training")
+    SAVING: Final = Moment(3, "saving")
+    SAVING_STATES: Final = Moment(4, "saving states")
+    MERGING: Final = Moment(5, "merging")
+
+
 @dataclass(frozen=True, slots=True)
 class HostAccount:
     """The RAM that one node needs: the one that holds rank 0."""
 
-    phases: dict[str, dict[str, int]]
-    """Bytes by phase (loading, pinning, training, saving, saving states) and by name."""
+    lines: tuple[Phase, ...]
+
+    @property
+    def phases(self) -> dict[str, dict[str, int]]:
+        """Bytes by phase and by name; terms of zero bytes are left out."""
+        return {line.name: line.terms(1) for line in self.lines}
+
+    @property
+    def peak(self) -> Phase:
+        """The phase that needs most."""
+        return max(self.lines, key=lambda line: line.fixed_bytes)
 
     @property
     def peak_phase(self) -> str:
-        """The phase that needs most."""
-        return max(self.phases, key=lambda name: sum(self.phases[name].values()))
+        """Its name."""
+        return self.peak.name
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes at the peak."""
-        return sum(self.phases[self.peak_phase].values())
+        """Its bytes."""
+        return self.peak.fixed_bytes
 
     @property
     def terms(self) -> dict[str, int]:
-        """The peak phase's terms, largest first."""
-        return dict(sorted(self.phases[self.peak_phase].items(), key=lambda term: -term[1]))
+        """Its terms, largest first."""
+        return dict(sorted(self.peak.terms(1).items(), key=lambda term: -term[1]))
 
 
 @cached(4096)
 def host_account(workload: Workload, layout: Layout) -> HostAccount:
     """Account for the RAM of the node that holds rank 0; the others need no more."""
+    return HostAccount(timeline(_terms(workload, layout)))
+
+
+def _terms(workload: Workload, layout: Layout) -> Iterator[Term]:
     accumulates = layout.batch.accumulation > 1
     plan = sharding_of(workload, layout, accumulates=accumulates)
     rank = of_rank(workload, layout.parallel.tensor)
     stepped = sharding_of(rank, layout, accumulates=accumulates)
     ranks = -(-layout.parallel.world // layout.nodes)
-    processes = {"processes": float(_PROCESS * ranks)}
     away = _away(rank, plan, stepped, ranks)
-    loaded = {**processes, **away.loaded, **loading(workload, plan, ranks)}
-    kept = {"offloaded activations": moved_activations(workload, layout).taken * ranks}
-    training = {**processes, **away.held, **kept, **_data_loading(workload, layout, ranks)}
-    states = moments_saved(plan, ranks)
-    phases = {
-        "loading": loaded,
-        "pinning": {**processes, **away.pinning} if away.pinning else {},
-        "training": training,
-        "saving": {**training, **saving(workload, plan, ranks)},
-        "saving states": {**training, **states} if states else {},
-        "merging": _merging(workload),
-    }
-    return HostAccount({name: _rounded(terms) for name, terms in phases.items() if terms})
+    moved = {"offloaded activations": moved_activations(workload, layout).taken * ranks}
+    trains = {**away.held, **moved, **_data_loading(workload, layout, ranks)}
+    processes = {"processes": float(_PROCESS * ranks)}
+    yield from lasting(processes, _At.LOADING, _At.SAVING_STATES)
+    loaded = {**away.loaded, **loading(workload, plan, ranks)}
+    yield from lasting(loaded, _At.LOADING, _At.LOADING)
+    yield from lasting(away.pinning, _At.PINNING, _At.PINNING)
+    yield from lasting(trains, _At.TRAINING, _At.SAVING_STATES)
+    yield from lasting(saving(workload, plan, ranks), _At.SAVING, _At.SAVING)
+    yield from lasting(moments_saved(plan, ranks), _At.SAVING_STATES, _At.SAVING_STATES)
+    yield from lasting(_merging(workload), _At.MERGING, _At.MERGING)
 
 
 def _merging(workload: Workload) -> Sizes:
@@ -350,7 +372,3 @@ def moments_saved(plan: Sharding, ranks: int) -> Sizes:
     part = plan.counts.trainable / plan.shards
     part = min(part, plan.zero.sub_group_size) if plan.stage == PARAMETERS else part
     return {"states on their way to a file": float(MASTER_BYTES * part * ranks)}
-
-
-def _rounded(terms: Sizes) -> dict[str, int]:
-    return {name: round(size) for name, size in terms.items() if size}
