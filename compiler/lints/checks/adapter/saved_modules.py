@@ -75,12 +75,8 @@ def modules_to_save_as_text(run: LintContext) -> Iterator[Finding]:
     """`modules_to_save` is one text, whose letters PEFT takes for names."""
     for lora in adapters(run):
         at = lora.place("modules_to_save")
-        if at is not None and isinstance(at.value, str) and at.value and _is_plain(lora):
-            yield _text_finding(at, at.value)
-
-
-def _is_plain(lora: Lora) -> bool:
-    return lora.document.kind in _PLAIN
+        if at is not None and at.word and lora.document.kind in _PLAIN:
+            yield _text_finding(at, at.word)
 
 
 def _text_finding(at: Place, text: str) -> Finding:
@@ -154,7 +150,7 @@ _BOTH_ENDS = (
 )
 """axolotl 0.8.1 utils/lora_embeddings.py, 0.19.0 loaders/utils.py `get_linear_embedding_layers`: of
 most models, of GPT-NeoX, of Falcon, and (0.18) of Nemotron-H."""
-_KEYS = {"llamafactory": ("new_special_tokens", "add_tokens", "add_special_tokens")}
+_OF_FACTORY: Final = ("new_special_tokens", "add_tokens", "add_special_tokens")
 
 
 @rule(
@@ -176,7 +172,7 @@ _KEYS = {"llamafactory": ("new_special_tokens", "add_tokens", "add_special_token
     ),
     reads=(
         *keys("axolotl", "tokens", "special_tokens"),
-        *keys("llamafactory", *_KEYS["llamafactory"]),
+        *keys("llamafactory", *_OF_FACTORY),
     ),
 )
 def new_tokens_not_trained(run: LintContext) -> Iterator[Finding]:
@@ -188,8 +184,7 @@ def new_tokens_not_trained(run: LintContext) -> Iterator[Finding]:
         at = _added(lora)
         if at is None or _is_trained(lora):
             continue
-        is_factory = lora.document.kind == "llamafactory"
-        if is_factory and _resizes(lora):
+        if lora.document.kind == "llamafactory" and not lora.saved:
             continue  # it then trains both ends itself
         yield Finding(
             "tokens are added, and LoRA leaves their embeddings as they were initialised",
@@ -255,8 +250,8 @@ def _changed(lora: Lora) -> Iterator[Finding]:
 
 
 def _added(lora: Lora) -> Place | None:
-    keys = _KEYS.get(lora.document.kind, ())
-    found = (lora.document.get(key) for key in keys)
+    said = _OF_FACTORY if lora.document.kind == "llamafactory" else ()
+    found = map(lora.document.get, said)
     return next((at for at in found if at is not None and at.value), None)
 
 
@@ -267,10 +262,6 @@ def _is_trained(lora: Lora) -> bool:
     if isinstance(lora.targets, str) and lora.targets != ALL_LINEAR:
         return True
     return any(last(each) in _EMBEDDINGS for each in (*lora.saved, *targets))
-
-
-def _resizes(lora: Lora) -> bool:
-    return not lora.saved
 
 
 _LARGE: Final = frozenset(
