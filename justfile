@@ -67,6 +67,11 @@ format:
 generate:
     python -m docs.generate
 
+# begin a lint rule: tells which stand near it, then writes its skeleton and page (--help)
+[positional-arguments]
+new-rule *arguments:
+    @python -m docs.new_rule "$@"
+
 # renew the consumers' JSON Schemas, asking each release of each consumer (needs PyPI, minutes)
 schemas:
     python -m tunec.targets.generate_schemas

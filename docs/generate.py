@@ -2,7 +2,7 @@
 
 `python -m docs.generate` writes them; with `--check` it writes nothing, names those that are stale
 and ends with status 1 if there is one. Of README.md, what stands below a `$` in a `console` block
-is derived: it is what the command prints.
+is derived: it is what the command prints. Of ARCHITECTURE.md, the picture is.
 """
 
 import argparse
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
+from docs.picture import architecture
 from docs.readme import ROOT, readme
 from docs.unfinished import gaps
 
@@ -330,6 +331,7 @@ def _rule_row(found: Rule) -> tuple[str, ...]:
 
 _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "README.md": readme,
+    "ARCHITECTURE.md": architecture,
     "docs/cli.md": cli_page,
     "docs/spec.md": spec_page,
     "docs/slots.md": slots_page,

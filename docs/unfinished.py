@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from docs.new_rule import unwritten
 from docs.readme import ROOT
 from packaging.version import Version
 
@@ -45,7 +46,7 @@ class Gap(NamedTuple):
 
 def gaps() -> tuple[Gap, ...]:
     """Everything that is missing, in the order in which it is best written."""
-    found = (*groups(), *decisions(), *passes(), *targets(), *slots(), *codes(), *rules())
+    found = (*groups(), *decisions(), *passes(), *targets(), *slots(), *codes(), *rules(), *texts())
     return tuple(dict.fromkeys(found))
 
 
@@ -195,6 +196,11 @@ def rules() -> Iterator[Gap]:
     for name in sorted(set(rule_names()) - found.keys()):
         what = f"the page `{name}.md` has no rule"
         yield Gap("compiler/lints", what, f'write `@rule("{name}", ...)` in a module beside it')
+
+
+def texts() -> Iterator[Gap]:
+    """What `just new-rule` left for the author of a rule to write."""
+    yield from (Gap(place, "this is still to be written", what) for place, what in unwritten())
 
 
 @cache

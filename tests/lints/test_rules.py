@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from docs.new_rule import unwritten
 from lint_asking import Answer, lint
 from lint_pages import Example, examples
 
@@ -36,6 +37,7 @@ def test_there_are_rules() -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_page_is_true(name: str, linted: list[LintContext], tmp_path: Path) -> None:
+    _is_written(name)
     found = rule(name)
     _says_what_it_is(found, name)
     _has_a_heading_and_both_examples(name)
@@ -51,6 +53,13 @@ def test_a_page_is_true(name: str, linted: list[LintContext], tmp_path: Path) ->
     _is_asked_wherever_it_finds_something(linted)
     if not found.hardware:
         _finds_the_same_on_all_hardware(found, linted)
+
+
+def _is_written(name: str) -> None:
+    """Nothing that `just new-rule` left to its author is left in the page or the module."""
+    files = (f"/{name}.md:", f"/{name.replace('-', '_')}.py:")
+    missing = [f"{at}: {what}" for at, what in unwritten() if any(each in at for each in files)]
+    assert not missing, "still to be written:\n" + "\n".join(missing)
 
 
 def _says_what_it_is(found: Rule, name: str) -> None:

@@ -1,0 +1,130 @@
+"""ARCHITECTURE.md with the picture of the house, drawn from what the modules import.
+
+A box is a package of the compiler, or a target; the few modules that stand alone are drawn where
+they are what others go through. An arrow is an import, also one inside a function; one that follows
+from others is left out, and so is each from a layer to the next, which the layers' own arrows say.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from docs.readme import ROOT
+
+LAYERS: Final = ("targets", "compiler", "schemas")
+_FACE: Final = "src/tunec"
+_ALONE: Final = frozenset({"compiler/driver", "compiler/emit", "compiler/target"})
+"""Modules that have a box of their own."""
+_PICTURE: Final = re.compile(r"(?<=^```mermaid\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+_IMPORT: Final = re.compile(
+    r"^[ \t]*(?:from|import) (tunec(?:\.\w+)*)(?: import (\([^)]*\)|.*))?", re.MULTILINE
+)
+"""Read by their text, which takes a twentieth of parsing; `tests/house` compares the two."""
+_NAMES: Final = re.compile(r"(?<! as )\b\w+")
+
+Edges = Mapping[str, frozenset[str]]
+
+
+def architecture() -> str:
+    """ARCHITECTURE.md as it is, with the picture as the imports are."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    return _PICTURE.sub(lambda _: picture(), text)
+
+
+def picture() -> str:
+    """The house as a flow chart of Mermaid, which GitHub draws."""
+    arrows = reduced(through(boxes(imports()), frozenset(drawn())))
+    lines = ["flowchart TD"]
+    for layer in LAYERS[:-1]:
+        inside = {each: to for each, to in arrows.items() if each.startswith(f"{layer}/")}
+        lines += [f"  subgraph {layer}", *_drawing(inside, layer), "  end"]
+    lines.append(f'  face["{_FACE}"] --> targets --> compiler --> schemas')
+    return "\n".join(lines) + "\n"
+
+
+def _drawing(inside: Edges, layer: str) -> Iterator[str]:
+    for each in sorted(inside):
+        yield f"    {_id(each)}[{each.rpartition('/')[2]}]"
+    for each, others in sorted(inside.items()):
+        below = [_id(other) for other in sorted(others) if other.startswith(f"{layer}/")]
+        if below:
+            yield f"    {_id(each)} --> {' & '.join(below)}"
+
+
+def _id(box: str) -> str:
+    """`graph`, `end` and their like are words of Mermaid: no box is called by its bare name."""
+    return box.replace("/", "_")
+
+
+def drawn() -> Iterator[str]:
+    """The boxes: each package of a layer, what stands alone, and schemas as one."""
+    for layer in LAYERS[:-1]:
+        for entry in sorted((ROOT / layer).iterdir()):
+            name = f"{layer}/{entry.stem}"
+            if (entry / "__init__.py").is_file() or name in _ALONE:
+                yield name
+
+
+# ── imports ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def imports() -> Edges:
+    """The modules of ours that each module imports, by their paths without `.py`."""
+    files = {_module(file): file for layer in LAYERS for file in (ROOT / layer).rglob("*.py")}
+    return {name: frozenset(_imported(file) & files.keys()) for name, file in files.items()}
+
+
+def _module(file: Path) -> str:
+    return file.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__")
+
+
+def _imported(file: Path) -> set[str]:
+    """What may be a module of ours among the words of a file's import statements."""
+    found = set[str]()
+    for module, names in _IMPORT.findall(file.read_text("utf-8")):
+        found |= {module, *(f"{module}.{name}" for name in _NAMES.findall(names))}
+    return {each.removeprefix("tunec.").replace(".", "/") for each in found}
+
+
+def boxes(edges: Edges) -> Edges:
+    """Imports between the packages of the layers, and modules directly in one."""
+    found: dict[str, set[str]] = {}
+    for each, others in edges.items():
+        found.setdefault(_box(each), set()).update(map(_box, others))
+    return {each: frozenset(others - {each}) for each, others in found.items()}
+
+
+def _box(module: str) -> str:
+    return "/".join(module.split("/")[:2])
+
+
+def through(edges: Edges, kept: frozenset[str]) -> Edges:
+    """The arrows between kept boxes, where one through others counts as one to what is behind."""
+    return {each: frozenset(_behind(each, edges, kept)) for each in edges if each in kept}
+
+
+def _behind(box: str, edges: Edges, kept: frozenset[str]) -> Iterator[str]:
+    for other in edges.get(box, ()):
+        yield from (other,) if other in kept else _behind(other, edges, kept)
+
+
+def reduced(edges: Edges) -> Edges:
+    """The arrows that do not follow from the others."""
+    behind = {each: frozenset(_reached(each, edges)) for each in edges}
+    return {
+        each: frozenset(to for to in others if not any(to in behind[o] for o in others - {to}))
+        for each, others in edges.items()
+    }
+
+
+def _reached(box: str, edges: Edges) -> set[str]:
+    found, left = set[str](), list(edges.get(box, ()))
+    while left:
+        each = left.pop()
+        if each not in found:
+            found.add(each)
+            left += edges.get(each, ())
+    return found

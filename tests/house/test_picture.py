@@ -1,0 +1,61 @@
+"""The picture of the house shows its imports: all of them, and no other."""
+
+import ast
+from pathlib import Path
+
+from docs.picture import ROOT, _reached, boxes, drawn, imports, picture, reduced, through
+
+SEEN = through(boxes(imports()), frozenset(drawn()))
+
+
+def test_every_package_is_drawn():
+    text = picture()
+    for name in ("targets/trl", "compiler/lints", "compiler/driver", "compiler/ir"):
+        assert f"    {name.replace('/', '_')}[{name.rpartition('/')[2]}]\n" in text
+    assert 'face["src/tunec"] --> targets --> compiler --> schemas\n' in text
+    assert set(SEEN) == set(drawn())
+
+
+def test_what_is_left_out_follows_from_what_is_drawn():
+    arrows = reduced(SEEN)
+    assert sum(map(len, arrows.values())) < sum(map(len, SEEN.values()))
+    for each in SEEN:
+        assert _reached(each, arrows) == _reached(each, SEEN)
+
+
+def parsed(file: Path) -> set[str]:
+    """What a module's import statements name, by its syntax tree."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    ours = {each.removeprefix("tunec.") for each in found if each.startswith("tunec.")}
+    return {each.replace(".", "/") for each in ours}
+
+
+def test_imports_are_those_of_the_syntax_tree():
+    for each, others in imports().items():
+        file = ROOT / f"{each}.py"
+        file = file if file.is_file() else ROOT / each / "__init__.py"
+        assert others == parsed(file) & imports().keys(), each
+
+
+def test_arrows_through_others_are_kept_and_those_that_follow_are_not():
+    edges = {
+        "a": frozenset({"loose", "c"}),
+        "loose": frozenset({"b"}),
+        "b": frozenset({"c"}),
+        "c": frozenset(),
+    }
+    seen = through(edges, frozenset("abc"))
+    assert seen == {"a": {"b", "c"}, "b": {"c"}, "c": set()}
+    assert reduced(seen) == {"a": {"b"}, "b": {"c"}, "c": set()}
+
+
+def test_nothing_goes_up():
+    order = ("schemas", "compiler", "targets")
+    for each, others in boxes(imports()).items():
+        own = order.index(each.split("/")[0])
+        assert all(order.index(other.split("/")[0]) <= own for other in others), each
