@@ -55,7 +55,7 @@ def _at_the_top(path: str, at: Place) -> Finding:
     return Finding(
         f"`{path}` is a key of a data set, and stands at the top of the file",
         (at.key_label("not read"),),
-        ("a key that the schema does not have is dropped silently",),
+        ("a key that the schema does not have is silently dropped",),
         f"write {path} below the data set in datasets",
     )
 
@@ -75,7 +75,7 @@ def _data_set_finding(name: str, at: Place, known: frozenset[str]) -> Finding:
     return Finding(
         f"a data set has no key `{name}`",
         (at.key_label("not read"),),
-        ("a key that the schema of a data set does not have is dropped silently",),
+        ("a key that the schema of a data set does not have is silently dropped",),
         *meant(at, _MEANT.get(name) or nearest_one(name, known)),
     )
 
@@ -251,6 +251,6 @@ def _section_finding(section: str, name: str, at: Place, keys: frozenset[str]) -
     return Finding(
         f"{section} has no key `{name}`",
         (at.key_label("not read"),),
-        ("a key that the schema of a section does not have is dropped silently",),
+        ("a key that the schema of a section does not have is silently dropped",),
         *meant(at, nearest_one(name, keys)),
     )

@@ -162,7 +162,7 @@ def _in_axolotl(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 f"Axolotl has no key `{path}`",
                 (place.key_label("not read"),),
-                ("it is dropped without a word",),
+                ("it is silently dropped",),
                 "remove it",
                 severity="warning",
                 consequence="silent",

@@ -254,4 +254,4 @@ def _finding(
     )
 
 
-_DROPPED: Final = "it is dropped without a word"
+_DROPPED: Final = "it is silently dropped"

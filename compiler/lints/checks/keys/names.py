@@ -97,7 +97,7 @@ def _finding(run: LintContext, place: Place, near: str) -> Finding:
     return Finding(
         f"{place.document.kind} has no key `{place.path}`",
         (place.key_label("ignored" if silent else "refused"),),
-        ("it is dropped without a word",) if silent else (),
+        ("it is silently dropped",) if silent else (),
         f"did you mean `{near}`?" if is_free else f"remove it: `{near}` is there",
         Fix((place.renamed(near) if is_free else place.removed(),), "unsafe"),
         consequence=consequence,

@@ -146,7 +146,7 @@ def _finding(
         f"`{place.path}` is a key of {word}, and {_WORDS.get(kind, kind)} has none such",
         (place.key_label("ignored" if silent else "refused"),),
         (
-            "a key that its reader does not know is dropped without a word"
+            "a key that its reader does not know is silently dropped"
             if silent
             else "ValueError: some keys are not used by the HfArgumentParser",
         ),

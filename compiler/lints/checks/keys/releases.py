@@ -163,7 +163,7 @@ def _field(run: LintContext, document: Document, path: str, place: Place) -> Ite
     known = known_in_other_releases(run, "hf", path)
     if path in _GONE and run.runs("transformers<4.35") is not True:
         yield Finding(
-            f"transformers has no key `{path}` any more",
+            f"transformers no longer has a key `{path}`",
             (place.key_label("refused"),),
             ("no release from 4.40 on has it",),
             _GONE[path],

@@ -193,7 +193,7 @@ _WORDS: Final = {
     "version": _Word(
         re.compile("|".join(map(re.escape, _FORMS))),
         "v1, plain, llava_llama_2, mpt and others of llava/conversation.py",
-        "a form that is not known is taken for vicuna_v1, and nothing reports it",
+        "an unknown form is silently taken for vicuna_v1",
         "silent",
     ),
 }
