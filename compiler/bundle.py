@@ -176,9 +176,9 @@ def _nobody(file: str, name: str) -> Diagnostic:
     return Diagnostic(
         "E0910",
         "error",
-        f"{file} names {name}, which no asked target writes",
-        (Label("asked for here", path="targets"),),
-        help=f"ask for the target of a trainer too, which writes its {name}",
+        f"{file} names {name}, which none of the requested targets writes",
+        (Label("requested here", path="targets"),),
+        help=f"also request a trainer's target, which writes its own {name}",
     )
 
 
@@ -192,7 +192,7 @@ def _misnamed(spec: Spec, asked: Sequence[Asked], artifacts: Artifacts) -> Itera
             yield Diagnostic(
                 "E0910",
                 "error",
-                f"run.arguments names {word}, which is no file of the bundle",
+                f"run.arguments names {word}, which is not a file of the bundle",
                 (Label("named here", path=f"run.arguments[{at}]"),),
                 (f"{folder} writes {joined(written, 'and')}",),
                 help=f"name one of them, or write ./{word} for a file beside the spec",
@@ -276,23 +276,25 @@ def _unready(asked: Sequence[Asked], plan: Plan, spec: Spec) -> Iterator[Diagnos
         yield Diagnostic(
             "script-not-named",
             "note",
-            f"the files of {names} are for a training script of yours, and nothing names it",
-            (Label("asked for here", path="targets"),),
-            help="name it, and the bundle starts it: `run: {script: train.py, arguments: [...]}`",
+            f"the files of {names} need a training script of yours, and the spec names none",
+            (Label("requested here", path="targets"),),
+            help=(
+                "name it, and the bundle will start it: `run: {script: train.py, arguments: [...]}`"
+            ),
         )
 
 
 def _unnamed(way: _Way, plan: Plan) -> Diagnostic:
     if way.start.repository:
-        what = f"a script of {way.start.repository}, and nothing says where it lies"
-        mending = "name it where it lies, relative to the spec: `run: {script: ...}`"
+        what = f"a script of {way.start.repository}, whose location is not given"
+        mending = "give its path, relative to the spec: `run: {script: ...}`"
     else:
-        what = f"{plan.launch.script}, and nothing says which script is meant"
-        mending = "name it: `run: {script: train.py}`; or ask for the target of a trainer: trl"
+        what = f"{plan.launch.script}, and no script is named"
+        mending = "name it: `run: {script: train.py}`; or request a trainer's target, such as trl"
     return Diagnostic(
         "script-not-named",
         "warning",
         f"{way.file} starts {what}",
-        (Label("asked for here", path="targets"),),
+        (Label("requested here", path="targets"),),
         help=mending,
     )

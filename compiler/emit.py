@@ -230,10 +230,10 @@ def _outside(package: str, version: str, supported: str, target: str) -> Diagnos
     return Diagnostic(
         "E0902",
         "error",
-        f"{package} {version} is no release that the target {target} knows",
+        f"the target {target} does not know {package} {version}",
         (Label("this version", path=f"software.{package}"),),
-        (f"its keys were read from {package} {supported}",),
-        help=f"name a version within {supported}",
+        (f"it has the keys of {package} {supported}",),
+        help=f"choose a version within {supported}",
     )
 
 
@@ -243,7 +243,7 @@ def _unmet(target: Target, plan: Plan) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "E0903",
                 "error",
-                f"{target.name} needs {slot} {show(slot, needed)}, and the plan has "
+                f"{target.name} needs {slot} {show(slot, needed)}, but the plan has "
                 f"{show(slot, plan[slot])}",
                 (Label("decided here", path=slot),),
                 help=f"pin {slot} to {show(slot, needed)}, or compile to another target",
@@ -267,7 +267,7 @@ def _left_out(draft: Draft, plan: Plan) -> Diagnostic:
         "file-left-out",
         "note",
         f"{draft.file.name} is left out: its reader has no key for {joined(values, 'and')}",
-        notes=("the other files say the whole run without it",),
+        notes=("the other files describe the whole run without it",),
     )
 
 
@@ -284,7 +284,10 @@ def _loss(target: Target, plan: Plan, version: Version, slot: str, reason: str) 
     return Diagnostic(
         "E0901",
         "error",
-        f"{target.name} ({target.package} {version}) cannot say {slot} {show(slot, plan[slot])}",
+        (
+            f"{target.name} ({target.package} {version}) cannot express {slot} "
+            f"{show(slot, plan[slot])}"
+        ),
         (Label("decided here", path=slot),),
         (reason,),
         help=f"{_other_release(target, plan, version, slot)}{otherwise(slot)}, or compile to "
@@ -334,7 +337,7 @@ def invalid(file: File, values: Json, dialect: Dialect) -> Iterator[Diagnostic]:
             "error",
             f"{file.name} is not valid for its reader: {fault.message}",
             (Label("in the emitted file", path=path),) if path else (),
-            (f"by the reader's own schema, {name}",),
+            (f"according to the reader's own schema, {name}",),
         )
 
 

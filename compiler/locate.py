@@ -124,7 +124,7 @@ def _somewhere(diagnostic: Diagnostic, spans: dict[str, Span]) -> Diagnostic:
     path = diagnostic.primary.path if diagnostic.primary else ""
     asked, whole = spans.get("targets"), spans.get("")
     if asked is not None and diagnostic.id.startswith("E09"):
-        label = Label("asked for here", asked, path)
+        label = Label("requested here", asked, path)
     elif whole is not None:
         top = replace(whole, end_line=whole.line, end_column=whole.column)
         label = Label("in this spec", top, path)

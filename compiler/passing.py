@@ -54,7 +54,7 @@ def unread(asked: Iterable[Target], plan: Plan) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "extra-unread",
             "note",
-            f"what extra says of {owner} goes into no file: {names} has none of it",
+            f"extra has settings for {owner}, but {names} writes no such file",
             (Label("not passed through", path=f"extra.{owner}"),),
             help=did_you_mean(nearest(owner, (target.name for target in targets), 1)),
         )
@@ -83,7 +83,7 @@ def placed_alone(
         return _fault(extra, f"{joined(fitting, 'and')} both have this key", how)
     if not known:
         names = joined(schemas, "and")
-        return _fault(extra, f"no schema of {names} is known, which the key could be checked by")
+        return _fault(extra, f"no schema of {names} is available to check the key")
     return _unknown(extra, path, strange)
 
 
@@ -124,7 +124,7 @@ def _decided(extra: Extra, file: File, entry: Entry) -> Diagnostic:
     if not entry.slots:
         return _fault(extra, f"{text} by the rest of the plan", "leave it out")
     pins = quoted((f"pin.{slot}" for slot in entry.slots), "or")
-    return _fault(extra, f"{text} by {joined(entry.slots, 'and')}", f"say it by {pins}")
+    return _fault(extra, f"{text} by {joined(entry.slots, 'and')}", f"set it with {pins}")
 
 
 def _fault(extra: Extra, text: str, how: str | None = None) -> Diagnostic:

@@ -106,7 +106,7 @@ def _is_auto(file: File, value: Json) -> bool:
 
 def _observed(entry: Entry, present: Mapping[str, Found], author: str) -> Iterator[Definition]:
     span = next(iter(present.values())).span
-    reason = f"{', '.join(present)} says so"
+    reason = f"set by {', '.join(present)}"
     for slot, value in settle(entry, {key: each.value for key, each in present.items()}).items():
         yield Definition(slot, value, Rank.OBSERVED, author, reason, span=span)
 
@@ -114,9 +114,9 @@ def _observed(entry: Entry, present: Mapping[str, Found], author: str) -> Iterat
 def _assumed(entry: Entry, target: Target, dialect: Dialect) -> Iterator[Definition]:
     package = entry.package or target.package
     version = dialect[entry.package]
-    what = f"{entry.keys[0]} is absent" if entry.keys else "no key says otherwise"
+    what = f"{entry.keys[0]} is absent" if entry.keys else "no key overrides it"
     for slot, value in entry.defaults_at(version).items():
-        reason = f"{what}: what {package} {version} then does"
+        reason = f"{what}: the default of {package} {version}"
         yield Definition(slot, value, Rank.CONSUMER, package, reason)
 
 

@@ -49,7 +49,7 @@ def _keeps(version: Version, bound: str) -> bool:
     for sign, holds in _OPERATORS.items():
         if bound.startswith(sign):
             return _holds(holds, version, bound.removeprefix(sign))
-    raise ValueError(f"{bound!r} is no bound")
+    raise ValueError(f"{bound!r} is not a version bound")
 
 
 def _holds(holds: Callable[[Version, Version], bool], version: Version, bound: str) -> bool:

@@ -78,7 +78,7 @@ def repairs(facts: Facts, found: Iterable[Diagnostic], attempt: Attempt) -> Iter
 
 
 def _help(working: Sequence[tuple[Way, float]], unbound: float | None) -> str:
-    ratio = "" if unbound is None else ", its time beside that with memory without end"
+    ratio = "" if unbound is None else ", with its time relative to unlimited memory"
     lines = [f"each of these was compiled and fits{ratio}:"]
     for way, seconds in working:
         time = f"{seconds / unbound:.2f} x the time; " if unbound else ""
@@ -179,20 +179,25 @@ def _unpinned(facts: Facts, path: str) -> Any:
 _BY_TRL: Final = Way(
     0,
     ("software.trl=1.16.0",),
-    "nothing is lost where TRL trains: it takes the loss in pieces (from 1.7 on unasked)",
+    "no loss in quality with TRL, which computes the loss in chunks (by default from 1.7 on)",
 )
 _BY_LIGER: Final = Way(
     0,
     ("software.liger-kernel=0.8.0",),
-    "nothing is lost: Liger fuses the loss (arXiv 2410.10989), with its package installed",
+    "no loss in quality: Liger fuses the loss (arXiv 2410.10989), with its package installed",
 )
 _FSDP: Final = Way(
-    0, ("engine=fsdp",), "nothing is lost: FSDP shards all weights; other checkpoints"
+    0,
+    ("engine=fsdp",),
+    "no loss in quality: FSDP shards all weights; the checkpoint format differs",
 )
 _FSDP_OF_PACKED: Final = Way(
     0,
     ("engine=fsdp", "software.transformers=4.57.6"),
-    "nothing is lost: FSDP shards the packed base, which transformers before 5.0 loads on the host",
+    (
+        "no loss in quality: FSDP shards the packed base, which transformers before 5.0 loads on "
+        "the host"
+    ),
 )
 _FSDP_OF_PACKED_BY_TRL: Final = Way(
     0, (*_FSDP_OF_PACKED.settings, "software.trl=0.27.2"), _FSDP_OF_PACKED.cost
@@ -201,7 +206,7 @@ _FSDP_OF_PACKED_BY_TRL: Final = Way(
 _INPUTS_AWAY: Final = Way(
     0,
     ("pin.activation_checkpointing.offload=true", "pin.activation_checkpointing.mode=layer"),
-    "nothing is lost: what waits for the backward pass lies in host RAM",
+    "no loss in quality: activations wait for the backward pass in host RAM",
 )
 _EIGHT_BIT: Final = (
     "8-bit states do as well as 32-bit ones in arXiv 2110.02861; paged by the driver"
@@ -211,15 +216,17 @@ _ADAFACTOR: Final = Way(
     1, ("train.optimizer.name=adafactor",), "factored second moments, no first (arXiv 1804.04235)"
 )
 _BF16: Final = "pin={states.weights: bf16, states.trainable: bf16, states.gradients: bf16}"
-_ROUNDED: Final = "weights are rounded to bf16 at each step, small updates lost (arXiv 2010.06192)"
+_ROUNDED: Final = (
+    "weights are rounded to bf16 at each step, so small updates are lost (arXiv 2010.06192)"
+)
 _PURE: Final = (
     Way(2, (_BF16, "pin.states.optimizer=bf16"), _ROUNDED),
     Way(2, (_BF16, *_PAGED.settings), f"{_ROUNDED}; {_EIGHT_BIT}"),
     Way(2, (_BF16, "pin.states.optimizer=bf16", *_ADAFACTOR.settings), _ROUNDED),
 )
 _IN_BACKWARD: Final = (
-    "on par with AdamW in arXiv 2310.10195; weights are rounded to bf16 at each step, a step takes "
-    "{} samples, nothing is clipped; lomo-optim is needed"
+    "on par with AdamW in arXiv 2310.10195; weights are rounded to bf16 at each step, a step "
+    "takes {} samples, gradients are not clipped; needs lomo-optim"
 )
 _FP16: Final = Way(1, ("precision.deprecated_fp16=true",), "sets DS_ALLOW_DEPRECATED_FP16=1")
 _CASTING = "0.19.1"
@@ -254,7 +261,7 @@ def _freeing(facts: Facts) -> Iterator[Kind]:
     """Changes of what no layout can run with: pins, the engine, an optimizer for one device."""
     yield from ([each] for each in _pins(facts))
     if facts.spec.engine is not None:
-        yield [Way(0, ("engine=null",), "the search takes the engine")]
+        yield [Way(0, ("engine=null",), "the search chooses the engine")]
     if facts.spec.train.optimizer.name in STEPS_IN_BACKWARD:
         yield [Way(1, ("train.optimizer.name=adamw",), "gradients and moments take their memory")]
 
@@ -294,7 +301,7 @@ def _groups(facts: Facts) -> Iterator[Kind]:
     devices = facts.cluster.nodes[0].accelerators[0].count
     for slot, what in (("parallel.sequence", "sequence"), ("parallel.tensor", "layer")):
         if slot not in facts.pins:
-            cost = f"nothing is lost: ranks share each {what}"
+            cost = f"no loss in quality: ranks share each {what}"
             ways = [each for each in (2, 4, 8) if devices % each == 0]
             yield [Way(0, (f"pin.{slot}={each}",), cost) for each in ways]
 
@@ -318,7 +325,7 @@ def _batches(facts: Facts) -> Kind:
     if facts.spec.train.optimizer.name not in STEPS_IN_BACKWARD:
         return []
     given = facts.pinned("batch.global", facts.spec.batch.global_) or _BATCHES[0] + 1
-    cost = "a step takes {} samples; steps of fewer are noisier"
+    cost = "a step takes {} samples; smaller steps are noisier"
     return [Way(1, (f"batch.global={n}",), cost.format(n)) for n in _BATCHES if n < given]
 
 
@@ -339,7 +346,9 @@ def _shorter(facts: Facts) -> Kind:
     sequence = facts.spec.data.sequence or 0
     parts = ((3, 4), (1, 2), (1, 4), (1, 8)) if sequence >= _SHORTEST else ()
     lengths = [sequence * some // of for some, of in parts]
-    return [Way(3, (f"data.sequence={n}",), f"texts are cut at {n:,} tokens") for n in lengths]
+    return [
+        Way(3, (f"data.sequence={n}",), f"texts are truncated to {n:,} tokens") for n in lengths
+    ]
 
 
 _SHORTEST = 64
@@ -352,7 +361,7 @@ def _qlora(facts: Facts) -> Iterator[Way]:
     if method.qlora is not None:
         return
     setting = with_base(method, "qlora")
-    way = Way(4, (setting,), "as good as 16-bit LoRA in arXiv 2305.14314; bitsandbytes is needed")
+    way = Way(4, (setting,), "as good as 16-bit LoRA in arXiv 2305.14314; needs bitsandbytes")
     yield way
     if _is_old(facts):
         yield _both(way, _FP16)

@@ -147,10 +147,10 @@ def torn(asked: Sequence[Asked]) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "E0909",
                 "error",
-                f"one run has one {package}, and {told} are asked for",
-                (Label("asked for here", path="targets"),),
-                ("a release decides what a run can do and which keys say it",),
-                help="compile for each release by itself, to a directory of its own",
+                f"a run can have only one {package}, but {told} are requested",
+                (Label("requested here", path="targets"),),
+                ("the release determines what a run can do and which keys it takes",),
+                help="compile for each release separately, to its own directory",
             )
 
 
@@ -166,8 +166,8 @@ def contradicted(loaded: Loaded, asked: Sequence[Asked]) -> Iterator[Diagnostic]
                 yield Diagnostic(
                     "E0903",
                     "error",
-                    f"{target.name} needs {slot} {show(slot, needed)}, and the spec asks for "
+                    f"{target.name} needs {slot} {show(slot, needed)}, but the spec asks for "
                     f"{show(slot, stated)}",
-                    (Label("asked for here", path=dotted(path)),),
+                    (Label("requested here", path=dotted(path)),),
                     help=f"ask for {show(slot, needed)}, or compile to another target",
                 )

@@ -109,7 +109,7 @@ def _config_fault(fault: Fault, at: str) -> Diagnostic:
 
 def _words(fault: Exception) -> str:
     if isinstance(fault, UnknownArchitecture):
-        return f"no rule derives an architecture of family {fault.family!r}"
+        return f"the family {fault.family!r} is not supported: no rule derives its architecture"
     return str(fault.args[0]) if fault.args else str(fault)
 
 
@@ -241,9 +241,9 @@ def _beyond(
                 "E0405",
                 "error",
                 f"the pin of `{slot}` must be at most {most}, and is `{pinned}`",
-                (Label("more than there are", path=f"pin.{slot}"),),
+                (Label("more than are available", path=f"pin.{slot}"),),
                 (f"`hardware` is {hardware.name}",),
-                help="name hardware that has so many, or drop the pin",
+                help="choose hardware that has as many, or remove the pin",
             )
 
 

@@ -55,11 +55,11 @@ def on_deepspeed(plan: Plan) -> bool:
 class Entry:
     """One row: keys of one file <-> slots.
 
-    `write` returns only the keys to be written (a key it leaves out is absent in the file);
-    `read` is given the keys that were found and returns only the slots they settle. For every plan
-    in which the row matters, `read(write(plan))` gives the plan's values of `slots`; where nothing
-    is written, `absent` does. Emission checks that for each row, so a value that the consumer has
-    no word for is an error and never a loss.
+    `write` returns only the keys to be written (a key it leaves out is absent in the file); `read`
+    is given the keys that were found and returns only the slots they settle. For every plan in
+    which the row matters, `read(write(plan))` gives the plan's values of `slots`; where nothing
+    is written, `absent` does. Emission checks that for each row, so a value that the consumer
+    has no word for is an error and never a loss.
     """
 
     keys: tuple[str, ...]
@@ -76,8 +76,8 @@ class Entry:
     absent: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """(first version, slot values that the consumer then takes if the keys are absent)."""
     when: Callable[[Plan], bool] = in_every_plan
-    """In which plans the row matters; in others nothing is written, and another row or file says
-    the slots, or they have no effect."""
+    """In which plans the row matters; in others nothing is written, and another row or file
+    says the slots, or they have no effect."""
     package: str = ""
     """The distribution that `since`, `until` and `absent` count; empty: the target's own."""
     yields: bool = False

@@ -135,7 +135,7 @@ class Data(Shape):
     """What the model is trained on."""
 
     train: str | Mixture
-    """Training data: a file, a directory or a data set name, handed to the trainer as it is. Or a
+    """Training data: a file, a directory or a data set name, passed to the trainer unchanged. Or a
     list of them, of which an epoch sees each once, or as often as it says:
     `[a.jsonl, {path: b.jsonl, times: 2}]`."""
     evaluation: str | None = None

@@ -25,7 +25,7 @@ def run(options: Namespace, session: Session) -> int:
         return _kinds({name: tuple(names()) for name, (names, _) in known.items()}, session)
     if options.kind not in known:
         hint = did_you_mean(nearest(options.kind, known)) or f"there are {', '.join(known)}"
-        raise Misuse(f"there is no kind {options.kind!r}; {hint}")
+        raise Misuse(f"unknown kind {options.kind!r}; {hint}")
     names, entry = known[options.kind]
     if options.name is None:
         return _show(names(), session)
@@ -68,7 +68,7 @@ def _kinds(every: Mapping[str, tuple[str, ...]], session: Session) -> int:
     if session.format == "json":
         session.json(every)
         return OK
-    return _show({kind: f"{len(names)} known" for kind, names in every.items()}, session)
+    return _show({kind: f"{len(names)} entries" for kind, names in every.items()}, session)
 
 
 def _show(rows: Mapping[str, str], session: Session) -> int:
@@ -112,7 +112,7 @@ def _models() -> dict[str, str]:
         known = card(name)
         found[name] = known.repo
         found |= dict.fromkeys(known.aliases, f"the weights of {name}")
-        found |= dict.fromkeys(known.siblings, f"other weights of {name}'s modules")
+        found |= dict.fromkeys(known.siblings, f"other weights for the modules of {name}")
     return found
 
 

@@ -37,7 +37,7 @@ def _to_stdout(files: Files, session: Session, *, are_bundled: bool) -> int:
         session.result(next(iter(files.values())))
         return OK
     session.result("\n".join(f"==> {path.as_posix()} <==\n{text}" for path, text in files.items()))
-    bundle = " as one directory that can be started" if are_bundled else ""
+    bundle = " as one directory that you can start" if are_bundled else ""
     session.note(f"{len(files)} files: -o DIR writes them{bundle}")
     return OK
 

@@ -44,7 +44,7 @@ def _code(code: str, session: Session) -> int:
     if code not in known_ids():
         what = "to explain a value, name a slot too: tunec explain SPEC SLOT"
         if Path(code).exists():
-            raise Misuse(f"{code} is a file, and no code; {what}")
+            raise Misuse(f"{code} is a file, not a code; {what}")
         hint = _near(code, sorted((*known_ids(), *rule_names())))
         raise Misuse(f"there is no code {code!r}{hint}{' ' if hint else '; '}{what}")
     return _page(code, page(code), session)

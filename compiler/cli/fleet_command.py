@@ -59,11 +59,13 @@ def _guard(selection: Selection, options: Namespace) -> None:
     for file in selection.files:
         if file.resolve().is_relative_to(folder.resolve()):
             raise Misuse(
-                f"{folder} cannot be the tree: {file}, which the fleet is made of, is in it"
+                f"{folder} cannot be the tree: {file}, one of the fleet's own inputs, is in it"
             )
     is_ours = not any(visible(folder)) or any((folder / name).exists() for name in (LOCK, PART))
     if options.prune and not is_ours:
-        raise Misuse(f"{folder} is no tree of `tunec fleet`: it has no {LOCK}; nothing is pruned")
+        raise Misuse(
+            f"{folder} is not a tree of `tunec fleet`: it has no {LOCK}; nothing was pruned"
+        )
 
 
 def _rules(selection: Selection) -> tuple[Rules, ...]:
@@ -94,7 +96,7 @@ def _check(builder: Builder, session: Session) -> int:
 
 def _build(builder: Builder, options: Namespace, session: Session) -> int:
     work = survey(builder, options.jobs)
-    session.note(f"{work.fresh:,} pairs are as they should be, {len(work.pending):,} are compiled")
+    session.note(f"{work.fresh:,} pairs are up to date, {len(work.pending):,} will be compiled")
     teller = _Teller(work.builder, session, Progress(len(work.pending), session.stderr))
     seen = work.strays
     if work.changes:

@@ -27,7 +27,7 @@ def run(options: Namespace, session: Session) -> int:
 
         return spec_from_files.run([Path(each) for each in options.files], options, session)
     if options.overrides or options.without:
-        raise Misuse("--set and --without settle what files say: name these with --from")
+        raise Misuse("--set and --without need --from and the config files")
     return _begin(options, session)
 
 

@@ -48,7 +48,7 @@ def _mend(linted: Linted, options: Namespace, session: Session) -> Linted:
         changed |= dict.fromkeys(written)
         linted = _lint(options, session)
     if changed:
-        session.note(f"mended {', '.join(map(str, changed))}")
+        session.note(f"fixed {', '.join(map(str, changed))}")
     return linted
 
 
@@ -84,14 +84,14 @@ _FEW: Final = 3
 def _tell_what_was_read(linted: Linted, session: Session) -> None:
     """Say how files were taken together, and which were passed over, where that is not plain."""
     if len(linted.runs) > 1:
-        session.note(f"read as {len(linted.runs)} runs: files of one kind are not of one run")
+        session.note(f"read as {len(linted.runs)} runs, since several files are of the same kind")
     for folder in linted.cut_short:
-        session.note(f"{folder} holds more files than are read at once: name a folder in it")
+        session.note(f"{folder} holds too many files to read at once: name a folder inside it")
     strange = linted.passed_over
     if strange:
         more = f" and {len(strange) - _FEW} more" if len(strange) > _FEW else ""
         named = ", ".join(strange[:_FEW])
-        session.note(f"passed over, as files of no program that is known: {named}{more}")
+        session.note(f"skipped, since no known program reads them: {named}{more}")
 
 
 def _unknown_releases(software: Mapping[str, str], targets: Mapping[str, Target]) -> Iterator[str]:
@@ -99,8 +99,8 @@ def _unknown_releases(software: Mapping[str, str], targets: Mapping[str, Target]
     known = {each.package: each.supported for each in targets.values() if each.package in software}
     for package, supported in known.items():
         if not supported.contains(Version(software[package])):
-            told = f"{package} {software[package]} is not among the releases that are known"
-            yield f"{told} ({supported}): what it changed is not seen"
+            told = f"{package} {software[package]} is not among the known releases"
+            yield f"{told} ({supported}): changes in that release are not taken into account"
 
 
 def _unknown_model(name: str) -> str:
@@ -114,8 +114,8 @@ def _unknown_model(name: str) -> str:
     except UnknownName as unknown:
         known = unknown.known
     hint = did_you_mean(nearest(name, known) or nearest(name.rpartition("/")[2], known))
-    told = f"no model is called {name!r}: nothing is said of its sizes and its modules"
-    return f"{told}; {hint}" if hint else f"{told}; --model takes its config.json too"
+    told = f"no model is called {name!r}: checks of its sizes and modules are skipped"
+    return f"{told}; {hint}" if hint else f"{told}; --model also takes a config.json"
 
 
 def _names(given: list[str]) -> list[str]:
@@ -135,7 +135,7 @@ def software_of(given: list[str]) -> dict[str, str]:
     pairs = [each.partition("=") for each in given]
     for name, equals, version in pairs:
         if not (name and equals and version):
-            raise Misuse(f"--software takes NAME=VERSION, and not {name + equals + version!r}")
+            raise Misuse(f"--software takes NAME=VERSION, not {name + equals + version!r}")
     return {name: version for name, _, version in pairs}
 
 
@@ -182,7 +182,7 @@ def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Se
 
         session.write(render_all(found, sources, color=is_colored(session.stdout)))
         if any(each.consequence for each in found):
-            session.note("tunec explain NAME says more about a finding")
+            session.note("tunec explain NAME gives details about a finding")
 
 
 def _code(found: tuple[Diagnostic, ...], fail_on: str) -> int:

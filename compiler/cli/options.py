@@ -43,7 +43,7 @@ def positive(text: str) -> int:
     is_number = text.isascii() and text.isdigit() and len(text) < _DIGITS
     number = int(text) if is_number else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"a whole number from 1 is meant, and not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text!r}")
     return number
 
 
@@ -58,14 +58,14 @@ def seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"a number of seconds is meant, and not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, not {text!r}")
     return number
 
 
 def place(text: str) -> str:
     """Where to write: an empty name is an unset variable of the shell, and no directory."""
     if not text:
-        raise argparse.ArgumentTypeError("a name is meant, and this is empty")
+        raise argparse.ArgumentTypeError("expected a name, but it is empty")
     return text
 
 

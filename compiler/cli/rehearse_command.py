@@ -37,7 +37,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.verify.cases import cases_of, compiled_folder
 from tunec.compiler.verify.contract import Case
 
-_INSTALL: Final = "install tunec[consumers], which brings torch, transformers, peft and deepspeed"
+_INSTALL: Final = "install tunec[consumers], which includes torch, transformers, peft and deepspeed"
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -100,10 +100,10 @@ def _asked(options: Namespace, loaded: Loaded, session: Session) -> tuple[Asked,
     names = {name.partition("@")[0]: name for name in options.targets}
     if others := [name for name in names if name not in (*FILES, LAUNCH)]:
         known = ", ".join((*FILES, LAUNCH))
-        raise Misuse(f"files of {', '.join(others)} are not rehearsed: only those of {known}")
+        raise Misuse(f"files of {', '.join(others)} cannot be rehearsed, only those of {known}")
     trainers = [name for name in FILES if name in names]
     if len(trainers) > 1:
-        raise Misuse(f"name one of {' and '.join(trainers)}: one run is rehearsed at a time")
+        raise Misuse(f"choose one of {' and '.join(trainers)}: only one run is rehearsed at a time")
     trainer = trainers[0] if trainers else next(iter(FILES))
     named = names.get(trainer, trainer)
     try:

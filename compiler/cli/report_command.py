@@ -40,13 +40,13 @@ def _fleet(tree: Path, options: Namespace) -> Page:
     given = options.hardware or options.overrides or options.targets or options.policies
     if given:
         raise Misuse(
-            "a tree is shown as it was built: --hardware, --set and the like are for specs"
+            "a tree is shown as it was built: --hardware, --set and similar options are for specs"
         )
     if not (tree / LOCK).is_file():
         raise Misuse(f"{tree} holds no {LOCK}; `tunec fleet FILE -o {tree}` builds a tree")
     found = list(rows(lock_lines(tree)))
     if not found:
-        raise Misuse(f"{tree / LOCK} holds no pair")
+        raise Misuse(f"{tree / LOCK} is empty")
     return fleet_page(tree.resolve().name, found), ()
 
 

@@ -29,7 +29,7 @@ def _installed() -> str:
 def refuse_existing(output: Path | None) -> None:
     """Raise Misuse where a spec is there already: what people have written stays."""
     if output is not None and output.exists():
-        raise Misuse(f"{output} is there already")
+        raise Misuse(f"{output} already exists")
 
 
 def write_spec(output: Path, text: str, session: Session) -> None:

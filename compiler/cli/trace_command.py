@@ -26,7 +26,7 @@ from tunec.schemas.spec import InlineModel
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 _INSTALL: Final = (
-    "install tunec[trace], which brings torch, transformers, diffusers, peft, lomo-optim"
+    "install tunec[trace], which includes torch, transformers, diffusers, peft, lomo-optim"
 )
 
 

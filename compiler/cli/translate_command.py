@@ -19,7 +19,7 @@ def run(options: Namespace, session: Session) -> int:
     """Translate; write nothing unless the new files say the run that was read."""
     if not options.targets:
         known = ", ".join(session.registry.names())
-        raise Misuse(f"no target: say with --to whose files to write; there are spec, {known}")
+        raise Misuse(f"no target: name one with --to: spec, {known}")
     if _SPEC in options.targets:
         return _to_spec(options, session)
     if options.check and options.output is None:
@@ -36,9 +36,13 @@ def _to_spec(options: Namespace, session: Session) -> int:
     from tunec.compiler.cli import spec_from_files
 
     if len(options.targets) > 1:
-        raise Misuse(f"--to {_SPEC} stands alone: what it compiles to is said in the spec")
+        raise Misuse(
+            f"--to {_SPEC} cannot be combined with other targets: the spec itself names its targets"
+        )
     if options.check:
-        raise Misuse("--check is for files that tunec renews, and a spec is yours once it is there")
+        raise Misuse(
+            "--check is for files that tunec regenerates, not for a spec, which is yours to edit"
+        )
     return spec_from_files.run([Path(each) for each in options.files], options, session)
 
 

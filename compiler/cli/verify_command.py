@@ -36,7 +36,7 @@ def run(options: Namespace, session: Session) -> int:
     clones = tuple(Path(each) for each in options.sources)
     for each in clones:
         if not each.is_dir():
-            raise Misuse(f"--sources names a folder, and {each} is none")
+            raise Misuse(f"--sources needs a folder, and {each} is not one")
     asked = [each for given in options.what for each in _cases(given, options, session, told)]
     cases = [replace(each, clones=clones) for each in distinct(asked)]
     with ended_by_signals():

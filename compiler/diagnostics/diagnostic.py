@@ -58,7 +58,7 @@ class Diagnostic:
     labels: tuple[Label, ...] = ()
     notes: tuple[str, ...] = ()
     help: str | None = None
-    """How to mend it: the smallest change that works."""
+    """How to fix it: the smallest change that works."""
     fix: Fix | None = None
     sum: tuple[Term, ...] = ()
     consequence: str = ""

@@ -64,7 +64,7 @@ def drifts(builder: Builder) -> Iterator[Drift]:
     for task, locked in beside(tasks(selection), read_lock(root, whole=False)):
         if task is None:
             if locked is not None:
-                yield Drift(_where(locked), "stale", "the fleet does not select it any more")
+                yield Drift(_where(locked), "stale", "the fleet no longer selects it")
         elif locked is None:
             yield Drift(f"{task[0]}/{task[1].name}", "not built")
         else:

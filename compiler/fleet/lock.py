@@ -340,7 +340,7 @@ def exclusive(folder: Path) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise Busy(f"another build is at work on {folder}") from None
+        raise Busy(f"another build is running in {folder}") from None
     finally:
         os.close(handle)
 

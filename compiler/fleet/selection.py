@@ -159,12 +159,16 @@ def _specs(
         span = _span(document, "specs", at)
         files = sorted(_files(pattern, base))
         if not files:
-            faults.append(_fault(f"no spec file is `{pattern}`", span, near_files(base / pattern)))
+            faults.append(
+                _fault(f"no spec file matches `{pattern}`", span, near_files(base / pattern))
+            )
         for file in files:
             if not _matches(file.relative_to(base).as_posix(), fleet.specs.exclude):
                 name = _name(file)
                 if is_own(name):
-                    message = f"no spec may be called `{name}`: the tree's own file is"
+                    message = (
+                        f"no spec may be called `{name}`: the tree uses that name for its own file"
+                    )
                     faults.append(_fault(message, span, "give it another `name:`"))
                 if found.setdefault(name, file) != file:
                     message = f"two specs are called `{name}`: {found[name]} and {file}"
@@ -202,7 +206,7 @@ def _sites(
         sites = list(_named(pattern, base))
         if not sites:
             span = _span(document, "clusters", at)
-            faults.append(_fault(f"no cluster is called `{pattern}`", span, _near(pattern)))
+            faults.append(_fault(f"no cluster matches `{pattern}`", span, _near(pattern)))
         for site in sites:
             left_out = _matches(site.name, fleet.clusters.exclude)
             if not left_out and _has_labels(site.cluster, fleet.clusters.labels):

@@ -91,7 +91,7 @@ def as_text(found: Iterable[Row]) -> str:
             shown.append(_cells(row))
     widths = [max(len(line[at]) for line in shown) for at in range(len(header))]
     lines = ["  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)) for line in shown]
-    more = [f"... and {total - _MOST:,} more (--format csv has all)"] if total > _MOST else []
+    more = [f"... and {total - _MOST:,} more (--format csv lists all)"] if total > _MOST else []
     counted = f"{fitting:,} of {total:,} fit"
     return "\n".join([line.rstrip() for line in lines] + [*more, counted])
 

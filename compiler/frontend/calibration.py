@@ -54,7 +54,7 @@ def _read(
     files = (File(path, content),)
     config = _config(data.get("model"), model)
     if config is not None and config_digest(config) != found.config:
-        words = f"`{name}` was traced of a model with another config"
+        words = f"`{name}` was traced from a model with another config"
         return Kept(files=files, faults=(_fault(words, path, tree, at),))
     return Kept(found, files)
 
@@ -80,5 +80,5 @@ def _fault(message: str, path: Path, tree: Node, at: Place) -> Diagnostic:
         message,
         place(descend(tree, at)[0]),
         path=at,
-        help=near_files(path) or f"write it anew: `tunec trace SPEC --save {path.name}`",
+        help=near_files(path) or f"record it again: `tunec trace SPEC --save {path.name}`",
     )

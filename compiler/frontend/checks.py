@@ -102,7 +102,10 @@ def _listed_twice(path: str, first: int, again: int, tree: Node) -> Diagnostic:
         label="listed again",
         path=(*_TRAIN, again),
         others=[beside("and here", spans[0], (*_TRAIN, first))],
-        help=f"list it once, and say how often an epoch sees it: `{{path: {path}, times: 2}}`",
+        help=(
+            f"list it once, and give the number of times an epoch sees it: `{{path: {path}, "
+            "times: 2}`"
+        ),
     )
 
 
@@ -118,8 +121,8 @@ def check_allow(value: Any, tree: Node) -> Iterator[Diagnostic]:
                 f"`{name}` is the code of an error, which cannot be allowed",
                 node.key_span or place(node),
                 path=("allow", name),
-                notes=("warnings and notes can; they have names, not codes",),
-                help="mend the error, and remove this line",
+                notes=("only warnings and notes can be allowed; they have names, not codes",),
+                help="fix the error, and remove this line",
             )
         elif not isinstance(reason, str) or not reason.strip():
             yield without_reason(

@@ -133,7 +133,7 @@ def _without_values(data: Any, paths: frozenset[Path]) -> Any:
 def _not_given(path: Path, node: Node) -> Diagnostic:
     return error(
         "E0213",
-        f"`{dotted(path)}` is still to be given",
+        f"`{dotted(path)}` has no value yet",
         node.span,
         path=path,
         notes=("`???` marks a value that a spec which extends this one must give",),

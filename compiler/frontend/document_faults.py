@@ -36,15 +36,15 @@ def duplicate_key(name: str, first: Span, again: Span, path: Path) -> Diagnostic
         label="given again here",
         path=path,
         others=(beside("first given here", first, path),),
-        notes=("most readers keep the last one and drop the first without a word",),
+        notes=("most readers keep the last one and silently drop the first",),
         help="keep one of them",
     )
 
 
 def collection_as_key(span: Span, path: Path) -> Diagnostic:
     """A mapping or list for a key."""
-    message = "a mapping or a list stands where a key should"
-    remedy = "put the text in quotes if it is one, such as a `{...}` pattern"
+    message = "a mapping or a list stands in place of a key"
+    remedy = "if it is meant as text, such as a `{...}` pattern, put it in quotes"
     return error("E0108", message, span, path=path, help=remedy)
 
 
@@ -69,7 +69,7 @@ def tag(name: str, span: Span, path: Path) -> Diagnostic:
         f"the tag `{shortened(written)}` is not allowed",
         span,
         path=path,
-        notes=("tags can name types and code of a program; only plain data is read",),
+        notes=("tags can name a program's types and code; only plain data is read",),
         help="write the value without a tag",
     )
 
@@ -79,20 +79,20 @@ def unknown_anchor(name: str, span: Span, anchors: Iterable[str]) -> Diagnostic:
     known = ", ".join(f"`&{each}`" for each in anchors)
     note = f"anchors written before it: {known}" if known else "no anchor is written before it"
     message = f"the alias `*{shortened(name)}` has no anchor"
-    remedy = "put the text in quotes if no alias is meant"
+    remedy = "if no alias is meant, put the text in quotes"
     return error("E0111", message, span, notes=(note,), help=remedy)
 
 
 def circular_alias(name: str, span: Span) -> Diagnostic:
     """An alias within the value that it stands for."""
-    message = f"the alias `*{shortened(name)}` stands for something that holds it"
+    message = f"the alias `*{shortened(name)}` refers to a value that contains it"
     return error("E0111", message, span, help="write the value out")
 
 
 def second_anchor(name: str, span: Span, path: Path) -> Diagnostic:
     """Two values with one anchor, which PyYAML refuses."""
     message = f"the anchor `&{shortened(name)}` is given twice"
-    return error("E0111", message, span, path=path, help="give the second one another name")
+    return error("E0111", message, span, path=path, help="rename the second one")
 
 
 def unreadable(text: str, kind: str, why: str, span: Span, path: Path) -> Diagnostic:
@@ -106,4 +106,4 @@ def unreadable(text: str, kind: str, why: str, span: Span, path: Path) -> Diagno
 def merge_of_no_mapping(span: Span, path: Path) -> Diagnostic:
     """A merge key that brings in no mapping."""
     message = "a merge key `<<` needs a mapping or a list of mappings"
-    return error("E0114", message, span, path=path, help="give it an alias of a mapping")
+    return error("E0114", message, span, path=path, help="give it an alias for a mapping")

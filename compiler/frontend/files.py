@@ -126,7 +126,7 @@ def read_layers(path: Path, *, allow_outside: bool) -> Layers:
 
 def unreadable(path: Path, fault: Exception | None = None) -> Diagnostic:
     """That a file which the command line names cannot be read; without a fault: it is not there."""
-    why = "there is no such file" if fault is None else "its links lead nowhere"
+    why = "there is no such file" if fault is None else "its symbolic links are broken"
     why = str(fault) if isinstance(fault, Unreadable) else why
     span = Span(str(path), 1, 1, 1, 1)
     return error("E0201", f"cannot read `{path}`: {why}", span, help=_meant(path))
@@ -258,7 +258,7 @@ class _Reader:
             f"files extend each other in a circle: {' → '.join(names)}",
             target.span,
             path=(EXTENDS,),
-            help="take one `extends` out, or move what they share to a third file",
+            help="remove one `extends`, or move what they share to a third file",
         )
 
 
@@ -297,10 +297,10 @@ def _outside(target: Node, root: Path) -> Diagnostic:
 
 def _too_many(target: Node, deep: bool) -> Diagnostic:
     if deep:
-        message = f"more than {MAX_EXTENDS} files extend one another in a row"
+        message = f"more than {MAX_EXTENDS} files extend one another in a chain"
     else:
         message = f"the spec is made of more than {MAX_FILES} files"
-    return error("E0204", message, target.span, path=(EXTENDS,), help="join some of the files")
+    return error("E0204", message, target.span, path=(EXTENDS,), help="merge some of the files")
 
 
 def _unreadable(target: Node, why: str, remedy: str | None) -> Diagnostic:

@@ -211,7 +211,7 @@ def _refused(text: str, path: Path, node: Node) -> Diagnostic:
     if ":" in text:
         return error(
             "E0208",
-            f"`{shortened(text)}` calls a resolver",
+            f"`{shortened(text)}` calls an OmegaConf resolver",
             node.span,
             path=path,
             notes=(
@@ -238,13 +238,13 @@ def _nothing_there(
     known = list(around.fields or {})
     near = did_you_mean([dotted((*reached, each)) for each in nearest(wanted, known)])
     where = f"`{dotted(reached)}`" if reached else "this spec"
-    written = f"{where} says {quoted(known[:12], 'and')}" if known else f"{where} has no keys"
+    written = f"{where} has {quoted(known[:12], 'and')}" if known else f"{where} has no keys"
     return error(
         "E0210",
-        f"nothing is written at `{shortened(name)}`, which `{shortened(found.text)}` names",
+        f"`{shortened(found.text)}` refers to `{shortened(name)}`, which has no value",
         node.span,
         path=at,
-        notes=(written, "a reference sees what is written, not the defaults"),
+        notes=(written, "references see only written values, not defaults"),
         help=near or "write the value at that key, or here",
     )
 
@@ -258,7 +258,7 @@ def _circle(tree: Node, paths: tuple[Path, ...]) -> Diagnostic:
     ]
     return error(
         "E0211",
-        f"references run in a circle: {' → '.join(dotted(each) for each in paths)}",
+        f"references form a circle: {' → '.join(dotted(each) for each in paths)}",
         first.span,
         label="each needs the next one's value",
         path=paths[0],
@@ -268,7 +268,7 @@ def _circle(tree: Node, paths: tuple[Path, ...]) -> Diagnostic:
 
 
 def _too_long(path: Path, node: Node) -> Diagnostic:
-    message = f"more than {MAX_CHAIN} references lead on from one another"
+    message = f"more than {MAX_CHAIN} references form a chain"
     return error("E0212", message, node.span, path=path, help="refer to the last value directly")
 
 

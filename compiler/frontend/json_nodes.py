@@ -34,7 +34,7 @@ _LITERALS: Final[dict[str, Any]] = {
 }
 """The last three are not in RFC 8259, but Python's `json` reads them."""
 COMMENT: Final = "JSON has no comments"
-COMMA: Final = "a comma stands before the closing bracket"
+COMMA: Final = "there is a comma before the closing bracket"
 """The two faults after which reading goes on, for those who know a reader that takes them."""
 _PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
 
@@ -73,7 +73,7 @@ class _Reader:
         node = self._value()
         self._skip()
         if self.at < len(self.text):
-            raise self._stop("something stands after the end of the JSON document")
+            raise self._stop("there is text after the end of the JSON document")
         return node
 
     # ── values ───────────────────────────────────────────────────────────────────────────────────
@@ -148,7 +148,7 @@ class _Reader:
             word = _WORD.match(self.text, self.at)
             shown = f'"{word[0]}"' if word else '"key"'
             raise self._stop(
-                "a key in JSON is text in double quotes", help=f"write {shown}", word=True
+                "keys in JSON are text in double quotes", help=f"write {shown}", word=True
             )
         return self._string()
 
@@ -167,7 +167,7 @@ class _Reader:
         except JSONDecodeError as problem:
             raise self._string_fault(problem, start) from None
         if _SURROGATE.search(value):
-            message = "an escape in this text is half a character (a lone surrogate)"
+            message = "an escape in this text is a lone surrogate (half a character)"
             self.faults.append(error("E0112", message, self._span(start), path=tuple(self.path)))
             value = _SURROGATE.sub("\ufffd", value)
         return value
@@ -177,11 +177,11 @@ class _Reader:
         character = self.text[at : at + 1]
         if "Unterminated" in problem.msg or character in ("", "\n", "\r"):
             remedy = r'close it with `"`, and write line breaks as `\n`'
-            return self._stop("a text is not closed on its line", remedy, at=start)
+            return self._stop("a string is not closed on its line", remedy, at=start)
         if "control character" in problem.msg:
-            return self._stop("a tab stands bare in a text", r"write it as `\t`", at=at)
+            return self._stop("a string contains an unescaped tab", r"write it as `\t`", at=at)
         return self._stop(
-            "a backslash begins no escape that JSON knows", r"write a backslash as `\\`", at=at
+            "this backslash does not begin a JSON escape", r"write a backslash as `\\`", at=at
         )
 
     def _number_or_word(self) -> Node:
@@ -214,10 +214,10 @@ class _Reader:
                 f"`{name}` is Python, not JSON", help=f"write `{_PYTHON[name]}`", word=True
             )
         if self._peek() == "'":
-            return self._stop("text in JSON stands in double quotes", help='write "..."')
+            return self._stop("text in JSON needs double quotes", help='write "..."')
         if self.at >= len(self.text):
-            return self._stop("the file ends where a value should stand")
-        return self._stop("no value can begin here", help="put text in double quotes", word=True)
+            return self._stop("the file ends where a value is expected")
+        return self._stop("no value can start here", help="put text in double quotes", word=True)
 
     # ── between values ───────────────────────────────────────────────────────────────────────────
 

@@ -42,7 +42,7 @@ def spec_schema() -> Json:
     The names of models, hardware and targets are `tunec schema`'s to add: they are no part of it.
     A spec that extends another may leave out anything, so there nothing is required.
     """
-    schema = _of(Spec, "A spec of tunec: one run, as a person means it.")
+    schema = _of(Spec, "A spec of tunec: one run, described by its intent.")
     definitions: Json = schema.pop("$defs")
     definitions["Spec"] = _spec(schema)
     definitions = {name: _with_references(each) for name, each in definitions.items()}

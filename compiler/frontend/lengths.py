@@ -50,7 +50,7 @@ def check_lengths(data: Mapping[str, Any], tree: Node, base: Path) -> Told:
         hint = near_files(base / str(said)) or "write `mean 1200`, a histogram, or a JSON file"
         return Told(faults=(_fault(f"cannot read `{said}`: {fault}", hint, tree),))
     except (_Unusable, ValueError, RecursionError) as fault:
-        hint = "give how many samples have how many tokens: `{800: 1500, 2400: 500}`"
+        hint = "give the number of samples for each length: `{800: 1500, 2400: 500}`"
         return Told(faults=(_fault(f"data.lengths cannot be used: {fault}", hint, tree),))
 
 
@@ -63,7 +63,7 @@ def _of_file(path: Path) -> Told:
 
 def _histogram(found: Any) -> Lengths:
     if not isinstance(found, Mapping) or not found:
-        raise _Unusable("a mapping of lengths to numbers of samples is wanted")
+        raise _Unusable("expected a mapping from lengths to numbers of samples")
     pairs = sorted((_count(length), _count(number)) for length, number in found.items())
     return Lengths(tuple(pairs))
 
@@ -81,7 +81,7 @@ def _in_order(found: list[Any]) -> Lengths:
 def _count(value: Any) -> int:
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if type(number) is not int or not 0 < number < _MOST:
-        raise _Unusable(f"`{str(value)[:40]}` is no whole number above 0")
+        raise _Unusable(f"`{str(value)[:40]}` is not a whole number above 0")
     return number
 
 

@@ -153,7 +153,7 @@ def load_mapping(
         text = json.dumps(data, indent=2, ensure_ascii=False, default=_as_plain)
     except (TypeError, ValueError, RecursionError) as fault:
         span = Span(MAPPING, 1, 1, 1, 1)
-        found = error("E0112", f"the mapping holds a value that is no plain data: {fault}", span)
+        found = error("E0112", f"the mapping holds a value that is not plain data: {fault}", span)
         return Loaded(None, {}, (found,), (), {}, base)
     return load_text(text, MAPPING, overrides, hardware, base=base, format="json", targets=targets)
 

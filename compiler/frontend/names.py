@@ -90,7 +90,7 @@ def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
             _at(tree, ("model",)),
             label="not in the catalogue",
             path=("model",),
-            notes=("another model is given by its config.json: `model: path/to/config.json`",),
+            notes=("to use another model, give its config.json: `model: path/to/config.json`",),
             help=did_you_mean(near) or "`tunec catalog models` lists the known ones",
         )
 
@@ -112,13 +112,13 @@ def check_stored(data: Mapping[str, Any], model: Named, tree: Node) -> Iterator[
     fitting = {"bitsandbytes": "qlora" if four_bit else "int8_lora"}.get(by)
     if fitting is not None and (method == fitting or _is_keyed(method, fitting)):
         return
-    before = "give the config of the model as it was before"
+    before = "give the config of the original model"
     yield error(
         "E0312",
         f"the model's weights are stored quantised by {by}",
         _at(tree, ("model",)),
         path=("model",),
-        notes=("its config says so, and its loader does so, whatever the method is",),
+        notes=("its config says so, and the loader follows it, whatever the method is",),
         help=f"{before}, or ask for `method: {fitting}`" if fitting else before,
     )
 
@@ -139,7 +139,7 @@ def _config_file(name: str, tree: Node, at: Place, base: Path) -> Named:
         return Named((_unreadable(name, path, fault, tree, at),))
     node, faults = parse(content, str(path), _format_of_config(path))
     if node is not None and node.fields is None:
-        message = f"`{shortened(name)}` is not a model's config: it holds no mapping"
+        message = f"`{shortened(name)}` is not a model's config: it does not hold a mapping"
         faults = (*faults, error("E0305", message, _at(tree, at), path=at))
     config = plain(node) if node is not None and not faults else None
     return Named(faults, (File(path, content),), config=config)
@@ -155,7 +155,7 @@ def _no_config(name: str, folder: Path, fault: Exception, tree: Node, at: Place)
         _at(tree, at),
         path=at,
         notes=("the name is a directory, relative to the spec's",),
-        help=f"name the part that is trained: {joined(named)}"
+        help=f"name the part to train: {joined(named)}"
         if named
         else near_files(folder / "config.json"),
     )

@@ -72,9 +72,11 @@ def _free(head: str, rest: str) -> tuple[str, ...]:
 def _malformed(argument: str, span: Span) -> Diagnostic:
     return error(
         "E0206",
-        "an override is not of the form path=value",
+        "an override must have the form path=value",
         replace(span, end_column=len(argument.partition("\n")[0]) + 1),
-        notes=("a path is the key's place in the spec: `train.learning_rate`, `pin.zero.stage`",),
+        notes=(
+            "the path is the key's location in the spec: `train.learning_rate`, `pin.zero.stage`",
+        ),
         help="write it as `--set train.learning_rate=1e-4`",
     )
 
@@ -131,7 +133,7 @@ def _no_such_item(override: Override, depth: int, items: tuple[Node, ...] | None
     if items is None:
         message = f"`{place}` is not a list, so it has no item {override.path[depth]}"
     else:
-        message = f"`{place}` has {len(items)} items, so none is number {override.path[depth]}"
+        message = f"`{place}` has {len(items)} items, so there is no item {override.path[depth]}"
     return error(
         "E0207",
         message,

@@ -246,7 +246,7 @@ def _wrong_form(name: str, given: Mapping[str, Any], node: Node) -> Diagnostic |
     if not stray and "value" in given and isinstance(reason, str) and reason.strip():
         return None
     if stray:
-        message = f"the pin of `{name}` has `{shortened(stray[0])}`, beside value and reason"
+        message = f"the pin of `{name}` has `{shortened(stray[0])}` besides value and reason"
     elif "value" not in given:
         message = f"the pin of `{name}` has no value"
     else:
@@ -277,7 +277,7 @@ def _unknown(name: str, given: Any, node: Node) -> Diagnostic:
         node.key_span or place(node),
         label=what,
         path=("pin", name),
-        notes=("a pin names a slot by its path, such as `zero.stage` or `batch.micro`",),
+        notes=("a pin names a slot by its path, for example `zero.stage` or `batch.micro`",),
         help=remedy or "`tunec catalog slots` lists them",
     )
 

@@ -39,8 +39,8 @@ _ALIKE: Final = 0.8
 def check_software(value: Any, tree: Node, base: Path = ()) -> Iterator[Diagnostic]:
     """Check that `software` below `base` names versions of programs.
 
-    A program that decides nothing here may stand there; one that is misspelt would be passed over.
-    What is not text is for the shape to report.
+    A program that decides nothing here may stand there; one that is misspelt would be ignored. What
+    is not text is for the shape to report.
     """
     named = value if isinstance(value, Mapping) else {}
     for name, version in named.items():
@@ -59,9 +59,9 @@ def _misspelt(name: str, tree: Node, path: Path) -> Iterator[Diagnostic]:
     span = node.key_span if reached == path else place(node)
     yield error(
         "E0301",
-        f"`{shortened(name)}` is not a program whose release is known by that name",
+        f"`{shortened(name)}` is not the name of a program whose release matters",
         span,
-        label="would be passed over",
+        label="would be ignored",
         path=path,
         help=f"did you mean `{meant}`?",
         fix=Fix((Edit(span, meant),), "unsafe") if span is not None and reached == path else None,
@@ -104,6 +104,6 @@ def not_a_version(text: str, tree: Node, path: Path) -> Diagnostic:
         f"`{shortened(text)}` is not a version",
         place(descend(tree, path)[0]),
         path=path,
-        notes=("defaults and keys differ from version to version, so one is meant, not a range",),
+        notes=("defaults and keys differ between versions, so give one version, not a range",),
         help="write the version that runs, such as `4.40.2` or `0.19`",
     )

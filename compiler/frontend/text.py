@@ -157,7 +157,7 @@ def _bom(origin: Origin) -> Diagnostic:
         "E0105",
         "the JSON begins with a byte order mark",
         origin.span((0, 0), (0, 0)),
-        notes=("`json.load`, with which the consumers read it, refuses it",),
+        notes=("the consumers read it with `json.load`, which refuses it",),
         help="save the file as UTF-8 without a byte order mark",
     )
 
@@ -172,7 +172,7 @@ def forbidden_character(text: str, origin: Origin, *, json: bool) -> Diagnostic 
     what = "a NUL character" if code == 0 else f"the character U+{code:04X}"
     return error(
         "E0103",
-        f"{what} may not stand in a configuration file",
+        f"{what} may not occur in a configuration file",
         Places(text, origin).span(found.start(), found.end()),
         help="remove it, or write it as an escape in double quotes",
     )

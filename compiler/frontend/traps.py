@@ -60,7 +60,10 @@ def _text(value: Any, written: str) -> Trap:
     quoted = json.dumps(written)
     lost = str(value).lower() != written.lower()
     read = str(value).lower() if isinstance(value, bool) else value
-    note = f"unquoted, `{written}` is the {'value' if isinstance(value, bool) else 'number'} {read}"
+    note = (
+        f"unquoted, `{written}` means the "
+        f"{('value' if isinstance(value, bool) else 'number')} {read}"
+    )
     return Trap((note,) if lost or isinstance(value, bool) else (), f"write `{quoted}`", quoted)
 
 
@@ -70,12 +73,12 @@ def _number(value: str, written: str | None) -> Trap:
         return Trap(("in quotes it is text",), f"write `{bare}` without quotes", bare)
     if _THOUSANDS.fullmatch(bare):
         plain = bare.replace(",", "")
-        return Trap(("a comma does not group digits",), f"write `{plain}`", plain)
+        return Trap(("a comma does not separate thousands",), f"write `{plain}`", plain)
     old = _in_yaml_1_1(bare)
     if isinstance(old, int | float) and not isinstance(old, bool):
         plain = bare.lstrip("0") or "0"
         note = f"YAML 1.1 reads `{shortened(bare)}` as {old}; readers differ, so a spec takes text"
-        remedy = f"write `{plain}`" if plain.isdecimal() else f"write `{old}` if that is meant"
+        remedy = f"write `{plain}`" if plain.isdecimal() else f"if `{old}` is meant, write that"
         return Trap((note,), remedy)
     return Trap()
 

@@ -154,7 +154,7 @@ def _missing(fault: Fault, shape: type[Shape], node: Node) -> Diagnostic:
         "E0302",
         f"`{dotted(path)}` is missing",
         head(node),
-        label=f"`{fault.name}` belongs in here",
+        label=f"`{fault.name}` belongs here",
         path=path,
         notes=(f"`{fault.name}`: {says}",) if says else (),
         help=f"{'write' if node.is_leaf else 'add'} `{example}`",
@@ -185,7 +185,7 @@ def _wrong_type(
         remedy = found.help or f"write {wanted[0]}{_holding(shape, fault.path, wanted[0])}"
     if not fault.path:
         remedy = _START if shape.__name__ == "Spec" else "write a mapping"
-        message = f"a document of this kind is {joined(wanted)}, and this is {_described(value)}"
+        message = f"a document of this kind must be {joined(wanted)}; this is {_described(value)}"
     span = place(node)
     fix = Fix((Edit(span, found.text),), "safe") if found.text and node.is_leaf else None
     return error(
@@ -276,7 +276,11 @@ def _at_odds(path: Path, why: str, node: Node) -> Diagnostic:
     """What a shape's own validator says about several of its fields."""
     name = f"`{dotted(path)}`: " if path else ""
     return error(
-        "E0308", f"{name}{why}", head(node), path=path, help="change one of the fields it speaks of"
+        "E0308",
+        f"{name}{why}",
+        head(node),
+        path=path,
+        help="change one of the fields that it names",
     )
 
 
@@ -311,7 +315,7 @@ def _remedy(raised: Any, first: Mapping[str, Any], value: Any) -> str:
             return "use letters and digits"
         if re.match(first["ctx"]["pattern"], plain):
             return f"write `{plain}`"
-    return "write a value of the form that the note describes"
+    return "write a value in the form that the note describes"
 
 
 def quantity_remedy(quantity: Quantity, value: Any) -> str:

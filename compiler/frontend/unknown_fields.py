@@ -78,8 +78,8 @@ def _help(shape: type[Shape], name: str, node: Node, near: list[str], tree: Node
 def _say(place: str) -> str:
     head, _, slot = place.partition(".")
     if head == "pin":
-        return f"tunec decides it; to decide it yourself, write `pin: {{{slot}: ...}}`"
-    return f"say it at `{place}`"
+        return f"tunec decides this; to decide it yourself, write `pin: {{{slot}: ...}}`"
+    return f"write it at `{place}`"
 
 
 def _slots_help(name: str, node: Node) -> str | None:

@@ -329,7 +329,7 @@ class _Builder:
 def _refuse_surrogates(text: str) -> None:
     """An escape can make half a character, which no encoding can write."""
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("an escape in it is half a character (a lone surrogate)")
+        raise ValueError("an escape in it is a lone surrogate (half a character)")
 
 
 def _place(mark: Any) -> tuple[int, int]:

@@ -68,16 +68,16 @@ def construct(tag: str, text: str, *, core_schema: bool) -> Any:
     if core_schema:
         return _construct_core(tag, text)
     if tag not in _CONSTRUCT_1_1:
-        raise ValueError(f"YAML 1.1 gives {text!r} a meaning that no reader implements")
+        raise ValueError(f"{text!r} has a meaning in YAML 1.1 that no reader implements")
     if tag == BOOL and text.lower() not in SafeConstructor.bool_values:
-        raise ValueError(f"{text!r} is not a truth value")
+        raise ValueError(f"{text!r} is not a boolean")
     return _CONSTRUCT_1_1[tag](ScalarNode(tag, text))
 
 
 def _construct_core(tag: str, text: str) -> Any:
     pattern = dict(_CORE)[tag]
     if not pattern.fullmatch(text):
-        raise ValueError(f"{text!r} is not what its tag says")
+        raise ValueError(f"{text!r} does not match its tag")
     if tag == NULL:
         return None
     if tag == BOOL:

@@ -14,8 +14,8 @@ from tunec.schemas.source import Span, text_of
 _WORDS: Final = (
     (
         "mapping values are not allowed",
-        "a `:` makes a mapping where none can stand",
-        "put the text in quotes if it holds a colon and a space, or mend the indentation",
+        "a `:` starts a mapping where none is allowed",
+        "if the text holds a colon and a space, put it in quotes; otherwise fix the indentation",
     ),
     (
         "could not find expected ':'",
@@ -42,50 +42,50 @@ _WORDS: Final = (
         "an unknown escape in double quotes",
         "use single quotes for text with backslashes",
     ),
-    ("found unexpected end of stream", "a quoted text is not closed", "close the quotes"),
+    ("found unexpected end of stream", "a quoted string is not closed", "close the quotes"),
     (
         "',' or ']'",
-        "a list in brackets is not closed, or lacks a comma",
+        "a list in brackets is not closed, or a comma is missing",
         "close it with `]`, or put a comma between its items",
     ),
     (
         "',' or '}'",
-        "a mapping in braces is not closed, or lacks a comma",
+        "a mapping in braces is not closed, or a comma is missing",
         "close it with `}`, or put a comma between its entries",
     ),
     (
         "expected <block end>",
-        "the indentation fits nothing around it",
-        "indent the keys of one mapping alike",
+        "the indentation matches nothing around it",
+        "give all keys of a mapping the same indentation",
     ),
     (
         "<document start>",
-        "the indentation fits nothing around it",
-        "indent the keys of one mapping alike",
+        "the indentation matches nothing around it",
+        "give all keys of a mapping the same indentation",
     ),
     (
         "did not find expected key",
-        "the indentation fits nothing around it",
-        "indent the keys of one mapping alike",
+        "the indentation matches nothing around it",
+        "give all keys of a mapping the same indentation",
     ),
     (
         "did not find expected '-' indicator",
-        "the indentation fits nothing around it",
+        "the indentation matches nothing around it",
         "begin each item of the list with `- ` in one column",
     ),
     (
         "block sequence entries are not allowed",
-        "a list item stands where none can stand",
+        "a list item stands where none is allowed",
         "begin the list on a line of its own, below its key",
     ),
     (
         "cannot start any token",
-        "a character that begins no value",
+        "a character that cannot begin a value",
         "put the text in quotes",
     ),
     (
         "node content",
-        "a value should stand here",
+        "a value is expected here",
         "write a value, or put text that begins with a sign in quotes",
     ),
     (
@@ -97,7 +97,7 @@ _WORDS: Final = (
 """A piece of the reader's complaint, what is wrong, how to mend it; the first that fits."""
 
 
-_BROKEN: Final = "U+0085, U+2028 and U+2029, which no editor shows, end a line in YAML 1.1"
+_BROKEN: Final = "U+0085, U+2028 and U+2029, which editors do not show, end a line in YAML 1.1"
 
 
 def explain(problem: YAMLError, text: str, origin: Origin) -> Diagnostic:
@@ -124,13 +124,13 @@ def _explain(problem: YAMLError, text: str, origin: Origin) -> Diagnostic:
         return error("E0104", message, _rest_of_line(begun, text, origin), help=remedy)
     others: tuple[Label, ...] = ()
     if begun is not None and begun.line != problem.problem_mark.line:
-        others = (beside("what is being read begins here", _span(begun, text, origin)),)
+        others = (beside("the part being read begins here", _span(begun, text, origin)),)
     return error("E0104", message, span, others=others, help=remedy)
 
 
 def _words(complaint: str, problem: str, character: str) -> tuple[str, str | None]:
     if character and character in "]},":
-        return f"a `{character}` stands where nothing is open", f"remove the `{character}`"
+        return f"a `{character}` closes nothing", f"remove the `{character}`"
     for piece, message, remedy in _WORDS:
         if piece in complaint:
             return message, remedy
@@ -146,7 +146,7 @@ def _span(mark: Mark, text: str, origin: Origin) -> Span:
 
 
 _REFERENCE: Final = (
-    "a reference stands without quotes among braces or brackets, which end it",
+    "a reference without quotes stands inside braces or brackets, which end it",
     'put it in quotes: `"${...}"`',
 )
 
@@ -178,8 +178,8 @@ def _tab(mark: Mark, text: str, origin: Origin) -> Diagnostic:
     column = margin.index("\t")
     return error(
         "E0106",
-        "a tab indents this line",
+        "this line is indented with a tab",
         origin.span((mark.line, column), (mark.line, len(margin))),
-        notes=("YAML counts spaces; it allows no tab in the indentation",),
+        notes=("YAML allows only spaces in the indentation",),
         help="indent with spaces",
     )

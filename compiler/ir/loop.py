@@ -11,7 +11,7 @@ class Schedule:
 
     kind: ScheduleKind = _slot("shape of the learning rate over time")
     arguments: tuple[tuple[str, int | float | str], ...] = _slot(
-        "what the shape is told beside its length and warm-up, by transformers' names"
+        "further arguments of the shape, by transformers' names"
     )
     epochs: float | None = _slot(
         "passes over the data; none: the length is given in steps", "epochs"
@@ -20,10 +20,11 @@ class Schedule:
         "optimizer steps, given or counted as the trainer does; none: not known exactly", "steps"
     )
     estimated_steps: int | None = _slot(
-        "optimizer steps where they are only estimated; none: known, or not even that", "steps"
+        "estimated optimizer steps; none: the exact number is known, or no estimate is possible",
+        "steps",
     )
     warmup_share: float | None = _slot(
-        "part of all steps in which the learning rate rises; none: given in steps"
+        "share of all steps in which the learning rate rises; none: given in steps"
     )
     warmup_steps: int | None = _slot(
         "steps of rising learning rate; none: a share of an unknown number", "steps"
@@ -48,5 +49,5 @@ class Runtime:
         "1/sqrt(tokens x width); none: no noise"
     )
     extra: tuple[str, ...] = _slot(
-        "keys of targets that no other slot decides, each as `trl.dataset_num_proc=8`"
+        "keys of targets that no other slot covers, such as `trl.dataset_num_proc=8`"
     )

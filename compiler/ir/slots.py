@@ -44,7 +44,7 @@ from tunec.schemas.terms import (
 class Model:
     """Which model is trained, from the catalogue or its own config."""
 
-    path: str = _slot("what `from_pretrained` is given: a repository name or a directory")
+    path: str = _slot("argument of `from_pretrained`: a repository name or a directory")
     family: str = _slot("`model_type` of its config, or the diffusers class")
     kind: str = _slot("causal-lm, vision-language, encoder-decoder, encoder or diffusion")
     parameters: int = _slot("all parameters, adapters not counted", "parameters")
@@ -56,7 +56,7 @@ class Devices:
     """Which accelerators are used, and what they are."""
 
     model: str = _slot("catalogue name of the weakest device used")
-    vendor: Vendor = _slot("who makes them: nvidia, amd, intel (Gaudi) or huawei (Ascend)")
+    vendor: Vendor = _slot("vendor: nvidia, amd, intel (Gaudi) or huawei (Ascend)")
     nodes: int = _slot("nodes used", "nodes")
     per_node: int = _slot("devices used on each node", "devices")
     visible: tuple[str, ...] = _slot(
@@ -64,13 +64,13 @@ class Devices:
     )
     capability: str | None = _slot("compute capability of the weakest device, `7.0`")
     memory: int = _slot("memory of the smallest device used, as the driver reports it", "bytes")
-    budget: int = _slot("how much of that the run may take", "bytes")
+    budget: int = _slot("how much of that the run may use", "bytes")
     reserve: int = _slot(
-        "how much of that the run leaves free, unless leaving it costs a tenth of the speed",
+        "how much of that the run leaves free, unless that costs a tenth of the speed",
         "bytes",
     )
     host_budget: int | None = _slot(
-        "host RAM of a node that the run may take; none: unknown", "bytes"
+        "host RAM of a node that the run may use; none: unknown", "bytes"
     )
 
 
@@ -80,7 +80,7 @@ class Data:
 
     train: str = _slot("training data: file, directory or data set name")
     more: tuple[str, ...] = _slot(
-        "training data that follows in the same epoch; what an epoch sees n times is named n times"
+        "further training data of the same epoch; data seen n times per epoch is listed n times"
     )
     evaluation: str | None = _slot("evaluation data")
     samples: int | None = _slot("training samples of an epoch; none: unknown", "samples")
@@ -120,7 +120,7 @@ class Quantization:
 
     format: QuantFormat = _slot("none, nf4, fp4 or int8 (bitsandbytes)")
     double: bool = _slot("whether the block scales are quantised too")
-    compute: FloatDtype = _slot("dtype into which a weight is expanded for its product")
+    compute: FloatDtype = _slot("dtype into which a weight is dequantised for matrix products")
     storage: FloatDtype | None = _slot("dtype that holds packed 4-bit weights; none: uint8")
 
 
@@ -129,18 +129,18 @@ class Adapter:
     """What is trained instead of the base, or beside it."""
 
     kind: AdapterKind = _slot("none: the model itself is trained")
-    rank: int = _slot("inner width of each adapter; 0 without one")
+    rank: int = _slot("inner width of each adapter; 0: no adapter")
     alpha: float = _slot("scale: output times alpha / rank (or / sqrt(rank))")
-    dropout: float = _slot("share of the adapter's input set to zero")
+    dropout: float = _slot("dropout: dropout: share of the adapter's input set to zero")
     targets: str | tuple[str, ...] = _slot("names by suffix, or one regex over whole module paths")
     bias: str = _slot("none, all or lora_only")
     rslora: bool = _slot("scale by 1/sqrt(rank) (arXiv 2312.03732)")
     dora: bool = _slot("train magnitude apart from direction (arXiv 2402.09353)")
     merge: AdapterMerge = _slot(
-        "where the adapter is added to the base when training is done: never, device or host"
+        "where the adapter is merged into the base after training: never, device or host"
     )
     also_train: tuple[str, ...] = _slot("modules trained in full beside the adapter")
-    frozen: tuple[str, ...] = _slot("parts that a full fine-tune leaves as they are")
+    frozen: tuple[str, ...] = _slot("parts that full fine-tuning does not train")
     trainable_parameters: int = _slot("parameters with gradients", "parameters")
 
 
@@ -150,7 +150,7 @@ class Objective:
 
     kind: ObjectiveKind = _slot("sft, dpo (arXiv 2305.18290) or grpo (arXiv 2402.03300)")
     loss: str = _slot("the variant of its loss; `nll` for sft")
-    beta: float = _slot("weight of the distance from the reference; 0: there is none")
+    beta: float = _slot("weight of the distance from the reference; 0: no reference")
     reference: Reference = _slot(
         "none, resident (a second model), base (adapters off) or precomputed"
     )
@@ -174,11 +174,14 @@ class Evaluation:
     """What is computed of the evaluation data besides its loss; nothing of it unless asked for."""
 
     predictions: Predictions = _slot("loss, logits (kept for a metric) or answers (written for it)")
-    prompt: int = _slot("most tokens of a prompt, its images not counted; 0: none", "tokens")
+    prompt: int = _slot("most tokens of a prompt, without its images; 0: none", "tokens")
     completion: int = _slot("most tokens of an answer; 0: none is written", "tokens")
-    beams: int = _slot("candidates that are written at once; 1: no beam search")
+    beams: int = _slot("number of beams; 1: no beam search")
     kept_batches: int | None = _slot(
-        "batches whose predictions wait on the device until they go to the host; none: all of them",
+        (
+            "batches whose predictions stay on the device before they move to the host; "
+            "none: all of them"
+        ),
         "batches",
     )
 
@@ -195,7 +198,7 @@ class Optimizer:
     """What moves the parameters."""
 
     name: OptimizerName = _slot("the algorithm")
-    kernel: OptimizerKernel = _slot("which implementation runs")
+    kernel: OptimizerKernel = _slot("implementation of the optimizer")
     learning_rate: float = _slot("the highest learning rate of the schedule")
     beta1: float = _slot("decay of the first moment")
     beta2: float = _slot("decay of the second moment")
@@ -209,7 +212,7 @@ class Parallel:
     """How the devices share the work."""
 
     engine: Engine = _slot("none (one process), ddp, deepspeed or fsdp")
-    world: int = _slot("processes, one a device", "processes")
+    world: int = _slot("number of processes, one per device", "processes")
     data: int = _slot("data parallel width", "processes")
     tensor: int = _slot("tensor parallel width", "processes")
     sequence: int = _slot("sequence parallel width", "processes")
@@ -231,28 +234,34 @@ class States:
 class Zero:
     """DeepSpeed ZeRO: what is sharded, what is moved off the device, in which portions."""
 
-    stage: int = _slot("0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters")
+    stage: int = _slot(
+        "what is sharded: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters"
+    )
     offload_optimizer: Offload = _slot("where optimizer states live: none (device), cpu, nvme")
     offload_param: Offload = _slot("where parameter shards live (stage 3): none, cpu, nvme")
     nvme_path: str | None = _slot("directory on the local NVMe for offload")
     pin_memory: bool = _slot("whether offload buffers are page-locked")
     overlap_comm: bool = _slot("whether gradient reduction overlaps the backward pass")
-    contiguous_gradients: bool = _slot("whether gradients are copied to one buffer as they come")
+    contiguous_gradients: bool = _slot(
+        "whether gradients are copied to one contiguous buffer as they are produced"
+    )
     reduce_scatter: bool = _slot("reduce-scatter instead of all-reduce for gradients")
     reduce_bucket: int = _slot("elements reduced at once", "elements")
     allgather_bucket: int = _slot("elements gathered at once (stages 1 and 2)", "elements")
     prefetch_bucket: int = _slot("elements fetched ahead (stage 3)", "elements")
     persistence_threshold: int = _slot("smaller parameters stay whole (stage 3)", "elements")
-    max_live_parameters: int = _slot("elements kept whole at most (stage 3)", "elements")
-    max_reuse_distance: int = _slot("keep a parameter if reused within this (stage 3)", "elements")
-    sub_group_size: int = _slot("elements stepped at once (stage 3)", "elements")
+    max_live_parameters: int = _slot("most elements kept whole (stage 3)", "elements")
+    max_reuse_distance: int = _slot(
+        "keep a parameter if it is reused within this many elements (stage 3)", "elements"
+    )
+    sub_group_size: int = _slot("elements updated at once (stage 3)", "elements")
     gather_on_save: bool = _slot("whether a save collects 16-bit weights on one rank (stage 3)")
     hpz_partition: int = _slot(
-        "ranks that share a second set of 16-bit shards, to gather from; 1: none (stage 3)", "ranks"
+        "ranks that share a secondary set of 16-bit shards to gather from; 1: none (stage 3)",
+        "ranks",
     )
     leaf_modules: tuple[str, ...] | None = _slot(
-        "classes whose parameters are gathered together (stage 3); none: those that DeepSpeed "
-        "itself names"
+        "classes whose parameters are gathered together (stage 3); none: DeepSpeed's own list"
     )
 
 
@@ -266,11 +275,13 @@ class Fsdp:
         "hybrid: full inside a node; none: nothing"
     )
     offload_params: bool = _slot("whether shards, their gradients and optimizer states are on CPU")
-    wrap: FsdpWrap = _slot("units: one a transformer layer, by size, or the whole model")
-    wrap_classes: tuple[str, ...] = _slot("classes of the units; empty: as the model names them")
-    min_parameters: int = _slot("least size of a unit where units go by size", "parameters")
+    wrap: FsdpWrap = _slot("units: one per transformer layer, by size, or the whole model")
+    wrap_classes: tuple[str, ...] = _slot("classes of the units; empty: those that the model names")
+    min_parameters: int = _slot(
+        "smallest size of a unit where units are formed by size", "parameters"
+    )
     backward_prefetch: FsdpPrefetch = _slot(
-        "when backward gathers the next unit; none: in its turn"
+        "when backward gathers the next unit; none: only when it is needed"
     )
     forward_prefetch: bool = _slot("whether forward gathers the next unit ahead (version 1)")
     use_orig_params: bool = _slot("whether the optimizer sees the model's own parameters")
@@ -286,8 +297,10 @@ class ActivationCheckpointing:
     mode: Checkpointing = _slot("none, or layer: each layer keeps only its input")
     reentrant: bool = _slot("torch's reentrant variant; needs inputs that require gradients")
     segment: int = _slot("layers recomputed together, from the first one's input", "layers")
-    gap: int = _slot("layers after each segment that keep everything; 0: none does", "layers")
-    offload: bool = _slot("whether what waits for the backward pass is moved to host RAM")
+    gap: int = _slot("layers after each segment that are not recomputed; 0: none", "layers")
+    offload: bool = _slot(
+        "whether activations that wait for the backward pass are moved to host RAM"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +318,10 @@ class Launch:
     """How the processes are started."""
 
     launcher: Launcher = _slot("python, torchrun, deepspeed or accelerate")
-    environment: tuple[tuple[str, str], ...] = _slot("variables that must be set, in order")
-    script: str = _slot(
-        "the script or module that is started, with its arguments, in words of a shell"
+    environment: tuple[tuple[str, str], ...] = _slot(
+        "environment environment variables that must be set, in order"
     )
+    script: str = _slot("the script or module that is started, with its arguments, as shell words")
 
 
 GROUPS: Final[dict[str, type[Any]]] = {

@@ -28,7 +28,7 @@ def _unknown(name: str, near: str | None, *, is_near: bool) -> Diagnostic:
     return Diagnostic(
         "allowance-of-no-rule",
         "warning" if is_near else "note",
-        f"`allow.{name}` names no rule, and hides nothing",
+        f"`allow.{name}` does not name a rule, so it has no effect",
         (Label("no such rule", None, dotted(("allow", name))),),
         () if is_near else ("a policy may have a rule of that name",),
         f"did you mean `{near}`?" if near else "see `tunec catalog rules`",

@@ -43,7 +43,7 @@ def read_baseline(text: str) -> "Counter[Key]":
     except (ValueError, TypeError, KeyError, AttributeError) as fault:
         if isinstance(fault, NotABaseline):
             raise
-        raise NotABaseline("it is not what --write-baseline writes") from None
+        raise NotABaseline("it was not written by --write-baseline") from None
 
 
 def without(diagnostics: Iterable[Diagnostic], baseline: "Counter[Key]") -> tuple[Diagnostic, ...]:

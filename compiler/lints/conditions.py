@@ -206,7 +206,7 @@ def refused_pair(run: LintContext, document: Document, pair: Pair) -> Iterator[F
 def refused_beside(run: LintContext, at: Place, beside: Place, told: tuple[str, str]) -> Finding:
     """A place that cannot stand beside another: why, and since when."""
     return Finding(
-        f"{_words(at)} cannot stand beside {_words(beside)}",
+        f"{_words(at)} cannot be combined with {_words(beside)}",
         (at.label("refused"), *([beside.label("", primary=False)] if beside != at else [])),
         notes(run, *told),
         "keep one of them",

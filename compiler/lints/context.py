@@ -344,7 +344,7 @@ class LintContext:
     def _surroundings(self) -> Iterator[Definition]:
         asked, cluster = self.environment.world, self.environment.cluster
         if asked is not None:
-            reason = f"--world-size says {asked}"
+            reason = f"--world-size is {asked}"
             yield Definition(_WORLD, asked, Rank.PIN, "command line", reason)
         if cluster is not None:
             reason = f"{cluster.name} has {cluster.device_count} devices"

@@ -35,7 +35,7 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
     elif severity == "error" and assumed:
         severity = "warning"
     if assumed:
-        notes.append(f"nobody names the version; this holds for {assumed}")
+        notes.append(f"the version is not given; this holds for {assumed}")
     return Diagnostic(
         rule.name,
         severity,

@@ -33,7 +33,7 @@ from tunec.compiler.target import Artifact, Entry, Target
 from tunec.schemas.source import Span
 
 EXEMPT: Final = {
-    "device-memory-exceeded": "the pass `fit` has run the same account on the plan itself",
+    "device-memory-exceeded": "the pass `fit` has already applied this memory account to the plan",
     "device-older-than-torch": "the plan's torch is a build that has the device's kernels, and a "
     "release without one is refused; a note says where the build comes from",
     "epochs-beside-steps": "the plan's steps are what its epochs come to; files say both, so that "

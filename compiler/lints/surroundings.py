@@ -47,7 +47,7 @@ def environment_of(
     a version, that leads nowhere, Faulty for a file of hardware or of a model that is wrong.
     """
     if world is not None and world < 1:
-        raise Unusable(f"a run has 1 process or more, and not {world}")
+        raise Unusable(f"a run has at least 1 process, not {world}")
     named = [each.partition("@") for each in readers]
     by_reader = {_target(name, targets).package: v for name, _, v in named if v}
     cluster = _cluster(hardware)
@@ -70,7 +70,7 @@ def environment_of(
 def _target(name: str, targets: Mapping[str, Target]) -> Target:
     if name not in targets:
         hint = did_you_mean(nearest(name, targets)) or f"there are {joined(targets, 'and')}"
-        raise Unusable(f"nothing reads configs under the name {name!r}; {hint}")
+        raise Unusable(f"no reader of configs is called {name!r}; {hint}")
     return targets[name]
 
 

@@ -65,7 +65,7 @@ def _lora(scribe: Scribe, lora: Lora, name: str) -> None:
     scribe.say("adapter.bias", "none", "adapters leave biases alone", spec(at))
     scribe.say("adapter.rslora", lora.rslora, "as the method says", spec(f"{at}.rslora"))
     scribe.say("adapter.dora", lora.dora, "as the method says", spec(f"{at}.dora"))
-    why = _why_merged(lora, name) if lora.merge else "not given: adapters stay files of their own"
+    why = _why_merged(lora, name) if lora.merge else "not given: adapters stay in separate files"
     scribe.say("adapter.merge", lora.merge or "never", why, spec(f"{at}.merge"))
     _also_train(scribe, lora, at)
     scribe.say("adapter.frozen", (), "adapters freeze the whole base", spec(at))
@@ -74,7 +74,7 @@ def _lora(scribe: Scribe, lora: Lora, name: str) -> None:
 def _why_merged(lora: Lora, name: str) -> str:
     """peft 0.21 `tuners/lora/bnb.py` packs the sum anew, and warns of rounding errors."""
     if lora.merge == "device" and name != "lora":
-        return "as the method says; the sum is packed anew, and rounded with it"
+        return "as the method says; the merged weights are quantised again, with rounding"
     return "as the method says"
 
 
@@ -128,7 +128,7 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
     if not targets:
         scribe.error(
             "E0605",
-            "adapters need modules to go on, and no target is named",
+            "adapters need target modules, and none are named",
             at,
             help=f"{_everywhere(scribe, at)}, or name modules",
         )
@@ -140,7 +140,7 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
         )
         scribe.error(
             "E0605",
-            f"{scribe.facts.model.path} has no module that {', '.join(map(repr, missing))} names",
+            f"{scribe.facts.model.path} has no module named {', '.join(map(repr, missing))}",
             at,
             help=f"{_everywhere(scribe, at)}, or name some of {', '.join(known[:12])}",
         )
@@ -186,7 +186,7 @@ def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
     if unknown:
         scribe.error(
             "E0605",
-            f"{scribe.facts.model.path} has no module that {', '.join(map(repr, unknown))} names",
+            f"{scribe.facts.model.path} has no module named {', '.join(map(repr, unknown))}",
             (place := scribe.place("adapter.also_train", f"{at}.also_train")),
             help=f"`--set {place}=[]`, or name it by the end of its path: `lm_head`",
         )
@@ -214,7 +214,7 @@ def _count(scribe: Scribe) -> None:
     scribe.say(
         "adapter.trainable_parameters",
         trainable_parameters(scribe.facts.model.architecture, adapter),
-        "sum over the modules that get adapters or are trained in full",
+        "total over the modules that have adapters or are trained in full",
         slot("adapter.targets"),
         slot("adapter.rank"),
         slot("adapter.also_train"),

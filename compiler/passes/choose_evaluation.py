@@ -18,14 +18,18 @@ def choose_evaluation(facts: Facts, draft: Draft) -> Outcome:
     scribe = Scribe(facts)
     asked = facts.spec.evaluation
     wanted = "answers" if asked.generate else "logits" if asked.metrics else "loss"
-    why = "not given: the loss says enough" if wanted == "loss" else "as the spec has it"
+    why = "not given: only the loss" if wanted == "loss" else "as the spec has it"
     made = scribe.say("evaluation.predictions", wanted, why, spec("evaluation"))
     if made == "answers":
         _answers(scribe, draft, asked.generate or Answers())
     else:
-        _say(scribe, "nothing is written", prompt=0, completion=0, beams=1)
+        _say(scribe, "no answers are generated", prompt=0, completion=0, beams=1)
     kept = None if made == "loss" else _AT_ONCE
-    why = "nothing is kept" if kept is None else "the predictions of each batch go to the host"
+    why = (
+        "no predictions are kept"
+        if kept is None
+        else "the predictions of each batch go to the host"
+    )
     scribe.say("evaluation.kept_batches", kept, why, slot("evaluation.predictions"))
     if made != "loss":
         _check(scribe, draft)
@@ -42,14 +46,14 @@ def _answers(scribe: Scribe, draft: Draft, asked: Answers) -> None:
         "evaluation.completion", asked.completion or max(usual, 1), why, spec("evaluation.generate")
     )
     prompt = sequence if apart else max(sequence - written, 0)
-    why = "what the encoder reads" if apart else "what the answer leaves of the sequence"
+    why = "what the encoder reads" if apart else "the rest of the sequence after the answer"
     scribe.say("evaluation.prompt", prompt, why, slot("data.sequence"))
     _say(scribe, "the spec's own, or the usual one", beams=asked.beams)
     if not apart and written >= sequence:
         scribe.error(
             "E0806",
-            f"an answer of {written} tokens leaves no room for a prompt in a sequence of "
-            f"{sequence}",
+            f"an answer of {written} tokens leaves no room for the prompt in a sequence of "
+            f"{sequence} tokens",
             scribe.place("evaluation.completion", "evaluation.generate"),
             help="raise data.sequence, which holds both, or shorten the answer",
         )
@@ -60,9 +64,9 @@ def _check(scribe: Scribe, draft: Draft) -> None:
     if draft.data.evaluation is None:
         scribe.error(
             "E0806",
-            "there is no evaluation data to make predictions of",
+            "there is no evaluation data to make predictions for",
             at,
-            help="give data.evaluation, or leave evaluation out",
+            help="give data.evaluation, or remove evaluation",
         )
     kind, objective = draft.model.kind, draft.objective.kind
     if kind == "diffusion" or (scribe.values["evaluation.completion"] and kind not in _WRITERS):
@@ -71,14 +75,14 @@ def _check(scribe: Scribe, draft: Draft) -> None:
             f"evaluation of {'an' if kind[0] in 'aeiou' else 'a'} {kind} model is its loss: "
             "it writes no text",
             at,
-            help="leave evaluation out",
+            help="remove evaluation",
         )
     elif objective != "sft":
         scribe.error(
             "E0806",
             f"evaluation of {objective} compares answers by its own measures",
             at,
-            help="leave evaluation out",
+            help="remove evaluation",
         )
 
 

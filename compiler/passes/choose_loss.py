@@ -40,20 +40,22 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
     rests = (Origin("spec", "software"),)
     pieces = Option(
         "chunked",
-        "TRL projects the hidden states in pieces",
+        "TRL computes the logits in chunks",
         _chunked_refused(draft, trl, adapts_head=adapts_head),
         rests,
     )
     whole = Option(
         "full",
         "the trainer computes all logits at once",
-        None if supervised or not newest_first else "TRL has no other way from 1.15 on than pieces",
+        None
+        if supervised or not newest_first
+        else "from 1.15 on, TRL always computes the loss in chunks",
         (model("config"),),
     )
     weakest = facts.selection.weakest.device
     fused = Option(
         "fused",
-        "liger-kernel is among the software, and never holds all logits",
+        "liger-kernel is installed, and never holds all logits",
         _fused_refused(facts, draft, trl),
         (*rests, model("config"), device(weakest.name, "compute_capability")),
     )
@@ -68,7 +70,7 @@ def _version(facts: Facts, package: str) -> Version | None:
 def _chunked_refused(draft: Draft, trl: Version | None, *, adapts_head: bool) -> str | None:
     kind = draft.model.kind
     if kind not in ("causal-lm", "vision-language"):
-        return f"TRL does so for models that write text, not for {kind}"
+        return f"TRL does so only for models that generate text, not for {kind}"
     if draft.objective.kind != "sft":
         early = trl is not None and trl < _CHUNKS_ONLY
         return f"trl {trl} does so for supervised training only" if early else None
@@ -93,11 +95,11 @@ def _fused_refused(facts: Facts, draft: Draft, trl: Version | None) -> str | Non
     if version is None:
         return f"{_LIGER} is not named in the software"
     if draft.model.kind not in ("causal-lm", "vision-language"):
-        return f"Liger fuses the loss of models that write text, not of {draft.model.kind}"
+        return f"Liger fuses the loss only of models that generate text, not of {draft.model.kind}"
     if draft.objective.kind != "sft":
-        return "what Liger's losses over answers hold is not accounted for"
+        return "the memory of Liger's losses over answers is not modelled"
     if trl is not None and trl >= _CHUNKS_ONLY:
-        return f"trl {trl} puts its own loss in the place of Liger's"
+        return f"trl {trl} replaces Liger's loss with its own"
     if trl is None and (why := _unpatched(facts, draft)):
         return why
     capability = facts.selection.weakest.device.compute_capability
@@ -112,5 +114,5 @@ def _unpatched(facts: Facts, draft: Draft) -> str | None:
     if found < Version("4.45"):
         return f"transformers {found} has no key for it"
     if draft.adapter.kind != "none":
-        return f"transformers {found} leaves a model with adapters as it is"
+        return f"transformers {found} does not apply it to a model with adapters"
     return None

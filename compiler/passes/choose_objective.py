@@ -37,7 +37,7 @@ def choose_objective(facts: Facts, draft: Draft) -> Outcome:
 
 
 def _sft(scribe: Scribe, given: str) -> None:
-    why = f"texts to learn from: {given}"
+    why = f"supervised training: {given}"
     _say(scribe, why, kind="sft", loss="nll", beta=0.0, reference="none", rewards=())
     _writes_nothing(scribe, why)
 
@@ -52,14 +52,14 @@ def _dpo(scribe: Scribe, draft: Draft, asked: Dpo) -> None:
         asked.reference,
         "objective.dpo.reference",
     )
-    _writes_nothing(scribe, "the answers are given in pairs")
+    _writes_nothing(scribe, "the data hold pairs of answers")
 
 
 def _references(*, adapted: bool) -> list[Option]:
     """trl 0.9.6 to 1.16.0 trainer/dpo_trainer.py: with a `peft_config`, no second model is kept."""
     rests = (slot("adapter.kind"),)
     no_adapters = None if adapted else "there are no adapters to turn off"
-    second = "with adapters, the base itself is the reference" if adapted else None
+    second = "with adapters, the base model is the reference" if adapted else None
     return [
         Option("base", "the base with its adapters off, at no cost in memory", no_adapters, rests),
         Option("resident", "a second model beside the trained one", second, rests),
@@ -110,23 +110,23 @@ def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> 
     if asked.device_share is not None and asked.generator != "vllm_colocate":
         scribe.error(
             "E0804",
-            f"device_share says nothing of {asked.generator}",
+            f"device_share does not apply to {asked.generator}",
             "objective.grpo.device_share",
-            help="leave device_share out, or use vllm_colocate",
+            help="remove device_share, or use vllm_colocate",
         )
     batch = scribe.facts.pinned("batch.global", scribe.facts.spec.batch.global_)
     samples = scribe.facts.pinned("generation.samples", asked.samples)
     if samples < 1:
         scribe.error(
             "E0804",
-            "a group without answers leaves nothing to compare",
+            "a group of fewer than 2 answers leaves nothing to compare",
             "generation.samples",
             help="drop the pin, or ask for 2 answers or more",
         )
     elif batch is not None and batch % samples:
         scribe.error(
             "E0805",
-            f"a global batch of {batch} does not hold whole groups of {samples} answers",
+            f"a global batch of {batch} cannot be divided into groups of {samples} answers",
             scribe.place("batch.global", "batch.global"),
             help=f"use a multiple of {samples}",
         )
@@ -137,16 +137,16 @@ def _answers_in_text(scribe: Scribe, draft: Draft) -> None:
     if draft.model.kind != "causal-lm":
         scribe.error(
             "E0804",
-            f"answers are compared for models of text alone, and this one is {draft.model.kind}",
+            f"GRPO is supported only for text models, and this one is {draft.model.kind}",
             scribe.place("objective.kind", "objective"),
-            help="leave objective out",
+            help="remove objective",
         )
     if draft.data.packing:
         scribe.error(
             "E0804",
-            "answers that are compared cannot share a sequence",
+            "answers that are compared cannot be packed into one sequence",
             scribe.place("data.packing", "data.packing"),
-            help="leave data.packing out",
+            help="remove data.packing",
         )
 
 

@@ -65,15 +65,15 @@ def _regularisation(scribe: Scribe, field: str, name: OptimizerName) -> None:
         why = as_given(scribe.facts.spec.train, f"optimizer.{field}")
         scribe.say(f"optimizer.{field}", value, why, spec("train.optimizer"))
         return
-    why = f"{name} steps in the backward pass, without it"
+    why = f"{name} updates in the backward pass, without it"
     scribe.say(f"optimizer.{field}", 0.0, why, slot("optimizer.name"))
     if given and value:
         scribe.report(
             "optimizer-number-unused",
             "warning",
-            f"{name} is given no {field}: each tensor steps as its gradient comes",
+            f"{name} takes no {field}: each tensor is updated as soon as its gradient is computed",
             path,
-            help="drop it, or take another optimizer",
+            help="remove it, or choose another optimizer",
         )
 
 
@@ -82,7 +82,7 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
     pure_bf16 = facts.model.architecture.kind == "diffusion" and compute == "bf16"
     # SimpleTuner helpers/training/optimizers/adamw_bfloat16: asserts that parameters are bf16
     refused = (
-        None if compute == "bf16" else f"it steps bf16 parameters only, and these are {compute}"
+        None if compute == "bf16" else f"it updates bf16 parameters only, and these are {compute}"
     )
     bf16 = Option(
         "adamw_bf16",
@@ -104,12 +104,14 @@ def _refused(facts: Facts, draft: Draft, name: OptimizerName) -> str | None:
     if name not in STEPS_IN_BACKWARD:
         return None
     if draft.adapter.kind != "none":
-        return "it spares the gradients of all weights, and adapters have few"
+        return "it saves memory by not holding the gradients of all weights, and adapters have few"
     if draft.precision.compute == "fp16":
-        return "accelerate scales an fp16 loss and then passes its backward pass by"
+        return "accelerate scales an fp16 loss, but then bypasses its backward pass"
     modules = facts.model.architecture.modules
     if name == "adalomo" and any(len(each.shape) > 2 for each in modules):
-        return "it keeps rows and columns of matrices, and some weights have more dimensions"
+        return (
+            "it stores row and column statistics of matrices, and some weights have more dimensions"
+        )
     return None
 
 
@@ -117,9 +119,12 @@ def _merit(name: OptimizerName) -> str:
     if name.startswith("paged_"):
         return "by name; the driver moves its states to host RAM where the device runs short"
     if name in STEPS_IN_BACKWARD:
-        return "by name; steps each tensor as its gradient comes, so that few are ever there"
+        return (
+            "by name; updates each tensor as soon as its gradient is computed, so few "
+            "gradients exist at a time"
+        )
     if name == "muon":
-        return "by name; orthogonalises matrices, and leaves all else to Adam (DeepSpeed's)"
+        return "by name; orthogonalises matrices, and uses DeepSpeed's Adam for everything else"
     return "by name"
 
 
@@ -142,7 +147,7 @@ def _learning_rate(scribe: Scribe, draft: Draft, name: OptimizerName) -> None:
         scribe.report(
             "learning-rate-unusual",
             "note",
-            f"a learning rate of {given:g} is far from {usual:g}, the usual one "
-            f"for {method} training of such models",
+            f"a learning rate of {given:g} is far from {usual:g}, the usual rate for {method} "
+            "training of such models",
             "train.learning_rate",
         )

@@ -34,12 +34,14 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
     )
     scribe.say("precision.loss_scaling", scaling, why, slot("precision.compute"))
     for path, value in _LOSS_SCALING.items():
-        scribe.say(path, value, "DeepSpeed's and torch's usual start", slot("precision.compute"))
+        scribe.say(
+            path, value, "the usual default of DeepSpeed and torch", slot("precision.compute")
+        )
     _tf32(scribe, devices)
     scribe.say(
         "precision.deprecated_fp16",
         facts.spec.precision.deprecated_fp16 and compute == "fp16",
-        "opted into by the spec" if facts.spec.precision.deprecated_fp16 else "not opted into",
+        "enabled by the spec" if facts.spec.precision.deprecated_fp16 else "not enabled",
         spec("precision.deprecated_fp16"),
     )
     return scribe.outcome()
@@ -52,9 +54,11 @@ def _slowed(scribe: Scribe) -> None:
         scribe.report(
             "half-precision-ruled-out",
             "warning",
-            f"{why}: fp32 is used, several times slower on such devices",
+            f"{why}: fp32 is used, which is several times slower on such devices",
             "hardware",
-            help="ask for an earlier trl, such as `trl@0.25`: it trains them in fp32 beside fp16",
+            help=(
+                "ask for an earlier trl, such as `trl@0.25`: it trains them in fp32 alongside fp16"
+            ),
         )
 
 
@@ -69,24 +73,28 @@ def _option(dtype: FloatDtype, facts: Facts, devices: tuple[Device, ...]) -> Opt
 _MERITS: dict[FloatDtype, str] = {
     "bf16": "fast, and needs no loss scaling",
     "fp16": "the fastest these devices have; needs loss scaling",
-    "fp32": "always right, and slow",
+    "fp32": "always accurate, but slow",
 }
 
 
 def _model_refuses(dtype: FloatDtype, facts: Facts) -> str | None:
     card = facts.model.card
     refusal = card.precision_refused.get(dtype) if card else None
-    return f"{card.name} does not train in it: {refusal.reason}" if card and refusal else None
+    return (
+        f"{card.name} does not train in this precision: {refusal.reason}"
+        if card and refusal
+        else None
+    )
 
 
 def _device_refuses(dtype: FloatDtype, facts: Facts, each: Device) -> str | None:
     support = each.precisions[dtype]
     if support == "absent":
-        return f"{each.title} cannot do it"
+        return f"{each.title} does not support it"
     if dtype == "bf16" and support == "emulated":
         return (
-            f"{each.title} ({_generation(each)}) has no bf16 units; "
-            "libraries that report support run it by conversion"
+            f"{each.title} ({_generation(each)}) has no bf16 units; libraries that report "
+            "support emulate it by conversion"
         )
     if dtype == "fp16":
         return _fp16_refused(facts, each) or _fp16_over_bf16(facts)
@@ -135,11 +143,7 @@ def _tf32(scribe: Scribe, devices: tuple[Device, ...]) -> None:
     # torch is built without CUDA, and TrainingArguments then refuse tf32
     switched = all(each.vendor == "nvidia" for each in devices)
     if has and switched:
-        why = "fp32 products that remain run on TF32 units"
+        why = "the remaining fp32 matrix products run on TF32 units"
     else:
-        why = (
-            "torch turns TF32 on for NVIDIA's devices alone"
-            if has
-            else "these devices have no TF32"
-        )
+        why = "torch enables TF32 on NVIDIA devices only" if has else "these devices have no TF32"
     scribe.say("precision.tf32", has and switched, why, device(devices[0].name, "precisions.tf32"))

@@ -83,15 +83,21 @@ def _say_storage(scribe: Scribe, chosen: QuantFormat, compute: FloatDtype) -> No
     storage: FloatDtype | None = None
     reason = "packed into uint8, as bitsandbytes does"
     if chosen not in ("nf4", "fp4"):
-        reason = "nothing is packed"
+        reason = "no weights are packed"
     elif named is not None and since <= Version(named) < until:
-        storage, reason = compute, f"trl {named} packs into the dtype that weights are loaded in"
+        storage, reason = (
+            compute,
+            f"trl {named} packs into the dtype in which the weights are loaded",
+        )
         rests += [slot("quantization.compute"), Origin("spec", "software.trl")]
     elif facts.pinned("parallel.engine", facts.spec.engine) == "fsdp":
         storage, reason = compute, "FSDP shards packed weights only in a float dtype"
         rests += [slot("quantization.compute"), spec("engine")]
     elif facts.tries_fsdp:
-        storage, reason = compute, "FSDP, which is tried too, shards them only in a float dtype"
+        storage, reason = (
+            compute,
+            "FSDP, which the search also tries, shards them only in a float dtype",
+        )
         rests += [slot("quantization.compute"), Origin("spec", "targets")]
     scribe.say("quantization.storage", storage, reason, *rests)
 

@@ -42,10 +42,10 @@ def _unfilled(scribe: Scribe, draft: Draft, rows: int, a_step: int) -> None:
     if answers:
         scribe.error(
             "E0804",
-            f"{rows} prompts fill no step: a global batch of {batch} holds {answers} answers to "
-            f"{a_step} prompts",
+            f"{rows} prompts do not fill a step: a global batch of {batch} holds {answers} "
+            f"answers to {a_step} prompts",
             "data.samples",
-            notes=("trl's RepeatSampler drops what does not fill a step, so nothing is left",),
+            notes=("trl's RepeatSampler drops an incomplete step, so no data is left",),
             help=f"lower batch.global to {rows * answers} or less, or give more prompts",
         )
         return
@@ -54,7 +54,7 @@ def _unfilled(scribe: Scribe, draft: Draft, rows: int, a_step: int) -> None:
         "warning",
         f"{rows} sample{'' if rows == 1 else 's'} cannot fill a batch of {batch}",
         "data.samples",
-        notes=(f"each epoch is one step, and its batch has {rows} of {batch} samples",),
+        notes=(f"each epoch is one step, whose batch has {rows} of {batch} samples",),
         help=f"lower batch.global to {rows} or less, or give more data",
     )
 

@@ -60,8 +60,8 @@ def _host_memory(scribe: Scribe, problem: Problem, layout: Layout, draft: Draft)
             f"the run needs {format_bytes(needed)} of host memory on each node, and a node gives "
             f"a job {format_bytes(request.given)}",
             "budget.host_memory" if scribe.facts.spec.budget.host_memory else "hardware",
-            notes=("the system, and the kubelet or slurmd, keep a part of a node's memory",),
-            help="offload less to the host, or take nodes with more memory",
+            notes=("the system and the kubelet or slurmd reserve part of a node's memory",),
+            help="offload less to the host, or use nodes with more memory",
         )
 
 
@@ -69,7 +69,7 @@ def _sum(request: Request) -> str:
     needed = format_bytes(request.needed)
     if request.is_tight:
         return f"{needed} are needed, more than the {format_bytes(request.given)} that a node gives"
-    margin = f"{needed} are needed, and {MEMORY_MARGIN:.0%} on top"
+    margin = f"{needed} are needed, plus {MEMORY_MARGIN:.0%}"
     if request.asked > request.given - request.given // 100:
         return f"{margin} are more than the {format_bytes(request.given)} that a node gives"
     return margin
@@ -86,7 +86,7 @@ def _time(scribe: Scribe, draft: Draft) -> None:
         duration = scribe.say("job.duration", None, why, slot("schedule.steps"))
     else:
         why = f"{run.steps:,} steps of {run.step_seconds:.3g} s, {_around(run)}, and "
-        why += f"{TIME_MARGIN:.0%} on top"
+        why += f"{TIME_MARGIN:.0%} extra"
         duration = scribe.say("job.duration", bounded(run), why, slot("schedule.steps"))
     why = "as the spec has it" if asked else "not given"
     scribe.say("job.time_limit", asked, why, spec("job.time"))
@@ -117,7 +117,7 @@ def _too_short(scribe: Scribe, asked: int, run: Run) -> None:
     scribe.report(
         "time-limit-too-short",
         "warning",
-        f"the cluster ends the run after {asked / 3600:.1f} h, and it is expected to take "
+        f"the cluster ends the run after {asked / 3600:.1f} h, but it is expected to take "
         f"{run.seconds / 3600:.1f} h",
         "job.time",
         notes=(f"{run.steps:,} steps of {run.step_seconds:.3g} s, {_around(run)}",),

@@ -24,7 +24,7 @@ def plan_launch(facts: Facts, draft: Draft) -> Outcome:
     scribe.say(
         "launch.environment",
         environment,
-        "what the devices and the precision need to be seen as planned",
+        "variables that the devices and the precision require",
         slot("devices.visible"),
         slot("devices.vendor"),
         slot("precision.deprecated_fp16"),
@@ -54,14 +54,14 @@ def _launcher(scribe: Scribe, draft: Draft) -> None:
     if draft.parallel.sequence > 1 and chosen != "accelerate":
         scribe.error(
             "E0803",
-            f"{chosen} has no way to say that {draft.parallel.sequence} ranks share a sequence",
+            f"{chosen} cannot express that {draft.parallel.sequence} ranks share a sequence",
             scribe.place("launch.launcher", "launcher"),
-            help="use accelerate, whose file says it to the trainer",
+            help="use accelerate, whose file tells the trainer",
         )
     if chosen == "python" and draft.parallel.world > 1 and draft.parallel.engine != "none":
         scribe.error(
             "E0803",
-            f"python starts one process, and the plan has {draft.parallel.world}",
+            f"python starts one process, but the plan has {draft.parallel.world}",
             scribe.place("launch.launcher", "launcher"),
             help="use torchrun, deepspeed or accelerate",
         )
@@ -70,9 +70,9 @@ def _launcher(scribe: Scribe, draft: Draft) -> None:
 def _usual(draft: Draft) -> tuple[Launcher, str]:
     engine = draft.parallel.engine
     if draft.model.kind == "diffusion":
-        return "accelerate", "diffusion trainers start by it"
+        return "accelerate", "diffusion trainers use it"
     if draft.parallel.sequence > 1:
-        return "accelerate", "only its file says that ranks share a sequence"
+        return "accelerate", "only its file can express that ranks share a sequence"
     if engine == "deepspeed" and not all(name.isdigit() for name in draft.devices.visible):
         # deepspeed/launcher/runner.py reads device numbers only
         return "torchrun", "the deepspeed launcher takes device numbers, not UUIDs"

@@ -36,8 +36,8 @@ def _train(scribe: Scribe) -> None:
     """Name each part as often as an epoch sees it."""
     train = scribe.facts.spec.data.train
     first, *more = (_plain(each.path) for each in parts(train) for _ in range(each.times))
-    scribe.say("data.train", first, "handed to the trainer as it is", spec("data.train"))
-    often = "as often as an epoch sees each" if more else "data.train is all there is"
+    scribe.say("data.train", first, "passed to the trainer unchanged", spec("data.train"))
+    often = "each as often as an epoch sees it" if more else "data.train names all of the data"
     scribe.say("data.more", tuple(more), often, spec("data.train"))
 
 
@@ -49,7 +49,9 @@ def _plain(path: str) -> str:
 def _samples(scribe: Scribe) -> None:
     given, lengths = scribe.facts.spec.data.samples, scribe.facts.lengths
     if given is None and lengths is not None and lengths.samples is not None:
-        scribe.say("data.samples", lengths.samples, "so many have lengths", spec("data.lengths"))
+        scribe.say(
+            "data.samples", lengths.samples, "the number of lengths given", spec("data.lengths")
+        )
         return
     why = as_given(scribe.facts.spec.data, "samples", "not given")
     scribe.say("data.samples", given, why, spec("data.samples"))
@@ -68,8 +70,8 @@ def _cut(scribe: Scribe, sequence: int) -> None:
     scribe.report(
         "samples-cut",
         "note",
-        f"{samples:,} of {lengths.samples:,} samples are longer than {sequence} tokens: "
-        "they are cut",
+        f"{samples:,} of {lengths.samples:,} samples are longer than {sequence} tokens and will "
+        "be truncated",
         "data.sequence" if data.sequence else "data",
         notes=(f"{tokens:,} of {there:,} tokens are never seen: {tokens / there:.1%}",),
         help=f"raise data.sequence to {lengths.counts[-1][0]} to keep all of them",
@@ -81,7 +83,7 @@ def _sequence(scribe: Scribe) -> None:
     architecture = scribe.facts.model.architecture
     if architecture.kind == "diffusion":
         if asked:
-            _misfit(scribe, "data.sequence", "a diffusion model has no text sequence to bound")
+            _misfit(scribe, "data.sequence", "a diffusion model has no text sequence")
         if scribe.facts.spec.data.lengths:
             _misfit(scribe, "data.lengths", "a diffusion model's steps do not depend on them")
         scribe.say("data.sequence", 0, "a diffusion model has none", model("config"))
@@ -95,7 +97,7 @@ def _sequence(scribe: Scribe) -> None:
             "note",
             f"data.sequence is not given; memory and time are planned for {SEQUENCE.value} tokens",
             "data",
-            help="give the longest sample that training will see",
+            help="give the length of the longest training sample",
         )
         _cut(scribe, sequence)
         return
@@ -104,7 +106,7 @@ def _sequence(scribe: Scribe) -> None:
     if architecture.context and sequence > architecture.context:
         scribe.error(
             "E0801",
-            f"a sequence of {sequence} tokens is longer than the {architecture.context} "
+            f"a sequence of {sequence} tokens is longer than the {architecture.context} tokens "
             "that the model's positions allow",
             scribe.place("data.sequence", "data.sequence"),
             help=f"use at most {architecture.context}",
@@ -121,7 +123,7 @@ def _packing(scribe: Scribe) -> None:
 
 
 def _misfit(scribe: Scribe, at: str, why: str) -> None:
-    scribe.error("E0802", f"{at} does not fit this model: {why}", at, help=f"leave {at} out")
+    scribe.error("E0802", f"{at} does not fit this model: {why}", at, help=f"remove {at}")
 
 
 def _images(scribe: Scribe) -> None:
@@ -137,7 +139,7 @@ def _images(scribe: Scribe) -> None:
     else:
         if data.images:
             _misfit(scribe, "data.images", f"a {kind} model takes no images")
-        _say_images(scribe, 0, 0, 0, 0, 0, "the model takes none")
+        _say_images(scribe, 0, 0, 0, 0, 0, "the model takes no images")
 
 
 def _training_images(scribe: Scribe) -> None:
@@ -176,10 +178,10 @@ def _image_size(scribe: Scribe, rule: ImageTokens) -> tuple[int, int]:
         scribe.report(
             "image-size-assumed",
             "note",
-            "this model takes images as large as they are, and data.images gives no size; "
-            f"memory and time are planned for {side} x {side} pixels",
+            "this model takes images in their original size, and data.images gives none; memory "
+            f"and time are planned for {side} x {side} pixels",
             "data.images",
-            help="give data.images.width and data.images.height of the largest image",
+            help="set data.images.width and data.images.height to the size of the largest image",
         )
     return (asked.width if asked else None) or side, (asked.height if asked else None) or side
 

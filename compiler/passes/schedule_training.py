@@ -111,8 +111,8 @@ def _length(scribe: Scribe, draft: Draft) -> _Length:
 def _say_steps(scribe: Scribe, draft: Draft, epoch: Epoch, steps: int, *, is_known: bool) -> None:
     rests = (spec("data.samples"), slot("batch.global"), slot("schedule.epochs"))
     why = _sum(scribe, draft, epoch)
-    unknown = "only estimated: what the trainer counts depends on the data themselves"
-    known = "the number is known"
+    unknown = "only an estimate: the trainer's count depends on the data"
+    known = "the exact number is known"
     scribe.say("schedule.steps", steps if is_known else None, why if is_known else unknown, *rests)
     estimate = None if is_known else steps
     scribe.say("schedule.estimated_steps", estimate, known if is_known else f"about {why}", *rests)
@@ -138,7 +138,7 @@ def _in_steps(scribe: Scribe, epoch: Epoch | None) -> _Length:
     scribe.say("schedule.epochs", None, why, spec("train.steps"))
     given = scribe.facts.spec.train.steps
     steps: int = scribe.say("schedule.steps", given, "the spec's own", spec("train.steps"))
-    scribe.say("schedule.estimated_steps", None, "the number is known", spec("train.steps"))
+    scribe.say("schedule.estimated_steps", None, "the exact number is known", spec("train.steps"))
     once = scribe.facts.counting.steps(epoch, 1) if epoch else 0
     return _Length(None, steps, None, steps / once if once else None)
 
@@ -157,7 +157,7 @@ def _sum(scribe: Scribe, draft: Draft, epoch: Epoch) -> str:
 def _unknown(draft: Draft) -> str:
     if draft.data.samples is None:
         return "the number of samples is not given"
-    return "how many rows the samples fill when packed follows from their lengths"
+    return "the number of packed rows depends on the lengths of the samples"
 
 
 # ── learning rate ────────────────────────────────────────────────────────────────────────────────
@@ -187,13 +187,13 @@ def _warmup(scribe: Scribe, draft: Draft, kind: ScheduleKind, length: _Length) -
     elif not share:
         _rises_in(scribe, 0, "the spec's own")
     elif length.steps == 1:
-        _rises_in(scribe, 0, "a run of one step would be all warm-up")
+        _rises_in(scribe, 0, "a run of one step would consist of warm-up only")
     else:
         _rises_over(scribe, share, length.steps)
 
 
 def _rises_in(scribe: Scribe, steps: int | None, why: str) -> None:
-    scribe.say("schedule.warmup_share", None, "it is given in steps", spec("train.warmup"))
+    scribe.say("schedule.warmup_share", None, "the warm-up is given in steps", spec("train.warmup"))
     scribe.say("schedule.warmup_steps", steps, why, spec("train.warmup"))
 
 
@@ -228,15 +228,15 @@ def _save_every(
 ) -> tuple[int | None, str]:
     times, steps = scribe.facts.spec.train.checkpoints, length.expected
     if times and steps:
-        return parted(steps, times), "as often as asked"
+        return parted(steps, times), "as the spec asks"
     if times and times == length.epochs:
-        return None, "as often as asked: once an epoch"
+        return None, "as the spec asks: once an epoch"
     if times:
         _not_placed(scribe, "checkpoints", "it saves about once an hour")
     seconds = step_seconds(scribe.facts, draft)
     every = saving_steps(seconds, steps, keeps_all=keeps_all)
     if seconds is None:
-        return every, "the trainer's usual 500: how long a step takes is not known"
+        return every, "the trainer's default of 500: the duration of a step is unknown"
     work = _duration(every * seconds)
     if every == steps:
         return every, f"at the end of the run, which takes {work}"
@@ -249,7 +249,7 @@ def _not_placed(scribe: Scribe, field: str, instead: str) -> None:
     scribe.report(
         "times-not-placed",
         "warning",
-        f"{times} {field} over a run of unknown length are no number of steps: {instead}",
+        f"{times} {field} of a run of unknown length cannot be converted to steps: {instead}",
         f"train.{field}",
         help="give data.samples, or data.lengths where samples are packed",
     )
@@ -278,13 +278,13 @@ def _evaluation(scribe: Scribe, draft: Draft, length: _Length, save: int | None)
     times, steps = scribe.facts.spec.train.evaluations, length.expected
     rests = (spec("train.evaluations"), slot("schedule.steps"))
     if times == 0:
-        scribe.say("schedule.evaluation_steps", None, "as often as asked", *rests)
+        scribe.say("schedule.evaluation_steps", None, "as the spec asks", *rests)
     elif steps is None:
         if times:
             _not_placed(scribe, "evaluations", "it evaluates as often as it saves")
-        why = "how many steps there are is not known: as often as it saves"
+        why = "the number of steps is unknown: as often as it saves"
         scribe.say("schedule.evaluation_steps", save or 500, why, *rests)
     else:
         every = parted(steps, times) if times else evaluation_steps(length.passes, steps)
-        why = "as often as asked" if times else "once an epoch, and 4 to 10 times over the run"
+        why = "as the spec asks" if times else "once an epoch, and 4 to 10 times over the run"
         scribe.say("schedule.evaluation_steps", every, why, *rests)

@@ -23,20 +23,24 @@ def select_devices(facts: Facts, _: Draft) -> Outcome:
     )
     why = "the maker of these devices"
     scribe.say("devices.vendor", weakest.vendor, why, device(weakest.name, "vendor"))
-    scribe.say("devices.nodes", chosen.nodes, "nodes with such devices", spec("hardware"))
-    scribe.say("devices.per_node", len(chosen.places), "such devices on a node", spec("hardware"))
+    scribe.say(
+        "devices.nodes", chosen.nodes, "number of nodes with these devices", spec("hardware")
+    )
+    scribe.say(
+        "devices.per_node", len(chosen.places), "number of these devices per node", spec("hardware")
+    )
     _name_devices(scribe, chosen)
     capability = weakest.compute_capability
     scribe.say(
         "devices.capability",
         f"{capability[0]}.{capability[1]}" if capability else None,
-        "the weakest device bounds them all" if capability else f"{weakest.vendor} has none",
+        "the weakest device limits them all" if capability else f"{weakest.vendor} has none",
         device(weakest.name, "compute_capability"),
     )
     memory = scribe.say(
         "devices.memory",
         chosen.memory,
-        "total of the smallest device as its driver reports it",
+        "total memory of the smallest device, as its driver reports it",
         device(weakest.name, "memory"),
     )
     _budgets(scribe, memory, chosen.node.host.memory)
@@ -58,12 +62,12 @@ def _name_devices(scribe: Scribe, chosen: Selection) -> None:
     if chosen.whole:
         why = "every device of the node is used"
     elif len(uuids) == len(chosen.places):
-        names, why = uuids, "by UUID, which no order of devices can change"
+        names, why = uuids, "by UUID, which does not depend on the order of devices"
     else:
         names = tuple(str(place.index) for place in chosen.places)
         why = "by number in PCI order"
         if chosen.weakest.device.vendor == "nvidia":
-            why += "; CUDA's own order is fastest first unless told otherwise"
+            why += "; CUDA's default order is fastest first"
     scribe.say("devices.visible", names, why, spec("hardware"))
 
 
@@ -74,7 +78,7 @@ def _budgets(scribe: Scribe, memory: int, host: int) -> None:
     scribe.say(
         "devices.reserve",
         round(RESERVE.value * memory / MIB) * MIB if is_free else 0,
-        f"{RESERVE.value:.0%} for what nobody foresees" if is_free else "the budget is given",
+        f"{RESERVE.value:.0%} for unforeseen needs" if is_free else "the budget is given",
         spec("budget.gpu_memory"),
     )
     scribe.say("devices.host_budget", *_bounded(scribe, budget.host_memory, host, "host_memory"))
@@ -82,12 +86,15 @@ def _budgets(scribe: Scribe, memory: int, host: int) -> None:
 
 def _bounded(scribe: Scribe, wish: float | None, total: int, name: str) -> tuple[int, str]:
     if wish is None:
-        return total, f"all of it: no budget.{name} is given"
+        return total, f"all of it: budget.{name} is not given"
     asked = round(wish * total) if isinstance(wish, float) and wish <= 1 else int(wish)
     if asked > total:
         scribe.error(
             "E0501",
-            f"the budget of {format_bytes(asked)} is more than the {format_bytes(total)} there is",
+            (
+                f"the budget of {format_bytes(asked)} is more than the {format_bytes(total)} "
+                "available"
+            ),
             f"budget.{name}",
             help=f"give at most {format_bytes(total)}, or a share such as 95%",
         )

@@ -23,7 +23,7 @@ def set_runtime(facts: Facts, draft: Draft) -> Outcome:
     scribe.say("runtime.extra", written(facts.spec.extra), why, spec("extra"))
     cores = facts.selection.node.host.cores
     workers = max(1, min(_MOST_WORKERS, cores // max(1, draft.devices.per_node) - 1))
-    why = f"{cores} cores over {draft.devices.per_node} ranks, one left for each"
+    why = f"{cores} cores shared by {draft.devices.per_node} ranks, less one for each rank"
     scribe.say("runtime.dataloader_workers", workers, why, slot("devices.per_node"))
     pin = draft.precision.compute != "fp32" or draft.devices.capability is not None
     scribe.say("runtime.dataloader_pin_memory", pin, "page-locked batches copy in the background")

@@ -17,7 +17,10 @@ def say_software(scribe: Scribe, draft: Draft) -> None:
     """Decide what must be installed; an error where a named torch has no kernels for a device."""
     _torch(scribe)
     packages = tuple(_packages(draft, {**scribe.facts.releases, **scribe.facts.versions}))
-    why = "what the plan's model, method, engine and targets import, as the files are written for"
+    why = (
+        "packages that the plan's model, method, engine and targets import, in the releases "
+        "that the files are written for"
+    )
     rests = (slot("parallel.engine"), slot("adapter.kind"), spec("targets"), spec("software"))
     scribe.say("job.packages", packages, why, *rests)
 
@@ -87,7 +90,9 @@ def _refuse(scribe: Scribe, named: str, weakest: Device, known: tuple[Build, ...
             f"its wheels have kernels for {', '.join(f'{a}.{b}' for a, b in kernels)}",
             *dict.fromkeys(build.source for build in known),
         ),
-        help=f"use torch {other.release}, whose build {other.name} has them" if other else None,
+        help=f"use torch {other.release}, whose build {other.name} includes them"
+        if other
+        else None,
     )
 
 
@@ -97,9 +102,12 @@ def _capability(each: Device) -> str:
 
 def _why(build: Build | None, weakest: Device, named: str | None) -> str:
     if build is None:
-        return f"no wheel of PyTorch's own is known for {weakest.title}"
+        return f"no official PyTorch wheel is known for {weakest.title}"
     if named is not None:
-        return f"the release that is named; its build {build.name} has kernels for {weakest.title}"
+        return (
+            f"the release that the spec names; its build {build.name} has kernels for "
+            f"{weakest.title}"
+        )
     taken = "the usual release" if build.release == USUAL else "the newest release"
     return f"{taken} with kernels for {weakest.title}"
 

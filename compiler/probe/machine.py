@@ -81,8 +81,8 @@ def _board(row: dict[str, str]) -> Board:
 def _refused(found: Sequence[Board]) -> Iterator[str]:
     if not found:
         yield (
-            "nvidia-smi lists no device, and other vendors' tools are not read: write the "
-            "cluster by hand, or name one of `tunec catalog clusters`"
+            "nvidia-smi lists no device, and other vendors' tools are not supported: write the "
+            "cluster by hand, or choose one of `tunec catalog clusters`"
         )
     for at, board in enumerate(found):
         if board.is_split:
@@ -127,11 +127,13 @@ def _link(models: Sequence[Device], topology: str | None) -> tuple[Link | None, 
     links = [each.link for each in models if each.link is not None]
     wired = sum(way.startswith("NV") for way in ways)
     if not ways:
-        return None, ("link: nvidia-smi tells no topology; PCIe and the host are assumed",)
+        return None, ("link: nvidia-smi reports no topology; PCIe and the host are assumed",)
     if wired == len(ways) and len(links) == len(models):
         return min(links, key=lambda link: link.bandwidth), ()
     if wired:
-        return None, (f"link: NVLink joins {wired} of {len(ways)} pairs; the others set the pace",)
+        return None, (
+            f"link: NVLink joins {wired} of {len(ways)} pairs; the other pairs limit the speed",
+        )
     return None, (f"link: {', '.join(sorted(set(ways)))}, which is PCIe and the host",)
 
 

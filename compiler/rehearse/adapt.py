@@ -128,15 +128,15 @@ def _write(name: str, document: Mapping[str, Any]) -> str:
 
 
 def _surroundings(change: _Change) -> None:
-    """No tracker is called, nothing is evaluated, and everything is written to one folder."""
+    """Trackers and evaluation are off, and everything is written to one folder."""
     arguments = change.documents[TRAINING]
     arguments |= {"output_dir": "output", "report_to": "none", "dataloader_num_workers": 0}
     for key in ("eval_strategy", "evaluation_strategy"):
         if key in arguments:
             arguments[key] = "no"
-    change.hide("a rehearsal writes to a folder that is thrown away", "runtime.output")
-    change.hide("no tracker is called", "runtime.report_to")
-    change.hide("generated data needs no loading", "runtime.dataloader_workers")
+    change.hide("a rehearsal writes to a temporary folder", "runtime.output")
+    change.hide("trackers are switched off", "runtime.report_to")
+    change.hide("generated data needs no loader processes", "runtime.dataloader_workers")
 
 
 def _batch(change: _Change) -> None:
@@ -146,7 +146,7 @@ def _batch(change: _Change) -> None:
     if isinstance(given, int) and given % width == 0:
         config["train_batch_size"] = given // width * change.ranks
     if "nvme" in (change.plan.zero.offload_optimizer, change.plan.zero.offload_param):
-        raise Unrehearsable("offload to NVMe writes to a disk of the cluster, which is not here")
+        raise Unrehearsable("offload to NVMe needs a disk of the cluster")
 
 
 def _quantised(change: _Change, unquantised: str) -> None:
@@ -183,7 +183,7 @@ def _arithmetic(change: _Change) -> None:
     for key in ("dtype", "torch_dtype"):
         if change.documents.get(MODEL, {}).get(key) == "float16":
             change.documents[MODEL][key] = "bfloat16"
-    change.hide("a CPU does not train in fp16: bf16 stands in", *_ARITHMETIC)
+    change.hide("fp16 training needs a GPU: bf16 is used instead", *_ARITHMETIC)
 
 
 def _optimizer(change: _Change) -> None:
@@ -191,19 +191,19 @@ def _optimizer(change: _Change) -> None:
     arguments, block = change.documents[TRAINING], change.documents.get(DEEPSPEED, {})
     if arguments.get("optim") not in (*_ON_CPU, None):
         arguments["optim"] = "adamw_torch"
-        reason = "bitsandbytes' optimizers are a GPU's: torch's AdamW stands in"
+        reason = "bitsandbytes' optimizers need a GPU: torch's AdamW is used instead"
         change.hide(reason, "optimizer.name", "optimizer.kernel", "states.optimizer")
     optimizer = block.get("optimizer")
     if not isinstance(optimizer, dict):
         return
     if str(optimizer.get("type")).lower() not in _ADAM:
         optimizer["type"] = "AdamW"
-        change.hide("torch's AdamW stands in for DeepSpeed's own kernel", "optimizer.name")
+        change.hide("torch's AdamW replaces DeepSpeed's own kernel", "optimizer.name")
     # deepspeed 0.19.8 runtime/engine.py `_configure_basic_optimizer`: torch_adam
     params = {**optimizer.get("params", {}), "torch_adam": True}
     params.pop("momentum", None)
     optimizer["params"] = params
-    reason = "DeepSpeed compiles its own kernel when it is first used: torch's AdamW stands in"
+    reason = "DeepSpeed would have to compile its own kernel: torch's AdamW is used instead"
     change.hide(reason, "optimizer.kernel")
 
 
@@ -211,9 +211,9 @@ def _trainer_on_cpu(change: _Change) -> None:
     arguments = change.documents[TRAINING]
     arguments.pop("tf32", None)
     arguments |= {"use_cpu": True, "dataloader_pin_memory": False}
-    change.hide("TF32 units are a GPU's", "precision.tf32")
-    change.hide("no memory is page-locked without a GPU", "runtime.dataloader_pin_memory")
-    change.hide("no memory is page-locked without a GPU", "zero.pin_memory")
+    change.hide("TF32 needs a GPU", "precision.tf32")
+    change.hide("page-locked memory needs a GPU", "runtime.dataloader_pin_memory")
+    change.hide("page-locked memory needs a GPU", "zero.pin_memory")
 
 
 # ── the model ────────────────────────────────────────────────────────────────────────────────────
@@ -227,7 +227,7 @@ def _dtype(model: Mapping[str, Any]) -> str:
 def _attention(change: _Change, model: Mapping[str, Any], device: Device) -> str:
     wanted = str(model.get("attn_implementation", "sdpa"))
     if device == "cpu" and wanted not in ("eager", "sdpa"):
-        reason = f"{wanted} is a GPU's kernel: sdpa stands in"
+        reason = f"{wanted} needs a GPU: sdpa is used instead"
         change.hide(reason, "attention.implementation")
         return "sdpa"
     return wanted

@@ -58,8 +58,8 @@ _ABSENT: Final[Mapping[str, str]] = {
     "devices": "this machine's devices run it",
     "data": "the data are generated tokens",
     "launch": "the rehearsal's own script is started",
-    "schedule": "it happens later in a run than a rehearsal goes",
-    "batch": "nothing is evaluated",
+    "schedule": "it happens later in a run than a rehearsal reaches",
+    "batch": "a rehearsal does not evaluate",
     "adapter": "the plan trains no adapter",
     "quantization": "the plan quantises nothing",
     "zero": "it has no effect in this plan",
@@ -67,13 +67,13 @@ _ABSENT: Final[Mapping[str, str]] = {
 }
 _ABSENT_SLOTS: Final[Mapping[str, str]] = {
     "launch.environment": "it is set for the ranks, and nothing reads it back",
-    "launch.launcher": "it starts the ranks, and they do not say it",
-    "batch.global": "micro batch, accumulation and world size say it",
-    "adapter.targets": "only the count of trained parameters shows it",
-    "adapter.also_train": "only the count of trained parameters shows it",
-    "adapter.frozen": "only the count of trained parameters shows it",
+    "launch.launcher": "it starts the ranks, which do not report it",
+    "batch.global": "it follows from micro batch, accumulation and world size",
+    "adapter.targets": "it is visible only in the number of trained parameters",
+    "adapter.also_train": "it is visible only in the number of trained parameters",
+    "adapter.frozen": "it is visible only in the number of trained parameters",
 }
-_SILENT: Final = "the running engine does not say it"
+_SILENT: Final = "the running engine does not report it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def _optimizer(plan: Plan, told: Told) -> Iterator[Expected]:
 def _arithmetic(plan: Plan, told: Told) -> Iterator[Expected]:
     states = plan.states
     pairs: list[tuple[str, str, str, str]] = [
-        ("precision.compute", "dtype of a product", plan.precision.compute, "products"),
+        ("precision.compute", "dtype of matrix products", plan.precision.compute, "products"),
         ("states.trainable", "dtype of trained parameters", states.trainable, "trained_dtypes"),
     ]
     if told["gradient_dtypes"]:  # ZeRO 2 has moved them to the host where the optimizer is
@@ -245,7 +245,10 @@ def _arithmetic(plan: Plan, told: Told) -> Iterator[Expected]:
     for slot, key, dtype, name in pairs:
         yield Expected(slot, key, [_WORDS[dtype]], _key(name))
     yield Expected(
-        "states.master_weights", "copies are stepped", states.master_weights, _key("master_weights")
+        "states.master_weights",
+        "master copies are updated",
+        states.master_weights,
+        _key("master_weights"),
     )
     yield Expected("states.autocast", "autocast is on", [states.autocast], _key("autocast"))
 

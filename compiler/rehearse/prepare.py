@@ -174,9 +174,9 @@ def _refuse(case: Case, config: Mapping[str, Any]) -> None:
     if plan.parallel.engine == "fsdp":
         # 0.30.1 to 1.15.0 state.py `AcceleratorState.__init__`: MULTI_CPU is none of the types for
         # which the plugin or ACCELERATE_USE_FSDP is looked at
-        raise Unrehearsable("FSDP is not rehearsed: accelerate runs it on no CPU")
+        raise Unrehearsable("FSDP is not rehearsed: accelerate cannot run it on a CPU")
     if plan.objective.kind == "grpo":
-        raise Unrehearsable("answers that the model writes itself (GRPO) are not rehearsed")
+        raise Unrehearsable("GRPO is not rehearsed: the model would have to generate answers")
     if plan.parallel.tensor > 1 or plan.parallel.sequence > 1:
         raise Unrehearsable("only data parallel ranks are rehearsed")
 
@@ -206,9 +206,7 @@ def _trainable(small: Mapping[str, Any], plan: Plan) -> int:
     try:
         return trainable_parameters(derive(small), plan.adapter)
     except (UnknownArchitecture, UnusableConfig) as fault:
-        raise Unrehearsable(
-            f"the shrunk model has no architecture that is known: {fault}"
-        ) from None
+        raise Unrehearsable(f"the shrunk model has no known architecture: {fault}") from None
 
 
 # ── the launcher ─────────────────────────────────────────────────────────────────────────────────
@@ -225,7 +223,7 @@ def _launched(cases: Sequence[Case], plan: Plan, ranks: int) -> _Launched:
     """The emitted launcher, with the emitted processes reduced as the plan's are."""
     case = next((each for each in cases if each.target.name == LAUNCH), None)
     if case is None or SCRIPT not in case.delivered:
-        reason = "no launch script is rehearsed, torchrun starts the ranks"
+        reason = "launch scripts are not rehearsed; torchrun starts the ranks"
         return _Launched(_torchrun(ranks), {}, {"launch.launcher": reason})
     said = document(case.file(SCRIPT), case.delivered[SCRIPT])
     written = int(said.get("nodes", 1)) * int(said.get("per_node", 1))
@@ -243,7 +241,7 @@ def _starting(name: str, processes: int, environment: Mapping[str, str]) -> _Lau
         return _Launched((), environment, {})
     hidden = {}
     if name != "torchrun":
-        hidden["launch.launcher"] = f"torchrun starts the ranks in the place of {name}"
+        hidden["launch.launcher"] = f"torchrun starts the ranks instead of {name}"
     return _Launched(_torchrun(processes), environment, hidden)
 
 

@@ -234,7 +234,7 @@ def _server(job: Job) -> Iterator[Server]:
         try:
             yield server
         except ServerGone:
-            raise RehearsalFailed("the process that the ranks are forked from ended") from None
+            raise RehearsalFailed("the process from which the ranks are forked has ended") from None
         except BaseException:
             server.end()
             raise

@@ -33,7 +33,7 @@ _SIZES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """One layout that the search looked at, and what became of it."""
+    """One layout that the search looked at, and its result."""
 
     name: str
     """`ZeRO 1, checkpointing`, or `micro batch 8`."""
@@ -146,8 +146,8 @@ def _slower(other: Candidate, best: Candidate) -> str:
     if theirs[0] > ours[0]:
         return f"fits, {theirs[0] / ours[0] - 1:.1%} slower"
     if theirs[1] > ours[1]:
-        return "fits and is as fast, with more machinery"
-    return "fits and is as fast, with a smaller micro batch"
+        return "fits and is equally fast, but more complex"
+    return "fits and is equally fast, with a smaller micro batch"
 
 
 def _with_sums(
@@ -210,4 +210,4 @@ def _verdict(
         needs = f"needs {format_bytes(memory.required_bytes)} of {format_bytes(budget)}"
         return "device memory", needs
     longer = time.step_seconds / best.time.step_seconds - 1
-    return "fits", f"fits, {longer:.1%} slower" if longer >= 0.0005 else "fits, no faster"
+    return "fits", f"fits, {longer:.1%} slower" if longer >= 0.0005 else "fits, but is no faster"

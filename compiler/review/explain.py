@@ -22,7 +22,7 @@ def _traced(planned: Planned, slot: str) -> Iterator[str]:
     if winner is None or memory is None or memory.calibration is None:
         return
     if winner.author == "fit":
-        yield f"memory of the chosen layout is as traced in {memory.calibration}"
+        yield f"the memory of the chosen layout was traced in {memory.calibration}"
 
 
 def explain_json(planned: Planned, slot: str) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def _reading(plan: Plan, memory: Account) -> int:
 def _traced(memory: Account, known: Calibration) -> str:
     """Whether the kept trace is used, and with which libraries it was made."""
     if memory.calibration is None:
-        return f"reckoned: the trace in {known.name} is of another run of the model"
+        return f"calculated: the trace in {known.name} is of another run of the model"
     used = ", ".join(f"{name} {version}" for name, version in known.versions)
     return f"as traced in {known.name} with {used}"
 

@@ -85,7 +85,7 @@ def _wrong_condition(name: str, condition: Condition, span: Any) -> Iterator[Dia
     if name not in known:
         yield error(
             "E0313",
-            f"`{name}` is neither a slot nor a measure of a plan",
+            f"`{name}` is neither a slot nor a measure",
             span,
             label="not known",
             notes=(f"measures are {joined((f'`{each}`' for each in MEASURES), 'and')}",),
@@ -149,7 +149,7 @@ class _Judged:
                 yield Diagnostic(
                     rule.name,
                     rule.severity,
-                    f"{name} is {_shown(name, value)} for {self.pair}, and the policy asks for "
+                    f"{name} is {_shown(name, value)} for {self.pair}, but the policy requires "
                     f"{_asked(name, condition)}",
                     (Label("decided here", path=name), here),
                     (rule.because,),

@@ -122,8 +122,8 @@ def _carried(
         return Dropped(place, found.message.partition(": ")[2])
     own = place.document.target
     if own is not None and own.run_by:
-        return Dropped(place, f"it is a key of {own.name}, and {own.run_by} runs the spec")
-    return Dropped(place, "no target that the spec compiles to has such a file")
+        return Dropped(place, f"it is a key of {own.name}, but {own.run_by} will run the spec")
+    return Dropped(place, "none of the spec's targets has such a file")
 
 
 # ── keys that follow from the rest of a plan ─────────────────────────────────────────────────────
@@ -156,7 +156,7 @@ def strayed(run: LintContext, planned: Planned, asked: Sequence[Asked]) -> Itera
                 continue
             is_there = there is not None and key_of(place) in there
             what = f"has {shown(there[key_of(place)])}" if there and is_there else "leaves it out"
-            yield Dropped(place, f"what follows from the rest of the spec {what}")
+            yield Dropped(place, f"the file that the spec compiles to {what}")
 
 
 def _is_met(run: LintContext, place: Place, there: Mapping[str, Any] | None) -> bool:

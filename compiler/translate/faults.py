@@ -55,9 +55,9 @@ def nothing(target: Target) -> Diagnostic:
     return Diagnostic(
         "E0907",
         "error",
-        f"the files say nothing that {target.name} could be told",
-        notes=(f"it is told by {names}",),
-        help="give the other files of the run too, or translate to another target",
+        f"the files set nothing that {target.name} can express",
+        notes=(f"{names} sets it",),
+        help="also give the other files of the run, or translate to another target",
     )
 
 
@@ -122,10 +122,10 @@ def _unsaid(target: Target, slot: str, reason: str, sources: Sources) -> Diagnos
     return Diagnostic(
         "E0907",
         "error",
-        f"{target.name} needs {slot}, and no file says it",
+        f"{target.name} needs {slot}, but no file sets it",
         (Label("", path=slot),),
         (reason, *differ),
-        help=f"give it: {_ways(slot)}",
+        help=f"set it: {_ways(slot)}",
     )
 
 
@@ -171,7 +171,7 @@ def _loss(
     return Diagnostic(
         "E0901",
         "error",
-        f"{target.name} ({target.package} {version}) cannot say {slot} {value}",
+        f"{target.name} ({target.package} {version}) cannot express {slot} {value}",
         (sources.label(slot),),
         (reason, *why),
         help=f"choose another value with --set {slot}={other}, or another target",
@@ -199,9 +199,9 @@ def _left_open(
         yield Diagnostic(
             "left-to-its-default",
             "warning",
-            f"no file says {what}: {target.name} does there what it does unasked",
+            f"no file sets {what}: {target.name} uses its own defaults",
             notes=(", ".join(f"{slot} {show(slot, value)}" for slot, value in taken.items()),),
-            help="give what the run should have with --set SLOT=VALUE",
+            help="set the values with --set SLOT=VALUE",
         )
     left = [slot for slot in open_slots if slot not in filled.values]
     if left:
@@ -209,9 +209,9 @@ def _left_open(
         yield Diagnostic(
             "left-unsaid",
             "note",
-            f"no file says {what}, and {target.name} is told nothing of it",
+            f"no file sets {what}, so {target.name} is given no value",
             notes=(", ".join(left),) if len(left) > _FEW else (),
-            help="give what the run should have with --set SLOT=VALUE",
+            help="set the values with --set SLOT=VALUE",
         )
 
 

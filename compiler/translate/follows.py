@@ -96,7 +96,7 @@ def _whole(known: _Known) -> Iterator[Definition]:
     """Groups of ranks are asked for by a key, whoever reads it; without one there are none."""
     for slot in ("parallel.tensor", "parallel.sequence"):
         if known[slot] is None:
-            yield from known.follows(slot, 1, "no file asks for groups of ranks")
+            yield from known.follows(slot, 1, "no file sets up groups of ranks")
 
 
 def _data(known: _Known) -> Iterator[Definition]:
@@ -131,7 +131,7 @@ def _scaling(known: _Known) -> Iterator[Definition]:
     compute = known["precision.compute"]
     if compute is not None:
         word = "dynamic" if compute == "fp16" else "none"
-        reason = f"what goes with {compute}"
+        reason = f"the usual setting with {compute}"
         yield from known.follows("precision.loss_scaling", word, reason, "precision.compute")
 
 
@@ -140,12 +140,12 @@ def _scaling(known: _Known) -> Iterator[Definition]:
 
 def _length(known: _Known) -> Iterator[Definition]:
     yield from known.replaces(
-        "schedule.steps", "schedule.epochs", "the run is as long as its steps"
+        "schedule.steps", "schedule.epochs", "the length of the run is given in steps"
     )
 
 
 def _warmup(known: _Known) -> Iterator[Definition]:
-    reason = "the warm-up is as long as its steps"
+    reason = "the warm-up is given in steps"
     yield from known.replaces("schedule.warmup_steps", "schedule.warmup_share", reason)
 
 
@@ -191,7 +191,7 @@ def _engines(ledger: Ledger, tables: Iterable[Target], *, reads_deepspeed: bool)
 
 def _of_engine(known: _Known, engine: str) -> Iterator[Definition]:
     if known["parallel.engine"] is None:
-        yield from known.follows("parallel.engine", engine, "what the files leave to run")
+        yield from known.follows("parallel.engine", engine, "the only engine that the files allow")
 
 
 def _of_other_engines(known: _Known, engines: Sequence[str]) -> Iterator[Definition]:

@@ -233,9 +233,9 @@ def _unread(reading: Reading) -> Iterator[Diagnostic]:
     for file in reading.unread:
         keys = ", ".join(file.keys[:5]) or "none"
         yield not_understood(
-            f"{file.name} is of no kind that is known",
+            f"{file.name} is not a known kind of file",
             (),
-            "name who reads it with --from, or leave it out",
+            "name its reader with --from, or leave it out",
             (f"its keys: {keys}",),
         )
 
@@ -251,7 +251,7 @@ def _unsettled(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
                 yield not_understood(
                     f"the value of {key} is known only when {document.name} runs",
                     (label,),
-                    f"give it: {options}",
+                    f"set it: {options}",
                 )
 
 
@@ -284,7 +284,7 @@ def _contradictions(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "E0906",
                 "error",
-                f"the files give {one.slot} two values: {values}",
+                f"the files set {one.slot} to two values: {values}",
                 tuple(_label(run, one.slot, each) for each in (one, other)),
                 help=f"make them agree, or choose with --set {one.slot}=VALUE",
             )

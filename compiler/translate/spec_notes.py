@@ -33,23 +33,23 @@ from tunec.schemas.source import Path
 _LEFT: Final = "not-carried-over"
 _PLACES: Final[Mapping[FieldPath, tuple[str, str, str]]] = {
     MODEL: (
-        "which model is trained",
+        "the model",
         "one of `tunec catalog models`, or a path to a config.json",
         "--model NAME",
     ),
     CONFIG: (
-        "what this model is like",
+        "the model's architecture",
         "the path of its config.json",
-        "--model with its config.json, or with a model of the catalogue that it is built like",
+        "--model with its config.json, or with a catalogue model of the same architecture",
     ),
-    METHOD: ("what is trained", "full, lora, qlora or int8_lora", "--set adapter.kind=VALUE"),
+    METHOD: ("the training method", "full, lora, qlora or int8_lora", "--set adapter.kind=VALUE"),
     HARDWARE: (
-        "what it runs on",
+        "the hardware",
         "one of `tunec catalog clusters`, or a device with a count",
         "--hardware NAME",
     ),
     REWARDS: (
-        "what rewards an answer",
+        "the reward functions",
         "names of functions that reward an answer",
         "--set objective.rewards=[NAME]",
     ),
@@ -103,9 +103,9 @@ def unsaid(text: str, name: str, base: Foundation) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "E0907",
             "error",
-            f"a spec needs {'.'.join(path)}, and no file says {what}",
+            f"a spec needs {'.'.join(path)}, but no file gives {what}",
             (Label("to fill in", node.key_span or place(node), ".".join(path)),),
-            help=f"write it there, or give {option}",
+            help=f"write it there, or use {option}",
         )
 
 
@@ -133,18 +133,18 @@ def _dropped(each: Dropped, sources: Sources) -> Diagnostic:
     if slots:
         options = " ".join(f"--set {slot}=VALUE" for slot in slots)
         return not_understood(
-            f"{at.path} {value} cannot be said in a spec",
+            f"{at.path} {value} cannot be expressed in a spec",
             (at.key_label("would be dropped"),),
-            f"give {options}, or leave it behind with {leaving(at.path)}",
+            f"use {options}, or leave it out with {leaving(at.path)}",
             (each.reason,),
         )
     return Diagnostic(
         _LEFT,
         "warning",
-        f"the spec does not say {at.path} {value}",
+        f"the spec does not contain {at.path} {value}",
         (at.key_label("left behind"),),
         (each.reason,),
-        help=f"see that the new run has it, or be rid of this by {leaving(at.path)}",
+        help=f"check that the new run has it, or silence this with {leaving(at.path)}",
     )
 
 
@@ -156,18 +156,21 @@ def _foreign(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]
             yield Diagnostic(
                 _LEFT,
                 "note",
-                f"{document.name} is {own}'s, which tunec does not write: {other} runs the spec",
-                help=f"compare the first steps of the two runs: {other} reads data in its own way",
+                (
+                    f"{document.name} is a file of {own}, which tunec does not write: {other} will "
+                    "run the spec"
+                ),
+                help=f"compare the first steps of the two runs: {other} reads data differently",
             )
     for at, why in foreign(sources.run):
         if not is_named(at.path, without):
             yield Diagnostic(
                 _LEFT,
                 "warning",
-                f"{at.path} means more than the spec says",
+                f"the spec carries over only part of {at.path}",
                 (at.key_label("the name alone is carried over"),),
                 (why,),
-                help=f"bring the data into that form, or be rid of this by {leaving(at.path)}",
+                help=f"convert the data to that format, or silence this with {leaving(at.path)}",
             )
 
 
@@ -176,9 +179,9 @@ def _unread(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
     for each in sources.run.missing:
         if not is_named(each.place.path, without):
             found = not_understood(
-                f"{each.path} is named here, and cannot be read: {each.why}",
+                f"{each.path} is named here but cannot be read: {each.why}",
                 (each.place.label("named here"),),
-                f"give the file, or go without it by {leaving(each.place.path)}",
+                f"supply the file, or leave it out with {leaving(each.place.path)}",
             )
             is_on_machines = each.place.path.rpartition(".")[2] in MEETING
             yield replace(found, id=_LEFT, severity="warning") if is_on_machines else found
@@ -188,7 +191,7 @@ def _unread(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
                 yield not_understood(
                     f"the value of {key} is known only when {document.name} runs",
                     (Label("in this script", document.start(), key),),
-                    f"leave it behind with {leaving(key)}",
+                    f"leave it out with {leaving(key)}",
                 )
 
 
@@ -198,7 +201,10 @@ def _unmet(sources: Sources, found: Settled) -> Iterator[Diagnostic]:
         yield Diagnostic(
             _LEFT,
             "warning",
-            f"the files say {slot} {show(slot, read)}, and the spec comes to {show(slot, value)}",
+            (
+                f"the files set {slot} to {show(slot, read)}, but the spec results in "
+                f"{show(slot, value)}"
+            ),
             (sources.label(slot),),
         )
 
@@ -220,6 +226,6 @@ def _left(sources: Sources, found: Settled) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "left-unsaid",
             "note",
-            f"no file says {joined(left, 'and')}: tunec decides in the spec",
-            help="give what the run should have with --set SLOT=VALUE, or say it in the spec",
+            f"no file sets {joined(left, 'and')}: tunec will decide",
+            help="set the values with --set SLOT=VALUE or in the spec",
         )

@@ -34,7 +34,7 @@ from tunec.compiler.translate.translate import is_named
 from tunec.compiler.translate.written_targets import is_dialect, targets_of
 from tunec.schemas.frozen import dataclass
 
-_OPEN: Final = "it follows from the rest of the spec, of which there is no plan yet"
+_OPEN: Final = "it follows from the rest of the spec, which has no plan yet"
 
 
 @dataclass(frozen=True, slots=True)

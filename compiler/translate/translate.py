@@ -100,13 +100,13 @@ def given_slots(words: Iterable[str]) -> tuple[Definition, ...]:
 def _given(word: str) -> Definition:
     slot, equals, text = word.partition("=")
     if not equals:
-        raise Ungiven(f"a slot is given as SLOT=VALUE, and not as {word!r}")
+        raise Ungiven(f"give a slot as SLOT=VALUE, not as {word!r}")
     if slot not in SLOTS:
         hint = did_you_mean(nearest(slot, SLOTS)) or "`tunec catalog slots` lists them"
         raise Ungiven(f"there is no slot {slot!r}; {hint}")
     root, faults = parse(f"value: {text}", slot, "yaml")
     if root is None or faults:
-        raise Ungiven(f"{text!r} is no value for {slot}")
+        raise Ungiven(f"{text!r} is not a value of {slot}")
     value = plain(root)["value"]
     try:
         fit = fitted(slot, _typed(slot, value))
@@ -178,9 +178,9 @@ def _left_behind(
     for name in sorted(without):
         if not any(is_named(path, {name}) for path in rest):
             yield not_understood(
-                f"{leaving(name)} names no key that would be left behind",
+                f"{leaving(name)} names no key that is left out",
                 (),
-                "drop the option, or name the key as the message about it does",
+                "remove the option, or name the key as in the message about it",
             )
 
 
@@ -193,7 +193,7 @@ def _uncarried(sources: Sources, taken: frozenset[str]) -> Iterator[tuple[str, D
                 not_understood(
                     f"{place.path} {shown(place.value)} has no counterpart",
                     (place.key_label("would be dropped"),),
-                    f"{_settled(place)}take it out of the file, or leave it behind with "
+                    f"{_settled(place)}take it out of the file, or leave it out with "
                     f"{leaving(place.path)}",
                 ),
             )
@@ -201,9 +201,9 @@ def _uncarried(sources: Sources, taken: frozenset[str]) -> Iterator[tuple[str, D
         yield (
             missing.place.path,
             not_understood(
-                f"{missing.path} is named here, and cannot be read: {missing.why}",
+                f"{missing.path} is named here but cannot be read: {missing.why}",
                 (missing.place.label("named here"),),
-                f"give the file, or go without it by {leaving(missing.place.path)}",
+                f"supply the file, or leave it out with {leaving(missing.place.path)}",
             ),
         )
     for document in sources.run.documents:
@@ -214,7 +214,7 @@ def _uncarried(sources: Sources, taken: frozenset[str]) -> Iterator[tuple[str, D
                     f"{key} has no counterpart, and its value is known only when "
                     f"{document.name} runs",
                     (Label("in this script", document.start(), key),),
-                    f"take it out of the script, or leave it behind with {leaving(key)}",
+                    f"take it out of the script, or leave it out with {leaving(key)}",
                 ),
             )
 
@@ -268,10 +268,10 @@ def _not_carried(
     yield Diagnostic(
         "not-carried-over",
         "warning",
-        f"{names} cannot be told {joined(values, 'and')}",
+        f"{names} cannot express {joined(values, 'and')}",
         labels,
         tuple(f"{reason} ({', '.join(dict.fromkeys(slots))})" for reason, slots in reasons.items()),
-        help="see that whoever says it in the new run says the same, or add a target with --to",
+        help="make sure that another file of the new run sets the same, or add a target with --to",
     )
 
 
@@ -290,8 +290,8 @@ def assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "version-assumed",
             "note",
-            f"what the files leave out is taken as {releases} does it",
-            help="name another release with --from NAME@VERSION or --software NAME=VERSION",
+            f"keys that the files leave out take the defaults of {releases}",
+            help="choose another release with --from NAME@VERSION or --software NAME=VERSION",
         )
 
 
@@ -322,6 +322,6 @@ def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Di
             each,
             severity="warning" if was else "error",
             labels=labels,
-            notes=(*each.notes, *(("the files that were read have it too",) if was else ())),
+            notes=(*each.notes, *(("the original files have this fault too",) if was else ())),
             fix=None,
         )

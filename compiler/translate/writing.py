@@ -80,9 +80,9 @@ def _unmet(
     return Diagnostic(
         "E0903",
         "error",
-        f"{target.name} needs {slot} {show(slot, needed)}, and the run that was read has {said}",
+        f"{target.name} needs {slot} {show(slot, needed)}, but the run that was read has {said}",
         (sources.label(slot),),
-        help=f"translate to another target, or give --set {slot}={show(slot, needed)}",
+        help=f"translate to another target, or use --set {slot}={show(slot, needed)}",
     )
 
 
@@ -96,7 +96,7 @@ def _artifacts(
         except WRONG_SHAPE as fault:
             found.append(
                 Diagnostic(
-                    "E0904", "error", f"{draft.file.name} cannot hold what was read: {fault}"
+                    "E0904", "error", f"{draft.file.name} cannot express what was read: {fault}"
                 )
             )
     return tuple(files), found

@@ -69,7 +69,7 @@ def _unread(case: Case) -> Iterator[Check]:
     for name in case.expected:
         if name not in read:
             path = case.delivered[name].path if name in case.delivered else name
-            reason = f"nothing is known here that could be asked about files of {case.target.name}"
+            reason = f"no program is known that checks files of {case.target.name}"
             yield Check(case.spec, path, case.target.package, consumer, "unchecked", reason=reason)
 
 
@@ -107,7 +107,7 @@ def _prepare(task: _Task) -> bool:
     """Whether there is something to ask; otherwise the task has its check, or needs none."""
     try:
         if find_spec(_SHARED) is None:
-            raise EnvironmentUnavailable(_SHARED, "it is not installed beside tunec")
+            raise EnvironmentUnavailable(_SHARED, "it is not installed alongside tunec")
         task.question = task.program.question(task.case, task.answers)
         if task.question is not None:
             task.where = task.program.where(task.case)

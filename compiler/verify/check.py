@@ -54,7 +54,7 @@ def unchecked(case: Case, program: Program, consumer: str, reason: str) -> Check
 
 def missing(case: Case, program: Program, path: str) -> Check:
     """The plan needs the file and nobody delivered it."""
-    reason = "the plan needs this file, and it is not there"
+    reason = "the plan needs this file, but it is missing"
     lost = (Difference("", "", path, "a file", None),)
     name = f"{case.target.package}@{case.version}"
     return Check(case.spec, path, program.name, name, "differs", differences=lost, reason=reason)
@@ -190,7 +190,7 @@ def _facts(path: str, heard: Heard) -> Iterator[Difference]:
 def _ignored(path: str, case: Case, name: str, heard: Heard) -> Iterator[Difference]:
     found = flat(document(case.file(name), case.delivered[name]))
     for key in heard.ignored:
-        yield Difference("", key, path, None, found.get(key, "nothing reads it"))
+        yield Difference("", key, path, None, found.get(key, "no program reads it"))
 
 
 def _extra(case: Case, name: str, heard: Heard) -> tuple[str, ...]:

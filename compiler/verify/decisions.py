@@ -128,7 +128,9 @@ def _unsaid(slot: str, cases: Sequence[Case], rows: Sequence[_Row]) -> str | Los
     for case in cases:
         cannot = case.target.cannot.get(slot)
         if cannot is None:
-            return Lost(slot, value, reasons=(f"{case.target.name} has no key and no reason",))
+            return Lost(
+                slot, value, reasons=(f"{case.target.name} has neither a key nor a reason",)
+            )
         (others if cannot.elsewhere(case.plan) else final).append(cannot.reason)
     if final:
         return final[0]
@@ -200,11 +202,11 @@ def diagnostics(
 
 def _lost(lost: Lost, where: Places) -> Diagnostic:
     value = show(lost.slot, lost.value)
-    message = f"no file says {lost.slot}, which the plan has decided to be {value}"
+    message = f"no file sets {lost.slot}, which the plan decided as {value}"
     if not lost.file:
         return Diagnostic("E1003", "error", message, notes=lost.reasons)
     key = lost.keys[0] if lost.keys else ""
-    labels = (label_of(lost.file, key, f"{joined(lost.keys, 'or')} would say it", where),)
+    labels = (label_of(lost.file, key, f"{joined(lost.keys, 'or')} would set it", where),)
     return Diagnostic(
-        "E1003", "error", message, labels, help="compile the spec again, or say it in the spec"
+        "E1003", "error", message, labels, help="compile the spec again, or set it in the spec"
     )

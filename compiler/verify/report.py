@@ -146,8 +146,11 @@ def _differs(check: Check, difference: Difference, where: Places) -> Diagnostic:
         return Diagnostic("E1001", "error", message, help=_HELP)
     planned = "nothing there" if difference.expected is None else _show(difference.expected)
     resolved = "nothing" if difference.resolved is None else _show(difference.resolved)
-    message = f"{key} of {difference.file} comes to {resolved}, and the plan has {planned}"
-    notes = (f"as {_reader(check)} resolves it", *([f"the key says slot {slot}"] if slot else []))
+    message = f"{key} of {difference.file} resolves to {resolved}, but the plan has {planned}"
+    notes = (
+        f"as {_reader(check)} resolves it",
+        *([f"the key sets the slot {slot}"] if slot else []),
+    )
     return Diagnostic("E1001", "error", message, (_label(difference, where),), notes, help=_HELP)
 
 
@@ -164,11 +167,11 @@ def _extra(check: Check, where: Places) -> Diagnostic:
         _label(Difference("", key, check.file, None, None), where, "the plan does not write it")
         for key in check.extra
     )
-    message = f"{check.file} says more than the plan: {', '.join(check.extra)}"
+    message = f"{check.file} has keys that the plan does not write: {', '.join(check.extra)}"
     return Diagnostic("beyond-the-plan", "note", message, labels)
 
 
-_HELP: Final = "compile the spec again, or change the spec so that it says what the file says"
+_HELP: Final = "compile the spec again, or change the spec to match the file"
 
 
 def _show(value: Any) -> str:

@@ -89,7 +89,7 @@ def _row(
     when: Callable[[Plan], bool] = on_fsdp,
     source: str = _PLUGIN,
 ) -> Entry:
-    """A row of the section: it says nothing where another engine runs."""
+    """A row of the section: it says nothing where another engine is used."""
     named = tuple(f"{_SECTION}{key}" for key in keys)
 
     def put(plan: Plan) -> Mapping[str, Json]:

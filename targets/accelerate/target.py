@@ -18,7 +18,7 @@ _CANNOT: Final = {
         f"zero.{name}": Cannot("ds_config.json says it", elsewhere=on_deepspeed)
         for name in ("stage", "gather_on_save")
     },
-    **{slot: Cannot("another engine runs") for slot in SLOTS if slot.startswith("fsdp.")},
+    **{slot: Cannot("another engine is used") for slot in SLOTS if slot.startswith("fsdp.")},
     "devices.nodes": Cannot("the plan leaves devices idle, and starts processes on the others"),
     "devices.per_node": Cannot("the plan leaves devices idle, and starts processes on the others"),
     "devices.visible": by_launcher(),

@@ -121,7 +121,7 @@ _MODEL_SAYS = "the model's own config says it"
 _SCRIPT = "the training script says it"
 _ENGINE = "the engine and the adapter library decide it"
 _UNTOUCHED = "it has no effect in this plan"
-_NO_FSDP = "another engine runs, or accelerate.yaml says it to the launcher"
+_NO_FSDP = "another engine is used, or accelerate.yaml says it to the launcher"
 _SCALER = (
     "torch's GradScaler scales the loss, and no key sets it "
     "(accelerate utils/modeling.py `get_grad_scaler`)"

@@ -34,7 +34,7 @@ def _no_deadline() -> Diagnostic:
         "E0905",
         "error",
         f"a TrainJob of Kubeflow Trainer before {_DEADLINES} has no time at which it is ended",
-        (Label("asked for here", path="job.time"),),
+        (Label("requested here", path="job.time"),),
         ("kubeflow/trainer v2.2.1 TrainJobSpec `activeDeadlineSeconds`",),
         help="leave job.time out, or name a later release of the target",
     )
@@ -55,7 +55,7 @@ def _no_files(files: tuple[str, ...]) -> Diagnostic:
         "E0905",
         "error",
         f"nothing brings {joined(files, 'and')} into a pod",
-        (Label("asked for here", path="targets"),),
+        (Label("requested here", path="targets"),),
         ("a pod has its image, the bundle's own files, and what it mounts",),
         help=f"{_CLAIM}; or an image that holds them: `job: {{image: ...}}`",
     )
@@ -66,7 +66,7 @@ def _not_kept(plan: Plan) -> Diagnostic:
         "output-not-kept",
         "warning",
         f"the checkpoints in {plan.runtime.output} are gone with the pod: it mounts no volume",
-        (Label("asked for here", path="targets"),),
+        (Label("requested here", path="targets"),),
         help=_CLAIM,
     )
 
@@ -79,6 +79,6 @@ def _too_far(plan: Plan) -> Iterator[Diagnostic]:
             "E0905",
             "error",
             f"{joined(beyond, 'and')} lies outside of what a pod mounts",
-            (Label("asked for here", path="targets"),),
+            (Label("requested here", path="targets"),),
             help="write the bundle into a directory beside the files that it reads",
         )

@@ -112,7 +112,7 @@ _CONFIG: Final = tuple(
 
 
 def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
-    """Each shape of picture has batches of its own, so the number is known for one shape alone.
+    """Each shape of picture has its own batches, so the number is known for one shape alone.
 
     An accumulation goes on in the next epoch, and the last one is left out where it is incomplete:
     simpletuner 3.1.6 and 4.10.1 helpers/metadata/backends/discovery.py `__len__`, helpers/training/

@@ -158,7 +158,7 @@ def _beyond(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
             "E0905",
             "error",
             f"{joined(files, 'and')} cannot lie on a machine where the run looks for it",
-            (Label("asked for here", path="targets"),),
+            (Label("requested here", path="targets"),),
             ("SkyPilot works in ~/sky_workdir, and mounts files below a home directory",),
             help="write the bundle into a directory beside the files that it reads",
         )
@@ -171,7 +171,7 @@ def _unbounded(plan: Plan) -> Iterator[Diagnostic]:
             "time-not-bounded",
             "warning",
             "nothing ends the task after that time: SkyPilot has no limit for one",
-            (Label("asked for here", path="job.time"),),
+            (Label("requested here", path="job.time"),),
             ("the machines are rented until they are taken down, and so beyond the task's end",),
             help="start it with `bash run.sh --down`, which takes them down when the task ends",
         )

@@ -332,7 +332,7 @@ def test_starting_imports_nothing_heavy():
 def test_every_catalogue_model_can_be_listed(tunec):
     found = tunec("catalog", "models", "--format", "json").json
     assert [name for name in found if name in card_names()] == sorted(card_names())
-    assert found["google/gemma-3-27b-it"] == "other weights of gemma-3-27b's modules"
+    assert found["google/gemma-3-27b-it"] == "other weights for the modules of gemma-3-27b"
     assert found["NousResearch/Llama-2-7b-hf"] == "the weights of llama-2-7b"
     assert list(tunec("catalog", "slots", "--format", "json").json) == list(SLOTS)
 

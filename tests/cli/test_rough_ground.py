@@ -87,7 +87,7 @@ def test_a_link_in_a_circle_is_not_offered_as_itself(tunec, tmp_path):
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     result = tunec("plan", tmp_path / "loop.yaml")
     assert result.code == 1
-    assert "its links lead nowhere" in result.err
+    assert "its symbolic links are broken" in result.err
     assert "did you mean" not in result.err
 
 
@@ -139,14 +139,14 @@ def test_hardware_that_cannot_be_is_unknown(tunec, name):
         (("explain", FIVE, "zero"), "zero has zero.stage, "),
         (("init", "--model", "llama-3.1-9b"), "did you mean llama-3.1-8b"),
         (("init", "--hardware", "a100-90g-x8"), "did you mean a100-80g-x8"),
-        (("fleet", FIVE, "-o", "x", "-j", "0"), "a whole number from 1 is meant, and not '0'"),
+        (("fleet", FIVE, "-o", "x", "-j", "0"), "expected a whole number of at least 1, not '0'"),
         (("lint", FIVE, "--baseline", "none.json"), "none.json: No such file or directory"),
         (("lint", FIVE, "--software", "deepspede=0.19"), "did you mean `deepspeed`?"),
         (("lint", FIVE, "--hardware", "a100-90g-x8"), "did you mean `a100-80g-x8`"),
         (("translate", ".", "--to", "deepspeed"), ". is a folder: name the files of one run"),
-        (("verify", FIVE, "--time-limit", "0"), "a number of seconds is meant, and not '0'"),
-        (("verify", FIVE, "--sources", "none"), "--sources names a folder, and none is none"),
-        (("rehearse", FIVE, "--ranks", "0"), "a whole number from 1 is meant, and not '0'"),
+        (("verify", FIVE, "--time-limit", "0"), "expected a number of seconds, not '0'"),
+        (("verify", FIVE, "--sources", "none"), "--sources needs a folder, and none is not one"),
+        (("rehearse", FIVE, "--ranks", "0"), "expected a whole number of at least 1, not '0'"),
         (("explain", FIVE), "is a file, and no code; to explain a value, name a slot too"),
         (("explain", FIVE, "ZERO.STAGE"), "did you mean zero.stage?"),
         (("catalog", "model"), "did you mean `models`?"),

@@ -68,7 +68,7 @@ def test_page_has_title_and_area(code):
     assert text.startswith(f"# {code}: {title(code)}\n")
     assert not is_code(code) or code[:3] in AREAS
     assert "## Example" in text
-    assert "## How to mend it" in text
+    assert "## How to fix it" in text
     assert not title(code).endswith(".")
 
 

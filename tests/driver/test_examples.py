@@ -377,7 +377,7 @@ def test_a_default_is_not_said_to_be_in_the_spec():
     five = example("five-lines/spec.yaml").ledger
     assert five.winner("runtime.seed").reason == "not given: the usual"
     assert five.winner("data.evaluation").reason == "not given"
-    assert five.winner("objective.kind").reason == "texts to learn from: no objective is given"
+    assert five.winner("objective.kind").reason == "supervised training: no objective is given"
     assert five.winner("data.samples").reason == "as the spec has it"
     own = example("minicpm-v-2_6-lora/spec.yaml").ledger
     assert own.winner("optimizer.beta2").reason == "as the spec has it"

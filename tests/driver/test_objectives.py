@@ -149,7 +149,7 @@ def test_a_step_holds_whole_groups_and_keeps_all_devices_busy():
         (
             {"objective": {"grpo": {"rewards": ["r"], "device_share": 0.5}}},
             "E0804",
-            "device_share says nothing of transformers",
+            "device_share does not apply to transformers",
         ),
         (
             {"objective": "dpo", "data": {"train": "a", "sequence": 512, "packing": True}},

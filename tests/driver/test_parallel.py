@@ -61,7 +61,7 @@ def test_exchanges_take_time():
     ("pin", "changes", "reason"),
     [
         ({"parallel.tensor": 3}, {}, "32 attention heads do not divide by 3"),
-        ({"parallel.tensor": 16}, {}, "groups of 16 ranks do not fit into nodes of 8 devices"),
+        ({"parallel.tensor": 16}, {}, "groups of 16 ranks do not divide nodes of 8 devices"),
         ({"parallel.tensor": 2, "parallel.sequence": 2}, {}, "tensor or sequence"),
         ({"parallel.tensor": 2, "zero.stage": 3}, {}, "which splits the same weights"),
         ({"parallel.tensor": 2}, {"method": "lora"}, "hold adapters"),
@@ -117,7 +117,7 @@ def test_deepspeed_says_that_ranks_share_layers():
 
 def test_another_launcher_cannot_say_it():
     found = made("trl", "launch", pin={"parallel.sequence": 2}, launcher="torchrun")
-    assert errors(found) == ["torchrun has no way to say that 2 ranks share a sequence"]
+    assert errors(found) == ["torchrun cannot express that 2 ranks share a sequence"]
 
 
 @pytest.mark.parametrize(

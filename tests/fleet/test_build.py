@@ -188,7 +188,7 @@ def test_what_is_not_selected_any_more_is_orphaned(built, fleet, tunec):
     (fleet.parent / "specs" / "q.yaml").unlink()
     fleet.write_text(fleet.read_text("utf-8").replace(", t4-x1", ""), "utf-8")
     found = check(tunec, fleet, built)
-    assert found["q/g5.12xlarge"] == "stale (the fleet does not select it any more)"
+    assert found["q/g5.12xlarge"] == "stale (the fleet no longer selects it)"
     assert found["small/t4-x1/huggingface/training_args.yaml"] == "orphan"
     tunec("fleet", fleet, "-o", built, "--prune")
     assert {path.split("/")[0] for path in files(built)} == {"small", "large", LOCK}

@@ -37,7 +37,7 @@ def said(tunec, fleet, tree) -> tuple[str, str]:
 def test_a_folder_with_the_specs_is_no_tree(fleet, tunec, folder):
     found = tunec("fleet", fleet, "-o", fleet.parent / folder, "--prune")
     assert found.code == 2
-    assert "which the fleet is made of, is in it" in found.err
+    assert "one of the fleet's own inputs, is in it" in found.err
     assert (fleet.parent / "specs/small.yaml").is_file()
 
 
@@ -67,7 +67,7 @@ def test_a_lock_that_was_checked_out_vouches_for_no_file(fleet, tree, tunec):
     os.utime(tree / LOCK, ns=(2_000_000_000_123_456_789,) * 2)
     checked, built = said(tunec, fleet, tree)
     assert checked == f"{CONFIG}: edited (differs from what was written)\n"
-    assert built == "1 pairs are as they should be, 1 are compiled"
+    assert built == "1 pairs are up to date, 1 will be compiled"
     assert (tree / CONFIG).read_bytes() == written
 
 
@@ -89,7 +89,7 @@ def test_a_lock_edited_by_hand_says_less_and_is_mended(fleet, tree, tunec, spoil
     (tree / LOCK).write_text("\n".join(spoil(lines)) + "\n", "utf-8")
     checked, built = said(tunec, fleet, tree)
     assert "not built" in checked
-    assert built == "1 pairs are as they should be, 1 are compiled"
+    assert built == "1 pairs are up to date, 1 will be compiled"
     assert (tree / LOCK).read_text("utf-8").splitlines() == lines
 
 

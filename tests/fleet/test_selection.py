@@ -67,9 +67,9 @@ def test_cluster_file(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("specs/*.yaml", "spec/*.yaml", "no spec file is `spec/*.yaml`"),
-        ("t4-x1", "t44-x1", "no cluster is called `t44-x1`"),
-        ("t4-x1", "zz-*", "no cluster is called `zz-*`"),
+        ("specs/*.yaml", "spec/*.yaml", "no spec file matches `spec/*.yaml`"),
+        ("t4-x1", "t44-x1", "no cluster matches `t44-x1`"),
+        ("t4-x1", "zz-*", "no cluster matches `zz-*`"),
         ("fleet: 1", "fleet: 2", "fleet"),
         ("clusters: [g5.*]", "cluster: [g5.*]", "cluster"),
         ("targets:", "target:", "target"),

@@ -93,7 +93,7 @@ def test_each_kind_of_drift(copy, tunec):
     orphans = kinds.pop("orphan")
     assert {kind: len(paths) for kind, paths in kinds.items()} == {
         "stale changed since: spec": 50,
-        "stale the fleet does not select it any more": 50,
+        "stale the fleet no longer selects it": 50,
         "not built": 50,
         "edited differs from what was written": 1,
         "missing": 1,

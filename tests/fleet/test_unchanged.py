@@ -31,7 +31,7 @@ def again(built, tunec):
     return run
 
 
-FRESH = "12 pairs are as they should be, 0 are compiled"
+FRESH = "12 pairs are up to date, 0 will be compiled"
 
 
 def older(tree: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_file_left_beside_those_that_are_written_anew_is_found(built, again):
     (built / PAIR / "left.txt").write_text("mine", "utf-8")
     spec = built.parent / "specs/small.yaml"
     spec.write_text(spec.read_text("utf-8").replace("epochs: 1", "epochs: 2"), "utf-8")
-    said = "8 pairs are as they should be, 4 are compiled"
+    said = "8 pairs are up to date, 4 will be compiled"
     assert again() == (said, [f"{PAIR}/left.txt"])
     assert not vouched(built).are_alone
     assert again() == (FRESH, [f"{PAIR}/left.txt"])
@@ -85,16 +85,16 @@ def test_an_edited_file_is_found(built, again, is_older):
     (built / CONFIG).write_bytes(written.replace(b"1", b"2"))
     later = (built / LOCK).stat().st_mtime_ns + 1 if is_older else times.st_mtime_ns
     os.utime(built / CONFIG, ns=(later, later))
-    assert again()[0] == "11 pairs are as they should be, 1 are compiled"
+    assert again()[0] == "11 pairs are up to date, 1 will be compiled"
     assert (built / CONFIG).read_bytes() == written
 
 
 def test_a_file_that_is_gone_is_found(built, again):
     older(built)
     (built / CONFIG).unlink()
-    assert again()[0] == "11 pairs are as they should be, 1 are compiled"
+    assert again()[0] == "11 pairs are up to date, 1 will be compiled"
     shutil.rmtree(built / PAIR)
-    assert again()[0] == "11 pairs are as they should be, 1 are compiled"
+    assert again()[0] == "11 pairs are up to date, 1 will be compiled"
 
 
 def test_parts_of_several_processes_are_put_together(built):

@@ -294,7 +294,7 @@ def test_a_circle_is_reported_once_with_all_its_places():
     found = composed({"a": "${b}", "b": "${c}", "c": "${a}", "d": "${a}"})
     (fault,) = found.faults
     assert fault.id == "E0211"
-    assert fault.message == "references run in a circle: a → b → c → a"
+    assert fault.message == "references form a circle: a → b → c → a"
     assert [(label.path, label.primary) for label in fault.labels] == [
         ("a", True),
         ("b", False),

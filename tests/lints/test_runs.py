@@ -141,7 +141,7 @@ def _asked(folder: Path, *arguments: str) -> Answer:
 def test_the_command_says_how_files_were_taken(tmp_path: Path) -> None:
     told = _asked(tmp_path, "a")
     assert "read as 2 runs" in told.err
-    assert "passed over, as files of no program that is known: a/spec.yaml" in told.err
+    assert "skipped, since no known program reads them: a/spec.yaml" in told.err
     assert "`tunec plan` says" in _asked(tmp_path, "a/spec.yaml").out
 
 

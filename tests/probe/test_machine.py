@@ -70,7 +70,7 @@ def test_one_pair_without_a_bridge_sets_the_pace():
     four = "".join(f"NVIDIA RTX A6000, GPU-{at}, 49140, 500, [N/A]\n" for at in range(4))
     found = describe(machine(devices=four, topology=topology))
     assert found.nodes[0].link is None
-    assert "link: NVLink joins 2 of 6 pairs; the others set the pace" in found.notes
+    assert "link: NVLink joins 2 of 6 pairs; the other pairs limit the speed" in found.notes
 
 
 def test_a_matrix_that_is_not_whole_says_nothing():

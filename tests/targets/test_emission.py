@@ -117,7 +117,7 @@ def test_a_value_of_the_wrong_type_for_the_reader_is_an_error_with_its_key():
 def test_a_version_outside_the_range_names_the_range():
     artifacts, (fault,) = emit(HUGGINGFACE, plan_of(), Version("3.5.1"))
     assert artifacts == ()
-    assert fault.message == "transformers 3.5.1 is no release that the target huggingface knows"
+    assert fault.message == "the target huggingface does not know transformers 3.5.1"
     assert ">=4.40" in fault.notes[0]
 
 

@@ -63,7 +63,7 @@ def test_a_directory_edited_by_hand_is_found_out(spec, capsys):
     captured = capsys.readouterr()
     assert code == 1
     if "not checked:" not in captured.out:
-        assert f"per_node of {script.as_posix()} comes to 4, and the plan has 8" in captured.err
+        assert f"per_node of {script.as_posix()} resolves to 4, but the plan has 8" in captured.err
         assert f"{script.as_posix()}:6:" in captured.err
 
 
@@ -106,7 +106,7 @@ def test_a_package_that_is_not_there_is_not_checked(monkeypatch):
     (check, *_) = verify([cases("ddp")["launch"]])
     assert (check.status, check.reason) == (
         "unchecked",
-        "torch cannot be had: it is not installed beside tunec",
+        "torch cannot be had: it is not installed alongside tunec",
     )
 
 

@@ -68,7 +68,7 @@ def test_a_row_that_a_table_lacks_is_told():
     trl, launch = bundle()
     (lost,) = decisions([without_row(trl, "runtime.seed"), launch]).lost
     assert lost.slot == "runtime.seed"
-    assert lost.reasons == ("trl has no key and no reason",)
+    assert lost.reasons == ("trl has neither a key nor a reason",)
 
 
 def test_two_targets_that_leave_a_slot_to_each_other_are_told():

@@ -39,11 +39,14 @@ _FOLLOWS = {
         ("fsdp.version", "fsdp.sharding", "activation_checkpointing.mode"),
     ),
     "activation_checkpointing": (
-        "each layer by itself, its input on the device; torch recommends the non-reentrant variant",
+        (
+            "each layer separately, with its input on the device; torch recommends the "
+            "non-reentrant variant"
+        ),
         ("activation_checkpointing.mode",),
     ),
     "parallel": (
-        "one process a device; nothing is split but the data",
+        "one process per device; only the data is split",
         ("devices.nodes", "devices.per_node"),
     ),
 }
@@ -222,19 +225,19 @@ def _values(layout: Layout) -> dict[str, Any]:
 
 
 _REENTRANT: Final = (
-    "the other variant fails over frozen weights, which DeepSpeed before 0.19.3 takes away",
+    "the other variant fails with frozen weights, which DeepSpeed before 0.19.3 removes",
     (slot("activation_checkpointing.mode"), slot("zero.stage"), slot("adapter.kind")),
 )
 
 
 _SUMMED: Final = (
-    "micro batches are added up in fp32: a sum in bf16 loses what is below a 256th of it",
+    "gradients are accumulated in fp32: a bf16 sum loses addends below 1/256 of it",
     (slot("batch.accumulation"), slot("precision.compute"), slot("zero.stage")),
 )
 
 
 _NARROW: Final = (
-    "micro batches are added up in bf16: fp32 does not fit, or costs a tenth of the speed",
+    "gradients are accumulated in bf16: fp32 does not fit, or costs a tenth of the speed",
     (slot("devices.budget"), slot("batch.accumulation"), slot("zero.stage")),
 )
 
@@ -280,13 +283,13 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
     if path == "fsdp.version":
         has = answer.best is not None and answer.best.shape.engine == "fsdp"
         newest = "the newest version that these releases accept"
-        return (newest if has else "another engine runs"), (spec("software"), spec("engine"))
+        return (newest if has else "another engine is used"), (spec("software"), spec("engine"))
     if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
         return f"{_chosen(answer)} {_room(problem, answer)}", rests
     if path == "batch.global":
         return _why_so_many(problem), (spec("batch.global"),)
     if path == "batch.evaluation":
-        return "as training: evaluation keeps fewer activations", (slot("batch.micro"),)
+        return "as in training: evaluation keeps fewer activations", (slot("batch.micro"),)
     why, above = _FOLLOWS[path.partition(".")[0]]
     return why, tuple(map(slot, above))
 
@@ -295,15 +298,18 @@ def _why_so_many(problem: Problem) -> str:
     if problem.global_batch is not None:
         return "as the spec has it"
     if usual_batch(problem.workload) < BATCH.value and problem.workload.data.sequence:
-        return f"not given: {BATCH_TOKENS.value:,} tokens at most, but a sample for each device"
-    return "not given: a usual size, divided by the devices"
+        return (
+            f"not given: {BATCH_TOKENS.value:,} tokens at most, but at least one sample for "
+            "each device"
+        )
+    return "not given: a usual size that the devices divide evenly"
 
 
 def _chosen(answer: Answer) -> str:
     """What a layout is that was taken, before the memory that it has to fit."""
     count = sum(verdict.best is not None for verdict in answer.verdicts)
     if not count:
-        return "the layout that needs least, though none fits"
+        return "the layout that needs the least memory, although none fits"
     return f"the fastest of {count} layouts that fit" if count > 1 else "the only layout that fits"
 
 
@@ -311,7 +317,7 @@ def _room(problem: Problem, answer: Answer) -> str:
     """The memory that a layout has to fit, and what it leaves of it."""
     has = format_bytes(problem.budget)
     keeps = problem.reserve and answer.best is not None and not answer.best.spends_reserve
-    return f"{has}, {format_bytes(problem.reserve)} of it left free" if keeps else has
+    return f"{has}, {format_bytes(problem.reserve)} of it kept free" if keeps else has
 
 
 def _beaten(path: str, value: Any, problem: Problem, answer: Answer) -> list[Alternative]:
@@ -348,8 +354,8 @@ def _idle_devices(scribe: Scribe, problem: Problem, best: Candidate) -> None:
         scribe.report(
             "devices-idle",
             "warning",
-            f"a global batch of {problem.global_batch} keeps {best.shape.devices} of "
-            f"{have} devices busy: each takes whole samples",
+            f"a global batch of {problem.global_batch} keeps {best.shape.devices} of {have} "
+            "devices busy: each one takes whole samples",
             "batch.global",
             help=f"use a multiple of {have}",
         )
@@ -370,7 +376,9 @@ def _spent_reserve(scribe: Scribe, problem: Problem, best: Candidate) -> None:
         f"the run leaves {format_bytes(left)} of {format_bytes(problem.budget)} free",
         "hardware",
         notes=(f"one that leaves {usual} {slower}" if within else f"none leaves {usual}",),
-        help=f"`--set budget.gpu_memory={kept / problem.budget:.0%}` leaves it" if within else None,
+        help=f"`--set budget.gpu_memory={kept / problem.budget:.0%}` keeps it free"
+        if within
+        else None,
     )
 
 

@@ -81,9 +81,9 @@ def impossible_fsdp(kind: Kind, workload: Workload, *, width: int, nodes: int) -
     """Why an FSDP cannot run or makes no sense; None if it can."""
     version, sharding, _ = kind
     if width == 1:
-        return "there is one device, so nothing to shard over"
+        return "there is only one device, so there is nothing to shard over"
     if sharding == "hybrid" and nodes == 1:
-        return "there is one node, in which hybrid shards fully"
+        return "there is only one node, where hybrid is the same as full sharding"
     return (
         _quantized(version, workload)
         or _optimizer(version, workload)
@@ -115,16 +115,16 @@ def _quantized(version: int, workload: Workload) -> str | None:
         return "FSDP shards packed weights only in a float dtype: pin quantization.storage"
     if quantization.format != "none" and version == 1 and prepares_for_bits(workload):
         # torch 2.13 distributed/fsdp/_flat_param.py `_validate_tensors_to_flatten`
-        return "TRL makes norms fp32 beside packed weights, and FSDP 1 flattens one dtype alone"
+        return "TRL keeps norms in fp32 beside packed weights, and FSDP 1 flattens only one dtype"
     return None
 
 
 def _optimizer(version: int, workload: Workload) -> str | None:
     name = workload.optimizer.name
     if name == "adafactor":
-        return "FSDP's shards leave Adafactor no whole rows and columns to factor"
+        return "FSDP's shards contain no whole rows and columns for Adafactor to factor"
     if name.endswith(("_8bit", "_32bit")) and version == 2:
-        return f"{name} steps raw device memory, and the parameters of FSDP 2 are DTensors"
+        return f"{name} updates raw device memory, and the parameters of FSDP 2 are DTensors"
     if name.endswith(("_8bit", "_32bit")):
         # torch 2.13 distributed/fsdp/_optim_utils.py `_flatten_optim_state`: shapes must match
         return f"a checkpoint of FSDP 1 cannot hold the block-wise states of {name}"

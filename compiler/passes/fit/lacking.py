@@ -106,7 +106,7 @@ def _no_layout(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
         "no layout can run" + (f" with {pinned}" if pinned else ""),
         tuple(Label("", path=path) for path in _givers(facts, problem)),
         tuple(_reasons(problem, answer)[:8]),
-        help="change or drop what the reasons name" if pinned else None,
+        help="change or remove what the reasons name" if pinned else None,
     )
 
 

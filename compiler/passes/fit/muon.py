@@ -24,11 +24,13 @@ def impossible_muon(workload: Workload, shape: Shape) -> str | None:
     if workload.optimizer.name != "muon":
         return None
     if shape.engine != "deepspeed":
-        return "of the engines DeepSpeed alone has Muon"
+        return "only the DeepSpeed engine has Muon"
     if shape.tensor > 1:
-        return "each rank would orthogonalise its part of a matrix by itself, which is no Muon"
+        return "each rank would orthogonalise its own part of a matrix, which is not Muon"
     if shape.offload_optimizer != "none":
-        return "Muon orthogonalises on the device what it would have to fetch for every step"
+        return (
+            "Muon orthogonalises on the device, and would have to fetch the matrices for every step"
+        )
     version = workload.version("deepspeed")
     if (version is None or version >= _NO_CONVOLUTIONS) and has_convolutions(workload):
         return f"DeepSpeed's Muon stops at the weight of a convolution from {_NO_CONVOLUTIONS} on"

@@ -33,12 +33,14 @@ def impossible_groups(problem: Problem, shape: Shape) -> str | None:
     if ways == 1:
         return None
     if shape.engine != "deepspeed":
-        return "of the engines that files can ask for, only DeepSpeed splits layers or sequences"
+        return "of the engines that files can select, only DeepSpeed splits layers or sequences"
     if shape.tensor > 1 and shape.sequence > 1:
         # deepspeed 0.19.8 runtime/sequence_parallel/parallel_state_sp.py: "1 additional dimension"
-        return "DeepSpeed has one kind of group beside data parallelism, tensor or sequence"
+        return (
+            "DeepSpeed combines data parallelism with tensor or sequence parallelism, not with both"
+        )
     if shape.per_node % ways:
-        return f"groups of {ways} ranks do not fit into nodes of {shape.per_node} devices"
+        return f"groups of {ways} ranks do not divide nodes of {shape.per_node} devices"
     if shape.tensor > 1:
         return _tensor(problem, shape)
     return _sequence(problem.workload, shape.sequence)
@@ -77,12 +79,14 @@ def _attention(workload: Workload) -> str | None:
     """deepspeed 0.19.8 `ulysses_sp.py`, `register_with_transformers`: masks are dropped."""
     kernel, data = workload.attention.implementation, workload.data
     if kernel == "eager":
-        return "eager attention needs its mask, which ranks that share a sequence do not have"
+        return "eager attention needs a mask, which ranks that share a sequence do not have"
     if kernel != "sdpa":
         return None
     if data.packing:
-        return "sdpa would let packed texts see each other, since shared sequences have no mask"
+        return (
+            "sdpa would let packed texts attend to each other, since shared sequences have no mask"
+        )
     windows = (stack.window or data.sequence for stack in workload.architecture.stacks)
     if any(window < data.sequence for window in windows):
-        return "sdpa would look beyond the model's window, since shared sequences have no mask"
+        return "sdpa would attend beyond the model's window, since shared sequences have no mask"
     return None

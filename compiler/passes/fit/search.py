@@ -274,9 +274,9 @@ def _smallest(problem: Problem, rung: Rung) -> Layout:
 
 def _batch_refusal(problem: Problem, share: int) -> str:
     if problem.workload.optimizer.name in STEPS_IN_BACKWARD:
-        return "LOMO steps in each backward pass: no micro batches are accumulated"
+        return "LOMO updates in each backward pass, so micro batches cannot be accumulated"
     pins = (f"{slot} {value}" for slot, value in problem.pins if slot.startswith("batch."))
-    return f"{share} samples a device do not divide as pinned: {', '.join(pins)}"
+    return f"{share} samples per device cannot be divided as pinned: {', '.join(pins)}"
 
 
 def _candidate(problem: Problem, rung: Rung, layout: Layout) -> Candidate:

@@ -199,9 +199,12 @@ def impossible(problem: Problem, shape: Shape) -> str | None:
     if refusal is not None:
         return refusal
     if shape.engine == "ddp" and shape.width == 1:
-        return "there is one device, so nothing to run side by side"
+        return "there is only one device, so there is nothing to run in parallel"
     if shape.checkpointing == "none" and _keeps_unknown(problem):
-        return "what classes of the model's own repository keep for backward is not known"
+        return (
+            "the memory that classes of the model's own repository keep for the backward pass "
+            "is unknown"
+        )
     refusal = _recomputation(problem, shape) or _merging(problem.workload, shape)
     if refusal is not None:
         return refusal
@@ -211,7 +214,7 @@ def impossible(problem: Problem, shape: Shape) -> str | None:
     if shape.engine != "none" and problem.workload.optimizer.name in STEPS_IN_BACKWARD:
         # lomo-optim 0.1.1 `fuse_update`; accelerate 1.15 accelerator.py `backward`: under DeepSpeed
         # the engine's own pass runs, in which no hook knows of stages below 3
-        return "LOMO steps each tensor before ranks have added up its gradient"
+        return "LOMO updates each tensor before the ranks have summed its gradient"
     if shape.engine == "fsdp":
         return _fsdp_refusal(problem, shape)
     if shape.engine != "deepspeed":
@@ -239,9 +242,9 @@ def _recomputation(problem: Problem, shape: Shape) -> str | None:
     name, usual = "activation_checkpointing", {"segment": 1, "gap": 0, "offload": False}
     asked = [k for k, v in usual.items() if problem.pinned.get(f"{name}.{k}", v) != v]
     if asked and shape.checkpointing == "none":
-        return f"{name}.{asked[0]} speaks of layers that are recomputed"
+        return f"{name}.{asked[0]} applies only where layers are recomputed"
     if asked and problem.workload.architecture.unet:
-        return f"a UNet's blocks are recomputed all or none: {name}.{asked[0]} has no meaning"
+        return f"a UNet recomputes all of its blocks or none, so {name}.{asked[0]} has no meaning"
     return None
 
 
@@ -267,7 +270,7 @@ def _fsdp_refusal(problem: Problem, shape: Shape) -> str | None:
     if sharding == "none" and pinned.get("fsdp.sharding") != "none":
         return "unsharded FSDP does what DDP does"
     if sharding == "hybrid" and usual == 2 and not {"fsdp.version", "fsdp.sharding"} & set(pinned):
-        return "only FSDP 1 takes hybrid from these files"
+        return "only FSDP 1 can be set to hybrid by these files"
     return impossible_fsdp(shape.fsdp, problem.workload, width=shape.width, nodes=shape.nodes)
 
 
@@ -276,7 +279,7 @@ def _unasked(workload: Workload, sharding: FsdpSharding) -> str | None:
     if sharding == "hybrid":
         return "hybrid is tried only where the spec asks for FSDP"
     if workload.architecture.remote_code:
-        return "which units the repository's own code can be split into is not known"
+        return "the units into which the repository's own code can be split are unknown"
     return None
 
 
@@ -284,10 +287,10 @@ def _sharding(problem: Problem, shape: Shape) -> str | None:
     offloads = shape.offload_optimizer != "none" or shape.offload_param != "none"
     asked = shape.tensor > 1 or problem.pinned.get("parallel.engine") == "deepspeed"
     if shape.stage == 0 and not asked:
-        return "without ZeRO, DeepSpeed does what the plain trainer does"
+        return "without ZeRO, DeepSpeed does the same as the plain trainer"
     shares = shape.width * shape.sequence > 1 or problem.workload.optimizer.name == "muon"
     if shape.stage and not shares and not offloads:
-        return "there is one device, so nothing to shard over"
+        return "there is only one device, so there is nothing to shard over"
     if shape.stage == 3 and problem.workload.quantization.format != "none":
         # transformers integrations/deepspeed.py and bitsandbytes: zero.Init partitions weights
         # before they are quantised (memory goes up), and packed weights fail its 2-D checks
@@ -307,11 +310,11 @@ def _beside_fp32_adapters(workload: Workload) -> str | None:
     if workload.precision.compute == "fp32":
         return None
     if workload.version("deepspeed") == Version("0.19.2"):
-        return "ZeRO-3 of DeepSpeed 0.19.2 stops where adapters are fp32 and the base is not"
+        return "ZeRO-3 of DeepSpeed 0.19.2 fails if adapters are fp32 and the base is not"
     if workload.trained or workload.adapter.bias != "none":
-        return "ZeRO-3 trains parameters of one dtype, and only adapters are fp32"
+        return "ZeRO-3 trains parameters of one dtype, but only the adapters are fp32"
     if workload.precision.compute == "fp16":
-        return "ZeRO-3 does not scale the loss of fp32 adapters, over an fp16 base that needs it"
+        return "ZeRO-3 does not scale the loss of fp32 adapters, and an fp16 base needs it"
     return None
 
 
@@ -320,15 +323,15 @@ def _offload(problem: Problem, shape: Shape) -> str | None:
     if shape.offload_param != "none" and shape.stage != 3:
         return "parameters can only be offloaded at stage 3; below it the setting is ignored"
     if shape.offload_optimizer != "none" and _is_small(problem):
-        return "the optimizer states of so few trained parameters are not worth moving"
+        return "the optimizer states of so few trained parameters are not worth offloading"
     if shape.offload_optimizer != "none" and shape.stage == 0:
-        return "optimizer states can only be offloaded from stage 1 up"
+        return "optimizer states can only be offloaded from stage 1 on"
     if shape.offload_optimizer == "nvme" and shape.stage != 3:
-        return "optimizer states go to NVMe only at stage 3"
+        return "optimizer states can go to NVMe only at stage 3"
     if "nvme" in (shape.offload_optimizer, shape.offload_param) and problem.nvme_path is None:
         return "the nodes have no NVMe"
     if shape.offload_optimizer == "none" and shape.offload_param == "nvme":
-        return "parameters on NVMe with optimizer states on the device saves the smaller part"
+        return "parameters on NVMe with optimizer states on the device saves only the smaller part"
     return None
 
 
@@ -344,9 +347,9 @@ def _optimizer(problem: Problem, shape: Shape) -> str | None:
     if name == "adamw_bf16":
         return "DeepSpeed keeps fp32 copies, which adamw_bf16 exists to avoid"
     if name == "adafactor" and shape.stage:
-        return "ZeRO flattens parameters, which leaves Adafactor nothing to factor"
+        return "ZeRO flattens parameters, so Adafactor has no matrices to factor"
     if name.endswith(("_8bit", "_32bit")) and shape.stage == 3:
-        return f"{name} steps whole device tensors, which stage 3 does not keep"
+        return f"{name} updates whole tensors on the device, which stage 3 does not keep"
     if name != "adamw" and shape.offload_optimizer != "none":
         return f"DeepSpeed offloads its own CPU Adam, not {name}"
     return None

@@ -24,7 +24,10 @@ def reload(trainer: Any, steps: int) -> dict[str, Any]:
     except Exception as fault:  # noqa: BLE001  whatever is raised is the answer
         return {"reloaded": f"{type(fault).__name__}: {fault}", "saved": saved}
     same = abs(_sum(trainer) - before) <= 1e-3 * max(1.0, abs(before))
-    return {"reloaded": "yes" if same else "its weights are not those saved", "saved": saved}
+    return {
+        "reloaded": "yes" if same else "the loaded weights differ from the saved ones",
+        "saved": saved,
+    }
 
 
 def _load(trainer: Any, folder: str) -> None:

@@ -63,7 +63,7 @@ def watch_clipping(seen: Seen, trainer: Any) -> None:
 
 
 def watch_model(seen: Seen, model: torch.nn.Module) -> None:
-    """Note what the layers do: recomputation, and the dtype of a product, inside of autocast."""
+    """Note what the layers do: recomputation, and the dtype of products under autocast."""
     for module in model.modules():
         if hasattr(module, "_gradient_checkpointing_func"):
             _watch_recomputation(seen, module)

@@ -20,14 +20,14 @@ class Meaning:
 
 
 _RESUME: Final = "a checkpoint of the old plan does not load into the new one"
-_LEARNS: Final = "the run learns something else"
-_NUMBERS: Final = "the numbers that training gives change"
+_LEARNS: Final = "the run trains differently"
+_NUMBERS: Final = "the numerical results of training change"
 
 _PARTS: Final = Meaning("performance", "the same training, at another speed and memory")
 _EFFECT: Final = Meaning("breaking", _LEARNS)
 _STATE: Final = Meaning("breaking", _RESUME)
 _ARITHMETIC: Final = Meaning("breaking", _NUMBERS)
-_SURFACE: Final = Meaning("cosmetic", "nothing that is learned or how fast changes")
+_SURFACE: Final = Meaning("cosmetic", "neither the training nor its speed changes")
 
 # Sources of what does not resume: optimizer state is loaded by shape and by the optimizer's keys
 # (torch/optim/optimizer.py, `Optimizer.load_state_dict`). DeepSpeed 0.19.8, runtime/engine.py,
@@ -100,7 +100,7 @@ def meaning_of(slot: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Mea
     if slot == "parallel.data" and not (old["zero.stage"] and new["zero.stage"]):
         return _PARTS  # without ZeRO each rank keeps the whole state
     if slot == "model.path" and original(old[slot]) == original(new[slot]):
-        return Meaning("cosmetic", "the same weights, from another place")
+        return Meaning("cosmetic", "the same weights, from another source")
     return MEANINGS.get(slot) or MEANINGS[slot.partition(".")[0]]
 
 

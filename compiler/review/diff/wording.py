@@ -55,7 +55,7 @@ def slot_lines(group: Group) -> Iterator[tuple[str, str, str]]:
 def follow_line(group: Group) -> str:
     """The slots that only follow from those; empty if there are none."""
     slots = [change.slot for change in group.slots if change.follows]
-    return f"with them {joined(slots, 'and')}" if slots else ""
+    return f"together with {joined(slots, 'and')}" if slots else ""
 
 
 def _values(slot: str, values: Sequence[Any]) -> str:

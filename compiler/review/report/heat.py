@@ -142,7 +142,10 @@ def heat_controls(grid: Grid) -> list[Element]:
     detail = tag(
         "div",
         tag("p", tag("strong", "A cell")),
-        tag("p", tag("span", "Arrow keys move between cells; the chosen one is told here.")),
+        tag(
+            "p",
+            tag("span", "Arrow keys move between cells; details of the selected cell appear here."),
+        ),
         id="heat-detail",
         class_="detail script-only",
         role="status",

@@ -27,8 +27,8 @@ def memory_section(plan: Plan, account: Account) -> Section:
     peak = {**account.terms, **margin}
     bars = {f"{account.peak_phase}, with margin": peak, **account.phases}
     words = (
-        f"A device needs {format_bytes(account.required_bytes)} of {format_bytes(budget)}; "
-        f"most is needed in the phase {account.peak_phase}."
+        f"A device needs {format_bytes(account.required_bytes)} of {format_bytes(budget)}; the "
+        f"peak is in the phase {account.peak_phase}."
     )
     content = (
         tag("p", words),
@@ -70,12 +70,12 @@ def _device(
         f"Bytes of a device by {what}, stacked by term. Amounts below are of the first bar.",
         legend(_present(colours, drawn), amounts),
     )
-    yield folded("The same as a table", _table(f"Memory by term and {what}", bars))
+    yield folded("As a table", _table(f"Memory by term and {what}", bars))
 
 
 def _host(plan: Plan, account: Account) -> Iterator[Child]:
     host, budget = account.host, plan.devices.host_budget
-    of = f" of {format_bytes(budget)}" if budget is not None else ", and what it has is not known"
+    of = f" of {format_bytes(budget)}" if budget is not None else ", and its size is unknown"
     colours = coloured(host.phases.values())
     bars = [
         Bar(name, _in_colours(terms, colours), emphasized=name == host.peak_phase)
@@ -91,7 +91,7 @@ def _host(plan: Plan, account: Account) -> Iterator[Child]:
         f"Bytes of a node's RAM by phase. Amounts below are of {host.peak_phase}.",
         legend(_present(colours, bars), amounts),
     )
-    yield folded("The same as a table", _table("Host memory by term and phase", host.phases))
+    yield folded("As a table", _table("Host memory by term and phase", host.phases))
 
 
 def coloured(bars: Iterable[Mapping[str, int]]) -> dict[str, str]:

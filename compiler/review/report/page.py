@@ -42,7 +42,7 @@ def page(frame: Frame, sections: Sequence[Section], extra: Sequence[Element] = (
     )
     body = tag(
         "body",
-        tag("a", "to the content", href="#content", class_="skip"),
+        tag("a", "skip skip to the content", href="#content", class_="skip"),
         _hatch(),
         _header(frame),
         _navigation(sections),

@@ -27,7 +27,7 @@ _COLUMNS: Final = (
     Column("micro batch", is_number=True),
     Column("step", is_number=True),
     Column("speed", is_number=True),
-    Column("what became of it"),
+    Column("result"),
 )
 
 
@@ -61,8 +61,8 @@ def _words(considered: Considerations) -> str:
     )
     counted = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in kinds if n)
     return (
-        f"{len(considered.layouts)} layouts were considered: {counted}. The fastest that fits is "
-        "taken; of those that are all but equally fast, the simplest."
+        f"{len(considered.layouts)} layouts were considered: {counted}. The fastest one that "
+        "fits is chosen; among those that are almost equally fast, the simplest."
     )
 
 
@@ -146,7 +146,7 @@ def _micro_batches(sizes: Sequence[Considered]) -> Iterator[Child]:
         Column("micro batch", is_number=True),
         Column("memory", is_number=True),
         Column("step", is_number=True),
-        Column("what became of it"),
+        Column("result"),
     )
     rows: list[Row] = [
         (

@@ -24,7 +24,7 @@ def time_section(time: TimeAccount, micro_batches: int) -> Section:
     content = (
         tag("p", words),
         figure(waterfall(chart, terms), "Seconds of a step, one term after the other."),
-        folded("The same as a table", table("Time of a step by term", columns, rows)),
+        folded("As a table", table("Time of a step by term", columns, rows)),
     )
     return Section("time", "Time", content)
 

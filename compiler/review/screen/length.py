@@ -34,7 +34,7 @@ def _steps(planned: Planned, plan: Plan, time: TimeAccount) -> tuple[str, str]:
     if steps is None:
         winner = planned.ledger.winner("schedule.steps")
         why = f" ({winner.reason})" if winner else ""
-        return "run", f"{_epochs(plan)}, in steps not known{why}; {step}"
+        return "run", f"{_epochs(plan)}, number of steps unknown{why}; {step}"
     total = duration(steps * time.step_seconds)
     passes = f" in {_epochs(plan)}" if plan.schedule.epochs is not None else ""
     rough = "" if plan.schedule.steps else "about "

@@ -49,7 +49,7 @@ def image_elements(subject: Subject) -> int:
 def _pixels(subject: Subject, model: Any) -> Batch:
     family = subject.family
     if family not in _COLLATORS:
-        raise Untraceable(f"how {family!r} takes images is not known to tracing")
+        raise Untraceable(f"tracing does not support images for {family!r}")
     found: Batch = _COLLATORS[family](subject, model)
     return found
 

@@ -83,8 +83,8 @@ def _transformers(subject: Subject) -> torch.nn.Module:
             if fault.args != (name,):
                 raise
             raise Untraceable(
-                f"{family!r} takes its attention from a table of its own classes, into which no "
-                "traced kernel goes; eager attention can be traced"
+                f"{family!r} takes its attention from its own table of classes, which tracing "
+                "cannot replace; eager attention can be traced"
             ) from None
     return model
 
@@ -95,8 +95,8 @@ def _maker(subject: Subject, transformers: Any) -> Any:
     model = subject.workload.architecture
     if model.kind == "encoder" and not model.head:
         raise Untraceable(
-            f"the config of {subject.family!r} names no masked-language head, and without one "
-            "there is no loss to trace"
+            f"the config of {subject.family!r} names no masked-language head, so there is no "
+            "loss to trace"
         )
     if hasattr(transformers, named):
         return getattr(transformers, named)
@@ -105,7 +105,7 @@ def _maker(subject: Subject, transformers: Any) -> Any:
     try:
         return auto._model_mapping[config]  # noqa: SLF001  the table behind `from_config`
     except KeyError:
-        raise Untraceable(f"transformers has no model to train for {subject.family!r}") from None
+        raise Untraceable(f"transformers has no trainable model for {subject.family!r}") from None
 
 
 def _diffusers(subject: Subject) -> torch.nn.Module:

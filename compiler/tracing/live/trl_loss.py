@@ -33,7 +33,7 @@ def is_trls(subject: Subject) -> bool:
     """Whether TRL computes the loss; raises Untraceable for those that nothing here runs."""
     workload = subject.workload
     if workload.loss == "fused":
-        raise Untraceable("Liger's fused loss runs on devices only")
+        raise Untraceable("Liger's fused loss runs on GPUs only")
     if workload.loss == "full" and workload.preference is None:
         return False
     if workload.loss == "full":
@@ -45,7 +45,7 @@ def _has_tiles() -> bool:
     try:
         held = Version(importlib.metadata.version("trl"))
     except importlib.metadata.PackageNotFoundError:
-        raise Untraceable("a loss in pieces is TRL's, which is not installed") from None
+        raise Untraceable("the chunked loss is part of TRL, which is not installed") from None
     if held < _TILED:
         raise Untraceable(f"tracing knows the loss of trl {_TILED} and later, not of {held}")
     return True

@@ -127,7 +127,9 @@ def _fullest_of_muon(workload: Workload, ranks: int) -> Partition:
 def _refuse(subject: Subject) -> None:
     zero = subject.layout.zero
     if zero.offload_optimizer != "none" or zero.offload_param != "none":
-        raise Untraceable("meta tensors cannot tell a device from its host, so no offload is seen")
+        raise Untraceable(
+            "meta tensors do not distinguish a device from its host, so offload cannot be traced"
+        )
 
 
 def _step(subject: Subject, storages: Storages, engine: Any, loss: Any, *, measured: bool) -> None:
