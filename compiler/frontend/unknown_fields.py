@@ -78,7 +78,7 @@ def _help(shape: type[Shape], name: str, node: Node, near: list[str], tree: Node
 def _say(place: str) -> str:
     head, _, slot = place.partition(".")
     if head == "pin":
-        return f"tunec decides this; to decide it yourself, write `pin: {{{slot}: ...}}`"
+        return f"tunec decides it; to decide it yourself, write `pin: {{{slot}: ...}}`"
     return f"write it at `{place}`"
 
 

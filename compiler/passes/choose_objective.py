@@ -102,7 +102,7 @@ def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> 
     if completion >= draft.data.sequence:
         scribe.error(
             "E0804",
-            f"an answer of {completion} tokens leaves no room for a prompt in a sequence of "
+            f"an answer of {completion} tokens leaves no room for the prompt in a sequence of "
             f"{draft.data.sequence}",
             scribe.place("generation.completion", "objective.grpo"),
             help="raise data.sequence, which holds both, or shorten the answer",

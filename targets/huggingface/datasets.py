@@ -152,8 +152,8 @@ def data_of(target: str) -> tuple[Entry, ...]:
             derived(
                 key,
                 lambda plan: "train" if plan.data.evaluation is None else None,
-                "trl 0.8.6 to 0.11.4 commands/scripts/sft.py and dpo.py: the split to evaluate "
-                "on is taken out of the data set even where nothing is evaluated",
+                "trl 0.8.6 to 0.11.4 commands/scripts/sft.py and dpo.py: the split to evaluate on "
+                "is taken out of the data set even where nothing is evaluated",
                 since=since,
                 until=until,
                 package=TRL,
@@ -201,8 +201,8 @@ CANNOT_LOAD: Final = {
     ),
     "data.more": Cannot(
         "files are joined that are all read alike: .json with .jsonl, .csv with .csv; names and "
-        "directories are joined, with .json or .parquet files too, from trl 0.22 on, where a "
-        "rehearsal does not evaluate on",
+        "directories are joined, with .json or .parquet files too, from trl 0.22 on, where "
+        "nothing is evaluated on",
         loses=True,
         harmless=((),),
     ),

@@ -103,7 +103,7 @@ def test_a_spec_is_begun_in_a_file_that_editors_can_complete(tunec, tmp_path):
     Draft202012Validator(schema).validate(yaml.safe_load(text))
     assert tunec("plan", tmp_path / "spec.yaml").code == 0
     again = tunec("init", "-o", tmp_path / "spec.yaml")
-    assert (again.code, "is there already" in again.err) == (2, True)
+    assert (again.code, "already exists" in again.err) == (2, True)
     assert tunec("schema", "-o", tmp_path / "s.json").code == 0
     assert json.loads((tmp_path / "s.json").read_text("utf-8")) == schema
 
@@ -126,7 +126,7 @@ def test_files_that_exist_begin_a_spec(tunec, tmp_path):
     lacking = tunec(*asked)
     assert (lacking.code, "a spec needs hardware" in lacking.err) == (1, True)
     assert "is empty" in tunec("plan", tmp_path / "spec.yaml").err
-    assert tunec(*asked, "--hardware", "a100-80g-x2").code == 2  # it is there already
+    assert tunec(*asked, "--hardware", "a100-80g-x2").code == 2  # it already exists
     (tmp_path / "spec.yaml").unlink()
     assert tunec(*asked, "--hardware", "a100-80g-x2").code == 0
     schema = json.loads((tmp_path / "spec.schema.json").read_text("utf-8"))

@@ -147,7 +147,7 @@ def test_hardware_that_cannot_be_is_unknown(tunec, name):
         (("verify", FIVE, "--time-limit", "0"), "expected a number of seconds, not '0'"),
         (("verify", FIVE, "--sources", "none"), "--sources needs a folder, and none is not one"),
         (("rehearse", FIVE, "--ranks", "0"), "expected a whole number of at least 1, not '0'"),
-        (("explain", FIVE), "is a file, and no code; to explain a value, name a slot too"),
+        (("explain", FIVE), "is a file, not a code; to explain a value, name a slot too"),
         (("explain", FIVE, "ZERO.STAGE"), "did you mean zero.stage?"),
         (("catalog", "model"), "did you mean `models`?"),
         (("catalog", "devices", "p1000"), "did you mean `p100`"),

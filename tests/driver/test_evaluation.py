@@ -78,7 +78,7 @@ def test_the_trainer_is_told_in_its_own_words(release):
 def test_trainers_that_evaluate_by_the_loss_say_so(target):
     found = tunec.compile(spec(evaluation=ANSWERS), targets=[target])
     assert not found.ok
-    assert any("cannot say evaluation.predictions answers" in text for _, text in said(found))
+    assert any("cannot express evaluation.predictions answers" in text for _, text in said(found))
 
 
 def test_glm_4_always_generates():
@@ -97,7 +97,7 @@ def test_glm_4_always_generates():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"evaluation": {"generate": {"completion": 1024}}}, "leaves no room for a prompt"),
+        ({"evaluation": {"generate": {"completion": 1024}}}, "leaves no room for the prompt"),
         ({"evaluation": ANSWERS, "data": {"train": "t.jsonl", "sequence": 512}}, "no evaluation"),
         ({"evaluation": ANSWERS, "objective": "dpo"}, "by its own measures"),
         ({"evaluation": {**ANSWERS, "metrics": True}}, "exclude each other"),

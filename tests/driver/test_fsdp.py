@@ -137,7 +137,7 @@ def test_the_version_follows_from_the_releases(tmp_path, software, version, stat
     ("more", "changes", "reason"),
     [
         ("engine: fsdp", {"hardware": "a100-80g-x1"}, "nothing to shard over"),
-        ("engine: fsdp\npin: {fsdp.sharding: hybrid}", {}, "in which hybrid shards fully"),
+        ("engine: fsdp\npin: {fsdp.sharding: hybrid}", {}, "hybrid is the same as full sharding"),
         ("pin: {fsdp.version: 2}", {"method": "qlora"}, "pin quantization.storage"),
         ("engine: fsdp", {"method": "int8_lora"}, "int8 weights"),
         ("engine: fsdp\npin: {fsdp.version: 2, fsdp.sharding: hybrid}", {}, "no layout can run"),

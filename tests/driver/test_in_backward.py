@@ -57,10 +57,10 @@ def test_weights_and_gradients_are_bf16_and_none_is_accumulated():
     [
         ({"method": "lora"}, "E0604", "adapters have few"),
         ({"precision": "fp16"}, "E0604", "scales an fp16 loss"),
-        ({"hardware": "a100-80g-x2"}, "E0702", "before ranks have added up its gradient"),
-        ({"engine": "deepspeed"}, "E0702", "before ranks have added up its gradient"),
-        ({"pin": {"batch.accumulation": 2}}, "E0702", "no micro batches are accumulated"),
-        ({"model": "qwen2.5-vl-3b"}, "E0604", "rows and columns of matrices"),
+        ({"hardware": "a100-80g-x2"}, "E0702", "before the ranks have summed its gradient"),
+        ({"engine": "deepspeed"}, "E0702", "before the ranks have summed its gradient"),
+        ({"pin": {"batch.accumulation": 2}}, "E0702", "micro batches cannot be accumulated"),
+        ({"model": "qwen2.5-vl-3b"}, "E0604", "row and column statistics"),
     ],
     ids=str,
 )

@@ -73,7 +73,7 @@ def test_what_is_no_list_of_parts_is_told_where_it_stands(train, code, column, s
 
 def test_the_word_of_another_program_leads_to_ours():
     found = faults(load_text(SPEC.format(train="[{path: a, repeats: 2}]", target="trl", more="")))
-    assert found["E0301"].help == "say it at `data.train.times`"
+    assert found["E0301"].help == "write it at `data.train.times`"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_a_target_does_not_join_is_refused(train, more, target, said):
     found = [
         each
         for each in compiled(train, target, more).diagnostics
-        if each.id == "E0901" and "cannot say data.more" in each.message
+        if each.id == "E0901" and "cannot express data.more" in each.message
     ]
     assert len(found) == 1
     assert said in found[0].notes[0]
@@ -135,5 +135,5 @@ def test_more_folders_of_pictures_than_simpletuner_is_given_are_refused():
     found = compile_spec(load_text(spec), [REGISTRY.resolve("simpletuner", {})])
     told = [each for each in found.diagnostics if each.severity == "error"]
     assert [each.id for each in told] == ["E0901"]
-    assert "cannot say data.more" in told[0].message
+    assert "cannot express data.more" in told[0].message
     assert told[0].primary.span.line == 4

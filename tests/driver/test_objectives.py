@@ -46,7 +46,7 @@ def test_the_loss_follows_from_the_software(software, path):
         ({}, "fused", "liger-kernel is not named in the software"),
         ({}, "chunked", "no trl is named in the software"),
         ({"trl": "1.3.0"}, "chunked", "trl 1.3.0 computes all logits"),
-        ({"liger-kernel": "0.8.0", "trl": "1.16.0"}, "fused", "in the place of Liger's"),
+        ({"liger-kernel": "0.8.0", "trl": "1.16.0"}, "fused", "replaces Liger's"),
     ],
 )
 def test_a_loss_that_the_software_has_not_is_refused(software, pin, said):
@@ -139,12 +139,12 @@ def test_a_step_holds_whole_groups_and_keeps_all_devices_busy():
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
-        ({"objective": GRPO, "batch": {"global": 32}}, "E0805", "whole groups of 6"),
-        ({"objective": {"dpo": {"reference": "resident"}}}, "E0804", "base itself"),
+        ({"objective": GRPO, "batch": {"global": 32}}, "E0805", "into groups of 6"),
+        ({"objective": {"dpo": {"reference": "resident"}}}, "E0804", "base model is the reference"),
         (
             {"objective": {"grpo": {"rewards": ["r"], "completion": 1024}}},
             "E0804",
-            "no room for a prompt",
+            "no room for the prompt",
         ),
         (
             {"objective": {"grpo": {"rewards": ["r"], "device_share": 0.5}}},
@@ -154,12 +154,12 @@ def test_a_step_holds_whole_groups_and_keeps_all_devices_busy():
         (
             {"objective": "dpo", "data": {"train": "a", "sequence": 512, "packing": True}},
             "E0804",
-            "cannot share a sequence",
+            "packed into one sequence",
         ),
         (
             {"objective": "dpo", "model": "qwen2.5-vl-3b"},
             "E0804",
-            "models of text alone",
+            "only for text models",
         ),
     ],
 )

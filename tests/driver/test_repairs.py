@@ -218,7 +218,7 @@ def test_where_a_target_refuses_what_fits_that_is_told():
     case = {**CASES["70B in 4 bits by TRL"], "targets": ["glm4"]}
     (told,) = [each for each in compiled(case).diagnostics if each.id == "E0701"]
     assert told.help.startswith(f"this fits, but does not compile:\n  {PACKED}")
-    assert "cannot say quantization.format nf4" in told.help
+    assert "cannot express quantization.format nf4" in told.help
 
 
 def test_pure_bf16_is_offered_where_full_training_does_not_fit():

@@ -95,7 +95,7 @@ def _best(problem: Problem, shape, share: int) -> Candidate | None:
 
 
 def narrowed(problem: Problem, shape, share: int) -> Problem | None:
-    """The problem with gradients that are added up in bf16, where they need not be."""
+    """The problem with gradients that are accumulated in bf16, where they need not be."""
     least = min(sizes(problem, share), default=1)
     states = layout_of(problem, shape, least, share // least).states
     if shape.engine != "deepspeed" or (states.trainable, states.gradients) != ("bf16", "fp32"):

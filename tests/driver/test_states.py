@@ -124,7 +124,7 @@ def test_micro_batches_are_added_up_in_fp32(changes, pin, gradients):
     assert found.plan is not None, found.diagnostics
     assert found.plan.states.gradients == gradients
     winner = found.ledger.winner("states.gradients")
-    assert ("added up in fp32" in winner.reason) == (gradients == "fp32")
+    assert ("accumulated in fp32" in winner.reason) == (gradients == "fp32")
 
 
 @pytest.mark.parametrize("budget", ["26GiB", "100%"])
@@ -161,4 +161,4 @@ def test_trl_before_0_29_makes_norms_fp32_beside_packed_pairs(objective, runs):
     if runs:
         assert (found.plan.states.weights, found.plan.states.trainable) == ("bf16", "fp32")
     else:
-        assert "FSDP 1 flattens one dtype" in " ".join(found.diagnostics[0].notes)
+        assert "FSDP 1 flattens only one dtype" in " ".join(found.diagnostics[0].notes)

@@ -121,7 +121,7 @@ def test_a_walk_of_a_folder_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert folders.files_of([tmp_path, tmp_path / "a"]).cut_short == (tmp_path,)
     monkeypatch.setattr(folders, "_MOST_FOLDERS", 2)
     assert [each.name for each in folders.files_of([tmp_path]).files] == ["one.json"]
-    assert "holds more files than are read at once" in _asked(tmp_path, ".").err
+    assert "holds too many files to read at once" in _asked(tmp_path, ".").err
 
 
 def test_another_file_system_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:

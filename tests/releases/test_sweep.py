@@ -13,12 +13,12 @@ from tunec.compiler.verify.cases import cases_of
 from tunec.targets.registry import REGISTRY
 
 TRUE: Mapping[str, str] = {
-    "trl cannot say adapter.dora": "ModelConfig has `use_dora` from 0.16",
-    "trl cannot say adapter.rslora": "ModelConfig has `use_rslora` from 0.10",
-    "trl cannot say objective.kind dpo": "0.8 has no DPOConfig",
-    "trl cannot say objective.kind grpo": "no script before 0.14, one of a reward model until "
+    "trl cannot express adapter.dora": "ModelConfig has `use_dora` from 0.16",
+    "trl cannot express adapter.rslora": "ModelConfig has `use_rslora` from 0.10",
+    "trl cannot express objective.kind dpo": "0.8 has no DPOConfig",
+    "trl cannot express objective.kind grpo": "no script before 0.14, one of a reward model until "
     "0.17, and `main` of 0.18 and 0.19 hands on a `reward_model` that functions leave unset",
-    "trl cannot say quantization.format": "scripts/grpo.py of 0.20 and 0.21 loads by name alone",
+    "trl cannot express quantization.format": "grpo.py of 0.20 and 0.21 loads by name alone",
 }
 """Refusals of TRL by their first words, each with what the source says."""
 FIXED = (

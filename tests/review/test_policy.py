@@ -112,7 +112,7 @@ def test_a_breach_says_place_rule_and_reason(judged):
     (found,) = judged("require: {batch.global: {from: 128, to: 512}}")
     assert (found.id, found.severity) == ("some-rule", "error")
     assert found.message == (
-        "batch.global is 64 for invoices on g5.12xlarge, and the policy asks for "
+        "batch.global is 64 for invoices on g5.12xlarge, but the policy requires "
         "at least 128 and at most 512"
     )
     decided, rule = found.labels

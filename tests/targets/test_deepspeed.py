@@ -345,7 +345,7 @@ def test_the_target_needs_its_engine():
     artifacts, (fault,) = emit(TARGET, plan_of({"parallel.engine": "ddp"}), Version("0.19.8"))
     assert artifacts == ()
     assert fault.id == "E0903"
-    assert fault.message == "deepspeed needs parallel.engine deepspeed, and the plan has ddp"
+    assert fault.message == "deepspeed needs parallel.engine deepspeed, but the plan has ddp"
 
 
 def test_second_shards_and_leaf_modules_are_written_where_they_are_named():

@@ -94,7 +94,7 @@ def test_a_value_without_a_word_is_an_error_with_slot_and_value():
     )
     assert (fault.id, fault.severity) == ("E0901", "error")
     assert fault.message == (
-        "huggingface (transformers 4.40.2) cannot say optimizer.name adamw_bf16"
+        "huggingface (transformers 4.40.2) cannot express optimizer.name adamw_bf16"
     )
     assert "training_args.yaml" in fault.notes[0]
 
@@ -200,7 +200,7 @@ def test_absent_keys_say_what_the_release_does():
     old, new = clipping("0.18.9"), clipping("0.19.8")
     assert (old.value, new.value) == (0.0, 1.0)
     assert new.rank is Rank.CONSUMER
-    assert new.reason == "gradient_clipping is absent: what deepspeed 0.19.8 then does"
+    assert new.reason == "gradient_clipping is absent: the default of deepspeed 0.19.8"
 
 
 def test_a_found_key_carries_its_place():

@@ -95,7 +95,7 @@ def test_what_is_written_is_read_back():
             "{trl: {learning_rate: 1}}",
             "trl",
             "tunec decides this key of sft.yaml by optimizer.learning_rate",
-            "say it by `pin.optimizer.learning_rate`",
+            "set it with `pin.optimizer.learning_rate`",
             "learning_rate: 1",
         ),
         (
@@ -116,7 +116,7 @@ def test_what_is_written_is_read_back():
             "{deepspeed: {zero_optimization: {stage: 3}}}",
             "deepspeed",
             "tunec decides this key of ds_config.json by zero.stage",
-            "say it by `pin.zero.stage`",
+            "set it with `pin.zero.stage`",
             "stage: 3",
         ),
         (

@@ -262,7 +262,7 @@ def test_plan_can_be_said(name, version):
 @pytest.mark.parametrize("name", ONLY_LATER)
 def test_plan_that_came_later(name):
     assert errors(ONLY_LATER[name], "4.10.1") == []
-    assert any("cannot say" in message for message in errors(ONLY_LATER[name], "3.1.6"))
+    assert any("cannot express" in message for message in errors(ONLY_LATER[name], "3.1.6"))
 
 
 def parsed(file: File, text: str) -> Any:
@@ -357,7 +357,7 @@ REFUSED: Mapping[str, tuple[Plan, str]] = {
     ),
     "fp32 parameters under bf16": (
         plan(optimizer__name="adamw", optimizer__kernel="fused", states__trainable="fp32"),
-        "cannot say states.trainable",
+        "cannot express states.trainable",
     ),
     "a shape of its own": (
         plan(schedule__kind="inverse_sqrt"),
@@ -365,38 +365,41 @@ REFUSED: Mapping[str, tuple[Plan, str]] = {
     ),
     "restarts": (plan(schedule__kind="cosine_with_restarts"), "--lr_scheduler can say"),
     "too few pictures": (plan(data__samples=5), "will produce zero usable batches"),
-    "cosine with warm-up": (plan(schedule__kind="cosine"), "cannot say schedule.kind"),
+    "cosine with warm-up": (plan(schedule__kind="cosine"), "cannot express schedule.kind"),
     "half an epoch": (
         plan(data__samples=None, schedule__steps=None, schedule__epochs=1.5),
-        "cannot say schedule.epochs",
+        "cannot express schedule.epochs",
     ),
-    "fp4": (plan(quantization__format="fp4"), "cannot say quantization.format"),
+    "fp4": (plan(quantization__format="fp4"), "cannot express quantization.format"),
     "one quantisation": (
         plan(quantization__format="nf4"),
-        "cannot say quantization.double",
+        "cannot express quantization.double",
     ),
     "adafactor": (
         plan(optimizer__name="adafactor"),
-        "cannot say optimizer.name",
+        "cannot express optimizer.name",
     ),
-    "mlflow": (plan(runtime__report_to=("mlflow",)), "cannot say runtime.report_to"),
-    "clock for a seed": (plan(runtime__seed=0), "cannot say runtime.seed"),
-    "a broad picture": (plan(data__image_height=512), "cannot say data.image_height"),
+    "mlflow": (plan(runtime__report_to=("mlflow",)), "cannot express runtime.report_to"),
+    "clock for a seed": (plan(runtime__seed=0), "cannot express runtime.seed"),
+    "a broad picture": (plan(data__image_height=512), "cannot express data.image_height"),
     "a language model": (
         plan(model__kind="causal-lm", model__path="meta-llama/Llama-3.1-8B", model__family="llama"),
-        "cannot say model.kind",
+        "cannot express model.kind",
     ),
     "a UNet of one's own": (
         plan(model__path="./unet", model__family="UNet2DConditionModel"),
-        "cannot say model.family",
+        "cannot express model.family",
     ),
-    "modules by a pattern": (plan(adapter__targets="blocks\\..*"), "cannot say adapter.targets"),
-    "rsLoRA": (plan(adapter__rslora=True), "cannot say adapter.rslora"),
+    "modules by a pattern": (
+        plan(adapter__targets="blocks\\..*"),
+        "cannot express adapter.targets",
+    ),
+    "rsLoRA": (plan(adapter__rslora=True), "cannot express adapter.rslora"),
     "a variable of one's own": (
         plan(launch__environment=(("NCCL_DEBUG", "INFO"),)),
-        "cannot say launch.environment",
+        "cannot express launch.environment",
     ),
-    "tensor parallel": (plan(parallel__tensor=2), "cannot say parallel.tensor"),
+    "tensor parallel": (plan(parallel__tensor=2), "cannot express parallel.tensor"),
 }
 
 

@@ -58,7 +58,7 @@ def test_a_changed_value_is_told_once():
     every = [decisions([edited(trl, "sft.yaml", put("lora_r", 4)), launch])]
     (told,) = diagnostics(every, (), {})
     assert told.id == "E1003"
-    assert "adapter.rank, which the plan has decided to be 16" in told.message
+    assert "adapter.rank, which the plan decided as 16" in told.message
     differs = Difference("adapter.rank", "lora_r", "trl/sft.yaml", 16, 4)
     heard = Check("run", "trl/sft.yaml", "trl sft", "trl", "differs", differences=(differs,))
     assert list(diagnostics(every, (heard,), {})) == []
