@@ -1,0 +1,39 @@
+"""Phrases of the old style, which a stranger stops at, stay out of the pages that users read."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("*-*.md"),
+        *(ROOT / "compiler" / "lints" / "checks").rglob("*.md"),
+        *(ROOT / "compiler" / "diagnostics" / "pages").glob("*.md"),
+        *(ROOT / "targets").glob("*/rules/*.md"),
+    ]
+)
+PHRASES = {
+    "without a word": "silently",
+    "in silence": "silently",
+    "nobody names the version": "if no version is given",
+    "nobody names the release": "if no release is given",
+    "nothing says so": "silently, or without a message",
+    "otherwise than": "differs from",
+    "at its word": "literally",
+    "asked for here": "requested here",
+}
+_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_no_page_falls_back_into_the_old_style(phrase):
+    assert len(PAGES) > 500
+    found = [
+        page.relative_to(ROOT).as_posix()
+        for page in PAGES
+        if phrase in " ".join(_CODE.sub("", page.read_text("utf-8")).lower().split())
+    ]
+    assert not found, f"write {PHRASES[phrase]!r} instead"
