@@ -9,6 +9,7 @@ import pytest
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.calibration import calibrated, calibration_of
+from tunec.compiler.analyses.memory.timeline import timeline
 from tunec.compiler.cli import trace_command
 from tunec.compiler.cli.main import run
 from tunec.compiler.driver import plan
@@ -107,7 +108,7 @@ def test_a_calibration_speaks_of_its_own_workload_only(spec, tunec, has_torch):
 
 def calibrated_by(subject, found):
     workload = replace(subject.workload, calibration=calibration_of(found, "kept.json"))
-    return calibrated(workload, subject.layout, padded=subject.is_padded)
+    return timeline(calibrated(workload, subject.layout, padded=subject.is_padded))
 
 
 def subject_at(spec, micro):
