@@ -10,7 +10,7 @@ from tunec.compiler.lints.facts.counts import is_whole, trainer_batch
 from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, per_node
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Mend, Row, rows
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _DROP: Final = "dataloader_drop_last"
 _SAMPLING: Final = "data_efficiency.data_sampling."
@@ -35,6 +35,7 @@ _SWITCHES: Final = (
             "without training_data"
         ),
     ),
+    reads=keys("deepspeed", _DROP, *_SWITCHES),
 )
 def deepspeed_loader_unread(run: LintContext) -> Iterator[Finding]:
     """What ds_config.json says of DeepSpeed's own data loader, where the Trainer loads the data."""
@@ -83,6 +84,7 @@ def _deepspeed_finding(at: Place, what: str, mend: str) -> Finding:
         ),
         "llamafactory 0.9.1 to 0.9.5 data/loader.py: max_samples of each data set",
     ),
+    reads=("llamafactory:max_samples", "hf:max_train_samples"),
 )
 def fewer_samples_than_a_batch(run: LintContext) -> Iterator[Finding]:
     """There are fewer samples than one step takes."""
@@ -159,6 +161,7 @@ def _fewer_finding(
             "sampler with sample_packing"
         ),
     ),
+    reads=keys("trainer", "group_by_length", "train_sampling_strategy"),
 )
 def grouping_ignored(run: LintContext) -> Iterator[Finding]:
     """Samples are to be grouped by length where that does nothing."""
@@ -221,6 +224,7 @@ def _true(run: LintContext, *keys: str) -> Place | None:
         ),
         "Slurm 24.05 sbatch manual page: --cpus-per-task; slurm.conf manual page: DefCpuPerGPU",
     ),
+    reads=keys("trainer|axolotl", "dataloader_num_workers"),
     hardware=True,
 )
 def more_workers_than_cores(run: LintContext) -> Iterator[Finding]:

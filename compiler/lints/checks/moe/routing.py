@@ -10,7 +10,7 @@ from tunec.compiler.lints.facts.experts import BLOCKS, experts, family, named_fa
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _SINCE: Final = "trl>=1.7"
 
@@ -27,6 +27,7 @@ _SINCE: Final = "trl>=1.7"
         ),
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/moe.py `configure_moe`: by model_type",
     ),
+    reads=(*keys("|".join(TRL), "router_aux_loss_coef"), "llamafactory:moe_aux_loss_coef"),
 )
 def balancing_of_no_experts(run: LintContext) -> Iterator[Finding]:
     """A loss that balances experts, for a model that has none."""
@@ -79,6 +80,7 @@ _SAID: Final = (
             "5.0.0: one parameter"
         ),
     ),
+    reads=("deepspeed:zero_optimization.stage",),
 )
 def experts_are_no_leaf(run: LintContext) -> Iterator[Finding]:
     """Experts at stage 3 that each rank gathers in its own order."""
@@ -124,6 +126,7 @@ def _kind(run: LintContext) -> str:
         ),
         "arXiv 2101.03961 (Switch Transformers), section 2.2: the load balancing loss",
     ),
+    reads=("llamafactory:*",),
 )
 def experts_without_balancing(run: LintContext) -> Iterator[Finding]:
     """A router is trained without the loss that spreads tokens over experts."""
@@ -158,6 +161,7 @@ _KEY: Final = "deepspeed_config.deepspeed_moe_layer_cls_names"
             "called"
         ),
     ),
+    reads=(f"accelerate:{_KEY}",),
 )
 def leaf_class_of_another_model(run: LintContext) -> Iterator[Finding]:
     """The blocks that are to be leaves are of another model."""
@@ -195,6 +199,7 @@ _KEYS: Final = (
             "modules"
         ),
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def leaf_modules_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """Leaf modules at a stage that gathers none."""

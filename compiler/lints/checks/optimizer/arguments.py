@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_positive
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -23,6 +23,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "runtime/config.py ADAM_W_MODE_DEFAULT = True"
         ),
     ),
+    reads=("deepspeed:optimizer.type",),
 )
 def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's Adam decays weights as AdamW does."""
@@ -88,6 +89,7 @@ _LION: Final = frozenset({"lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_l
         ),
         "axolotl 0.19.0 utils/schemas/validation.py `check_adamw_optimizer_params`",
     ),
+    reads=("trainer:optim",),
 )
 def adam_numbers_unread(run: LintContext) -> Iterator[Finding]:
     """Numbers of Adam beside an optimizer that is none."""
@@ -134,6 +136,7 @@ trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0 trainer_optimizer.py.
         ),
         "transformers 4.40.2, 4.57.6 trainer.py `get_optimizer_cls_and_kwargs`",
     ),
+    reads=("trainer:optim_args",),
 )
 def optimizer_arguments(run: LintContext) -> Iterator[Finding]:
     """Arguments for an optimizer that does not read them, or that cannot be read."""
@@ -185,6 +188,7 @@ def _unread(place: Place, optim: Place | None) -> Finding:
             "self.optim = OptimizerNames.ADAFACTOR"
         ),
     ),
+    reads=("trainer:adafactor",),
 )
 def optimizer_given_twice(run: LintContext) -> Iterator[Finding]:
     """`adafactor: true` beside another optimizer, which it replaces."""
@@ -223,6 +227,10 @@ cpu_adam.py `DeepSpeedCPUAdam.__init__`: betas[1]."""
         ),
         "torch 2.13.0 optim/sgd.py `SGD.__init__`: requires a momentum and zero dampening",
     ),
+    reads=(
+        *keys("trainer", *_BETAS, *_FLOORS),
+        *keys("deepspeed", *(f"{_BELOW}{each}" for each in ("lr", "eps", "betas", "nesterov"))),
+    ),
 )
 def optimizer_number_refused(run: LintContext) -> Iterator[Finding]:
     """A rate, a decay of moments or an epsilon that no optimizer takes."""
@@ -246,8 +254,8 @@ def _is_offloaded(run: LintContext) -> bool:
 
 
 def _below(run: LintContext) -> Iterator[Finding]:
-    for kind, keys in (("trainer", _FLOORS), ("deepspeed", (f"{_BELOW}lr", f"{_BELOW}eps"))):
-        for key in keys:
+    for kind, names in (("trainer", _FLOORS), ("deepspeed", (f"{_BELOW}lr", f"{_BELOW}eps"))):
+        for key in names:
             for place in run.each(kind, key):
                 if is_number(place.value) and place.value < 0:
                     yield _finding(place, "it cannot be negative")

@@ -24,6 +24,7 @@ from tunec.compiler.lints.rule import Finding, rule
         ),
         "llamafactory 0.9.5 hparams/parser.py: Layer-wise BAdam only supports DeepSpeed ZeRO-3",
     ),
+    reads=("trainer:optim", "llamafactory:use_badam"),
 )
 def layerwise_optimizer_refused(run: LintContext) -> Iterator[Finding]:
     """A layer-wise optimizer where gradients are to be gathered first."""
@@ -88,6 +89,7 @@ def _layerwise_finding(place: Place, what: str, other: Place | None) -> Finding:
             "`optim_target_modules`"
         ),
     ),
+    reads=("trainer:optim",),
 )
 def optimizer_targets_missing(run: LintContext) -> Iterator[Finding]:
     """A low-rank optimizer that is not told which modules are its own."""
@@ -125,6 +127,7 @@ _LOW_RANK: Final = ("galore_", "apollo_")
             "optim_target_modules, for galore_* and apollo_*"
         ),
     ),
+    reads=("trainer:optim_target_modules",),
 )
 def optimizer_targets_unread(run: LintContext) -> Iterator[Finding]:
     """Modules for a low-rank optimizer, and an optimizer that is none."""
@@ -160,6 +163,7 @@ def _is_open(document: Document) -> bool:
         ),
         "llamafactory 0.9.4 hparams/parser.py: GaLore and APOLLO are incompatible with DeepSpeed",
     ),
+    reads=("trainer:optim",),
 )
 def projection_under_zero(run: LintContext) -> Iterator[Finding]:
     """GaLore or APOLLO over weights that ZeRO has laid out flat."""
@@ -212,6 +216,7 @@ _SMALL: Final = 0.1
             "and the configured one is passed on"
         ),
     ),
+    reads=tuple(f"{kind}:{rate}" for kind, _, rate in _KEYS),
 )
 def rate_of_a_rate_free_optimizer(run: LintContext) -> Iterator[Finding]:
     """A small learning rate for an optimizer that finds the rate itself."""
@@ -258,6 +263,7 @@ _FLAT: Final = ("constant", "constant_with_warmup")
             "optimizer has warmup_steps of its own"
         ),
     ),
+    reads=("trainer:optim",),
 )
 def schedule_of_a_schedule_free_optimizer(run: LintContext) -> Iterator[Finding]:
     """A falling rate for an optimizer that stands in for the schedule."""
@@ -298,6 +304,7 @@ _OTHERS: Final = ("prodigy", "dadapt", "sgd", "lomo", "adafactor", "schedule_fre
         ),
         "transformers 5.23.0 models/llama/configuration_llama.py: initializer_range 0.02",
     ),
+    reads=("trainer:learning_rate", "deepspeed:optimizer.params.lr"),
 )
 def learning_rate_beyond_adam(run: LintContext) -> Iterator[Finding]:
     """A learning rate with which Adam steps farther than weights are large."""

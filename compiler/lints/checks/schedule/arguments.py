@@ -14,7 +14,7 @@ from tunec.compiler.lints.facts.schedule import (
     warmup_steps,
 )
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _WITH_MIN: Final = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
 _END = 1e-7
@@ -35,6 +35,7 @@ _END = 1e-7
         "transformers 4.46.3, 4.51.3 to 5.23.0 optimization.py `get_wsd_schedule`: its signature",
         "axolotl 0.8.1 to 0.19.0 core/trainer_builder.py, builders/base.py: both are handed on",
     ),
+    reads=(*keys("trainer", "lr_scheduler_type", "lr_scheduler_kwargs"), "axolotl:lr_scheduler"),
 )
 def schedule_argument_missing(run: LintContext) -> Iterator[Finding]:
     """A schedule without the arguments that it cannot do without."""
@@ -115,6 +116,7 @@ _DROPPED: Final = ("constant", "constant_with_warmup")
             "CONSTANT_WITH_WARMUP take none"
         ),
     ),
+    reads=keys("trainer", "lr_scheduler_type", "lr_scheduler_kwargs"),
 )
 def schedule_argument_unknown(run: LintContext) -> Iterator[Finding]:
     """An argument that the schedule does not have."""
@@ -175,6 +177,7 @@ Fault = tuple[str, str, Consequence]
             "`get_cosine_with_min_lr_schedule_with_warmup`: min_lr_rate = min_lr / lr"
         ),
     ),
+    reads=keys("trainer", "lr_scheduler_type", "lr_scheduler_kwargs"),
 )
 def schedule_argument_unusable(run: LintContext) -> Iterator[Finding]:
     """An argument of a schedule with which it does not do what its name says."""

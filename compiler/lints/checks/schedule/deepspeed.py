@@ -33,6 +33,7 @@ _NEEDED: Final = ("cycle_first_step_size",)
             "lr_range_test_step_size must be a positive integer"
         ),
     ),
+    reads=("deepspeed:scheduler.type",),
 )
 def deepspeed_schedule_number_refused(run: LintContext) -> Iterator[Finding]:
     """A number of a scheduler of DeepSpeed's that it does not take."""
@@ -94,6 +95,7 @@ _PARAMETERLESS: Final = frozenset({"WarmupLR", "LRRangeTest"})
             "scheduler(optimizer, **scheduler_params); runtime/lr_schedules.py `WarmupDecayLR`"
         ),
     ),
+    reads=("deepspeed:scheduler.type",),
 )
 def deepspeed_scheduler_incomplete(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's scheduler lacks a parameter that it cannot do without."""
@@ -158,6 +160,7 @@ _MEANT: Final = {
         ),
         "torch 2.13.0 optim/lr_scheduler.py: its classes",
     ),
+    reads=("deepspeed:scheduler.type",),
 )
 def deepspeed_scheduler_unknown(run: LintContext) -> Iterator[Finding]:
     """A scheduler that neither DeepSpeed nor torch has."""
@@ -194,6 +197,9 @@ def deepspeed_scheduler_unknown(run: LintContext) -> Iterator[Finding]:
             "num_training_steps, warmup_num_steps against get_warmup_steps"
         ),
         "hendrycks/apps#9",
+    ),
+    reads=tuple(
+        f"deepspeed:scheduler.params.{each}" for each in ("total_num_steps", "warmup_num_steps")
     ),
 )
 def schedule_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
@@ -250,6 +256,7 @@ _LATER: Final = "from deepspeed 0.17.6 on WarmupLR warms up to the optimizer's l
         ),
         "deepspeedai/DeepSpeed#7303",
     ),
+    reads=("deepspeed:scheduler.type",),
 )
 def scheduler_rate_beats_optimizer(run: LintContext) -> Iterator[Finding]:
     """A scheduler of DeepSpeed's that leads to another rate than the optimizer's."""

@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_positive
 from tunec.compiler.lints.facts.schedule import arguments_of, is_overridden, total_steps
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -24,6 +24,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "will override any value given in num_train_epochs"
         ),
     ),
+    reads=("trainer:max_steps",),
 )
 def epochs_beside_steps(run: LintContext) -> Iterator[Finding]:
     """A number of epochs beside a number of steps."""
@@ -60,6 +61,7 @@ _STEPS: Final = {
             "--logging_steps; 4.40.2 to 4.57.6: warmup_ratio must lie in range [0,1]"
         ),
     ),
+    reads=keys("trainer", *_STEPS, "warmup_steps", "warmup_ratio"),
 )
 def interval_refused(run: LintContext) -> Iterator[Finding]:
     """An interval or a warm-up in a number that is none."""
@@ -132,6 +134,7 @@ def _check(run: LintContext) -> Iterator[Finding]:
         ),
         "transformers 5.23.0 run on CPU: 1 step of 12",
     ),
+    reads=("trainer:max_steps",),
 )
 def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
     """max_steps 0, which newer releases take at its word."""
@@ -156,6 +159,10 @@ def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
             "llamafactory 0.9.5 model/adapter.py `_setup_freeze_tuning`; torch 2.13.0 "
             "optim/optimizer.py: optimizer got an empty parameter list"
         ),
+    ),
+    reads=(
+        *keys("trainer", "num_train_epochs", "learning_rate"),
+        "llamafactory:freeze_trainable_layers",
     ),
 )
 def nothing_is_trained(run: LintContext) -> Iterator[Finding]:
@@ -208,6 +215,7 @@ def nothing_is_trained(run: LintContext) -> Iterator[Finding]:
         ),
         "huggingface/transformers#24359, deepspeedai/DeepSpeedExamples#600, zjunlp/KnowLM#30",
     ),
+    reads=("deepspeed:optimizer",),
 )
 def optimizer_without_scheduler(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's optimizer without a scheduler of its own, for a Trainer that asks for both."""
@@ -239,6 +247,7 @@ _FOLLOWS: Final = ("reduce_lr_on_plateau", "greedy")
             "ValueError, lr_scheduler_type reduce_lr_on_plateau requires an eval strategy"
         ),
     ),
+    reads=("trainer:lr_scheduler_type",),
 )
 def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
     """The rate is to follow a metric that nobody measures."""
@@ -269,6 +278,7 @@ def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
             "`get_cosine_with_hard_restarts_schedule_with_warmup`: num_cycles=1"
         ),
     ),
+    reads=("trainer:lr_scheduler_type",),
 )
 def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
     """A cosine with restarts that never restarts."""

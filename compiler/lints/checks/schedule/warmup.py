@@ -16,7 +16,7 @@ from tunec.compiler.lints.facts.schedule import (
 )
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _WARMS: Final = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
 _PARAMS: Final = "scheduler.params."
@@ -37,6 +37,7 @@ _FEWEST: Final = 10
         ),
         "transformers 4.40.2 to 5.23.0 optimization.py: step / num_warmup_steps",
     ),
+    reads=("deepspeed:scheduler.type",),
 )
 def warmup_by_logarithm(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's warm-up rises by a logarithm where the trainer's schedule rises in a line."""
@@ -86,6 +87,7 @@ def _steps(run: LintContext) -> float | None:
             "warmup_ratio"
         ),
     ),
+    reads=("trainer:warmup_ratio",),
 )
 def warmup_given_twice(run: LintContext) -> Iterator[Finding]:
     """Warm-up is given as steps and as a share."""
@@ -137,6 +139,10 @@ _DIVIDED: Final[Mapping[str, Any]] = {
             "(total_num_steps - warmup_num_steps); 0.19.8: max(1, ...); deepspeedai/DeepSpeed#8142"
         ),
     ),
+    reads=(
+        *keys("trainer", "warmup_steps", "warmup_ratio"),
+        "deepspeed:scheduler.params.warmup_num_steps",
+    ),
 )
 def warmup_longer_than_training(run: LintContext) -> Iterator[Finding]:
     """Warm-up does not end before training does."""
@@ -181,6 +187,7 @@ _NONE: Final = ("constant", "reduce_lr_on_plateau", "greedy")
             "and REDUCE_ON_PLATEAU are built without num_warmup_steps"
         ),
     ),
+    reads=keys("trainer", "warmup_steps", "warmup_ratio"),
 )
 def warmup_of_a_constant_rate(run: LintContext) -> Iterator[Finding]:
     """Warm-up of a schedule that has none."""
@@ -207,6 +214,7 @@ def warmup_of_a_constant_rate(run: LintContext) -> Iterator[Finding]:
         "transformers 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`",
         "hiyouga/LlamaFactory#3100",
     ),
+    reads=("deepspeed:scheduler.type",),
 )
 def scheduler_without_decay(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's WarmupLR beside a trainer that would let the rate fall."""
@@ -254,6 +262,7 @@ _STAND_INS: Final = {
             "returns none; zjunlp/KnowLM#30"
         ),
     ),
+    reads=keys("deepspeed", "scheduler", "optimizer"),
 )
 def section_without_type(run: LintContext) -> Iterator[Finding]:
     """An optimizer or a scheduler section in ds_config.json that does not name one."""

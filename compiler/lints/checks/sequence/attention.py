@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _KINDS: Final = ("model", *TRL)
 _ATTENTION_KEYS: Final = ("attn_implementation", "model_init_kwargs.attn_implementation")
@@ -49,6 +49,7 @@ _MEANT: Final[Mapping[str, str]] = {
             "torch 2.5.0"
         ),
     ),
+    reads=keys("|".join((*_KINDS, "hf")), *_ATTENTION_KEYS),
 )
 def attention_word_unknown(run: LintContext) -> Iterator[Finding]:
     """A word for the kernel of attention that transformers does not have."""
@@ -109,6 +110,7 @@ _NAMED_BY: Final = ("attn_implementation", "model_init_kwargs.attn_implementatio
         "trl 0.27.2 trainer/sft_trainer.py: model_init_kwargs are those of from_pretrained",
         "huggingface/trl#3910, #1230, #3067; axolotl-ai-cloud/axolotl#449",
     ),
+    reads=(*keys("sft", "packing", "padding_free"), "axolotl:sample_packing"),
 )
 def packing_without_varlen(run: LintContext) -> Iterator[Finding]:
     """Samples are packed, and attention does not keep them apart."""
@@ -210,6 +212,7 @@ _SOFTCAPPING_KEYS: Final = (
             "attention, while the SDPA attention does not support it"
         ),
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key in _SOFTCAPPING_KEYS),
 )
 def softcapping_left_out(run: LintContext) -> Iterator[Finding]:
     """Attention of Gemma 2 by a kernel that does not cap its scores."""
@@ -262,6 +265,7 @@ Llama 3.1, 4096 for DeepSeek V2 (config.json `original_max_position_embeddings`)
             "is smaller than max length. Disabling rope scaling."
         ),
     ),
+    reads=("llamafactory:rope_scaling",),
 )
 def rope_scaling_without_need(run: LintContext) -> Iterator[Finding]:
     """Positions are to be stretched for sequences that the model takes as it is."""

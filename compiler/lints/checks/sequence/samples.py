@@ -12,7 +12,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.sequence import flag
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _UNMARKED: Final = re.compile(
     r"/(meta-)?llama-[23]|/qwen[23]|/mistral-|/mixtral-|/gemma-|/phi-[34]|/deepseek-|/zephyr-"
@@ -34,6 +34,7 @@ _SINCE: Final = "trl>=0.19,<1.1"
         ),
         "huggingface/trl#4879, #4147, #3784",
     ),
+    reads=("sft:assistant_only_loss",),
 )
 def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
     """The assistant's words alone are to be learnt, and the template does not mark them."""
@@ -115,6 +116,7 @@ def _told(run: LintContext) -> Place | None:
             "enabled, `max_length` can't be `None`"
         ),
     ),
+    reads=("sft:packing",),
 )
 def packing_without_length(run: LintContext) -> Iterator[Finding]:
     """Packing needs a length, and has none."""
@@ -142,6 +144,7 @@ def packing_without_length(run: LintContext) -> Iterator[Finding]:
             "`max_length` is not enforced; 0.27.2 does not ask"
         ),
     ),
+    reads=("sft:padding_free",),
 )
 def padding_free_not_cut(run: LintContext) -> Iterator[Finding]:
     """Batches are flattened without packing, and a length is set that nothing enforces."""
@@ -177,6 +180,7 @@ _KINDS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
         ),
         "trl 0.19.1 to 1.16.0 scripts/utils.py `ScriptArguments`: dataset_streaming",
     ),
+    reads=keys("|".join(_KINDS), "dataset_streaming"),
 )
 def stream_without_steps(run: LintContext) -> Iterator[Finding]:
     """A stream of samples is to be trained on, and nobody says how many steps."""
@@ -266,6 +270,7 @@ _KEYS: Final = {"sft": ("eos_token", "pad_token"), "reward": ("eos_token", "pad_
             "mistral_instruct_tokenizer_240323.model.v3: no <|im_end|>"
         ),
     ),
+    reads=keys("sft|reward", "eos_token", "pad_token"),
 )
 def token_outside_vocabulary(run: LintContext) -> Iterator[Finding]:
     """A token that ends a text, or fills it up, and that the model's tokenizer does not have."""
