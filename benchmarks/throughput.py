@@ -9,13 +9,13 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from tunec.compiler.cli.main import collect_seldom
 from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import Loaded, load_spec
 from tunec.compiler.passes.fit.search import search
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device_names
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,13 +1,13 @@
 """Rows whose evaluation generates, by transformers' own loop."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from trace_models import Model
 from trace_row import Combination
 
 from tunec.compiler.analyses.memory.workload import Generation
+from tunec.schemas.frozen import replace
 
 WRITING: Final = frozenset(
     {"llama-3.2-1b", "t5-large", "mixtral-8x7b", "deepseek-v2-lite", "gemma-2-2b"}

@@ -1,10 +1,11 @@
 """Rows of docs/memory-accuracy.md that show one cause each: an optimizer, a loss, some layers."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from trace_row import Combination
+
+from tunec.schemas.frozen import replace
 
 
 def recomputed(one: Combination) -> Iterator[Combination]:

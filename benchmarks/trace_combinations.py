@@ -5,7 +5,6 @@ A combination is plain data, which `subject` turns into what both the account an
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from tunec.compiler.analyses.memory.lora import is_stack
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP
 from tunec.compiler.ir.slots import AttentionKernel, Quantization
 from tunec.compiler.tracing.subject import Subject
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.models.catalogue import card
 

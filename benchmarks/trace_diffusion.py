@@ -1,11 +1,12 @@
 """Rows of diffusion models: what is trained how, and recomputed in which segments."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from trace_models import Model
 from trace_row import Combination
+
+from tunec.schemas.frozen import replace
 
 _SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
 """Families for which SimpleTuner takes an interval."""

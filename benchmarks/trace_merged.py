@@ -1,13 +1,13 @@
 """Rows whose adapters PEFT merges into the base on the device when the step is done."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from trace_models import Model
 from trace_row import Combination
 
 from tunec.compiler.ir.slots import Adapter
+from tunec.schemas.frozen import replace
 
 MERGED: Final = frozenset({"llama-3.2-1b", "mixtral-8x7b"})
 """Models with linear layers, and with experts in one tensor."""

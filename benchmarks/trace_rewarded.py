@@ -1,13 +1,13 @@
 """Rows of GRPO: its step, its answers, their log-probabilities, weights handed to vLLM."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 from trace_models import Model
 from trace_row import Combination
 
 from tunec.compiler.analyses.memory.workload import Generation, Preference
+from tunec.schemas.frozen import replace
 
 REWARDED: Final = frozenset({"llama-3.2-1b", "qwen2.5-7b", "gemma-2-2b", "mixtral-8x7b"})
 """Models with a tied head and one of its own, a cap on scores and logits, and experts."""

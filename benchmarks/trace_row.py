@@ -1,13 +1,14 @@
 """One row of docs/memory-accuracy.md."""
 
-from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from tunec.schemas.terms import FsdpPrefetch, FsdpSharding
 
 
-@dataclass(frozen=True, slots=True)
-class Combination:
+class Combination(Struct, frozen=True):
     """One row: a model, and what differs from a bf16 run of one sample on one device."""
 
     model: str

@@ -1,10 +1,11 @@
 """Combinations of docs/memory-accuracy.md in which ranks share states, layers or sequences."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from trace_row import Combination
+
+from tunec.schemas.frozen import replace
 
 FULLY_SHARDED: Final = frozenset(
     {"llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen3-8b", "gemma-2-2b"}

@@ -13,10 +13,10 @@ import os
 import traceback
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import asdict
 from trace_combinations import combinations, subject
 from trace_row import Combination
 

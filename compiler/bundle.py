@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.frontend.load import Loaded
@@ -19,15 +21,13 @@ from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
 from tunec.compiler.starting import RUN, Start
 from tunec.compiler.target import Artifact, File, Json, Target
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.spec import Spec
 
 Artifacts = Mapping[str, tuple[Artifact, ...]]
 """The files of each target, by its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outset:
+class Outset(Struct, frozen=True):
     """From where a bundle is made."""
 
     spec: str
@@ -36,8 +36,7 @@ class Outset:
     """What starts a program on this machine, where no asked target starts it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """Files that name each other by where they lie, what starts them, and what is wrong."""
 
     artifacts: Artifacts
@@ -111,8 +110,7 @@ def bundle(
     return Bundle(bound, run, (*found, *_unready(asked, plan, spec)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(Struct, frozen=True):
     """Where the files lie that those of a target name."""
 
     target: Target
@@ -216,8 +214,7 @@ def enclosed(
 # ── the entry ────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(Struct, frozen=True):
     """A way to start the files of a target."""
 
     target: Target

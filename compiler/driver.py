@@ -1,9 +1,10 @@
 """The whole flow, on one screen: spec -> facts -> passes -> plan -> accounts -> artifacts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
@@ -43,7 +44,7 @@ from tunec.compiler.requirements import (
 )
 from tunec.compiler.resolve import Unresolved, resolve
 from tunec.compiler.target import Artifact
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.compiler.repair import Tried
@@ -52,8 +53,7 @@ Hook = Callable[[Pass, Ledger], None]
 """Called after each pass, with all that is known by then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A spec with its plan, or with the reasons why there is none."""
 
     loaded: Loaded
@@ -70,8 +70,7 @@ class Planned:
         return not has_errors(self.diagnostics)
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(Struct, frozen=True):
     """A plan with the files of each asked target, and what starts them."""
 
     planned: Planned

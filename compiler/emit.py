@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
 import tunec.schemas
@@ -19,7 +19,7 @@ from tunec.compiler.passing import Placed, place
 from tunec.compiler.read import settle
 from tunec.compiler.rendering import artifact
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, refused
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
@@ -103,8 +103,7 @@ def _with_extra(
     return replace(draft, artifact=artifact(draft.file, values, header), faults=tuple(faults))
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A file for a plan; which slots its rows say, and which of them come back changed."""
 
     file: File
@@ -130,8 +129,7 @@ def draft_of(file: File, plan: Plan, dialect: Dialect, header: Sequence[str]) ->
     return drafted(file, tuple(said), dialect, header)
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What one row says of a plan: keys, slots, and those of these that come back changed."""
 
     keys: Mapping[str, Json]

@@ -1,10 +1,11 @@
 """What a plan is made from: the spec with every name in it resolved."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import field, replace
 from functools import cache
 from operator import attrgetter
 from typing import Any
+
+from msgspec import Struct, field
 
 from tunec.compiler.analyses.counting import TRAINER, Counting
 from tunec.compiler.analyses.memory.calibration import Calibration
@@ -12,7 +13,7 @@ from tunec.compiler.analyses.packing import Lengths
 from tunec.compiler.analyses.selection import Selection
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.card import ModelCard
@@ -28,8 +29,7 @@ def _reader(paths: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda facts: tuple(attrgetter(path)(facts) for path in paths)
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedModel:
+class ResolvedModel(Struct, frozen=True):
     """A model with its architecture derived."""
 
     path: str
@@ -44,8 +44,7 @@ class ResolvedModel:
     """A trace of it that was kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """Everything that passes may know besides earlier decisions."""
 
     spec: Spec

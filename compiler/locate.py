@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from tunec.compiler.diagnostics.allow import suppress
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
@@ -11,6 +10,7 @@ from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, dotted
 
 

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted
 from tunec.compiler.ir.extra import Extra, extras
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Dialect, Entry, File, Json, Target
-from tunec.schemas.frozen import dataclass
 
 SchemaOf = Callable[[str], Json]
 """The JSON Schema of a path below `schemas/json/`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A key in the file that it goes into; `path` is the one in that file."""
 
     extra: Extra

@@ -10,19 +10,19 @@ from collections.abc import Container
 from pathlib import PurePosixPath
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.frontend.names import is_written_as_path
 from tunec.compiler.ir.plan import Plan
 from tunec.schemas.data_paths import BUILDERS, data_kind
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.spec import InlineModel, Spec
 
 _OF_SCRIPTS: Final = frozenset({*BUILDERS, ".py", ".sh", ".yaml", ".yml", ".toml"})
 """Suffixes of files that a script is, or is given."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """What a program sees from its working directory."""
 
     spec: str = ".."

@@ -5,9 +5,8 @@ from functools import lru_cache
 from operator import eq, ge, le, ne
 from typing import Final
 
+from msgspec import Struct
 from packaging.version import Version
-
-from tunec.schemas.frozen import dataclass
 
 
 def _below(version: Version, bound: Version) -> bool:
@@ -25,8 +24,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Version, Version], bool]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Releases:
+class Releases(Struct, frozen=True):
     """Releases between bounds, previews among them: the part of PEP 440's specifiers in use here.
 
     packaging's own class imports all that names platforms, a thirtieth of the time to start.
@@ -60,8 +58,7 @@ def _holds(holds: Callable[[Version, Version], bool], version: Version, bound: s
     return holds(Version(".".join(map(str, version.release[: len(whole.release)]))), whole)
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
+class Package(Struct, frozen=True):
     """A distribution whose version selects keys, and the versions that the rows were read from."""
 
     supported: Releases

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from shlex import quote
 from typing import Any, Final
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -19,12 +19,12 @@ from tunec.compiler.passes.choose_quantization import with_base
 from tunec.compiler.passes.fit.fit import GROUPS, problem_of
 from tunec.compiler.passes.fit.search import search
 from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """A change of intent: what is given to `--set`, and what it costs besides time."""
 
     rank: int
@@ -44,8 +44,7 @@ def _argument(setting: str) -> str:
     return f"--hardware {value}" if path == "hardware" else f"--set {quote(setting)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """What becomes of the spec with more settings, compiled for the asked targets."""
 
     seconds: float | None = None

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -28,6 +27,7 @@ from tunec.compiler.frontend.names import (
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture

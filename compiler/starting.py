@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
 
 RUN: Final = "run.sh"
 """The entry of a bundle, at its root."""
@@ -11,8 +11,7 @@ UNNAMED: Final = "train.py"
 """What a plan has for `launch.script` where nobody names a script."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """One way in which a target's files are started, from the root of their bundle."""
 
     words: tuple[str, ...]

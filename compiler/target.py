@@ -5,11 +5,11 @@ the slots' values for keys. Emitting, reading, translating and comparing all com
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.analyses.counting import Counting
@@ -19,7 +19,6 @@ from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.releases import Package, Releases
 from tunec.compiler.starting import Start
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 from tunec.schemas.spec import Spec
 
@@ -51,8 +50,7 @@ def on_deepspeed(plan: Plan) -> bool:
     return plan.parallel.engine == "deepspeed"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One row: keys of one file <-> slots.
 
     `write` returns only the keys to be written (a key it leaves out is absent in the file); `read`
@@ -101,8 +99,7 @@ class Entry:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(Struct, frozen=True):
     """Keys that say a field of a spec where no slot has a value for what they say.
 
     Which modules "all linear layers" are, or after how many steps a fourth of a run is over,
@@ -118,8 +115,7 @@ class Phrase:
     """Keys that it looks at, and that say something else too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cannot:
+class Cannot(Struct, frozen=True):
     """Why a target has no key for a slot.
 
     `loses`: a decided value is lost, an error unless it is one of `harmless`; the loss of slot `by`
@@ -152,8 +148,7 @@ def refused(
 Format = Literal["json", "yaml", "env", "shell", "text"]
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """One file that a target writes, and how it is recognised when read."""
 
     name: str
@@ -192,8 +187,7 @@ class File:
     """The file that names this one, which is left out with it; empty: it stands for itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(Struct, frozen=True):
     """One emitted file: a name relative to the output directory, and its text."""
 
     name: str
@@ -203,8 +197,7 @@ class Artifact:
     """What the text says, as data."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """One key of a document that was read: its value and where it stands."""
 
     value: Json
@@ -218,8 +211,7 @@ Documents = Mapping[str, Mapping[str, Found]]
 _NOBODY: Mapping[str, Package] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One consumer, described once."""
 
     name: str

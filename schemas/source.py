@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
 
 Path = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the root."""
@@ -15,8 +15,7 @@ COMMAND_LINE: Final = "<command line>"
 _BREAK: Final = re.compile("\r\n|[\r\n]")
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A stretch of a text file; lines and columns count from 1, the end is exclusive."""
 
     file: str

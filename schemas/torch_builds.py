@@ -8,7 +8,8 @@ compute capability and of no smaller minor one (CUDA C++ Programming Guide, bina
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
+
 from tunec.schemas.terms import Vendor
 
 Capability = tuple[int, int]
@@ -18,8 +19,7 @@ USUAL: Final = "2.13.0"
 INDEX: Final = "https://download.pytorch.org/whl"
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(Struct, frozen=True):
     """One build of a minor release of torch for Linux on x86-64."""
 
     release: str

@@ -11,9 +11,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.targets.generate_schemas import FOLDER
 
@@ -22,16 +23,14 @@ _PREFIXES: Final = ("train_", "textual_inversion")
 _LEFT_OUT: Final = ("research_projects", "community", "flax", "test_")
 
 
-@dataclass
-class _Script:
+class _Script(Struct):
     """What one script takes, over all releases that have it."""
 
     flags: set[str] = field(default_factory=set)
     required: set[str] | None = None
 
 
-@dataclass
-class _Found:
+class _Found(Struct):
     scripts: dict[str, _Script] = field(default_factory=dict)
     types: dict[str, set[str]] = field(default_factory=dict)
     choices: dict[str, list[Any] | None] = field(default_factory=dict)

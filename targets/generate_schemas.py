@@ -13,9 +13,10 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 import tunec.schemas
 from tunec.compiler.consumers.asking import ask
@@ -62,8 +63,7 @@ Documents = dict[str, Any]
 """What a file holds, by the file's path under FOLDER."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What one consumer release says of itself."""
 
     known: ConsumerSet

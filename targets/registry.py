@@ -1,7 +1,7 @@
 """Every target by name; a target's tables are read when it is asked for, and not before."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Final
 
@@ -9,7 +9,6 @@ from packaging.version import InvalidVersion, Version
 
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
 from tunec.compiler.target import Target
-from tunec.schemas.frozen import dataclass
 
 _MODULES: Final[Mapping[str, str]] = {
     "huggingface": "tunec.targets.huggingface.target",

@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.packing import PackingStrategy
-from tunec.schemas.frozen import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
+class Epoch(Struct, frozen=True):
     """What one pass over the data draws, and how it is shared."""
 
     rows: int
@@ -46,8 +46,7 @@ class Epoch:
         return math.ceil(batches / dealt) * self.sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Counting:
+class Counting(Struct, frozen=True):
     """How one trainer counts."""
 
     trainer: str

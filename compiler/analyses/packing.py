@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
 
 PackingStrategy = Literal["bfd", "bfd_split", "wrapped", "concatenated", "buffered"]
 """bfd: best fit, what is too long is cut; bfd_split: it is split; wrapped: one stream of each
@@ -19,8 +19,7 @@ _TOGETHER: Final = 1000
 """Samples that are packed together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
+class Lengths(Struct, frozen=True):
     """What is known of the tokens of each sample."""
 
     counts: tuple[tuple[int, int], ...] = ()
@@ -35,8 +34,7 @@ class Lengths:
         return None if self.is_mean else sum(count for _, count in self.counts)
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """What one pass over the data draws from."""
 
     count: int

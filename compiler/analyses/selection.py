@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.ir.kept import Kept
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Node
 from tunec.schemas.spec import DeviceChoice
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """One accelerator in a node: its number in PCI order, and its name if known."""
 
     index: int
@@ -19,8 +19,7 @@ class Place:
     memory: int
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The devices that a run uses: equal numbers on equal nodes."""
 
     nodes: int

@@ -3,7 +3,6 @@
 import shlex
 from argparse import Namespace
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from tunec.compiler.bundle import LAUNCH, Outset, outset
@@ -12,6 +11,7 @@ from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import INPUT, Misuse, Session
 from tunec.compiler.driver import Compiled, compile_spec
 from tunec.compiler.frontend.load import Loaded
+from tunec.schemas.frozen import replace
 
 
 def run(options: Namespace, session: Session) -> int:

@@ -3,7 +3,6 @@
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from difflib import unified_diff
 from functools import cached_property
 from operator import itemgetter
@@ -25,6 +24,7 @@ from tunec.compiler.review.diff.text import comparison_text
 from tunec.compiler.review.outcome import Outcome, Pair, outcome_of
 from tunec.compiler.review.revisions import NoRevision, checked_out, revisions_of, root_of
 from tunec.compiler.review.sides import Side, side_of
+from tunec.schemas.frozen import replace
 
 
 def run(options: Namespace, session: Session) -> int:

@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from tunec.compiler.cli.inputs import asked_targets, judged, load
@@ -19,6 +18,7 @@ from tunec.compiler.review.plan_view import plan_json, plan_text
 from tunec.compiler.review.screen.commands import Command
 from tunec.compiler.review.screen.pen import Pen
 from tunec.compiler.review.screen.screen import plan_screen
+from tunec.schemas.frozen import replace
 
 
 def run(options: Namespace, session: Session) -> int:

@@ -8,11 +8,11 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.target import Target
-from tunec.schemas.frozen import dataclass
 
 OK, INPUT, USAGE, BUG = 0, 1, 2, 70
 """Exit codes: fine, the input is at fault, wrong usage, a bug in tunec."""
@@ -47,8 +47,7 @@ class UnwritableOutput(Exception):
     """A result could not be written; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """Streams, and the choice between text and JSON."""
 
     registry: Registry

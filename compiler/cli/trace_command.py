@@ -6,7 +6,6 @@ import os
 import warnings
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from tunec.compiler.tracing.comparison import compare
 from tunec.compiler.tracing.recording import Trace
 from tunec.compiler.tracing.report import trace_json, trace_text
 from tunec.compiler.tracing.subject import Subject, Untraceable
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.catalogue import card
 from tunec.schemas.spec import InlineModel
 from tunec.schemas.terms import STEPS_IN_BACKWARD

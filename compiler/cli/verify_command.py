@@ -2,9 +2,10 @@
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from tunec.compiler.bundle import LAUNCH, Outset, outset
 from tunec.compiler.cli.ending import ended_by_signals
@@ -28,6 +29,7 @@ from tunec.compiler.verify.report import (
     table,
     to_json,
 )
+from tunec.schemas.frozen import replace
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -53,8 +55,7 @@ def run(options: Namespace, session: Session) -> int:
     return OK if fine and not has_errors((*told.diagnostics, *lost)) else INPUT
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """What is found while cases are made."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """A diagnostic that is accepted: in a whole spec, or in one line of a file."""
 
     name: str
@@ -33,8 +33,7 @@ class Allowance:
         return span.file == self.span.file and span.line <= self.line <= span.end_line
 
 
-@dataclass(frozen=True, slots=True)
-class Suppressed:
+class Suppressed(Struct, frozen=True):
     """What remains, and the allowances that hid nothing."""
 
     kept: tuple[Diagnostic, ...]

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
+
 from tunec.schemas.source import Span
 
 Severity = Literal["error", "warning", "note"]
@@ -11,8 +12,7 @@ Applicability = Literal["safe", "unsafe"]
 """`safe`: keeps what the run does, or does what was plainly meant. `unsafe`: a person decides."""
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """A place that a diagnostic speaks of."""
 
     text: str
@@ -22,24 +22,21 @@ class Label:
     primary: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """A replacement of a stretch of a file."""
 
     span: Span
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """Edits that mend the fault, and whether they may be applied unseen."""
 
     edits: tuple[Edit, ...]
     applicability: Applicability
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """One line of a sum: `weights 14.96 GiB`."""
 
     name: str
@@ -47,8 +44,7 @@ class Term:
     unit: str = "bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One fault. `id` is a code (`E0301`) for hard errors, a name for lints."""
 
     id: str

@@ -1,8 +1,9 @@
 """A stretch of a source as it can be shown: on one line, printable, its cells counted."""
 
 import unicodedata
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.schemas.source import Span, lines_of
 
@@ -12,8 +13,7 @@ _KEPT_BEFORE: Final = 40
 _TAB: Final = "    "
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A line, and where in it the marks go, in cells."""
 
     text: str

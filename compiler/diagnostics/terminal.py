@@ -1,8 +1,9 @@
 """Diagnostics for people: the line, a mark under what is wrong, the facts, the remedy."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.diagnostics.paragraphs import WIDTH, paragraph_lines
@@ -45,8 +46,7 @@ def summary(diagnostics: Iterable[Diagnostic]) -> str:
     return ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in counts.items() if n)
 
 
-@dataclass(frozen=True, slots=True)
-class _Painter:
+class _Painter(Struct, frozen=True):
     severity: Severity
     color: bool
 

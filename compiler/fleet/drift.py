@@ -3,10 +3,11 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from tunec.compiler.fleet.lock import Locked, Vouched, is_own, lock_lines, read_lock
 from tunec.compiler.fleet.pair import Builder
@@ -17,8 +18,7 @@ from tunec.compiler.fleet.tree import are_older, files_below
 Kind = Literal["edited", "missing", "stale", "not built", "orphan"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Drift:
+class Drift(Struct, frozen=True, order=True):
     """One thing that is not as it should be."""
 
     path: str

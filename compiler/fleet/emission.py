@@ -6,8 +6,9 @@ same and give the same, so it is answered from memory. Clusters differ in much t
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Self, cast
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.emit import Draft, Said, drafted, emit, rows_of, said_by
@@ -29,8 +30,7 @@ _MOST_SAID: Final = 512
 Emitted = tuple[tuple[Artifact, ...], tuple[Diagnostic, ...]]
 
 
-@dataclass(slots=True)
-class _Rows:
+class _Rows(Struct):
     """The rows of a file in one dialect, each with what it said by the slots that were asked."""
 
     rows: tuple[tuple[Entry, Recollection[str, Said]], ...]
@@ -64,8 +64,7 @@ def _asking(plan: Plan, asked: dict[str, Any]) -> Callable[[str], Any]:
     return ask
 
 
-@dataclass(slots=True)
-class _Dialect:
+class _Dialect(Struct):
     """What was written in one dialect of a target, by the slots that were asked."""
 
     whole: Alike[Emitted] = field(default_factory=Alike)
@@ -96,8 +95,7 @@ class _Dialect:
             )
 
 
-@dataclass(slots=True)
-class Emissions:
+class Emissions(Struct):
     """What was emitted for one spec at a time, by target and version."""
 
     _spec: str = ""

@@ -1,11 +1,11 @@
 """What each pair of a fleet is made from: specs read once, and digests of all that goes in."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from typing import Final
 
+from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.bundle import LAUNCH
@@ -16,6 +16,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.review.outcome import Pair
 from tunec.compiler.target import Target
 from tunec.compiler.version import __version__
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import UnknownName, device
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.models.catalogue import UnknownName as UnknownModel
@@ -43,8 +44,7 @@ _Software = tuple[tuple[str, str], ...]
 """The versions that a cluster runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """Reads what pairs are made from, each file once while the pairs of its spec follow."""
 
     selection: Selection

@@ -17,10 +17,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
 from heapq import merge
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
+
+from msgspec import Struct, field
 
 from tunec.compiler.ir.show import plain
 from tunec.compiler.review.outcome import Pair
@@ -32,8 +33,7 @@ STAGED: Final = ".tunec-new"
 FORMAT: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """What a pair was made from, each part by its digest or version."""
 
     spec: str
@@ -63,11 +63,10 @@ class Inputs:
         return {name: getattr(self, name) for name in _PARTS}
 
 
-_PARTS: Final = tuple(each.name for each in fields(Inputs))
+_PARTS: Final = Inputs.__struct_fields__
 
 
-@dataclass(frozen=True, slots=True)
-class Locked:
+class Locked(Struct, frozen=True):
     """One pair of a lock."""
 
     pair: Pair

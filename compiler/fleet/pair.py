@@ -2,11 +2,12 @@
 
 import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from tunec.compiler.bundle import outset
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
@@ -33,8 +34,7 @@ class Built(NamedTuple):
     """Files in its directory that belong to nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Builder:
+class Builder(Struct, frozen=True):
     """Builds pairs below a directory; one a process."""
 
     reader: Reader

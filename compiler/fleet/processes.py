@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from multiprocessing.connection import Connection, wait
 from multiprocessing.sharedctypes import Synchronized
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from tunec.compiler.fleet.lock import adding
 from tunec.compiler.fleet.pair import Builder
@@ -47,8 +48,7 @@ class Done(NamedTuple):
     """As `Built` has them."""
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """What all processes of a build are given."""
 
     builder: Builder

@@ -2,23 +2,23 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, TextIO
+
+from msgspec import Struct
 
 _TERMINAL_SECONDS: Final = 0.2
 _PLAIN_SECONDS: Final = 10.0
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """Counts what is done and says rate and remaining time."""
 
     total: int
     stream: TextIO
     clock: Callable[[], float] = time.monotonic
     done: int = 0
-    _start: float = field(init=False)
-    _said: float = field(init=False)
+    _start: float = 0.0
+    _said: float = 0.0
 
     def __post_init__(self) -> None:
         """Start the clock."""

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import did_you_mean
@@ -15,6 +16,7 @@ from tunec.compiler.frontend.document import Document, load_document
 from tunec.compiler.frontend.files import near_files
 from tunec.compiler.frontend.load import load_spec
 from tunec.schemas.fleet import Fleet, Override
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import (
     UnknownName,
     cluster,
@@ -26,8 +28,7 @@ from tunec.schemas.source import Span
 _FILES: Final = (".yaml", ".yml", ".json")
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """A cluster of the fleet, by what a spec's `hardware` would say."""
 
     name: str
@@ -45,8 +46,7 @@ class Site:
         return not self.hardware.endswith(_FILES)
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(Struct, frozen=True, dict=True):
     """The specs, the clusters and what is laid over them."""
 
     file: Path
@@ -81,8 +81,7 @@ class Selection:
         return tuple((each, tuple(_assignments(each.set, ""))) for each in self.fleet.overrides)
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Struct, frozen=True):
     """What reading a fleet file gave."""
 
     selection: Selection | None

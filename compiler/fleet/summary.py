@@ -3,9 +3,10 @@
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.fleet.lock import UNREADABLE, Line
 from tunec.schemas.units import format_bytes
@@ -50,8 +51,7 @@ def rows(lines: Iterable[Line]) -> Iterator[Row]:
         yield {"spec": each.pair.spec, "cluster": each.pair.cluster, **summary}
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """Whether all rows that went by fit."""
 
     all_fit: bool = True

@@ -8,10 +8,11 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from tunec.compiler.fleet.drift import strays
 from tunec.compiler.fleet.lock import (
@@ -37,8 +38,7 @@ Strays = Mapping[Pair, tuple[str, ...]]
 """Files that lie in the directories of pairs, by their paths below these, and belong to none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a build has to do."""
 
     builder: Builder

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.memory.calibration import (
     FILE,
     Calibration,
@@ -17,12 +19,10 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.names import File, Named
 from tunec.compiler.frontend.nodes import Node, descend, place
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Path as Place
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A calibration as it was found; all empty where there is none."""
 
     calibration: Calibration | None = None

@@ -7,8 +7,9 @@ by side, so that a fault of any value points at the file and line where it was w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
@@ -17,12 +18,11 @@ from tunec.compiler.frontend.interpolation import check
 from tunec.compiler.frontend.layers import displaced, is_missing, merge, without
 from tunec.compiler.frontend.nodes import Node, place, plain, walk
 from tunec.compiler.frontend.overrides import overlay, read_override
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import COMMAND_LINE, Path, Span, dotted, line_starts
 
 
-@dataclass(frozen=True, slots=True)
-class Composed:
+class Composed(Struct, frozen=True):
     """One document made of all layers."""
 
     tree: Node | None
@@ -52,8 +52,7 @@ def compose(layers: Layers, overrides: Sequence[str] = ()) -> Composed:
     return _resolved(stack, faults, read)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stack:
+class _Stack(Struct, frozen=True):
     """The layers so far, as a tree with places and as values."""
 
     tree: Node

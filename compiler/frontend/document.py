@@ -1,9 +1,10 @@
 """A file of ours that is no spec: text to a typed shape, with the place of everything in it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
@@ -14,8 +15,7 @@ from tunec.compiler.frontend.typed import ShapeT, typed
 from tunec.schemas.source import Span, dotted
 
 
-@dataclass(frozen=True, slots=True)
-class Document(Generic[ShapeT]):
+class Document(Struct, Generic[ShapeT], frozen=True):
     """What reading a file gave."""
 
     value: ShapeT | None

@@ -4,9 +4,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -17,7 +18,7 @@ from tunec.compiler.frontend.faults import beside, error
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.text import MAX_BYTES
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 MAX_EXTENDS: Final = 16
@@ -28,8 +29,7 @@ EXTENDS: Final = "extends"
 _ROOT_MARKS: Final = (".git", "pyproject.toml")
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """Files as they were read: their text for showing, their digest for the lock."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -40,8 +40,7 @@ class Read:
     """What comments in the files accept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(Struct, frozen=True):
     """Documents to be laid over each other, the first at the bottom."""
 
     nodes: tuple[Node, ...]
@@ -155,8 +154,7 @@ def read_text_layers(
     return Layers(nodes, tuple(reader.faults), reader.read())
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     top: Path
     root: Path | None
     faults: list[Diagnostic] = field(default_factory=list)

@@ -7,15 +7,15 @@ reference, every circle and the size of what they expand to are known before Ome
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
 from typing import Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shortened
 from tunec.compiler.frontend.faults import beside, error
 from tunec.compiler.frontend.layers import is_missing
 from tunec.compiler.frontend.nodes import Node, descend, walk
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Path, dotted
 
 MAX_EXPANDED: Final = 100_000
@@ -28,8 +28,7 @@ _REFERENCE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """One `${...}` in a text."""
 
     text: str
@@ -45,8 +44,7 @@ class Reference:
         return (*base, *self.keys)
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """What a check of all references found."""
 
     faults: tuple[Diagnostic, ...]
@@ -85,8 +83,7 @@ def has_reference(value: object) -> bool:
     return isinstance(value, str) and "${" in value
 
 
-@dataclass(slots=True)
-class _Following:
+class _Following(Struct):
     """Weighs leaves by what they expand to, and so finds circles and dead ends."""
 
     tree: Node

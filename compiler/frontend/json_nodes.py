@@ -6,15 +6,17 @@ too; any other fault of syntax ends the reading.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from json import JSONDecodeError, decoder
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.document_faults import duplicate_key
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, Node
 from tunec.compiler.frontend.text import Origin, Places
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
@@ -60,8 +62,7 @@ class _Stop(Exception):
         self.fault = fault
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     text: str
     places: Places
     at: int = 0

@@ -5,10 +5,10 @@ was written, by the same rules, and says what a layer displaces.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.frontend.nodes import Node, descend
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path
 from tunec.schemas.spec import EXCLUSIVE
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.packing import Lengths
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.names import File
 from tunec.compiler.frontend.nodes import Node, descend, place
-from tunec.schemas.frozen import dataclass
 
 _AT: Final = ("data", "lengths")
 _MEAN: Final = re.compile(r"mean\s+([1-9]\d*)", re.ASCII)
@@ -20,8 +21,7 @@ _MOST: Final = 2**31
 """No sample has more tokens, and no data set is longer in a histogram's row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What a spec says of lengths; all empty where it says nothing that can be read."""
 
     lengths: Lengths | None = None

@@ -4,10 +4,11 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.packing import Lengths
@@ -30,7 +31,7 @@ from tunec.compiler.frontend.parse import Format
 from tunec.compiler.frontend.pins import check_pins
 from tunec.compiler.frontend.software import check_software
 from tunec.compiler.frontend.typed import typed
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.source import COMMAND_LINE, Span
 from tunec.schemas.source import Path as Place
@@ -40,8 +41,7 @@ MAPPING: Final = "<mapping>"
 """The file of a spec that was given as data; its text is the data as JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A spec as it was read: typed where nothing is wrong with it."""
 
     spec: Spec | None
@@ -67,7 +67,7 @@ class Loaded:
     """What `data.lengths` says of the samples."""
     calibration: Calibration | None = None
     """A kept trace that `calibration` names, or that lies beside the model's config."""
-    origin: "_Origin | None" = field(default=None, repr=False, compare=False)
+    origin: "_Origin | None" = None
     """What it was read from."""
 
     @property
@@ -85,8 +85,7 @@ def with_settings(loaded: Loaded, settings: Sequence[str]) -> Loaded:
     return _load(layers, [*arguments, *settings], asked)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """What besides the files decides how a spec is read."""
 
     base: Path
@@ -181,8 +180,7 @@ def _load(layers: Layers, arguments: Sequence[str], asked: _Asked) -> Loaded:
     return replace(loaded, origin=(layers, arguments, asked))
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
+class _Checked(Struct, frozen=True):
     """What the checks of a composed spec gave."""
 
     spec: Spec | None

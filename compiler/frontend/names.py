@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
 from tunec.compiler.frontend.faults import error
@@ -13,14 +15,12 @@ from tunec.compiler.frontend.nodes import Node, descend, place, plain
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.software import check_software, is_version, not_a_version
 from tunec.compiler.frontend.typed import typed
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.source import Path as Place
 from tunec.schemas.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file that a name leads to, as it was read."""
 
     path: Path
@@ -32,8 +32,7 @@ class File:
         return str(self.path), self.content.decode("utf-8", errors="replace")
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """What following a name gave."""
 
     faults: tuple[Diagnostic, ...] = ()

@@ -7,7 +7,8 @@ size, depth and number of values are bounded, and whatever is wrong with it is a
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
+
 from tunec.schemas.source import Path, Span
 
 MAX_DEPTH: Final = 64
@@ -15,8 +16,7 @@ MAX_NODES: Final = 100_000
 """Values in one document, each alias counted as all that it stands for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One value of a document: a leaf, a mapping (`fields`) or a sequence (`items`)."""
 
     span: Span

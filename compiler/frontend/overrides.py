@@ -1,8 +1,9 @@
 """`--set path=value`: one argument to a place in the spec and the nodes of its value."""
 
 import re
-from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
@@ -10,7 +11,7 @@ from tunec.compiler.frontend.layers import merge
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.slots import SLOTS
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import COMMAND_LINE, Path, Span, dotted
 
 FREE_KEYS: Final = ("pin", "allow", "software")
@@ -19,8 +20,7 @@ FREE_KEYS: Final = ("pin", "allow", "software")
 _PART: Final = re.compile(r"(?P<key>[^.\[\]=\s]+)|\[(?P<index>\d{1,6})\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """A value that an argument puts at a path."""
 
     path: Path

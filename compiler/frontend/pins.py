@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any, Final, Literal, get_args, get_origin
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
@@ -23,13 +24,11 @@ from tunec.compiler.frontend.typed import tuples
 from tunec.compiler.frontend.words import VALUE_WORDS, place_of
 from tunec.compiler.ir.slots import GROUPS, SLOTS, Slot
 from tunec.compiler.ir.values import alternatives
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Path
 from tunec.schemas.units import NotAQuantity, parse_bytes, parse_count, parse_share
 
 
-@dataclass(frozen=True, slots=True)
-class Pins:
+class Pins(Struct, frozen=True):
     """The pins of a spec with typed values, and what is wrong with the others."""
 
     values: Mapping[str, Any]

@@ -6,8 +6,9 @@ that begins with 0, which is octal.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _TOKEN: Final = re.compile(r"\s*(?:(0|[1-9]\d{0,11})(?!\w)|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))\s*")
 _LONGEST: Final = 400
@@ -54,8 +55,7 @@ def _held(text: str | None) -> int:
     return int(text)
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     tokens: list[int | str]
     at: int = 0
 

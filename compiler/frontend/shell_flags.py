@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.frontend.nodes import MAX_NODES, Node
 from tunec.compiler.frontend.shell_launch import Flags, named
 from tunec.compiler.frontend.shell_variables import Field
 from tunec.compiler.frontend.text import Places
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path, Span
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,400}")
@@ -19,16 +21,14 @@ _REALLY_NO: Final = frozenset(
 """Flags whose own name begins so: `TrainingArguments.no_cuda` (transformers 4.40.2), launchers'."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """A value that only running the script would tell."""
 
     written: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownValue:
+class UnknownValue(Struct, frozen=True):
     """Where a document holds such a value."""
 
     path: Path
@@ -37,8 +37,7 @@ class UnknownValue:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Builder:
+class Builder(Struct, frozen=True):
     """Makes nodes of words, in one file."""
 
     places: Places

@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.frontend.shell_variables import UNKNOWN, Field
+from tunec.schemas.frozen import replace
 
 Flags = tuple[tuple[Field, tuple[Field, ...]], ...]
 """Flags as written, each with the words that are its values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """One command that starts a training run."""
 
     launcher: str

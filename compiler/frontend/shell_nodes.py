@@ -11,8 +11,9 @@ variables and starts nothing (`config.env`) gives one of kind `environment`.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.shell_flags import (
@@ -36,6 +37,7 @@ from tunec.compiler.frontend.shell_script import Run, Script, follow
 from tunec.compiler.frontend.shell_variables import Field
 from tunec.compiler.frontend.shell_words import whole
 from tunec.compiler.frontend.text import MAX_BYTES, Origin, Places
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 __all__ = [
@@ -60,8 +62,7 @@ _STARTS: Final = re.compile(
 Kind = Literal["launcher", "flags", "slurm", "environment"]
 
 
-@dataclass(frozen=True, slots=True)
-class ShellDocument:
+class ShellDocument(Struct, frozen=True):
     """One thing that a script says."""
 
     kind: Kind

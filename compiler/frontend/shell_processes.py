@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.shell_flags import Builder, Unknown
 from tunec.compiler.frontend.shell_variables import Field
 from tunec.compiler.frontend.shell_words import whole
+from tunec.schemas.frozen import replace
 
 _KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "deepspeed": {

@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.frontend.nodes import Node, place
 from tunec.schemas.source import Path, Span
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A file that a command names, and what it is read as."""
 
     path: Path

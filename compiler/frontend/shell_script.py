@@ -6,8 +6,9 @@ command is run, no file is read, and no substitution is guessed.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.frontend.shell_variables import (
     Field,
@@ -33,16 +34,14 @@ _DECLARING: Final = frozenset({"export", "declare", "local", "readonly", "typese
 _TESTS: Final = frozenset({"[", "[[", "test"})
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A command as it is started: its arguments, and the environment variables it is given."""
 
     fields: tuple[Field, ...]
     environment: Mapping[str, Field]
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """All that a script starts, and every variable it sets, as they are at its end."""
 
     runs: tuple[Run, ...]
@@ -57,8 +56,7 @@ def follow(source: Chars) -> Script:
     return Script(runs, held)
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct):
     """A branch or loop: the variables before it, and what its ways so far agree on."""
 
     before: dict[str, Value]
@@ -78,8 +76,7 @@ class _Block:
         }
 
 
-@dataclass(slots=True)
-class _Follower:
+class _Follower(Struct):
     known: dict[str, Value] = field(default_factory=dict)
     written: dict[str, Chars] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)

@@ -5,9 +5,10 @@ U+0000 stands for text that only running the script would tell; bash itself hold
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.frontend.shell_arithmetic import computed
 from tunec.compiler.frontend.shell_words import Chars, Part, Word, joined, whole
@@ -31,8 +32,7 @@ Value = Chars | tuple[Chars, ...]
 """A variable's text, or the elements of an array."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One argument of a command, and where the word stands that it comes from."""
 
     chars: Chars

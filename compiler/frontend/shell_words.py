@@ -6,9 +6,10 @@ knows where it was written. Reading is one pass over the text whatever the text 
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal
+
+from msgspec import Struct, field
 
 MAX_COMMANDS: Final = 5_000
 MAX_WORDS: Final = 20_000
@@ -30,8 +31,7 @@ _SUMS: Final[tuple[list[str], ...]] = ([], ["for"])
 _BETWEEN_ITEMS: Final = "\n;&|<>("
 
 
-@dataclass(frozen=True, slots=True)
-class Chars:
+class Chars(Struct, frozen=True):
     """A text, and the index in the file of each of its characters."""
 
     text: str
@@ -55,8 +55,7 @@ def joined(pieces: Sequence[Chars]) -> Chars:
     return Chars("".join(piece.text for piece in pieces), places)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A stretch of a word.
 
     Literal text, a parameter (`$X`, `${X:-1}`), or what only running tells (`$(nproc)`).
@@ -68,8 +67,7 @@ class Part:
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A word, as its parts; `items` holds the words of an array assignment, `A=(x y)`."""
 
     parts: tuple[Part, ...]
@@ -77,8 +75,7 @@ class Word:
     items: "tuple[Word, ...] | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """Words up to an operator; `end` is that operator, or a line break."""
 
     words: tuple[Word, ...]
@@ -100,14 +97,13 @@ def _commands(source: Chars) -> Iterator[Command]:
         yield command
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     source: Chars
     at: int = 0
     parts: int = 0
     documents: list[str] = field(default_factory=list)
     """Last lines of the here-documents that begin on the next line."""
-    text: str = field(init=False)
+    text: str = ""
 
     def __post_init__(self) -> None:
         self.text = self.source.text

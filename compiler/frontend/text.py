@@ -5,9 +5,10 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span, line_starts
 
 MAX_BYTES: Final = 1 << 20
@@ -33,8 +34,7 @@ _ONLY_YAML: Final = re.compile("[\x85\u2028\u2029]")
 _YAML_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The file that a text is in, and where in it the text begins."""
 
     file: str
@@ -50,8 +50,7 @@ class Origin:
         return line + self.line, column + (self.column if line == 0 else 1)
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(Struct, frozen=True, dict=True):
     """Lines and columns of a text's characters, by their index."""
 
     text: str
@@ -70,8 +69,7 @@ class Places:
         return line, index - self._starts[line]
 
 
-@dataclass(frozen=True, slots=True)
-class YamlLines(Origin):
+class YamlLines(Origin, frozen=True):
     """The origin of a text that is given places by YAML's lines, and tells them by an editor's.
 
     YAML 1.1 (5.4), and PyYAML with it, ends a line at U+0085, U+2028 and U+2029 too.

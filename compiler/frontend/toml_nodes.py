@@ -6,8 +6,9 @@ finds where each key and value stands.
 
 import re
 import tomllib
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.document_faults import too_deep, too_many_values
@@ -75,8 +76,7 @@ def _unreadable(message: str, origin: Origin, text: str) -> Diagnostic:
     return error("E0104", f"the TOML cannot be read: {said[:1].lower()}{said[1:]}", span)
 
 
-@dataclass(slots=True)
-class _Table:
+class _Table(Struct):
     """A table while it may still grow: `[a.b]` may follow `[a]`."""
 
     span: Span
@@ -91,8 +91,7 @@ class _Table:
         return Node(self.span, key_span=self.key_span, fields=fields)
 
 
-@dataclass(slots=True)
-class _Tables:
+class _Tables(Struct):
     """An array of tables: each `[[a]]` adds one."""
 
     span: Span
@@ -107,8 +106,7 @@ class _Tables:
 _Key = tuple[str, Span]
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     text: str
     places: Places
     at: int = 0

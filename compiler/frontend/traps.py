@@ -5,14 +5,14 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.yaml_scalars import construct, resolve
-from tunec.schemas.frozen import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Trap:
+class Trap(Struct, frozen=True):
     """Facts about how a value was read, and what to write instead."""
 
     notes: tuple[str, ...] = ()

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tunec.compiler.diagnostics.wording import (
@@ -21,14 +22,13 @@ from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.traps import Trap, trap
 from tunec.compiler.frontend.unknown_fields import unknown_field
 from tunec.compiler.frontend.words import VALUE_WORDS
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path, Span, dotted
 from tunec.schemas.units import NotAQuantity, Quantity, likely_bytes, likely_length
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """What pydantic says of one place; several errors where a union has several branches."""
 
     path: Path

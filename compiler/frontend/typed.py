@@ -7,11 +7,11 @@ shorthands (`method: lora`) are written out. Paths here are those of the documen
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.nodes import Node
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path
 
@@ -24,8 +24,7 @@ _FREE: Final = frozenset({"config", "processor"})
 """Fields that hold a foreign document as it is, lists and all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Typed(Generic[ShapeT]):
+class Typed(Struct, Generic[ShapeT], frozen=True):
     """What typing gave: the value, or the faults that forbid it."""
 
     value: ShapeT | None

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from typing import Any, Final
 
 import yaml
+from msgspec import Struct, field
 from yaml.events import (
     AliasEvent,
     CollectionEndEvent,
@@ -23,7 +23,7 @@ from tunec.compiler.frontend import yaml_scalars as scalars
 from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, Node
 from tunec.compiler.frontend.text import Origin, yaml_lines, yaml_origin
 from tunec.compiler.frontend.yaml_syntax import explain
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path, Span
 
 _PROPERTIES: Final = re.compile(r"((?:[&!][^\s,\[\]{}]*)(?:[ \t]+[&!][^\s,\[\]{}]*)*)[ \t]*")
@@ -62,8 +62,7 @@ class _Stop(Exception):
         self.fault = fault
 
 
-@dataclass(slots=True)
-class _Pair:
+class _Pair(Struct):
     """A key that waits for its value. `name` is None for a key that is not text."""
 
     name: str | None
@@ -71,8 +70,7 @@ class _Pair:
     merge: bool = False
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A collection being read: its size and height count what its aliases stand for."""
 
     start: Span
@@ -91,15 +89,13 @@ class _Open:
     """Whether the whole collection stands where a key should."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Anchored:
+class _Anchored(Struct, frozen=True):
     node: Node
     size: int
     height: int
 
 
-@dataclass(slots=True)
-class _Builder:
+class _Builder(Struct):
     """Turns events into nodes; one per document."""
 
     origin: Origin

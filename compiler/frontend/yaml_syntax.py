@@ -1,6 +1,5 @@
 """What PyYAML and libyaml complain about, in our own words."""
 
-from dataclasses import replace
 from typing import Final
 
 from yaml import YAMLError
@@ -9,6 +8,7 @@ from yaml.error import Mark, MarkedYAMLError
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.frontend.faults import beside, error
 from tunec.compiler.frontend.text import Origin, YamlLines, yaml_lines
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, text_of
 
 _WORDS: Final = (

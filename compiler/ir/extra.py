@@ -8,15 +8,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.ir.plan import Plan
-from tunec.schemas.frozen import dataclass
 
 SLOT: Final = "runtime.extra"
 """The slot that emission itself says, of every target."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extra:
+class Extra(Struct, frozen=True):
     """One key with its value, for a target or a program."""
 
     owner: str

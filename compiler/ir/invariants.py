@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 from tunec.compiler.ir.plan import Plan
-from tunec.schemas.frozen import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Invariant:
+class Invariant(Struct, frozen=True):
     """A relation between slots, in words and as a test."""
 
     slots: tuple[str, ...]

@@ -1,12 +1,12 @@
 """The ledger: every definition of every slot, with who said it, why, and what it beat."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct, field
+
 from tunec.schemas.source import Span
 
 
@@ -25,8 +25,7 @@ class Rank(IntEnum):
     """The spec pins it, or the command line does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Something a value rests on: a line of the spec, another slot, a fact with its source."""
 
     kind: Literal["spec", "slot", "device", "cluster", "model", "consumer", "target"]
@@ -35,16 +34,14 @@ class Origin:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """A value that was considered and not taken."""
 
     value: Any
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What a pass says about one slot."""
 
     value: Any
@@ -53,8 +50,7 @@ class Decision:
     beat: tuple[Alternative, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """One statement about one slot, kept whether it won or not."""
 
     slot: str
@@ -105,8 +101,7 @@ class _Later(Mapping[str, tuple[Definition, ...]]):
         return dict, (self._entries,)
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """Definitions by slot, in the order in which they were made. Adding gives a new ledger."""
 
     entries: Mapping[str, tuple[Definition, ...]] = field(default_factory=dict)

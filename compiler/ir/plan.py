@@ -1,9 +1,10 @@
 """The plan: the winning value of every slot, typed. And the draft, while passes are at work."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final, Self
+
+from msgspec import Struct
 
 from tunec.compiler.ir.job import Job
 from tunec.compiler.ir.loop import Runtime, Schedule
@@ -30,7 +31,7 @@ from tunec.compiler.ir.slots import (
     States,
     Zero,
 )
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     group: tuple(path for path, slot in SLOTS.items() if slot.group == group) for group in GROUPS
@@ -51,8 +52,7 @@ class Undecided(LookupError):
     """A pass read a group that no earlier pass decides: a bug in the pipeline's order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Every slot's value, by group."""
 
     model: Model
@@ -127,8 +127,7 @@ _BUILT: Final[dict[tuple[Any, ...], Any]] = {}
 _MOST_BUILT: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A plan in the making: the groups decided so far."""
 
     groups: Mapping[str, Any]

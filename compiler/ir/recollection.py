@@ -6,8 +6,9 @@ the same: its result need not be worked out. Clusters differ in much that nobody
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
+
+from msgspec import Struct
 
 _Question = TypeVar("_Question", bound=Hashable)
 _Result = TypeVar("_Result")
@@ -16,8 +17,7 @@ _Path = tuple[tuple[Any, Any], ...]
 """Questions with their answers, in the order of asking."""
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
+class _End(Struct, frozen=True):
     """Where only one result is left: what has to be answered alike to come to it."""
 
     path: _Path
@@ -37,8 +37,7 @@ _Tree = dict[Any, dict[Any, "_Tree | _End"]]
 function was spared some, those who came by the same answers may have gone on in several ways."""
 
 
-@dataclass(slots=True)
-class Recollection(Generic[_Question, _Result]):
+class Recollection(Struct, Generic[_Question, _Result]):
     """Results in a tree of questions, each asked only where those above it were answered alike.
 
     So a question may rest on the answers above it, as the parts of a thing do on its being there.

@@ -11,10 +11,11 @@ where it is not the document at hand: `deepspeed:zero_optimization.stage=3`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from operator import ge, gt, le, lt
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.context import LintContext
@@ -29,8 +30,7 @@ _SIGNS: Final = ("!=", ">=", "<=", "~=", "=", "~", ">", "<", "?", "{}")
 _ABSENT: Final = "no "
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """One key, or several of which one suffices, with a test of its value."""
 
     kinds: tuple[str, ...]
@@ -107,8 +107,7 @@ def _equals(value: Any, wanted: str) -> bool:
     return value is _WORDS[wanted] if wanted in _WORDS else str(value) == wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Two conditions that a reader does not take together."""
 
     condition: str
@@ -118,8 +117,7 @@ class Pair:
     """The releases that check it (`axolotl>=0.19`); empty where every one does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """A condition that a reader takes only where one of others holds."""
 
     condition: str

@@ -12,10 +12,10 @@ Each may be unknown. A rule that needs what is unknown finds nothing, or a `Find
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
@@ -26,7 +26,7 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.releases import releases, split_requirement
 from tunec.compiler.read import read
 from tunec.compiler.target import Target
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ _CLASSES: Final = {
 """A class of a package whose known releases say which is the newest, where no table does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """A file that another one names, and that could not be read."""
 
     place: Place
@@ -67,8 +66,7 @@ class Missing:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """A file that is of no known kind."""
 
     name: str
@@ -77,8 +75,7 @@ class Unread:
     """Its keys at the top."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LintContext:
+class LintContext(Struct, frozen=True, eq=False, dict=True):
     """Documents of one training run with their surroundings."""
 
     documents: tuple[Document, ...]
@@ -91,7 +88,7 @@ class LintContext:
     resolve_model: "Callable[[str], ResolvedModel | None]" = field(default=lambda _: None)
     """The catalogue's model of a repository name; None where it has none."""
 
-    __hash__ = object.__hash__
+    __repr__ = object.__repr__
 
     def moved(self, environment: Environment) -> "LintContext":
         """The run on other hardware, with its files and versions; the files are not read again."""

@@ -1,9 +1,10 @@
 """A document of a run: what was read from one file, or seen of it through another dialect."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Edit, Label
 from tunec.compiler.frontend.nodes import Node, place, plain
@@ -34,8 +35,7 @@ Test = Callable[[str, Any], bool]
 """Of a path and the value there, and of nothing else."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Document:
+class Document(Struct, frozen=True, eq=False, dict=True):
     """One file of a run with its keys. Equal only to itself."""
 
     name: str
@@ -57,10 +57,7 @@ class Document:
     paths: Mapping[str, str] = field(default_factory=dict)
     """For a view: the path in `origin` of each of its keys."""
 
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    __repr__ = object.__repr__
 
     @property
     def is_view(self) -> bool:

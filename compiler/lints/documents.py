@@ -1,10 +1,11 @@
 """Files to documents: what each is, by its content; what it refers to; what could not be read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -27,6 +28,7 @@ from tunec.compiler.lints.shipped_engines import as_shipped, is_shipped
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import File, Json, Target
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 _MOST_FOLLOWED: Final = 64
@@ -45,8 +47,7 @@ _REFERENCES: Final = (
 SimpleTuner and accelerate's command line; GLM-4's scripts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """All that was read of a run."""
 
     documents: tuple[Document, ...] = ()
@@ -58,8 +59,7 @@ class Reading:
     allowances: tuple[Allowance, ...] = ()
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Collects while files are read; each file once."""
 
     targets: Mapping[str, Target]

@@ -5,17 +5,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Edit
 from tunec.compiler.frontend.nodes import Node
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span, line_starts, lines_of
 
 _PLAIN: Final = re.compile(r"[A-Za-z_./][\w./-]*")
 _WORDS: Final = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n", "none"})
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A text that edits are made to."""
 
     name: str

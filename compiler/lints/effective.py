@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import (
@@ -16,7 +17,6 @@ from tunec.compiler.consumers.schemas import (
 from tunec.compiler.lints.document import TRAINERS
 from tunec.compiler.lints.environment import Release
 from tunec.compiler.lints.place import Place
-from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.context import LintContext
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 Source = Literal["document", "default", "filled", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(Struct, frozen=True):
     """The value of a key, and who says it."""
 
     value: Any

@@ -6,8 +6,6 @@ cluster, model, versions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass as datafields
-from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -30,6 +28,7 @@ from tunec.compiler.lints.rule import Rule
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Entry, Target
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 EXEMPT: Final = {
@@ -73,16 +72,13 @@ def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan
     )
 
 
-@datafields(frozen=True, eq=False, repr=False)
-class DecidedRun(LintContext):
+class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
     """Files that are about to be written, beside the slots that were decided.
 
     Rules that ask for a slot are given what was decided, and not what the files' rows read back.
     """
 
-    plan: Plan = field(kw_only=True)
-
-    __hash__ = object.__hash__
+    plan: Plan
 
     def place(self, definition: Definition | None) -> Place | None:
         """The key that says a slot; None where none does."""

@@ -1,21 +1,19 @@
 """What is known of a run besides its files: hardware, processes, versions, model."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.releases import Releases
-from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
     from tunec.schemas.hardware.profile import Cluster, Device, Host
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """The release of a package that is taken to run."""
 
     package: str
@@ -38,8 +36,7 @@ class Release:
         return f"{self.package} {self.version}"
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """What the command line says of a run; each part may be unknown."""
 
     cluster: "Cluster | None" = None

@@ -1,7 +1,6 @@
 """What keys tell of the release that reads them, where nobody names it."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from packaging.version import Version
 
@@ -9,6 +8,7 @@ from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.environment import Release
+from tunec.schemas.frozen import replace
 
 _STEM = "training_arguments"
 _KINDS = frozenset({"hf", *TRL})

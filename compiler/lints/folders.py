@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
 
 _SUFFIXES: Final = frozenset(
     {".json", ".yaml", ".yml", ".toml", ".env", ".sh", ".slurm", ".sbatch", ".hostfile"}
@@ -20,8 +20,7 @@ _MOST_FOLDERS: Final = 10_000
 """Where a walk ends: what was named is then no project, but a disk that holds many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
+class Gathered(Struct, frozen=True):
     """Files that were named, or found below folders that were."""
 
     files: Mapping[Path, bool]

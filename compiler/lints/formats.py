@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
@@ -40,8 +41,7 @@ _OF_A_TEMPLATE: Final = 4
 reader of YAML puts in variables."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """One document of a file."""
 
     format: str
@@ -149,7 +149,7 @@ def known_part(node: Node) -> tuple[Node, frozenset[str]]:
 
 
 def _known(node: Node, path: Path, lost: set[str]) -> Node:
-    from dataclasses import replace
+    from tunec.schemas.frozen import replace
 
     if node.fields is None:
         return node

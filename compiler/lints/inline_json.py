@@ -5,10 +5,10 @@ What is unfolded stands where the text stands, so no edit can be made inside it.
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node
+from tunec.schemas.frozen import replace
 
 MAPPINGS: Final = (
     *("accelerator_config", "fsdp_config", "lr_scheduler_kwargs"),

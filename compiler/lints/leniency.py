@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -11,6 +10,7 @@ from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.lints.rule import CONSEQUENCES, Consequence
 from tunec.compiler.target import Target
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import lines_of
 
 _LENIENT: Final = frozenset({COMMENT, COMMA})

@@ -1,9 +1,10 @@
 """lint: files that are there to everything that is wrong with them, in a stable order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.allow import Allowance, suppress
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
@@ -17,7 +18,7 @@ from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.leniency import is_of_nobody, is_of_nothing
 from tunec.compiler.lints.runs import read_runs
 from tunec.compiler.target import Artifact, Target
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 PAGES: Final = "docs/rules.md"
 
 
-@dataclass(frozen=True, slots=True)
-class Linted:
+class Linted(Struct, frozen=True):
     """What was found, and what it was found in."""
 
     runs: tuple[LintContext, ...]
@@ -117,8 +117,7 @@ def _without(reading: Reading, files: Set[str]) -> Reading:
     return replace(reading, unread=unread, faults=faults)
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
+class _Checked(Struct, frozen=True):
     """What was found in one run."""
 
     run: LintContext

@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Edit, Fix, Label
 from tunec.compiler.frontend.nodes import Node, place, plain
 from tunec.compiler.lints.edits import remove_key, rename_key, replace_value
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.document import Document
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A key with its value, as one document says it."""
 
     document: "Document"

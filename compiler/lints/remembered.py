@@ -5,8 +5,9 @@ Clusters differ in much that no file says. A rule says whether it asks for hardw
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts, ResolvedModel
@@ -20,8 +21,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     """Files that were judged, with all that their judgement rests on but hardware."""
 
     artifacts: Sequence[Artifact]
@@ -38,8 +38,7 @@ class _Judged:
         return sorted((*self.found, *found), key=lambda each: each.id)
 
 
-@dataclass(slots=True)
-class Remembered:
+class Remembered(Struct):
     """What was found in the files of one spec."""
 
     _judged: dict[tuple[Any, ...], _Judged] = field(default_factory=dict)

@@ -12,6 +12,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Applicability, Fix, Severity
 from tunec.compiler.lints.conditions import Condition, is_checked, notes, parse, severity
 from tunec.compiler.lints.context import LintContext
@@ -19,14 +21,12 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import OLDER_NAMES
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, Rule, rule
-from tunec.schemas.frozen import dataclass
 
 SLOT: Final = "slot"
 """The kind of a condition on what a run comes to, as in `slot:parallel.world>1`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mend:
+class Mend(Struct, frozen=True):
     """The edit that mends a finding: exactly one of the three."""
 
     applicability: Applicability
@@ -50,8 +50,7 @@ class Mend:
         return Fix((edit,), self.applicability)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One occurrence of what a rule speaks of."""
 
     when: str
@@ -84,8 +83,7 @@ class Row:
     severity: Severity | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Met:
+class _Met(Struct, frozen=True):
     """A condition that holds: as texts speak of it."""
 
     path: str

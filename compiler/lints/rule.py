@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Literal
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Severity, Term
-from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.context import LintContext
@@ -48,8 +49,7 @@ def keys(kinds: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{kind}:{name}" for kind in kinds.split("|") for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One occurrence of what a rule speaks of; `LintContext` and `Place` help to build it."""
 
     message: str
@@ -73,8 +73,7 @@ class Finding:
     """Where this occurrence is less severe than the rule's own severity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule: a function below `@rule(...)`, or `rows(...)`, in a module of its subject.
 
     A rule that concerns several programs stands in `compiler/lints/checks/<subject>`, one of a

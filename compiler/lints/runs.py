@@ -7,10 +7,11 @@ read by itself, with what it refers to and with those of the directory that stan
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.documents import Reading, read_files
@@ -27,8 +28,7 @@ Kind = tuple[str, bool]
 """Whose keys a file holds, and whether it gives them as flags: flags beside a file are usual."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
+class _Part(Struct, frozen=True, eq=False, dict=True):
     """A file that was named, with what it refers to."""
 
     path: Path

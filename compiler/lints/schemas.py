@@ -7,9 +7,9 @@ longer to import than all of linting.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import (
@@ -21,7 +21,7 @@ from tunec.compiler.consumers.schemas import (
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import CLASSES, filling_release, releases_around
 from tunec.compiler.lints.place import Place
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.context import LintContext
@@ -30,8 +30,7 @@ Schema = Mapping[str, Any]
 What = Literal["unknown", "type", "value"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One place where a document does not fit its reader's schema."""
 
     what: What

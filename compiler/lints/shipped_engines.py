@@ -5,7 +5,6 @@ then seen in the key that names it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
+from tunec.schemas.frozen import replace
 
 _AUTO: Final = (
     *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),

@@ -5,12 +5,12 @@ about DeepSpeed finds a ZeRO stage wherever it is written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
+from tunec.schemas.frozen import replace
 
 _ACCELERATE: Final[Mapping[str, str]] = {
     "gradient_accumulation_steps": "gradient_accumulation_steps",

@@ -1,11 +1,12 @@
 """What a pass is, and the scribe with which it writes its decisions down."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from functools import cache, partial
 from operator import attrgetter
 from shlex import quote
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.facts import Facts
@@ -15,12 +16,10 @@ from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.fit.search import Answer
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.shape import Shape
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What a pass yields: a decision for each of its slots, and what it has to say.
 
     Values are there at once; the reasons are put into words when somebody asks for `decisions`.
@@ -48,8 +47,7 @@ _DECIDED: Final = Kept[Decided](4096)
 """What passes decided, by what they were told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(Struct, frozen=True):
     """One step of the pipeline. `reads` and `decides` name groups of slots."""
 
     name: str
@@ -117,8 +115,7 @@ def _slots(paths: tuple[str, ...]) -> Callable[[Draft], tuple[Any, ...]]:
     return attrgetter(*(f"{SLOTS[path].group}.{SLOTS[path].attribute}" for path in paths))
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """A value that a slot might take; `refused` says why it cannot."""
 
     value: Any
@@ -141,8 +138,7 @@ def as_given(intent: Shape, path: str, otherwise: str = "not given: the usual") 
     return "as the spec has it"
 
 
-@dataclass(slots=True)
-class Scribe:
+class Scribe(Struct):
     """Collects one pass's decisions; each call returns the value in force, which a pin may be."""
 
     facts: Facts

@@ -7,15 +7,15 @@ default; what a spec's own field has as its default is read from there.
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
+
 from tunec.schemas.objectives import Dpo, Grpo
 from tunec.schemas.shape import Shape
 from tunec.schemas.spec import Lora, Optimizer, Qlora, Train
 from tunec.schemas.terms import OptimizerName
 
 
-@dataclass(frozen=True, slots=True)
-class Default:
+class Default(Struct, frozen=True):
     """A value that a slot gets where nobody says another."""
 
     slot: str
@@ -125,8 +125,7 @@ Method = Literal["full", "adapter"]
 Aim = Literal["language", "diffusion", "dpo", "grpo"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(Struct, frozen=True):
     """A learning rate of AdamW, for models of more than so many parameters."""
 
     method: Method

@@ -1,6 +1,5 @@
 """plan_job: what a cluster is asked for beside its devices, and what the job brings along."""
 
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.analyses.memory.margin import MARGIN as MEMORY_MARGIN
@@ -17,6 +16,7 @@ from tunec.compiler.passes.fit.problem import Problem
 from tunec.compiler.passes.fit.search import search
 from tunec.compiler.passes.fit.timing import step_seconds
 from tunec.compiler.passes.software import say_software
+from tunec.schemas.frozen import replace
 from tunec.schemas.units import format_bytes
 
 _SAID: Final = ("image", "setup", "queue", "account", "qos", "namespace", "volume", "infra", "spot")

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.probe.readings import FIELDS, Readings
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.catalogue import UnknownName, device
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Host, Link, Node
 from tunec.schemas.units import format_bytes
@@ -26,8 +27,7 @@ class Unreadable(Exception):
         self.reasons = tuple(reasons)
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Struct, frozen=True):
     """One device as the driver lists it."""
 
     title: str

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
 
 FIELDS: Final = ("name", "uuid", "memory.total", "memory.reserved", "mig.mode.current")
 """What is asked of every device."""
@@ -26,8 +26,7 @@ _SECONDS: Final = 60
 """A driver that starts up for the question takes many seconds on a large machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Readings:
+class Readings(Struct, frozen=True):
     """Texts as the tools print them; None where there is no such tool or file."""
 
     host: str

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import yaml
+from msgspec import Struct, field
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.rehearse.shrink import SEQUENCE, Unrehearsable
@@ -32,8 +32,7 @@ _ARITHMETIC: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Adapted:
+class Adapted(Struct, frozen=True):
     """The files as they are rehearsed."""
 
     files: Mapping[str, str]
@@ -45,8 +44,7 @@ class Adapted:
     """Slots that the changes hide, with the reason."""
 
 
-@dataclass(slots=True)
-class _Change:
+class _Change(Struct):
     """The documents while they are changed."""
 
     documents: Documents

@@ -1,8 +1,9 @@
 """compare: what the ranks read from the running engine against the plan, slot by slot."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.rehearse.schedule import rate
@@ -76,8 +77,7 @@ _ABSENT_SLOTS: Final[Mapping[str, str]] = {
 _SILENT: Final = "the running engine does not report it"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One slot, or with an empty slot something about the run itself."""
 
     slot: str
@@ -89,8 +89,7 @@ class Check:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """What all ranks must say: `read` takes it from a rank's report."""
 
     slot: str

@@ -3,9 +3,10 @@
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.analyses.architecture import UnknownArchitecture, UnusableConfig, derive
 from tunec.compiler.analyses.trainable import trainable_parameters
@@ -42,8 +43,7 @@ SCRIPT: Final = "launch.sh"
 _SHOWS_DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES")
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Rehearsal(Struct, frozen=True):
     """A job, and what its reports are compared with."""
 
     job: Job
@@ -76,8 +76,7 @@ _PIN: Final = f"{_BITSANDBYTES}==0.50.2"
 """A release with kernels for a CPU: nf4, fp4 and int8, forward and backward."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
+class Interpreter(Struct, frozen=True):
     """Which Python the ranks run with, and why nothing is quantised in it, if so."""
 
     python: str = sys.executable
@@ -212,8 +211,7 @@ def _trainable(small: Mapping[str, Any], plan: Plan) -> int:
 # ── the launcher ─────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Launched:
+class _Launched(Struct, frozen=True):
     launcher: Sequence[str]
     environment: Mapping[str, str]
     hidden: Mapping[str, str]

@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.consumers.forking import CAN_FORK, Server, ServerGone
 from tunec.compiler.rehearse import keeper
@@ -58,8 +59,7 @@ class RehearsalFailed(Exception):
         self.output = output
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One run: its files by name, what each rank is asked, and how the ranks are started."""
 
     files: Mapping[str, str]

@@ -1,9 +1,10 @@
 """What the search of a plan considered: each layout with its sums, and why it was not taken."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from math import isqrt
 from typing import Any, Final, Literal
+
+from msgspec import Struct, field
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
@@ -31,8 +32,7 @@ _SIZES: Final = 3
 """Micro batches that are shown on each side of the chosen one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Considered:
+class Considered(Struct, frozen=True):
     """One layout that the search looked at, and its result."""
 
     name: str
@@ -58,8 +58,7 @@ class Considered:
     tokens_per_second: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Considerations:
+class Considerations(Struct, frozen=True):
     """The search of one plan."""
 
     budget: int
@@ -111,8 +110,7 @@ def _order(each: Considered) -> tuple[int, float, str]:
     return _ORDER.index(each.state), speed, each.name
 
 
-@dataclass(frozen=True, slots=True)
-class _Judge:
+class _Judge(Struct, frozen=True):
     problem: Problem
     answer: Answer
 

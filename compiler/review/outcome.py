@@ -1,8 +1,9 @@
 """The outcome of one spec on one cluster, as plain data: what fleet, diff and report speak of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
@@ -23,8 +24,7 @@ class Pair(NamedTuple):
         return f"{self.spec} on {self.cluster}"
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(Struct, frozen=True):
     """What clusters are told apart by when many of them are spoken of at once."""
 
     devices: str
@@ -38,8 +38,7 @@ class Traits:
     """Devices of the smallest node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """Memory and speed of a plan."""
 
     required: int
@@ -61,15 +60,14 @@ class Needs:
         return self.budget - self.required
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of one pair."""
 
     pair: Pair
     traits: Traits | None
     values: Mapping[str, Any] = field(default_factory=dict)
     """Every slot's value; empty where there is no plan."""
-    ledger: Ledger = field(default_factory=Ledger, repr=False)
+    ledger: Ledger = field(default_factory=Ledger)
     """Who said so; asked only for what is explained."""
     needs: Needs | None = None
     faults: tuple[Diagnostic, ...] = ()

@@ -1,10 +1,11 @@
 """Judging a plan by a policy: which rules it breaks, each as a diagnostic like a lint's."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
@@ -23,8 +24,7 @@ from tunec.schemas.units import NotAQuantity, format_bytes, parse_bytes, parse_s
 _PIN: Final = "pin"
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """A policy that was read, with the places of its rules; or what is wrong with it."""
 
     document: Document[Policy]

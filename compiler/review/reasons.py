@@ -1,9 +1,10 @@
 """Why a slot has its value, as a tree: what it rests on, what it overruled and what it beat."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from tunec.compiler.driver import Planned
 from tunec.compiler.facts import Facts
@@ -19,8 +20,7 @@ _LEAST: Final = 0.005
 """Terms below this share of a sum are told together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """One line of a tree, and what is below it."""
 
     text: str
@@ -30,8 +30,7 @@ class Branch:
     """The slot that the line speaks of, if it does."""
 
 
-@dataclass(frozen=True)
-class Reasons:
+class Reasons(Struct, frozen=True, dict=True):
     """The reasons of a planned spec; the search is asked once, when first needed."""
 
     planned: Planned

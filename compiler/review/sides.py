@@ -2,17 +2,17 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 _IS_SPEC: Final = re.compile(r"^tunec\s*:", re.MULTILINE)
 _MOST: Final = 1 << 20
 """Characters of a file that are looked at: the version stands at its top."""
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """Where the specs of one side are."""
 
     root: Path

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.analyses.memory.account import AHEAD, Account, samples
 from tunec.compiler.analyses.memory.timeline import Phase
@@ -40,8 +41,7 @@ _TRACED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One phase as traced and as accounted for, in bytes."""
 
     phase: str
@@ -60,8 +60,7 @@ class Difference:
         return self.accounted / self.traced - 1 if self.traced else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """A whole step as traced and as accounted for."""
 
     trace: Trace

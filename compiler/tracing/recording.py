@@ -1,8 +1,9 @@
 """What a trace recorded: storages with their makers, and when each came and went."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 Category = Literal[
     "weights",
@@ -29,8 +30,7 @@ BESIDE: Final = frozenset({SAVING, READING, GENERATION, SCORING, HANDING, MERGIN
 """Moments that are neither of a training step nor of evaluation."""
 
 
-@dataclass(slots=True, eq=False)
-class Storage:
+class Storage(Struct, eq=False):
     """One storage: what it was made for, by which operation, in which module."""
 
     bytes: int
@@ -49,8 +49,7 @@ class Event(NamedTuple):
     change: int
 
 
-@dataclass(slots=True)
-class Recording:
+class Recording(Struct):
     """Everything that happened in the traced step, in order."""
 
     events: list[Event] = field(default_factory=list)
@@ -62,8 +61,7 @@ class Recording:
         self.marks.append((len(self.events), phase))
 
 
-@dataclass(frozen=True, slots=True)
-class Tensors:
+class Tensors(Struct, frozen=True):
     """Equal tensors alive at a peak: same maker, shape and dtype."""
 
     category: Category
@@ -75,8 +73,7 @@ class Tensors:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class TracedPhase:
+class TracedPhase(Struct, frozen=True):
     """The highest moment of one phase."""
 
     name: str
@@ -87,8 +84,7 @@ class TracedPhase:
     """What is alive there, the largest groups first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """One traced step."""
 
     phases: tuple[TracedPhase, ...]

@@ -1,18 +1,19 @@
 """What is traced: a model's own config, and the workload and layout that the account is asked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.schemas.frozen import replace
 
 
 class Untraceable(Exception):
     """Something that no trace can show; the message says what and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """One run: `config` is the model's config.json, whole or the facts that define its modules."""
 
     config: Mapping[str, Any]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.wording import shown
 from tunec.compiler.driver import Planned, emit_for
 from tunec.compiler.emit import schema
@@ -19,22 +21,19 @@ from tunec.compiler.target import File, Target
 from tunec.compiler.translate.leftovers import listed, says_nothing
 from tunec.compiler.translate.partial import Unsaid
 from tunec.compiler.translate.sources import Sources
-from tunec.schemas.frozen import dataclass
 
 _AUTO: Final = "auto"
 Files = tuple[File, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(Struct, frozen=True):
     """A key of a file that was read, as a spec passes it through."""
 
     place: Place
     extra: Extra
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """A key of a file that was read and that a spec has no word for."""
 
     place: Place

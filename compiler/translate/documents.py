@@ -1,8 +1,9 @@
 """The documents of a translation: those of lint, scripts as their own programs read them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.context import LintContext
@@ -10,7 +11,7 @@ from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.target import File, Target
 from tunec.compiler.translate.scripts import with_own_scripts
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 _TRL: Final = "trl"
 _ENGINE: Final = "deepspeed"
@@ -26,8 +27,7 @@ _OF_A_SCRIPT: Final = (_TRAINING, "sft.yaml")
 """Whose tables know flags of scripts: transformers' arguments, alone or with those of TRL."""
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
+class Documents(Struct, frozen=True):
     """What is read."""
 
     every: tuple[Document, ...]

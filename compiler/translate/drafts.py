@@ -7,17 +7,17 @@ program does nothing unasked, the key is left out.
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from tunec.compiler.emit import schema
 from tunec.compiler.read import WRONG_SHAPE, settle
 from tunec.compiler.target import Dialect, Entry, File, Json, Target
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.said import matters
 from tunec.compiler.translate.sources import Sources
-from tunec.schemas.frozen import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """What becomes of one row of a file."""
 
     entry: Entry
@@ -28,8 +28,7 @@ class Row:
     """The slot that nobody says and without which it is open what the row writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """What becomes of one file."""
 
     file: File

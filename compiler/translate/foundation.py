@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.frontend.names import is_written_as_path
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import catalogue_model
 from tunec.compiler.resolve import catalogued
 from tunec.compiler.translate.intents import Values
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
 
 FieldPath = tuple[str, ...]
@@ -34,8 +35,7 @@ _NEEDED: Final[Fields] = {
 model on large devices, for which every layout fits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """What the command line says of a spec beside the files."""
 
     model: str | None = None
@@ -43,8 +43,7 @@ class Beside:
     method: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Foundation:
+class Foundation(Struct, frozen=True):
     """The fields that no decision of tunec's can take the place of."""
 
     fields: Fields

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
 
 Values = Mapping[str, Any]
 """Known slots by path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """A field of a spec that says slots."""
 
     path: tuple[str, ...]

@@ -1,13 +1,13 @@
 """A plan of which only some slots are known, and questions to it that those can answer."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
+from msgspec import Struct, field
+
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import GROUPS, SLOTS
-from tunec.schemas.frozen import dataclass
 
 _Answer = TypeVar("_Answer")
 
@@ -40,8 +40,7 @@ class _Group:
         return self._values[slot]
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(Struct, frozen=True):
     """What is known of a plan."""
 
     values: Mapping[str, Any]

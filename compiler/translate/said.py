@@ -5,7 +5,6 @@ taken for what happens. So defaults count only where the row matters.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
@@ -14,6 +13,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.read import WRONG_SHAPE, read_rows
 from tunec.compiler.target import Dialect, Entry, Target, in_every_plan
 from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.schemas.frozen import replace
 
 _Row = tuple[Entry | None, Definition]
 

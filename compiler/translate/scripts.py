@@ -5,7 +5,6 @@ a parser of its own for it, which knows the flags of its one program.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node
@@ -14,6 +13,7 @@ from tunec.compiler.lints.formats import parse_text
 from tunec.compiler.lints.kinds import LEAST_SHARE, kind_of
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.target import File, Target
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
 _FLAGS: Final = "flags"

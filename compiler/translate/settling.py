@@ -1,10 +1,11 @@
 """A spec that decides what was read: its fields first, then pins for what they leave different."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from posixpath import normpath
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.driver import Planned, emit_for, plan, written
 from tunec.compiler.frontend.load import load_mapping
@@ -14,7 +15,7 @@ from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
 from tunec.compiler.read import found_plain, read
 from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.intents import Intent, Values, plain, tree
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 _LEADING: Final = (
     *("devices.nodes", "devices.per_node", "adapter.kind", "parallel.engine", "parallel.world"),
@@ -37,8 +38,7 @@ _PATHS: Final = ("data.train", "data.evaluation")
 _UNREACHED: Final = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A spec in the making."""
 
     base: Mapping[tuple[str, ...], Any]
@@ -70,8 +70,7 @@ class Candidate:
         return replace(self, open=rest, stated=(*self.stated, *ways))
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """A spec with its plan, and what it cannot decide as it was read."""
 
     candidate: Candidate

@@ -1,8 +1,9 @@
 """The files that are translated: one ledger of what they say, and everything wrong with them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.invariants import INVARIANTS, Invariant
@@ -20,13 +21,12 @@ from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import leftovers
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.said import said_by, with_defaults
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 _TRL: Final = "trl"
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """What files say together."""
 
     run: LintContext

@@ -1,7 +1,6 @@
 """What is to be said of a spec that was made of files: beside its lines, below it, and of it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
@@ -28,6 +27,7 @@ from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.settling import Settled
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of
 from tunec.compiler.translate.translate import assumed, is_named, leaving
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path
 
 _LEFT: Final = "not-carried-over"

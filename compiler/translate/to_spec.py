@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import compile_spec
@@ -32,13 +33,12 @@ from tunec.compiler.translate.spec_notes import comments, findings, footer, unsa
 from tunec.compiler.translate.spec_text import spec_text
 from tunec.compiler.translate.translate import is_named
 from tunec.compiler.translate.written_targets import is_dialect, targets_of
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 _OPEN: Final = "it follows from the rest of the spec, which has no plan yet"
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(Struct, frozen=True):
     """What a spec is wanted for."""
 
     environment: Environment
@@ -68,8 +68,7 @@ class Asking:
         return Path() if self.output is None else self.output.parent
 
 
-@dataclass(frozen=True, slots=True)
-class Specified:
+class Specified(Struct, frozen=True):
     """A spec for files, and everything that is to be said of it."""
 
     text: str | None

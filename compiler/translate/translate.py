@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shown
@@ -26,7 +27,7 @@ from tunec.compiler.translate.leftovers import hidden
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of, sources_of
 from tunec.compiler.translate.writing import Written, write
 from tunec.compiler.version import __version__
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 _COMMAND_LINE: Final = "command line"
 _OF_THE_MODEL: Final = (
@@ -39,8 +40,7 @@ class Ungiven(ValueError):
     """A `SLOT=VALUE` that is none; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
+class Translated(Struct, frozen=True):
     """The files of each target, and everything that is to be said of them."""
 
     artifacts: Mapping[str, tuple[Artifact, ...]]

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import unsupported
@@ -15,15 +17,13 @@ from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_de
 from tunec.compiler.translate.faults import faults_of, nothing
 from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.sources import Sources
-from tunec.schemas.frozen import dataclass
 
 _STARTING: Final = "launch."
 """Slots that the target itself decides: whoever asks for another launcher wants that one."""
 _SCRIPT: Final = "launch.script"
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """The files of one target, what is wrong with them, and what they say."""
 
     artifacts: tuple[Artifact, ...]

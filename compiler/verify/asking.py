@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.consumers.asking import ConsumerFailed, ask_each
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
@@ -19,8 +20,7 @@ _SHARED: Final = "torch"
 """What every environment takes from the interpreter that runs tunec."""
 
 
-@dataclass(slots=True, eq=False)
-class _Task:
+class _Task(Struct, eq=False):
     """One program before one case: what it is asked and where, or why it is not."""
 
     case: Case

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +11,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Target
 from tunec.compiler.verify.bundles import bare, bare_values
 from tunec.compiler.verify.contract import Case, Delivered
+from tunec.schemas.frozen import replace
 
 _SPEC: Final = re.compile(r'^\s*"?(?:tunec|extends)"?\s*:', re.MULTILINE)
 _SUFFIXES: Final = (".yaml", ".yml", ".json")

@@ -1,8 +1,9 @@
 """check: what a program resolved against the plan, slot by slot."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from tunec.compiler.read import settle
 from tunec.compiler.target import Entry, Json
@@ -13,8 +14,7 @@ Status = Literal["same", "differs", "refused", "unchecked"]
 _TOLERANCE: Final = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A key by which a file comes to something else than the plan."""
 
     slot: str
@@ -25,8 +25,7 @@ class Difference:
     resolved: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One file before one program."""
 
     spec: str
@@ -92,8 +91,7 @@ def check(case: Case, program: Program, where: Where, heard: Heard) -> Check:
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     said: tuple[str, ...] = ()
     unsaid: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()

@@ -5,10 +5,10 @@ something is verified.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
@@ -24,8 +24,7 @@ class NotAsked(Exception):
     """A program cannot be asked about this case; the message says why. Never a pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """A file as the program gets it: of the target, at a path that people know, with its text."""
 
     name: str
@@ -33,8 +32,7 @@ class Delivered:
     text: str
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """The files of one target at one version, and the plan that they must come to."""
 
     spec: str
@@ -89,8 +87,7 @@ class Case:
         return seen
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Struct, frozen=True):
     """In which environment a program runs: a release of a consumer, and exact pins."""
 
     consumer: str
@@ -103,8 +100,7 @@ class Where:
         return f"{self.consumer}@{self.version}" if self.version else self.consumer
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """Something that a program says of a slot by other means than a key's resolved value."""
 
     slot: str
@@ -113,8 +109,7 @@ class Fact:
     resolved: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """An answer in the words of the target's table."""
 
     refused: str = ""
@@ -153,8 +148,7 @@ def taken(answers: Answers, program: str) -> Any:
     return None if answer is None or refusal(answer) else answer
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """One program that reads a file of a target.
 
     `question` may look at the answers of the program that it comes `after`; it returns None where

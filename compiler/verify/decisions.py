@@ -4,8 +4,9 @@ The files are read back by the rows that wrote them. What programs make of the f
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import joined
@@ -21,8 +22,7 @@ from tunec.compiler.verify.delivery import places
 from tunec.compiler.verify.report import Places, label_of
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """A decided slot that nothing says, and no target has a reason for that."""
 
     slot: str
@@ -34,8 +34,7 @@ class Lost:
     """What each target has instead of a row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decisions:
+class Decisions(Struct, frozen=True):
     """The decided slots of one bundle."""
 
     spec: str
@@ -70,8 +69,7 @@ def decisions(cases: Sequence[Case]) -> Decisions:
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """A row that matters in the plan, and what of its slots comes back from the delivered file."""
 
     target: str

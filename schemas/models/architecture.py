@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import product
 from typing import Final, Literal
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
 
 Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
 """Which part of a model a module belongs to; `projector` includes resamplers and mergers."""
@@ -18,8 +18,7 @@ Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder
 Kind = Literal["linear", "embedding", "norm", "conv", "parameter"]
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Struct, frozen=True):
     """Equal modules that hold parameters: one entry for all layers of a stack.
 
     `path` is the dotted name in the real module tree with `{}` where the indices go
@@ -55,8 +54,7 @@ class Module:
         return (self.path.format(*place) for place in self.places())
 
 
-@dataclass(frozen=True, slots=True)
-class Experts:
+class Experts(Struct, frozen=True):
     """The mixture of experts in each layer of a stack."""
 
     count: int
@@ -68,8 +66,7 @@ class Experts:
     """Inner width of the experts every token passes through, all together; 0: none."""
 
 
-@dataclass(frozen=True, slots=True)
-class LatentAttention:
+class LatentAttention(Struct, frozen=True):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434)."""
 
     query_rank: int
@@ -80,8 +77,7 @@ class LatentAttention:
     value_head_dim: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """Equal transformer layers, one after the other."""
 
     part: Part
@@ -113,8 +109,7 @@ class Stack:
     """Diffusion transformers: two streams with joint attention, or one fused stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dropout:
+class Dropout(Struct, frozen=True):
     """Where a model that trains drops activations at random, by its own config."""
 
     states: bool = False
@@ -128,8 +123,7 @@ class Dropout:
 NO_DROPOUT: Final = Dropout()
 
 
-@dataclass(frozen=True, slots=True)
-class UnetLevel:
+class UnetLevel(Struct, frozen=True):
     """One resolution of a UNet, down and up path together."""
 
     channels: int
@@ -149,8 +143,7 @@ class UnetLevel:
     """Inner width of the gated feed-forward of each layer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageTokens:
+class ImageTokens(Struct, frozen=True):
     """How pixels become tokens, by the family's own rule (`compiler/analyses/architecture`)."""
 
     rule: str
@@ -179,8 +172,7 @@ class ImageTokens:
     """Learned embeddings that the projector puts around an image (GLM-4V: begin and end)."""
 
 
-@dataclass(frozen=True)
-class Architecture:
+class Architecture(Struct, frozen=True, dict=True):
     """A model as built: its modules, its stacks of layers, its vocabulary, its image rule."""
 
     family: str

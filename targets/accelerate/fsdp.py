@@ -1,12 +1,12 @@
 """What accelerate.yaml says of FSDP 1 and 2: the section `fsdp_config`."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Documents, Entry, Found, Json, constant
+from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.packages import PACKAGE
 
 NAME: Final = "accelerate.yaml"

@@ -1,11 +1,11 @@
 """Rows of ds_config.json: batch, clipping, printing."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, constant, derived, same
+from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.reader import PACKAGE, Reader
 
 _CONFIG = "deepspeed 0.14.5 to 0.19.8 runtime/config.py"

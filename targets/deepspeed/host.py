@@ -3,13 +3,14 @@
 import re
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import count
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.memory.trained import asked_of, has_script
 from tunec.compiler.lints.place import Place
-from tunec.schemas.frozen import dataclass
 
 GIB = 2**30
 _SIZE: Final = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
@@ -17,8 +18,7 @@ _UNITS: Final = {"": 2**20, "K": 2**10, "M": 2**20, "G": GIB, "T": 2**40}
 """Slurm 24.05 sbatch manual page: --mem=<size>[units], megabytes where none is given; 0: all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """The node with the least, where the hardware is known."""
 
     nodes: int

@@ -1,11 +1,11 @@
 """Rows of ds_config.json: the optimizer that DeepSpeed builds, or leave for one of another's."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Entry, constant, derived, fixed, same
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
 from tunec.targets.deepspeed.reader import BUILT, PACKAGE, TESTED, TESTED_OF_OTHERS, Reader
 

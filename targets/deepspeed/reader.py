@@ -1,7 +1,8 @@
 """Who reads ds_config.json, and what of a plan then stands in it."""
 
+from msgspec import Struct
+
 from tunec.compiler.ir.plan import Plan
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import OptimizerName
 
 PACKAGE = "deepspeed"
@@ -20,8 +21,7 @@ deepspeed 0.14.5 to 0.19.8 runtime/zero/utils.py `ZERO_SUPPORTED_OPTIMIZERS`.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """A program that reads the file.
 
     `plain` is `deepspeed.initialize`: whatever is not in the file is not known. A trainer brings

@@ -1,7 +1,6 @@
 """How DeepSpeed is asked about ds_config.json, and how its answers are heard."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.consumers.sets import choose
@@ -21,6 +20,7 @@ from tunec.compiler.verify.contract import (
     turned_down,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.config import NAME
 from tunec.targets.deepspeed.reader import PACKAGE
 

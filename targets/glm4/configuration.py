@@ -1,10 +1,10 @@
 """finetune.yaml: what `FinetuningConfig.from_file` of the scripts reads."""
 
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, named, same
+from tunec.schemas.frozen import replace
 from tunec.targets.glm4.versions import COMBINED, TODAY, schema
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG, has_adapter
 from tunec.targets.huggingface.packages import PEFT

@@ -6,11 +6,11 @@ says.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, on_deepspeed, same
+from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.fsdp import true
 from tunec.targets.huggingface.fsdp import FSDP, RECOMPUTES_KEY, recomputes_by_fsdp
 

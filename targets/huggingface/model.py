@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, named, same
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import FloatDtype, QuantFormat
 from tunec.targets.huggingface.adapter import TASKS, has_adapter, whole
 from tunec.targets.huggingface.packages import TRL

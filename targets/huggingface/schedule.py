@@ -1,11 +1,11 @@
 """Rows of TrainingArguments: how long the run is, how its rate moves, when it logs and saves."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, get_args
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, constant, named, same
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import ScheduleKind
 
 _SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"

@@ -1,11 +1,11 @@
 """Rows of TRL's ScriptArguments and SFTConfig, and sft.yaml: the whole run for `trl sft`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, same
+from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.datasets import NOT_LOADED, card_of, data_of
 from tunec.targets.huggingface.methods import method_of

@@ -1,11 +1,11 @@
 """Rows of TrainingArguments: batch, optimizer, loss, data loading."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, same
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
 
 _SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"

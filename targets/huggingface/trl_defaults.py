@@ -1,11 +1,11 @@
 """What TRL's configs do where a file is silent, which is not what TrainingArguments does."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, fixed, in_no_plan
+from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.huggingface.packages import TRL
 

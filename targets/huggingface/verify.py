@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.consumers.sets import choose
@@ -22,6 +21,7 @@ from tunec.compiler.verify.contract import (
     turned_down,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.verify import engine_programs
 from tunec.targets.huggingface.cards import card_program

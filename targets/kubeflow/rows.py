@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, in_every_plan, on_deepspeed, same
-from tunec.schemas.frozen import dataclass
 from tunec.targets.accelerate.processes import processes
 from tunec.targets.kubeflow.container import gives_all
 from tunec.targets.kubeflow.images import torch_of, usual_image
@@ -15,8 +16,7 @@ Part = tuple[str, Callable[[Plan], Json], Callable[[Json], Mapping[str, Any]]]
 """A key, its value for a plan, and what a value settles."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Where one API has what both say; a replica's container holds all of the last three."""
 
     nodes: tuple[Part, ...]

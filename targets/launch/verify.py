@@ -6,10 +6,10 @@ launcher's own parser gets these.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any, Final
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.consumers.environments import EnvironmentUnavailable
@@ -28,6 +28,7 @@ from tunec.compiler.verify.contract import (
     flat,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import PACKAGE
 from tunec.targets.deepspeed.config import DEEPSPEED
@@ -169,8 +170,7 @@ def _hear_config(_: Case, answer: Any) -> Heard:
     return Heard(values=flat(answer["values"]))
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """A file with a shell text that starts a launcher."""
 
     file: str

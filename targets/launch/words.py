@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from tunec.compiler.frontend import shell_words
 from tunec.compiler.frontend.text import Origin, Places
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A word with quotes taken off; parameters (`$HOME`) are left as they are written."""
 
     text: str

@@ -1,10 +1,10 @@
 """LLaMA-Factory's YAML as rows: its own arguments beside those of TrainingArguments."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.target import Entry, File, Json, Target, in_no_plan
+from tunec.schemas.frozen import replace
 from tunec.targets.huggingface import schedule, training
 from tunec.targets.huggingface.packages import TRANSFORMERS
 from tunec.targets.llamafactory.model import (

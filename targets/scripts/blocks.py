@@ -1,7 +1,6 @@
 """Rows of one consumer inside another's file: under a prefix, checked by their own schema."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from packaging.version import Version
@@ -10,6 +9,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.emit import validator, write_values
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Dialect, Entry, Json
+from tunec.schemas.frozen import replace
 
 SchemaOf = Callable[[Dialect], str | None]
 Check = Callable[[Plan, Dialect], Iterable[Diagnostic]]

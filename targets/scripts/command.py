@@ -9,8 +9,9 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.target import Entry, Json, named
-from tunec.schemas.frozen import dataclass
 from tunec.targets.launch.script import parse as parse_launch
 from tunec.targets.launch.script import render as render_launch
 from tunec.targets.launch.target import LAUNCH_SH
@@ -36,8 +37,7 @@ def starting(*launchers: str) -> tuple[Entry, ...]:
     return (*(each for each in LAUNCH_SH.entries if each.slots not in said), launcher)
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """How a program spells its flags."""
 
     text: frozenset[str] = frozenset()

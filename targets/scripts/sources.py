@@ -16,15 +16,15 @@ from typing import Final
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from msgspec import Struct
+
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, default_cache
-from tunec.schemas.frozen import dataclass
 
 SECONDS: Final = 30.0
 _ADDRESS: Final = "https://raw.githubusercontent.com"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """One file of a repository at a commit."""
 
     repository: str

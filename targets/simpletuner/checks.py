@@ -5,9 +5,9 @@ parsing: the parser itself takes adamw_bf16 with fp16, and LoRA with a DeepSpeed
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
@@ -18,8 +18,7 @@ from tunec.targets.deepspeed.scheduler import is_known
 from tunec.targets.simpletuner.rows.schedule import KINDS, lacks_steps
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One thing that SimpleTuner will not do."""
 
     breaks: Callable[[Plan], bool]

@@ -6,9 +6,9 @@ here is compared with the releases themselves (`ModelRegistry.model_families()`)
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.schemas.models.catalogue import UnknownName, card
@@ -17,8 +17,7 @@ LAZY_REGISTRY: Final = "4.0.0"
 """First release whose families come from `model_metadata.json`; 3.3.4 still registers classes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """A value of `--model_family`."""
 
     name: str

@@ -7,8 +7,9 @@ defaults, changed by `--optimizer_config=weight_decay=0.1,eps=1e-08` and `--opti
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.ir.slots import Optimizer
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
@@ -16,8 +17,7 @@ from tunec.schemas.terms import OptimizerKernel, OptimizerName
 Settings = Mapping[str, float | bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A value of `--optimizer` that says one of our algorithms."""
 
     word: str

@@ -5,13 +5,13 @@ From 0.22 to 0.25 it gives the trainer a name, which loads it with `model_init_k
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Entry, derived, fixed, in_every_plan, on_deepspeed, same
+from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.packages import TRL
 

@@ -1,11 +1,11 @@
 """Rows of the files for `trl sft`, `trl dpo` and `trl grpo`: all but the samples is shared."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, in_every_plan, same
+from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.datasets import NOT_LOADED, data_of
 from tunec.targets.huggingface.model import MODEL, QUANTIZATION, WIDENING, trust, widening
 from tunec.targets.huggingface.packages import TRL

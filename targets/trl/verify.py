@@ -1,12 +1,12 @@
 """How TRL's scripts are asked about the file that each is given, and how they are heard."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, taken
+from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.huggingface.cards import card_program
 from tunec.targets.huggingface.methods import Method

@@ -1,7 +1,6 @@
 """The visualglm target: a launch script with the flags, and DeepSpeed's file, which wins."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.analyses.counting import Counting, of_one_stream
@@ -9,6 +8,7 @@ from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
 from tunec.compiler.starting import Start
 from tunec.compiler.target import Dialect, File, Target
+from tunec.schemas.frozen import replace
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN

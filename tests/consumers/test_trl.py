@@ -1,7 +1,6 @@
 """What releases of TRL really make of the files of `trl sft`, `trl dpo` and `trl grpo`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -15,6 +14,7 @@ from tunec.compiler.emit import emit
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import Loss
 from tunec.compiler.read import found_plain, read, recognise
+from tunec.schemas.frozen import replace
 from tunec.targets.generate_schemas import FOLDER, text, trl_documents
 from tunec.targets.trl.schemas import known_keys
 from tunec.targets.trl.target import TARGET

@@ -178,9 +178,8 @@ def test_hybrid_stays_inside_a_node(tmp_path):
     more = "engine: fsdp\npin: {{fsdp.version: 1, fsdp.sharding: {}, batch.micro: 1}}"
     full = planned(tmp_path, more.format("full"), hardware=cluster).memory
     assert full.layout.fsdp.sharding == "full"
-    from dataclasses import replace
-
     from tunec.compiler.analyses.memory.account import account
+    from tunec.schemas.frozen import replace
 
     layout = full.layout
     wider = replace(layout, nodes=2, parallel=replace(layout.parallel, world=16, data=16))

@@ -4,7 +4,6 @@ Brute force judges every shape with every micro batch, by the accounts alone: no
 no cache of the search.
 """
 
-from dataclasses import replace
 from itertools import pairwise, product
 
 import pytest
@@ -26,6 +25,7 @@ from tunec.compiler.passes.fit.search import (
 )
 from tunec.compiler.passes.fit.shapes import global_batch, impossible, ladders, possible, shapes
 from tunec.compiler.resolve import resolve
+from tunec.schemas.frozen import replace
 from tunec.schemas.units import GIB
 
 MODELS = ("smollm2-360m", "llama-3.2-1b", "gemma-2-2b", "glm-4v-9b", "sdxl-base-1.0")

@@ -1,7 +1,6 @@
 """Passes keep their contract: each slot decided once, and nothing read that is not declared."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from tunec.compiler.passes.fit.fit import GROUPS as FIT
 from tunec.compiler.passes.fit.fit import POSED_OF, problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.resolve import resolve
+from tunec.schemas.frozen import replace
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "examples").glob("*/*.yaml"))
@@ -31,9 +31,7 @@ class Watched(Draft):
 
 
 def watched(draft: Draft) -> Watched:
-    found = Watched(draft.groups)
-    object.__setattr__(found, "asked", set())
-    return found
+    return Watched(draft.groups, set())
 
 
 def facts_of(path: Path):

@@ -1,6 +1,5 @@
 """Nothing in the house is half added, and what is half added is told with what to write."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import docs.generate
@@ -10,6 +9,7 @@ import pytest
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.target import Cannot
+from tunec.schemas.frozen import replace
 from tunec.targets.registry import TARGETS
 
 

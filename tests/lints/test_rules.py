@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from tunec.compiler.lints.index import rule, rule_names, rule_page, rules_for, r
 from tunec.compiler.lints.releases import split_requirement
 from tunec.compiler.lints.rule import CONSEQUENCES, Rule
 from tunec.compiler.resolve import devices_of
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster
 
 RULES = rule_names()

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from tunec.compiler.review.screen.length import duration
 from tunec.compiler.review.screen.pen import HEIGHT, WIDTH, Pen
 from tunec.compiler.review.screen.screen import plan_screen
 from tunec.compiler.review.screen.topics import TOPICS
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster_names, device_names
 from tunec.targets.registry import TARGETS
 

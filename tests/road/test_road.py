@@ -6,7 +6,6 @@ What the trainer itself says is compared with the plan and with what the data an
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -22,6 +21,8 @@ from tests.road.seen import (
 from tests.road.seen_cookbook import seen_of_cookbook
 from tests.road.seen_painting import linear_modules_of_denoiser, seen_of_painting
 from tests.road.started import Journey, Plan, start, tunec
+
+from tunec.schemas.frozen import replace
 
 pytestmark = [
     pytest.mark.skipif(find_spec("trl") is None, reason="trl is not installed"),

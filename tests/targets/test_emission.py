@@ -1,7 +1,6 @@
 """Text, headers and faults of emission, whatever the target."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -18,6 +17,7 @@ from tunec.compiler.read import found_in, found_plain, read, settle
 from tunec.compiler.releases import Package
 from tunec.compiler.rendering import render_json, render_yaml
 from tunec.compiler.target import Entry, constant, derived, fixed, named, same
+from tunec.schemas.frozen import replace
 from tunec.targets.registry import TARGETS
 
 HUGGINGFACE, LAUNCH = TARGETS["huggingface"], TARGETS["launch"]

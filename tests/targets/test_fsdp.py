@@ -1,7 +1,6 @@
 """FSDP by the Trainer's arguments: what accelerate's plugin is made of, in each era of the keys."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from tunec.compiler.consumers.sets import choose
 from tunec.compiler.emit import emit
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.read import found_plain, read
+from tunec.schemas.frozen import replace
 from tunec.targets.registry import TARGETS
 
 TARGET = TARGETS["huggingface"]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -33,6 +32,7 @@ from tunec.compiler.target import Artifact
 from tunec.compiler.verify.asking import verify
 from tunec.compiler.verify.check import Check, check
 from tunec.compiler.verify.contract import Case, Delivered, Program
+from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.config import FILLED
 from tunec.targets.huggingface.packages import PEFT_RELEASES, TRL_RELEASES, companions
 from tunec.targets.huggingface.target import TARGET, TRAINING_ARGS

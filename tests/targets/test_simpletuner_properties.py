@@ -1,6 +1,5 @@
 """The simpletuner table under random plans and random documents."""
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -13,6 +12,7 @@ from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.read import found_plain, read, recognise
 from tunec.compiler.target import Found
+from tunec.schemas.frozen import replace
 from tunec.targets.simpletuner.families import FAMILIES
 from tunec.targets.simpletuner.rows import environment as env
 from tunec.targets.simpletuner.rows import forms

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from tunec.compiler.cli.main import run
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.tracing.subject import Subject
+from tunec.schemas.frozen import replace
 from tunec.targets.registry import REGISTRY
 
 SPEC = """\

@@ -1,7 +1,6 @@
 """Files that are compiled from a spec become a spec that compiles to the same files."""
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from tunec.compiler.translate.foundation import Beside
 from tunec.compiler.translate.sources import sources_of
 from tunec.compiler.translate.to_spec import Asking, spec_of_files
 from tunec.compiler.translate.translate import given_slots
+from tunec.schemas.frozen import replace
 from tunec.targets.registry import TARGETS
 
 READABLE = TARGETS.readable()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.verify.cases import cases_of
 from tunec.compiler.verify.contract import Case, Delivered
+from tunec.schemas.frozen import replace
 from tunec.targets.registry import REGISTRY
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

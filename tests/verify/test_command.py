@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tests.verify.planting import EXAMPLES, SPECS, cases
 
 from tunec.compiler.cli.main import run
 from tunec.compiler.verify.asking import verify
+from tunec.schemas.frozen import replace
 from tunec.targets.registry import REGISTRY
 
 SPEC = SPECS["deepspeed"][0]

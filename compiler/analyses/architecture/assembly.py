@@ -1,17 +1,16 @@
 """Putting a language model and a vision tower together."""
 
 from collections.abc import Callable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from tunec.compiler.analyses.architecture.decoder import Backbone
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, ImageTokens, Stack
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Parts(Struct, frozen=True, kw_only=True):
     """A vision-language model, ready to be grown."""
 
     backbone: Backbone

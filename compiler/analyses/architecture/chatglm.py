@@ -5,7 +5,6 @@ ChatGLM-6B: `modeling_chatglm.py` of THUDM/chatglm-6b. ChatGLM2, ChatGLM3, GLM-4
 vllm-project/vllm, `vllm/model_executor/models/glm4v.py` (00fb5b4378a4) lists with their names.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.analyses.architecture.assembly import Parts, vision_language
@@ -19,6 +18,7 @@ from tunec.compiler.analyses.architecture.decoder import (
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.compiler.analyses.architecture.vision import vit_sizes
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 
 _GLM: Final = Names(

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Experts, Part, Stack
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class Names(Struct, frozen=True, kw_only=True):
     """What a family calls its modules; the defaults are Llama's. Empty: it has no such module."""
 
     root: str = "model"
@@ -43,8 +43,7 @@ class Names:
     """Dotted name from the model itself, not from `root`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dimensions:
+class Dimensions(Struct, frozen=True, kw_only=True):
     """The sizes of a decoder or an encoder."""
 
     hidden: int
@@ -85,8 +84,7 @@ class Dimensions:
 Grow = Callable[[Tree, Names, Dimensions], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Backbone:
+class Backbone(Struct, frozen=True):
     """Layers with their embedding, without an output projection, to be grown anywhere in a tree."""
 
     names: Names

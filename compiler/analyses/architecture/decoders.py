@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Literal
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.architecture.decoder import (
     Backbone,
     Dimensions,
@@ -21,7 +23,6 @@ from tunec.compiler.analyses.architecture.decoder import (
 )
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
-from tunec.schemas.frozen import dataclass
 
 Bias = bool | str
 """Fixed by the code, or the config key that says it."""
@@ -75,8 +76,7 @@ def typed_windows(facts: Facts, otherwise: int) -> tuple[int | None, int]:
     return (window, count) if window and count else (None, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Dialect(Struct, frozen=True, kw_only=True):
     """How a family differs from Llama."""
 
     names: Names = Names()

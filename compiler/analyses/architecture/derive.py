@@ -1,7 +1,6 @@
 """From a model's own config to its architecture."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.analyses.architecture.dropout import dropout_of
@@ -13,6 +12,7 @@ from tunec.compiler.analyses.architecture.facts import (
     UnusableConfig,
 )
 from tunec.compiler.analyses.architecture.families import FAMILIES
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
 
 _FAMILY_KEYS: Final = ("model_type", "_class_name", "model_class")

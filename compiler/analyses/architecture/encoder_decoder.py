@@ -5,19 +5,19 @@ Read from transformers 5.23.0, `models/t5/modeling_t5.py`, `models/umt5/modeling
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.analyses.architecture.decoder import Dimensions, Names, dense
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Part, Stack
 
 
-@dataclass(frozen=True, slots=True)
-class T5Sizes:
+class T5Sizes(Struct, frozen=True):
     """The sizes of a T5."""
 
     hidden: int

@@ -5,7 +5,6 @@ Read from transformers 5.23.0, `models/bert/modeling_bert.py`, `models/roberta/m
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -13,6 +12,7 @@ from tunec.compiler.analyses.architecture.decoder import Backbone, Names, dense
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.compiler.analyses.architecture.vision import VIT, vit_sizes
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
 
 _BERT: Final = Names(

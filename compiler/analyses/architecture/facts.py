@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, Final, TypeVar
 
+from msgspec import Struct, field
+
 from tunec.compiler.analyses.architecture.defaults import DEFAULTS
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -20,8 +21,7 @@ is known has a few hundred layers, the widest a few hundred experts."""
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One key of a config that cannot be used."""
 
     path: str
@@ -52,16 +52,14 @@ class UnknownArchitecture(LookupError):
         super().__init__(f"no architecture is known for the family {family!r}")
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(Struct):
     """What reading a config has brought up so far, shared by all its sections."""
 
     faults: list[Fault] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """One section of a config.
 
     An absent key takes the default of the config class of `family` (`DEFAULTS`); a key that is

@@ -4,7 +4,6 @@ Read from transformers 5.23.0, `models/<family>/modeling_<family>.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.analyses.architecture.decoder import (
@@ -15,6 +14,7 @@ from tunec.compiler.analyses.architecture.decoder import (
     dense,
 )
 from tunec.compiler.analyses.architecture.facts import Facts
+from tunec.schemas.frozen import replace
 
 _GPT2: Final = Names(
     root="transformer",

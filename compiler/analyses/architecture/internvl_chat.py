@@ -5,7 +5,6 @@ Read from OpenGVLab/InternVL (2410d1dbf208), `internvl_chat/internvl/model/inter
 `internvl_chat/internvl/train/dataset.py`.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.analyses.architecture.assembly import Parts, vision_language
@@ -14,6 +13,7 @@ from tunec.compiler.analyses.architecture.decoder import Backbone, dense
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.compiler.analyses.architecture.vision import QWEN_BLOCKS, vit_sizes
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 
 _LAYERS: Final = replace(QWEN_BLOCKS, layers="layers")

@@ -5,9 +5,10 @@ Read from transformers 5.23.0, `models/deepseek_v2/modeling_deepseek_v2.py` and
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.analyses.architecture.decoder import Backbone, Dimensions, Names, Read
 from tunec.compiler.analyses.architecture.decoders import Dialect, dimensions
@@ -19,12 +20,11 @@ from tunec.compiler.analyses.architecture.moe import (
     expert_stacks,
 )
 from tunec.compiler.analyses.architecture.tree import Tree
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import LatentAttention
 
 
-@dataclass(frozen=True, slots=True)
-class LatentLayers:
+class LatentLayers(Struct, frozen=True):
     """The attention of a decoder whose keys and values pass through a narrow latent."""
 
     latent: LatentAttention

@@ -7,9 +7,9 @@ The rules are PEFT's: 0.21.2, `tuners/tuners_utils.py`, `check_target_module_exi
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Kind, Module
 
 ALL_LINEAR: Final = "all-linear"

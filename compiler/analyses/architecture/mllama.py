@@ -3,8 +3,9 @@
 Read from transformers 5.23.0, `models/mllama/modeling_mllama.py`.
 """
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.analyses.architecture.assembly import Parts, vision_language
 from tunec.compiler.analyses.architecture.decoder import (
@@ -19,7 +20,7 @@ from tunec.compiler.analyses.architecture.decoders import Dialect, dimensions
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.compiler.analyses.architecture.vision import vit_sizes
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, ImageTokens, Stack
 
 _VISION: Final = "model.vision_model"
@@ -27,8 +28,7 @@ _LAYERS: Final = Names(gate="", up="fc1", down="fc2", final_norm="")
 _DIALECT: Final = Dialect(qkv_bias=False, output_bias=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CrossedLayers:
+class CrossedLayers(Struct, frozen=True):
     """The attention of a decoder in which some layers attend to the picture, not to the text."""
 
     crossed: tuple[int, ...]
@@ -54,8 +54,7 @@ def _grow_attention(attention: Tree, names: Names, sizes: Dimensions) -> None:
     attention.linear(names.output, sizes.hidden, width)
 
 
-@dataclass(frozen=True, slots=True)
-class TiledTower:
+class TiledTower(Struct, frozen=True):
     """The vision model: local layers for all tiles together, then gated global ones."""
 
     local: Backbone

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.architecture.decoder import (
     Backbone,
     Dimensions,
@@ -26,7 +28,6 @@ from tunec.compiler.analyses.architecture.decoders import (
 )
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree, where
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Experts, Stack
 
 Sparse = Callable[[Facts, int], Sequence[bool]]
@@ -62,8 +63,7 @@ def every_if_used(facts: Facts, layers: int) -> tuple[int | None, int]:
     return every_layer(facts, layers) if facts.flag("use_sliding_window") else (None, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mixture:
+class Mixture(Struct, frozen=True, kw_only=True):
     """How a family arranges its experts."""
 
     count: str = "num_experts"
@@ -82,8 +82,7 @@ class Mixture:
     sparse: Sparse = every_one
 
 
-@dataclass(frozen=True, slots=True)
-class ExpertLayers:
+class ExpertLayers(Struct, frozen=True):
     """The feed-forwards of a decoder: experts in some layers, dense in the others."""
 
     mixture: Mixture

@@ -4,7 +4,6 @@ Read from transformers 5.23.0, `models/qwen2_vl`, `qwen2_5_vl` and `qwen3_vl`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.analyses.architecture.assembly import Parts, vision_language
@@ -13,6 +12,7 @@ from tunec.compiler.analyses.architecture.decoders import DIALECTS, llama_like
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.compiler.analyses.architecture.vision import QWEN_BLOCKS, qwen_layers
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 
 _VISUAL: Final = "model.visual"

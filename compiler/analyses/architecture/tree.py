@@ -1,14 +1,14 @@
 """Building a module tree: where the next module goes, and how many equal ones there are."""
 
 from collections.abc import Sequence
-from dataclasses import field, replace
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct, field
+
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Kind, Module, Part
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """A place in a module tree; all places of one tree add to the same list."""
 
     part: Part

@@ -6,10 +6,11 @@ Read from diffusers 0.42.1, `models/unets/unet_2d_condition.py` and `unet_2d_blo
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.architecture.convolution import resample, resnet, resnets
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, UnetLevel
 
 _ATTENDS: Final[Mapping[str, bool]] = {
@@ -36,8 +37,7 @@ _UNSUPPORTED: Final[Mapping[str, Any]] = {
 """Options that change the tree and that this derivation knows in one value only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """One resolution as the config describes it."""
 
     channels: int
@@ -50,8 +50,7 @@ class Level:
     scale: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unet:
+class Unet(Struct, frozen=True):
     """What the blocks of one UNet have in common."""
 
     time: int

@@ -4,20 +4,20 @@ Read from transformers 5.23.0, `models/<family>/modeling_<family>.py`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.analyses.architecture.decoder import Backbone, Dimensions, Names, dense
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Stack
 
 Grow = Callable[[Tree], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Tower:
+class Tower(Struct, frozen=True):
     """A vision tower: its layers, what else it holds, and the width of what it gives."""
 
     stacks: tuple[Stack, ...]

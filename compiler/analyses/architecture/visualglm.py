@@ -6,7 +6,6 @@ SwissArmyTransformer 0.4.12, `sat/model/transformer.py`. The config is the check
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.analyses.architecture.assembly import Parts, vision_language
@@ -14,6 +13,7 @@ from tunec.compiler.analyses.architecture.chatglm import CHATGLM_6B, chatglm_6b_
 from tunec.compiler.analyses.architecture.decoder import Backbone, Dimensions, dense, stack
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree, where
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, ImageTokens, Stack
 
 _ENCODER: Final = "mixins.eva.model"

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.memory.calibration import TRACED, calibrated
 from tunec.compiler.analyses.memory.loss import TILE_ROWS, is_tiled, judged_tokens
 from tunec.compiler.analyses.memory.margin import (
@@ -21,12 +23,10 @@ from tunec.compiler.analyses.memory.terms.run import always_held, phases
 from tunec.compiler.analyses.memory.timeline import At, Phase, timeline
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import Vendor
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """The memory of one layout of one workload, on the device that needs most."""
 
     workload: Workload

@@ -4,9 +4,10 @@ Layers are recomputed in segments, each from its first layer's input; the layers
 keep everything. torch's checkpointing of single layers is a segment of one without a gap.
 """
 
-from dataclasses import field, replace
 from functools import partial
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.attention import (
@@ -37,7 +38,7 @@ from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import ActivationCheckpointing, States
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Part, Stack
 
 IN_TRANSIT: Final = 4
@@ -148,8 +149,7 @@ def beside(layers: Layers, split: Recomputed) -> float:
     return (split.first - 1) * layers.most if split.first > 1 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(Struct, frozen=True):
     """How one forward and backward pass runs."""
 
     states: States
@@ -179,8 +179,7 @@ class Pass:
         return recomputed(layers, self.segment if self.checkpointed else 0, self.gap)
 
 
-@dataclass(frozen=True, slots=True)
-class Activations:
+class Activations(Struct, frozen=True):
     """Bytes a sample, by name."""
 
     kept: Sizes

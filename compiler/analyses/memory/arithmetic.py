@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses import liger
@@ -21,7 +22,6 @@ from tunec.compiler.analyses.memory.modules import (
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Module, Part, Stack
 from tunec.schemas.terms import Attention
 
@@ -38,8 +38,7 @@ sdpa are boolean; before, `_update_causal_mask` made one in the model's dtype. R
 4.40.2, 4.44.2, 4.46.3, 4.51.3, 4.52.4, 4.53.3, 4.54.1 and 4.57.6."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(Struct, frozen=True):
     """Bytes an element of each kind of activation, and what is special about the layers."""
 
     stream: int

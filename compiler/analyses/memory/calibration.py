@@ -8,11 +8,12 @@ the micro batch apart, because everything else bends the lines.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from tunec.compiler.analyses.memory.timeline import Moment, Term, lasting, of_samples
-from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
     from tunec.compiler.analyses.memory.workload import Layout, Workload
@@ -30,8 +31,7 @@ class Unusable(ValueError):
     """A text that is no calibration; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One traced phase: bytes by name, fixed and of each sample."""
 
     name: str
@@ -39,8 +39,7 @@ class Line:
     per_sample: _Bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Struct, frozen=True):
     """What a file says, and where it lies."""
 
     name: str
@@ -117,7 +116,7 @@ def key_of(workload: "Workload", layout: "Layout", *, padded: bool) -> str:
     facts["data"] = {k: v for k, v in facts["data"].items() if k not in _DATA_SET}
     facts |= {
         name: _plain(getattr(layout, name))
-        for name in layout.__dataclass_fields__
+        for name in layout.__struct_fields__
         if name not in ("batch", "states")
     }
     facts["states"] = _plain(layout.states)
@@ -135,4 +134,4 @@ _DATA_SET: Final = frozenset({"train", "evaluation", "samples"})
 
 
 def _plain(value: Any) -> Any:
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    return asdict(value) if isinstance(value, Struct) else value

@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.activations import text_tokens
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.schemas.frozen import dataclass
 
 _HALF: Final = 2
 _FP32: Final = 4
@@ -33,8 +33,7 @@ _KEPT_STATISTICS: Final = 16
 """Of these the backward pass reads the target and the logarithm, besides what the loss is of."""
 
 
-@dataclass(frozen=True, slots=True)
-class LossBytes:
+class LossBytes(Struct, frozen=True):
     """What the loss holds; the `fixed` ones in bytes, the others in bytes a token."""
 
     forward: float

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.timeline import Phase
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import Vendor
 from tunec.schemas.units import GIB, MIB
 
@@ -169,8 +170,7 @@ def _kept_by_kubelet(total: int) -> float:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """Host memory that is asked for on each node, in bytes, and the sum behind it."""
 
     asked: int

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from math import prod
 from typing import Final, Literal
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Quantization
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module, Part
 from tunec.schemas.terms import QuantFormat, StateDtype
 
@@ -164,8 +164,7 @@ Router = Literal["narrow", "wide", "double"]
 `wide`, fp32; `double`: fp32, and the router itself reads an fp32 copy of its input."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flavour:
+class Flavour(Struct, frozen=True):
     """What the shape of a layer does not tell."""
 
     activation: Activation = "single"

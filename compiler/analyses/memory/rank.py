@@ -18,7 +18,6 @@ partitions, with states.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -27,6 +26,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.modules import tower_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module, Stack
 
 FAMILIES: Final = frozenset({"llama", "mistral", "qwen2", "qwen3", "granite", "cohere"})

@@ -7,6 +7,7 @@ share the shards.
 
 from typing import Final
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.counts import Counts, count
@@ -25,7 +26,6 @@ from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 GRADIENTS: Final = 2
@@ -39,8 +39,7 @@ _KNOWS_LEAVES: Final = Version("0.18.0")
 (`runtime/zero/leaf_module_config.py`, `DEFAULT_LEAF_MODULE_CLASSES`)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sharding:
+class Sharding(Struct, frozen=True, eq=False):
     """Everything that decides where training state lies; made once for equal facts (`sharding`)."""
 
     workload: Workload

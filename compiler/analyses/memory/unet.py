@@ -7,11 +7,12 @@ full and with LoRA, with and without checkpointing (`tests/analyses/memory/test_
 from itertools import accumulate
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.memory.activations import Activations
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Module, UnetLevel
 
 _FP32: Final = 4
@@ -21,8 +22,7 @@ TEXT_TOKENS: Final = 77
 `pipelines/stable_diffusion_xl`, `model_max_length`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """One resolution, with its place between the others."""
 
     level: UnetLevel

@@ -1,9 +1,9 @@
 """The vision tower and the projector, in bytes a sample of the micro batch."""
 
-from dataclasses import replace
 from math import inf
 from typing import Final
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.activations import Activations, Pass, part_activations
@@ -12,7 +12,7 @@ from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 _NEVER_CHECKPOINTED: Final = frozenset({"chatglm"})
 """Families whose own vision code has no checkpointing: glm-4v-9b's `visual.py` runs its layers in a
@@ -35,8 +35,7 @@ _EVERY_EMBEDDING: Final = Version("5.0")
 """Read in 4.57.6 (one embedding), 5.0.0, 5.6.2, 5.17.0 and 5.23.0 (all)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Images:
+class Images(Struct, frozen=True):
     """What the images of one sample cost."""
 
     forward: Sizes

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.answers import answers
 from tunec.compiler.analyses.time.communication import Volume, communication, volume_of
@@ -11,11 +13,9 @@ from tunec.compiler.analyses.time.offloading import offloading
 from tunec.compiler.analyses.time.tokens import sample_tokens
 from tunec.compiler.analyses.time.update import Moved, moved_of, update
 from tunec.compiler.ir.caches import cached
-from tunec.schemas.frozen import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class TimeAccount:
+class TimeAccount(Struct, frozen=True):
     """The time of one optimizer step of one layout, over all its micro batches."""
 
     terms: dict[str, float]

@@ -1,6 +1,5 @@
 """Seconds that devices exchange gradients and parameters in one optimizer step."""
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -12,6 +11,7 @@ from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.fsdp import gathered_bytes, reduced_bytes, replicated_bytes
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.tokens import part_tokens
+from tunec.schemas.frozen import replace
 
 REACHED: Final = 0.75
 """Share of a link's data sheet bandwidth that a ring collective of large messages reaches. A

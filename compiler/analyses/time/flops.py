@@ -3,17 +3,17 @@
 from functools import lru_cache
 from math import prod
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.memory import diffusion
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.analyses.time.tokens import PARTS, part_tokens
 from tunec.compiler.analyses.time.unet import unet_products, unet_scores, unet_tokens
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
 
 
-@dataclass(frozen=True, slots=True)
-class Operations:
+class Operations(Struct, frozen=True):
     """Floating point operations for one sample, a multiply-add being two."""
 
     forward: float

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
+
 from tunec.schemas.hardware.profile import Device, Network, Node
 from tunec.schemas.hardware.silicon import Dtype
 from tunec.schemas.terms import FloatDtype
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The chosen devices and what joins them; bandwidths in bytes a second, one direction."""
 
     rate: float

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tunec.schemas.frozen import dataclass
+from msgspec import Struct
 
 MARGIN: Final = 0.5
 """Of a step's account, which is off by tens of percent between devices (`account.step_time`), and
@@ -15,8 +15,7 @@ _SAVED: Final = 16
 """Bytes of a checkpoint for each trained parameter at most: weights, a master copy, two moments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """What a run does besides one step."""
 
     steps: int

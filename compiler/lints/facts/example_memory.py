@@ -5,12 +5,12 @@ by itself have one, and only where all that the account asks for is written.
 """
 
 import re
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.views import view
+from tunec.schemas.frozen import replace
 
 EXAMPLE: Final = "diffusers-run"
 _SCRIPTS: Final = re.compile(r"train_(text_to_image|dreambooth)(_lora)?(_sdxl|_sd3|_flux)?\.py\Z")

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
+from msgspec import Struct
+
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import keys
-from tunec.schemas.frozen import dataclass
 
 _PREFIX: Final = "fsdp_"
 _BESIDE: Final = ("min_num_params", "transformer_layer_cls_to_wrap")
@@ -32,8 +33,7 @@ def fsdp_keys(*names: str) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One file's words about FSDP."""
 
     who: Literal["accelerate", "trainer", "axolotl"]

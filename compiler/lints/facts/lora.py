@@ -1,8 +1,9 @@
 """LoRA as each dialect asks for it, under PEFT's own names."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
@@ -98,8 +99,7 @@ _METHODS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 """Those by their `peft_type`, with the names that each has."""
 
 
-@dataclass(frozen=True)
-class Lora:
+class Lora(Struct, frozen=True):
     """One document that asks for LoRA."""
 
     document: Document

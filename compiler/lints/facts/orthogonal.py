@@ -1,7 +1,6 @@
 """Numbers of OFT and BOFT: their rotations act on blocks of a layer's inputs."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.lints.conditions import where
@@ -12,6 +11,7 @@ from tunec.compiler.lints.facts.lora import adapters
 from tunec.compiler.lints.facts.module_tree import NoRegex, adapted
 from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding
+from tunec.schemas.frozen import replace
 
 _SIZES: Final = {
     "OFT": (("oft_block_size", 32), ("r", 0)),

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Label, Severity
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
@@ -11,7 +13,6 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.simpletuner import configs, said
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import keys
-from tunec.schemas.frozen import dataclass
 
 _SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _STORAGE: Final = "bnb_4bit_quant_storage"
@@ -50,8 +51,7 @@ SHARDED: Final = (*keys("trainer|axolotl", "fsdp", "fsdp_config"), "accelerate:d
 """What rules read that ask for a quantised base, for the name of a base, and for FSDP."""
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """A base that a file asks to be quantised."""
 
     form: str

@@ -4,14 +4,14 @@ import json
 from math import ceil, isfinite
 from typing import Any
 
+from msgspec import Struct
+
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_positive, is_whole
 from tunec.compiler.lints.place import Place
-from tunec.schemas.frozen import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A number of the schedule, and the key that says it."""
 
     value: int

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.views import view
+from tunec.schemas.frozen import replace
 
 _NAMED: Final[Mapping[str, str]] = {
     "RESUME_CHECKPOINT": "resume_from_checkpoint",

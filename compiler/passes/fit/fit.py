@@ -1,7 +1,6 @@
 """fit: ZeRO stage, offload, checkpointing and batch, chosen together: the fastest that fits."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layou
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes, usual_batch
 from tunec.compiler.passes.fit.states import sums_in_fp32
+from tunec.schemas.frozen import replace
 from tunec.schemas.units import format_bytes
 
 GROUPS = ("parallel", "states", "zero", "fsdp", "activation_checkpointing", "batch")

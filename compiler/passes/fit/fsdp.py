@@ -1,7 +1,6 @@
 """FSDP settings that follow from version, sharding and offload; without FSDP all are off."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -10,6 +9,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.workload import NO_FSDP, USUAL_FSDP, Workload
 from tunec.compiler.ir.slots import Fsdp
 from tunec.compiler.passes.fit.states import prepares_for_bits
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import Checkpointing, FsdpSharding, StateDict
 
 Kind = tuple[int, FsdpSharding, bool]

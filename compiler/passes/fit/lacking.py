@@ -3,20 +3,20 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.show import show
 from tunec.compiler.passes.fit.problem import Problem, Shape
 from tunec.compiler.passes.fit.search import Answer, Verdict, describe
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import format_bytes
 
 _GIVER: Final = {"device": "a device", "host": "a node's host"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Lack:
+class _Lack(Struct, frozen=True):
     """What the smallest batch of a shape lacks, of the devices or of the host."""
 
     of: str

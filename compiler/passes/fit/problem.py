@@ -1,11 +1,11 @@
 """The search's problem: what is given, what is fixed, and one shape of an answer."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, get_args
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
@@ -24,12 +24,11 @@ from tunec.compiler.passes.fit.fsdp import NOT, fsdp_of
 from tunec.compiler.passes.fit.fsdp import Kind as FsdpKind
 from tunec.compiler.passes.fit.states import states_of, sums_in_fp32
 from tunec.compiler.passes.fit.zero import zero_of
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import Checkpointing, Engine, Offload, Vendor
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Everything the search depends on; equal problems have equal answers."""
 
     workload: Workload
@@ -82,8 +81,7 @@ def _details(pins: _Pins, engine: Engine | None) -> tuple[tuple[str, _Pins], ...
     return details_of(_pinned(pins, engine))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Shape:
+class Shape(Struct, frozen=True, order=True):
     """A layout but for its batch. Field order is the order of preference among equals."""
 
     engine: Engine

@@ -1,6 +1,5 @@
 """The possible shapes of a problem, with what is worked out of each once for all machines."""
 
-from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from math import isqrt
@@ -18,6 +17,7 @@ from tunec.compiler.ir.kept import Kept
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
 from tunec.compiler.passes.fit.shapes import anywhere, global_batch, ladders, posed
 from tunec.compiler.passes.fit.states import states_of
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 Ladder = tuple["Rung", ...]

@@ -1,10 +1,11 @@
 """The search: every possible shape, the micro batches that fit it, the fastest of them."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache, partial
 from heapq import heappop, heappush
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.analyses.memory.account import (
     Account,
@@ -17,13 +18,12 @@ from tunec.compiler.ir.caches import cached
 from tunec.compiler.passes.fit.problem import Problem, Shape
 from tunec.compiler.passes.fit.rungs import Fitting, Ladder, Rung, rungs
 from tunec.compiler.passes.fit.shapes import impossible, shapes
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 from tunec.schemas.units import format_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A layout that fits, with its step time."""
 
     shape: Shape
@@ -40,8 +40,7 @@ class Candidate:
         return 1 / self.time.samples_per_second
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What became of a shape: its fastest candidate, or why there is none."""
 
     shape: Shape
@@ -56,8 +55,7 @@ class Verdict:
     """The layout that needs so much."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The search's result; `best` is None where nothing fits."""
 
     problem: Problem

@@ -1,7 +1,6 @@
 """Which shapes are possible, and why the others are not."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import chain, product
 from math import lcm
@@ -18,6 +17,7 @@ from tunec.compiler.passes.fit.muon import impossible_muon
 from tunec.compiler.passes.fit.parallel import impossible_groups
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape
 from tunec.compiler.passes.fit.states import leaves_adapters
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD, Checkpointing, Engine, FsdpSharding, Offload
 
 _OFFLOADS: tuple[Offload, ...] = ("none", "cpu", "nvme")
@@ -113,7 +113,7 @@ _NOWHERE: Final[Mapping[str, Any]] = {
     "vendor": "nvidia",
 }
 posed: Final[Callable[[Problem], tuple[Any, ...]]] = attrgetter(
-    *(each.name for each in fields(Problem) if each.name not in _NOWHERE)
+    *(name for name in Problem.__struct_fields__ if name not in _NOWHERE)
 )
 """What is left of a problem: where that is equal, so are the shapes."""
 

@@ -1,6 +1,5 @@
 """Which dtype each kind of training state has, by engine, method and precision."""
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -8,6 +7,7 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Adapter, Precision, States, Zero
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD, Engine, FloatDtype, OptimizerName, StateDtype
 
 _MOMENTS: dict[OptimizerName, StateDtype] = {

@@ -1,7 +1,8 @@
 """The comparison of two sets of specs: intent, decisions, and what each cluster sees."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tunec.compiler.review.diff.effects import Effect, effect_of
 from tunec.compiler.review.diff.groups import Group, grouped
@@ -10,8 +11,7 @@ from tunec.compiler.review.diff.meaning import Kind, worst
 from tunec.compiler.review.outcome import Outcome, Traits
 
 
-@dataclass(frozen=True, slots=True)
-class SpecChange:
+class SpecChange(Struct, frozen=True):
     """One spec: what was written otherwise, and what follows on each cluster."""
 
     spec: str
@@ -42,8 +42,7 @@ class SpecChange:
         return worst([group.kind for group in self.groups])
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Everything that differs between old and new."""
 
     changed: tuple[SpecChange, ...]

@@ -1,7 +1,8 @@
 """What a change of a spec does on one cluster."""
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.review.diff.meaning import Kind, Meaning, meaning_of, worst
@@ -18,8 +19,7 @@ themselves: they change nothing of what runs."""
 Fate = Literal["fits", "no longer fits", "fits now", "still does not fit"]
 
 
-@dataclass(frozen=True, slots=True)
-class SlotChange:
+class SlotChange(Struct, frozen=True):
     """One slot before and after, with the new plan's reason."""
 
     slot: str
@@ -31,8 +31,7 @@ class SlotChange:
     """Whether it follows from other slots alone, one of which changed too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """What changes for one pair."""
 
     old: Outcome

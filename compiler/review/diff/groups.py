@@ -6,8 +6,9 @@ its memory, the number of nodes; where nothing does, they are named.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.review.diff.effects import Effect, Fate, SlotChange
 from tunec.compiler.review.diff.meaning import KINDS, Kind
@@ -18,8 +19,7 @@ _NAMED: Final = 3
 """Clusters of a group that are named before the rest is only counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Pairs on which a change does the same."""
 
     effects: tuple[Effect, ...]

@@ -1,19 +1,20 @@
 """What changed in what a person wrote: fields of the composed spec, by dotted path."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from os.path import relpath
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.frontend.load import Loaded
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, dotted
 
 NOT_GIVEN: Final = "not given"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(Struct, frozen=True):
     """One field of a spec before and after; None: it was not given."""
 
     path: str

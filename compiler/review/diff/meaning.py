@@ -1,8 +1,9 @@
 """What a changed slot means for somebody who runs the spec: one table for all slots."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from tunec.schemas.models.catalogue import original
 
@@ -11,8 +12,7 @@ KINDS: Final[tuple[Kind, ...]] = ("breaking", "performance", "cosmetic")
 """Worst first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """The class of a changed slot, and why a reader cares."""
 
     kind: Kind

@@ -5,8 +5,9 @@ is as readable on a phone as on a screen.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.review.report.html import Element, named, number, tag
 from tunec.compiler.review.report.scales import Scale, inside, linear
@@ -32,8 +33,7 @@ _LAST: Final = 99.6
 """Share of the width that the scale fills: a line at its end is not cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """One bar: its name, and its parts in their order."""
 
     name: str
@@ -46,16 +46,14 @@ class Bar:
         return sum(self.parts.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """What bars are compared with."""
 
     name: str
     amount: float
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """What a chart needs besides its bars."""
 
     title: str

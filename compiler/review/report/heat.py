@@ -1,8 +1,9 @@
 """The heat map of a fleet: a table of every pair, and the same as data for the script."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tunec.compiler.review.report.html import Element, data, tag
 from tunec.schemas.units import MIB
@@ -30,8 +31,7 @@ _MANY: Final = 12
 """Characters of headings, and columns, up to which headings stand upright; others are turned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """The pairs of a fleet by row and column; the longer side is that of the rows."""
 
     row: str
@@ -39,7 +39,7 @@ class Grid:
     column: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    pairs: Mapping[tuple[str, str], Row] = field(repr=False)
+    pairs: Mapping[tuple[str, str], Row]
 
     def lines(self) -> Iterator[tuple[str, list[Row | None]]]:
         """Each row's name with its pairs; None where the lock has none."""
@@ -164,8 +164,7 @@ def _engine_order(word: str) -> tuple[bool, bool, str]:
     return word.startswith("ZeRO"), word != "one", word
 
 
-@dataclass(slots=True)
-class _Index:
+class _Index(Struct):
     """Values in the order of their first use."""
 
     _known: dict[Any, int] = field(default_factory=dict)

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.source_lines import printable
 
@@ -12,8 +13,7 @@ _VOID: Final = frozenset({"col", "input", "link", "meta"})
 """Elements of HTML without an end tag that are used here (HTML Living Standard, 13.1.2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(Struct, frozen=True):
     """One element: its attributes and what is inside."""
 
     name: str

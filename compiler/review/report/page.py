@@ -1,15 +1,15 @@
 """The frame of a page: head, landmarks, the list of its sections."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+from msgspec import Struct
 
 from tunec.compiler.review.report.html import Child, Element, render, script, style, tag
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A part of the page that the list at its top leads to."""
 
     id: str
@@ -17,8 +17,7 @@ class Section:
     content: tuple[Child, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """What stands around the sections."""
 
     title: str

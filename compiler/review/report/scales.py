@@ -1,9 +1,10 @@
 """Scales: from an amount to a place along an axis, and the round amounts that an axis names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Final
+
+from msgspec import Struct
 
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _BINARY: Final = tuple(float(2**power) for power in range(11))
@@ -13,8 +14,7 @@ _APART: Final = 8.0
 """Where the largest amount is this many times the smallest, an axis is logarithmic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """Amounts from `low` to `high`, along 100 parts."""
 
     low: float

@@ -1,12 +1,14 @@
 """Points as SVG: memory along, speed up, a line where the budget is; numbers name the points."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from tunec.compiler.review.report.bars import anchor
 from tunec.compiler.review.report.html import Element, named, number, tag
 from tunec.compiler.review.report.scales import Scale, spanning
+from tunec.schemas.frozen import replace
 from tunec.schemas.units import GIB
 
 _g: Final = named("g")
@@ -51,8 +53,7 @@ _OFFSETS: Final = (
 """Where a label may stand beside its mark: right, left, above, below, and farther."""
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """One layout in the plot."""
 
     label: str
@@ -63,8 +64,7 @@ class Point:
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
+class _Placed(Struct, frozen=True):
     point: Point
     x: float
     """Parts of a hundred of the width."""

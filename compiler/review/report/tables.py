@@ -1,21 +1,20 @@
 """Tables: plain ones, and ones that a reader can sort."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tunec.compiler.review.report.html import Child, Element, tag
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column: its heading, and whether it holds numbers."""
 
     name: str
     is_number: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A cell whose place in an order is not that of its text."""
 
     content: Child

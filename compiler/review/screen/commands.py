@@ -1,9 +1,10 @@
 """What could be run next, as it can be pasted."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from shlex import join, quote
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.review.screen.pen import WIDTH, Pen
 
@@ -14,8 +15,7 @@ _LONGEST: Final = 4
 """Lines of the first command; the others have one each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command line in words."""
 
     begins: tuple[str, ...]

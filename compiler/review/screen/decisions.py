@@ -1,10 +1,10 @@
 """The decisions that matter for a run: what the user set, what was decided, and why."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 from tunec.compiler.diagnostics.source_lines import printable
@@ -24,8 +24,7 @@ _NAME, _VALUE = 30, 33
 _REASON: Final = WIDTH - 2 - _NAME - _VALUE
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One decision in words."""
 
     slot: str

@@ -1,8 +1,9 @@
 """What a screen is written with: colours, bars and widths, as far as the reader's terminal goes."""
 
 import textwrap
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 WIDTH: Final = 100
 """Columns of a screen."""
@@ -20,8 +21,7 @@ _STYLES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pen:
+class Pen(Struct, frozen=True):
     """Writes for one reader."""
 
     color: bool = False

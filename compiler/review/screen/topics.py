@@ -1,8 +1,9 @@
 """What a reader of a plan asks about first: slots, and when they matter."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
@@ -11,8 +12,7 @@ _NAMED: Final = 4
 """Modules that are named one by one; more of them are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """One line of a screen."""
 
     slot: str

@@ -1,7 +1,6 @@
 """Evaluation after the traced step: a batch's loss, and answers by transformers' `generate`."""
 
 import gc
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from tunec.compiler.tracing.live.step import loss_of
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.recording import EVALUATION, PROMPT, WRITING
 from tunec.compiler.tracing.subject import Subject
+from tunec.schemas.frozen import replace
 
 
 def evaluate(

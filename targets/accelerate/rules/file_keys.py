@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.names import is_near
@@ -16,7 +18,6 @@ from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Row, found
 from tunec.compiler.lints.rule import Finding, keys, rule
-from tunec.schemas.frozen import dataclass
 
 _BLOCKS: Final = ("deepspeed_config", "fsdp_config", "megatron_lm_config", "parallelism_config")
 _OLD: Final = frozenset({"fp16", "dynamo_backend"})
@@ -99,8 +100,7 @@ def _ignored(place: Place, holder: str, name: str) -> Finding:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(Struct, frozen=True):
     name: str
     is_asked: Callable[[Any], bool]
     is_read: Callable[[Document], bool]

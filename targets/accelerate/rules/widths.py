@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
@@ -12,6 +11,7 @@ from tunec.compiler.lints.facts.accelerate import SECTION, count, engine
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _MEGATRON = tuple(f"megatron_lm_config.megatron_lm_{each}_degree" for each in ("tp", "pp"))
 _WIDTHS = ("dp_replicate", "dp_shard", "tp", "cp")

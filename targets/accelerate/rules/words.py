@@ -1,7 +1,6 @@
 """Values in accelerate's file that are not of the type or the words it takes."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -15,6 +14,7 @@ from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
 """Widths that the launcher compares with 1 as they are written."""

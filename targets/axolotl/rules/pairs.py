@@ -1,7 +1,6 @@
 """Keys that Axolotl refuses together."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -18,6 +17,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.axolotl import KERNELS, configs
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _LOSSES: Final = (
     *("cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy"),

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from tunec.compiler.lints.facts.zero import said_in, stage_of, zero_keys
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 
 @rule(

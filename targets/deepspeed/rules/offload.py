@@ -1,7 +1,6 @@
 """Offload of optimizer and parameters."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -11,6 +10,7 @@ from tunec.compiler.lints.facts.zero import OFFLOADS_OPTIMIZER, stage_of, zero_k
 from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 _PARAM_BLOCK: Final = "zero_optimization.offload_param"
 

@@ -1,7 +1,6 @@
 """Which optimizers can be offloaded."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -11,6 +10,7 @@ from tunec.compiler.lints.facts.zero import stage_of, zero_keys
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _BLOCK: Final = "zero_optimization.offload_optimizer"
 _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")

@@ -1,7 +1,6 @@
 """Keys of DeepSpeed's file that exclude each other."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Severity
@@ -11,6 +10,7 @@ from tunec.compiler.lints.facts.zero import zero_keys
 from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _ZERO: Final = "deepspeed:zero_optimization"
 _STAGE: Final = f"{_ZERO}.stage"

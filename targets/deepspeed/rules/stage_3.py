@@ -1,7 +1,6 @@
 """What stage 3 does not work with."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -13,6 +12,7 @@ from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _WHY: Final = (
     "the code that should gather the shards calls a context manager like a function: "

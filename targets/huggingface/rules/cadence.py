@@ -1,7 +1,6 @@
 """When is evaluated and saved, and from where training resumes."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
@@ -13,6 +12,7 @@ from tunec.compiler.lints.facts.schedule import Asked, total_steps
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 
 @rule(

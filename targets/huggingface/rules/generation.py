@@ -1,7 +1,6 @@
 """What evaluation computes, keeps and generates."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
@@ -20,6 +19,7 @@ from tunec.compiler.lints.facts.sequence import longest
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _FAR = 4
 """From this many times the micro batch on."""

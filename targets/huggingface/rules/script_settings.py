@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
@@ -13,6 +12,7 @@ from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm, is_true
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.rules.scripts import is_of_a_fork
 
 _LLAVA: Final = ("mm_projector_type", "tune_mm_mlp_adapter", "pretrain_mm_mlp_adapter")

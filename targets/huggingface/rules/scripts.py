@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cache
 from typing import Final
@@ -17,6 +16,7 @@ from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm
 from tunec.compiler.lints.kinds import fields_of, schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _FASTCHAT: Final = (
     *("model_name_or_path", "trust_remote_code", "padding_side", "data_path", "eval_data_path"),

@@ -1,7 +1,6 @@
 """Words and numbers that the Trainer accepts at first, and that are refused later."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -10,6 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical", "passive", "detail")
 _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
@@ -15,6 +14,7 @@ from tunec.compiler.lints.facts.launch.scripts import flags, launches
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 from tunec.targets.launch.parsers import FLAGS, MODULE_FLAGS
 from tunec.targets.launch.rules.launcher_values import has_word_for_script
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
@@ -11,6 +10,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import COMMANDS, count, launches, variable, variables
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 from tunec.targets.launch.lines import at_offset, scripts
 
 _ADDRESS_FLAGS: Final = ("flags.master_addr", "flags.main_process_ip", "environment.MASTER_ADDR")

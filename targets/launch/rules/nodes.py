@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.frontend.shell_launch import STARTERS
@@ -22,6 +21,7 @@ from tunec.compiler.lints.facts.launch.scripts import (
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 from tunec.targets.launch.lines import at_offset, scripts
 
 _NAMES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -14,6 +13,7 @@ from tunec.compiler.lints.facts.lora import last, loras
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 from tunec.targets.llamafactory.templates import sees, since, template_names, templates_of
 
 

@@ -1,7 +1,6 @@
 """Keys that LLaMA-Factory refuses together, or alone."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.lints.conditions import (
@@ -19,6 +18,7 @@ from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _POLICY: Final = "its adapter is one of the policy"
 _ONE: Final = "each is an optimizer of its own"

@@ -1,7 +1,6 @@
 """Options of another stage or method of LLaMA-Factory."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -12,6 +11,7 @@ from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, found, rows
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 _OF_A_STAGE: Final = tuple(
     Row(

@@ -6,10 +6,10 @@ written: config.json can say all that they can, and `false` besides, which a con
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.target import Entry, Json
+from tunec.schemas.frozen import replace
 from tunec.targets.simpletuner.rows import environment
 from tunec.targets.words import typed
 

@@ -7,11 +7,11 @@ There are no fp32 copies.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, fixed, named, on_deepspeed
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import FloatDtype, QuantFormat
 
 WEIGHT_DTYPE: Final = "simpletuner 3.1.6 and 4.10.1, helpers/configuration/cmd_args.py weight_dtype"

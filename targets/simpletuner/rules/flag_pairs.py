@@ -1,8 +1,9 @@
 """Flags of SimpleTuner that need or exclude each other."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.conditions import Pair, is_checked, notes, one_of_two, severity
@@ -215,8 +216,7 @@ def _layers(document: Document) -> Iterator[Finding]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Partner:
+class _Partner(Struct, frozen=True):
     """A flag, the word that asks for another flag (any, where it is empty), and that flag."""
 
     flag: str

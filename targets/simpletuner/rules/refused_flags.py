@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.lints.conditions import one_of_two
@@ -20,6 +19,7 @@ from tunec.compiler.lints.facts.simpletuner import (
 )
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 _LEAST: Final = {
     "fsdp_version": (1, 2),

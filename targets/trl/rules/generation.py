@@ -1,9 +1,10 @@
 """Generation while training by reward."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import gcd, inf
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
@@ -59,8 +60,7 @@ def _global(run: LintContext, document: Document) -> int | None:
     return count * world if count is not None and world is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(Struct, frozen=True):
     """The numbers that a key may have, and what becomes of another."""
 
     key: str

@@ -1,7 +1,6 @@
 """Reference and reward models, and what is trained of them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
@@ -22,6 +21,7 @@ from tunec.compiler.lints.facts.trl import (
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 
 @rule(

@@ -1,13 +1,13 @@
 """Settings that some releases of TRL refuse together."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.schemas.frozen import replace
 
 _STAGE_3: Final = "deepspeed:zero_optimization.stage=3"
 

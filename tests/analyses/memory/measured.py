@@ -12,7 +12,7 @@ because they would fail without them too.
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -43,6 +43,7 @@ from workload_builders import (
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.ir.slots import AttentionKernel
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.catalogue import card
 

@@ -9,7 +9,6 @@ both (`test_traced_decoders.py`).
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from workload_builders import (
@@ -35,6 +34,7 @@ from tunec.compiler.analyses.memory.workload import (
     Preference,
     Workload,
 )
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.catalogue import card
 

@@ -10,7 +10,6 @@ reference, `sequences` of a sample (two), and `scored`, tokens of an answer that
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -34,6 +33,7 @@ from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.timeline import At, of_samples, timeline
 from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
 from tunec.compiler.ir.slots import AttentionKernel, Quantization
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.catalogue import card
 

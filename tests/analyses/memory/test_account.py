@@ -1,6 +1,5 @@
 """What must hold for every account, whatever its numbers."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from tunec.compiler.analyses.architecture import derive
 from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.slots import AttentionKernel
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.catalogue import card
 from tunec.schemas.units import GIB
 

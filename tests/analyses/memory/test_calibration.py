@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.header import header_of
 from tunec.compiler.review.explain import explain_text
 from tunec.compiler.review.plan_view import plan_json, plan_text
+from tunec.schemas.frozen import replace
 from tunec.schemas.units import GIB, MIB
 
 CONFIG = LLAMA_32_1B | {"num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 1024}

@@ -3,7 +3,6 @@
 Four layers, a tiny vocabulary and no optimizer: the largest terms are what layers keep and work in.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from workload_builders import (
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.ir.slots import AttentionKernel
+from tunec.schemas.frozen import replace
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

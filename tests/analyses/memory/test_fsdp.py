@@ -1,13 +1,12 @@
 """What accelerate and torch make of FSDP, by release and by how layers are recomputed."""
 
-from dataclasses import replace
-
 import pytest
 from workload_builders import BF16_LORA, FSDP_1, LLAMA_3_8B, full, layout, lora, model, nf4
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.passes.fit.states import states_of
+from tunec.schemas.frozen import replace
 
 MODEL = model(LLAMA_3_8B)
 FSDP_2 = replace(FSDP_1, version=2)

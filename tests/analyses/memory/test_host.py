@@ -1,6 +1,5 @@
 """The memory of the host."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from workload_builders import LLAMA_3_8B, MIXED, full, layout, lora, matching, m
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.terms.host import HostAccount, host_account
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Workload
+from tunec.schemas.frozen import replace
 
 MODEL = model(LLAMA_3_8B)
 FULL = full(MODEL)

@@ -5,7 +5,6 @@ with whether the run got through.
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from workload_builders import (
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.terms.host import HostAccount
+from tunec.schemas.frozen import replace
 
 ROWS = [
     json.loads(line)

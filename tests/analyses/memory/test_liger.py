@@ -1,13 +1,12 @@
 """What Liger's layers keep: figures of its own functions, read in the wheels 0.3.1 to 0.8.0."""
 
-from dataclasses import replace
-
 from workload_builders import LLAMA_3_8B, QWEN_25_7B, full, layout, lora, model
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.layers import layer_saved, layer_working, norm_saved
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.frozen import replace
 
 LLAMA = model(LLAMA_3_8B)
 STACK = LLAMA.stacks[0]

@@ -1,6 +1,5 @@
 """Preference methods and generation."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from workload_builders import BF16_LORA, LLAMA_32_1B, MIXED, full, layout, lora,
 from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
 from tunec.compiler.analyses.memory.terms.generation import cache_bytes
 from tunec.compiler.analyses.memory.workload import Generation, Preference, Workload
+from tunec.schemas.frozen import replace
 from tunec.schemas.units import GIB
 
 MODEL = model(LLAMA_32_1B)

@@ -1,13 +1,12 @@
 """Ranks that share a layer or a sequence: what each of them holds."""
 
-from dataclasses import replace
-
 import pytest
 from workload_builders import LLAMA_3_8B, LLAMA_32_1B, MIXED, full, layout, lora, model
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.rank import of_rank, unknown
+from tunec.schemas.frozen import replace
 
 TIED, LARGE = model(LLAMA_32_1B), model(LLAMA_3_8B)
 SHARDED = MIXED | {"engine": "deepspeed", "world": 8, "stage": 1}

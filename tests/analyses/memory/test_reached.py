@@ -1,13 +1,12 @@
 """What is to be trained and no sample reaches: a vision tower where there are texts alone."""
 
-from dataclasses import replace
-
 import pytest
 from workload_builders import FP32, FSDP_1, MIXED, full, layout, lora, model
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.rank import reached
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.frozen import replace
 
 LLAVA = model({"model_type": "llava"})
 ALL = LLAVA.parameters

@@ -1,6 +1,5 @@
 """GRPO and merging: TRL's and PEFT's own code on tensors without data against the account."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from tunec.compiler.analyses.memory.workload import (
     Preference,
     Workload,
 )
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import Reference
 
 LLAMA = LLAMA_32_1B | {"num_hidden_layers": 2, "vocab_size": 8000}

@@ -1,6 +1,5 @@
 """Single terms that rows of the trace table rest on, by what they are made of."""
 
-from dataclasses import replace
 from math import prod
 
 import pytest
@@ -27,6 +26,7 @@ from tunec.compiler.analyses.memory.lora import weights_kept
 from tunec.compiler.analyses.memory.terms.fsdp_units import unit_sizes, units_of
 from tunec.compiler.analyses.memory.terms.weights import causal_masks
 from tunec.compiler.ir.slots import AttentionKernel
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.catalogue import card
 
 MODEL = model(LLAMA_3_8B)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.analyses.architecture.derive import derive
@@ -20,6 +19,7 @@ from tunec.compiler.ir.slots import (
     States,
     Zero,
 )
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module
 
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -236,7 +236,7 @@ def _workload(architecture: Architecture, **changes: Any) -> Workload:
 
 
 def _fields(group: Any) -> frozenset[str]:
-    return frozenset(group.__dataclass_fields__)
+    return frozenset(group.__struct_fields__)
 
 
 def layout(

@@ -1,6 +1,5 @@
 """What must hold for every time account, and the terms that single layouts bring."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.analyses.time.communication import gradient_bytes, parameter_bytes
 from tunec.compiler.analyses.time.flops import operations
 from tunec.compiler.analyses.time.machine import Machine, machine_of, rate_of
+from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 
 SMALL, LARGE = model(LLAMA_32_1B), model(LLAMA_3_8B)

@@ -1,7 +1,6 @@
 """Passes that keep nothing, in which answers are written, scored, and rewarded before a step."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from math import prod
 from typing import Final, NamedTuple
 
@@ -45,6 +44,7 @@ from tunec.compiler.analyses.memory.timeline import (
     total,
 )
 from tunec.compiler.analyses.memory.workload import Generation, Preference, Workload
+from tunec.schemas.frozen import replace
 
 _STAYS: Final = frozenset({"key-value cache", "gathered parameters"})
 _COPIES: Final = 2

@@ -6,7 +6,6 @@ accelerate makes the embedding and the head units of their own (from 1.14 `utils
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from packaging.version import Version
@@ -25,6 +24,7 @@ from tunec.compiler.analyses.memory.timeline import At, Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, States
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Module
 from tunec.schemas.terms import FloatDtype
 

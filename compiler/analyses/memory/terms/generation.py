@@ -1,6 +1,5 @@
 """Answers that are written: the cache of keys and values, and parameters made whole for them."""
 
-from dataclasses import replace
 from typing import Final
 
 from packaging.version import Version
@@ -11,6 +10,7 @@ from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Generation, Workload
 from tunec.compiler.ir.slots import States
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Stack
 
 _SLIDES: Final = Version("4.57")

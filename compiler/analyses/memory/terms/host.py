@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.lora import merged_on_host
@@ -22,7 +23,6 @@ from tunec.compiler.analyses.memory.timeline import Moment, Phase, Sizes, Term, 
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import MIB
 
 
@@ -101,8 +101,7 @@ class _At:
     MERGING: Final = Moment(5, "merging")
 
 
-@dataclass(frozen=True, slots=True)
-class HostAccount:
+class HostAccount(Struct, frozen=True):
     """The RAM that one node needs: the one that holds rank 0."""
 
     lines: tuple[Phase, ...]

@@ -1,7 +1,6 @@
 """What a forward and a backward pass hold, whatever the sharding: activations, logits, copies."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.activations import (
@@ -31,6 +30,7 @@ from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Part
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 

@@ -1,7 +1,6 @@
 """Keys that an adapter method does not have, or refuses."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from packaging.version import Version
@@ -17,6 +16,7 @@ from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.orthogonal import of_blocks
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 _MEANT: Final = {
     "lora_rank": "r",

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -14,6 +13,7 @@ from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, lora_keys,
 from tunec.compiler.lints.facts.module_tree import parts, unmatched
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _LISTS = ("target_modules", "modules_to_save", "exclude_modules")
 

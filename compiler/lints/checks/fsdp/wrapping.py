@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -10,6 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.fsdp import TURNS_ON, Asked, asked, fsdp_keys, is_true, words
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 _KEYS: Final = (
     ("accelerate", "fsdp_config.fsdp_transformer_layer_cls_to_wrap"),

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -13,6 +12,7 @@ from tunec.compiler.lints.facts.keys.known import fields_of, kind_behind, read_l
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
+from tunec.schemas.frozen import replace
 
 _WORDS: Final = {"true": True, "false": False}
 WORDS: Final = {

@@ -1,7 +1,6 @@
 """Values outside what the reader takes, and `auto`."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from packaging.version import Version
@@ -23,6 +22,7 @@ from tunec.compiler.lints.facts.keys.known import is_whole
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.compiler.lints.schemas import Fault, faults, is_in_range, kinds_of, paths_of, schemas
+from tunec.schemas.frozen import replace
 
 _KINDS: Final = ("hf", *TRL, "llamafactory")
 

@@ -1,7 +1,6 @@
 """Whether a run fits its devices."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tunec.compiler.diagnostics.diagnostic import Label, Term
@@ -9,6 +8,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.evaluation import strategy_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.compiler.analyses.memory.account import Account

@@ -1,7 +1,6 @@
 """Numbers and arguments of the optimizer."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -9,6 +8,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_positive
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 
 @rule(

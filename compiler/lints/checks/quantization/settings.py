@@ -1,8 +1,9 @@
 """Settings of a quantisation configuration."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
@@ -28,8 +29,7 @@ _MEANT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Setting:
+class _Setting(Struct, frozen=True):
     """A key of a block, what it may be, and in words."""
 
     key: str

@@ -1,7 +1,6 @@
 """DeepSpeed's scheduler."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -12,6 +11,7 @@ from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.schedule import total_steps, warmup_place, warmup_steps
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 _LEAST: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "OneCycle": (("cycle_first_step_size", 1), ("cycle_second_step_size", 0)),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
@@ -17,6 +16,7 @@ from tunec.compiler.lints.facts.schedule import (
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _WARMS: Final = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
 _PARAMS: Final = "scheduler.params."

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.conditions import where
@@ -228,8 +229,7 @@ only where it was added."""
 _RESERVED: Final = re.compile(r"\A<\|reserved_special_token_\d+\|>\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class _Vocabulary:
+class _Vocabulary(Struct, frozen=True):
     """What is known of a family's tokenizer."""
 
     cards: str

@@ -1,7 +1,6 @@
 """Values of another type where a class's schema says nothing: within mappings, and 8.0 for 8."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -11,6 +10,7 @@ from tunec.compiler.lints.facts.fsdp import Asked, asked
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding
 from tunec.compiler.lints.schemas import kinds_of, schemas
+from tunec.schemas.frozen import replace
 
 _NO_INTEGER: Final = "'float' object cannot be interpreted as an integer"
 _REFUSED: Final[Mapping[str, tuple[str, Consequence]]] = {

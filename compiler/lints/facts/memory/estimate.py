@@ -6,8 +6,9 @@ LoRA adapters of no size where their targets are not told.
 """
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
@@ -28,7 +29,7 @@ from tunec.compiler.lints.facts.memory.scripts import script_of
 from tunec.compiler.lints.facts.memory.text_scripts import spreads_by_itself, text_script_of
 from tunec.compiler.lints.facts.memory.trained import Trained, trained
 from tunec.compiler.lints.facts.sequence import longest
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,8 +57,7 @@ _ELSEWHERE = (
 _OFF = ("false", "none", "0", "1", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """The account of a run, and the device that it has to fit."""
 
     account: "Account"

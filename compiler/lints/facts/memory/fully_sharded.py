@@ -1,11 +1,11 @@
 """The FSDP of a run as the memory account knows it, from what its files ask."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.fsdp import Asked, asked, is_false, is_true, words
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.compiler.ir.slots import Fsdp

@@ -6,7 +6,6 @@ the program does unasked.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.lints.context import LintContext
@@ -14,6 +13,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.views import view
 from tunec.compiler.target import File, Target
+from tunec.schemas.frozen import replace
 
 _COOKBOOK: Final = "llama-cookbook"
 _VISUALGLM: Final = "visualglm"

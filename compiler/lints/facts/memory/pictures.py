@@ -4,7 +4,6 @@ What a file bounds is taken at its bound, as the text is at the longest that is 
 nobody bounds it, the picture is the smallest that the family's processor makes.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tunec.compiler.lints.context import LintContext
@@ -12,6 +11,7 @@ from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.lora import is_true
 from tunec.compiler.lints.facts.memory.scripts import script_of
 from tunec.compiler.lints.place import Place
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Architecture, ImageTokens

@@ -5,8 +5,9 @@ and of LLaMA-Factory's parts what it freezes unasked.
 """
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
@@ -14,7 +15,7 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.lora import is_true
 from tunec.compiler.lints.facts.memory.scripts import NOTHING_SAID, Asked, asked, script_of
 from tunec.compiler.lints.facts.memory.text_scripts import text_script_of
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.compiler.ir.slots import Adapter
@@ -27,8 +28,7 @@ projector unasked."""
 _BLIND: Final = ("freeze_language_model", "train_mm_proj_only")
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
+class Trained(Struct, frozen=True):
     """What is trained."""
 
     adapter: "Adapter"
