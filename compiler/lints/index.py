@@ -18,14 +18,12 @@ _READERS: Final[Mapping[str, frozenset[str]]] = {
     "axolotl": frozenset({"axolotl"}),
     "chatglm": frozenset({"launch"}),
     "deepspeed": frozenset({"deepspeed"}),
-    "diffusion": frozenset({"diffusers", "diffusers-run"}),
+    "diffusion": frozenset({"diffusers"}),
     "glm4": frozenset({"glm4"}),
     "llama_cookbook": frozenset({"llama-cookbook"}),
     "llamafactory": frozenset({"axolotl", "llamafactory", "simpletuner"}),
     "sat": frozenset({"sat"}),
-    "simpletuner": frozenset(
-        {"diffusers", "diffusers-run", "lycoris", "simpletuner", "simpletuner-data"}
-    ),
+    "simpletuner": frozenset({"diffusers", "lycoris", "simpletuner", "simpletuner-data"}),
 }
 """Subjects that speak only of runs with a document of one of these kinds."""
 _DEEPSPEED_ALONE: Final = frozenset({"deepspeed"})

@@ -18,7 +18,7 @@ from tunec.compiler.lints.facts.diffusers_examples import (
     types,
 )
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.compiler.lints.rule import Finding, rule
 
 _SINGLE: Final = (
     *("instance_prompt", "class_prompt", "output_dir", "instance_data_dir", "class_data_dir"),
@@ -45,7 +45,7 @@ _NUMBERS: Final = {"int": "a whole number", "float": "a number"}
         ),
         "Python 3.11 argparse.py `parse_args`: unrecognized arguments; invalid choice",
     ),
-    reads=keys("diffusers|diffusers-run", "*"),
+    reads=("diffusers:*",),
 )
 def example_flag_refused(run: LintContext) -> Iterator[Finding]:
     """A flag that an example script of diffusers does not take, or not so, or cannot do without."""
@@ -212,7 +212,7 @@ _BESIDE: Final = (
         ),
         "diffusers 0.42.1 optimization.py `get_scheduler`: CONSTANT takes no num_warmup_steps",
     ),
-    reads=keys("diffusers|diffusers-run", "*"),
+    reads=("diffusers:*",),
 )
 def example_flag_unread(run: LintContext) -> Iterator[Finding]:
     """A flag of diffusers' example scripts that another flag keeps from doing anything."""

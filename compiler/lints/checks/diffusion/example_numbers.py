@@ -10,7 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.diffusers_examples import commands, scripts
-from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.compiler.lints.rule import Finding, rule
 
 _DIVISORS: Final = ("checkpointing_steps", "validation_epochs", "validation_steps")
 _OF_VALIDATION: Final = ("validation_prompt", "validation_prompts", "validation_image")
@@ -62,7 +62,7 @@ _MOST: Final = 0.01
         ),
         "unslothai/unsloth#6791",
     ),
-    reads=keys("diffusers|diffusers-run", "*"),
+    reads=("diffusers:*",),
     hardware=True,
 )
 def example_number_unusable(run: LintContext) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.diffusers_examples import commands, scripts
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.compiler.lints.rule import Finding, rule
 
 _PAIRS: Final = (
     Pair("hub_token", "report_to=wandb", "the token would be written into the tracked config"),
@@ -57,7 +57,7 @@ _EIGHT: Final = 8
             "DeepSpeed; huggingface/diffusers#1815"
         ),
     ),
-    reads=keys("diffusers|diffusers-run", "*"),
+    reads=("diffusers:*",),
 )
 def example_flags_refused_together(run: LintContext) -> Iterator[Finding]:
     """Flags that an example script of diffusers refuses together, or the one without the other."""
@@ -219,7 +219,7 @@ _PATHS: Final = ("pretrained_model_name_or_path", "pretrained_teacher_model")
         ),
         "huggingface/diffusers#4324, #4507, #4405",
     ),
-    reads=keys("diffusers|diffusers-run", "*"),
+    reads=("diffusers:*",),
 )
 def example_of_another_model(run: LintContext) -> Iterator[Finding]:
     """An example script of diffusers is given a model of another architecture than it trains."""
