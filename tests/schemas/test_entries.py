@@ -143,7 +143,7 @@ def test_a_machine_that_is_not_there_is_refused_with_those_that_are(shelf):
             "devices/rtx-4090.yaml",
             "8.26e+13\n",
             "[\n",
-            "a list in brackets is not closed, or lacks ",
+            "a list in brackets is not closed, or a comma is missing",
         ),
         (
             "machines.yaml",
