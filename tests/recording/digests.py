@@ -3,9 +3,10 @@
 import ast
 import hashlib
 import json
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import requires, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from packaging.utils import canonicalize_name
 from tunec.compiler.consumers import runner
 
 _LETTERS: Final = 20
+_ROOT: Final = Path(__file__).parents[2]
 
 
 def digest(pins: Sequence[str], script: str, root: Path, question: str) -> str:
@@ -40,10 +42,13 @@ def packages(pins: tuple[str, ...]) -> list[str]:
 
 @cache
 def _shared() -> Mapping[str, str]:
-    """The releases here of what the extra `consumers` pins."""
-    named = [Requirement(each) for each in requires("tunec") or ()]
-    held = (each for each in named if each.marker and "consumers" in str(each.marker))
-    return {canonicalize_name(each.name): version(each.name) for each in held}
+    """The releases here of what the extra `consumers` names.
+
+    It is read where it is written: an environment made earlier may know of another list.
+    """
+    written = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))
+    named = map(Requirement, written["project"]["optional-dependencies"]["consumers"])
+    return {canonicalize_name(each.name): version(each.name) for each in named}
 
 
 @cache
