@@ -11,7 +11,7 @@ from tunec.schemas.units import format_bytes
 
 sys.path.append(str(Path(__file__).parents[1] / "tests/analyses/memory"))
 from fit_margin import fitted, judged  # type: ignore[import-not-found]
-from measured import (  # type: ignore[import-not-found]
+from measurements import (  # type: ignore[import-not-found]
     UNUSABLE,
     Measurement,
     measurements,
@@ -31,7 +31,7 @@ _HEAD: Final = """\
 ## Against published measurements
 
 Runs that others measured on real devices, each computed from what its publication says
-(`tests/analyses/memory/measured.py` builds them, `measured.jsonl` names repository, commit and
+(`tests/analyses/memory/measurements.py` builds them, `measured.jsonl` names repository, commit and
 path). Nothing in the account is fitted to allocated bytes. The bound on what nvidia-smi shows is
 fitted to every second one of the first readings of each source, and judged by the others and by all
 that were added later; which is which is a field of the row, given when the row was added. The

@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _trace(row: Combination) -> None:
-    from tunec.compiler.tracing.live.running import run
+    from tunec.compiler.tracing.live.single_process import run
 
     began = time.perf_counter()
     trace = run(subject(row))

@@ -103,12 +103,12 @@ def _import_all() -> None:
     warnings.simplefilter("ignore")
     os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "DIFFUSERS_VERBOSITY": "error"}
     os.environ |= {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
-    from tunec.compiler.tracing.live import running, zero  # noqa: F401
+    from tunec.compiler.tracing.live import single_process, zero  # noqa: F401
 
     for name in ("deepspeed", "diffusers", "peft", "transformers"):
         importlib.import_module(name)
     for first in (Combination("llama-3.2-1b"), Combination("stable-diffusion-v1-5", sequence=0)):
-        running.run(subject(first))
+        single_process.run(subject(first))
     gc.collect()
     gc.freeze()
 
@@ -125,7 +125,7 @@ def recorded(row: Combination) -> dict[str, Any]:
 
 def traced_row(row: Combination) -> dict[str, Any]:
     """What is recorded of one trace: bytes by phase, and at the peak by group."""
-    from tunec.compiler.tracing.live.running import run
+    from tunec.compiler.tracing.live.single_process import run
 
     asked = subject(row)
     trace = run(asked)

@@ -16,10 +16,10 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.placing import View
+from tunec.compiler.local_paths import View
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
-from tunec.compiler.starting import RUN, Start
+from tunec.compiler.start_commands import RUN, Start
 from tunec.compiler.target import Artifact, File, Json, Target
 from tunec.schemas.spec import Spec
 

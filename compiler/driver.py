@@ -22,6 +22,7 @@ from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.allowed_names import unknown_allowances
 from tunec.compiler.lints.emitted import objections
+from tunec.compiler.local_paths import placed
 from tunec.compiler.locate import locate, traced
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.fit import GROUPS as FIT
@@ -29,8 +30,7 @@ from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.search import Answer, search
 from tunec.compiler.passes.pipeline import PIPELINE, STAGES
 from tunec.compiler.passes.stage import Stage
-from tunec.compiler.passing import unread
-from tunec.compiler.placing import placed
+from tunec.compiler.passthrough import unread
 from tunec.compiler.requirements import (
     Asked,
     contradicted,

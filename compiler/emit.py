@@ -15,7 +15,7 @@ from tunec.compiler.diagnostics.wording import joined, otherwise
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
 from tunec.compiler.json_check import UnknownKeyword, is_valid
-from tunec.compiler.passing import Placed, place
+from tunec.compiler.passthrough import Placed, place
 from tunec.compiler.read import settle
 from tunec.compiler.rendering import artifact
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, refused

@@ -18,7 +18,7 @@ from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.releases import Package, Releases
-from tunec.compiler.starting import Start
+from tunec.compiler.start_commands import Start
 from tunec.schemas.source import Span
 from tunec.schemas.spec import Spec
 

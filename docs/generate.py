@@ -12,9 +12,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
+from docs.gaps import gaps
 from docs.picture import architecture
 from docs.readme import ROOT, readme
-from docs.unfinished import gaps
 
 from tunec.compiler.cli.arguments import build_parser
 from tunec.compiler.diagnostics.codes import AREAS, known_codes, known_names, title

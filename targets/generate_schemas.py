@@ -19,8 +19,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 import tunec.schemas
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import ConsumerSet, releases
 
 FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"

@@ -3,10 +3,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests import drawing
+from tests import hypothesis_profiles
 from tests.recording import plugin
 
-drawing.register()
+hypothesis_profiles.register()
 os.environ["OMP_NUM_THREADS"] = "1"
 """Before torch is loaded: tests fork, and a fork has none of the threads that OpenMP waits for."""
 

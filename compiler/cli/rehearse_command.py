@@ -11,8 +11,8 @@ from typing import Any, Final
 from packaging.version import Version
 
 from tunec.compiler.bundle import outset
-from tunec.compiler.cli.ending import ended_by_signals
 from tunec.compiler.cli.inputs import load, targets_for
+from tunec.compiler.cli.interruption import ended_by_signals
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.cli.trace_command import config_of
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -29,9 +29,9 @@ from tunec.compiler.rehearse.prepare import (
     needed,
     prepare,
 )
+from tunec.compiler.rehearse.rank_processes import SECONDS, RehearsalFailed
+from tunec.compiler.rehearse.rank_processes import run as run_job
 from tunec.compiler.rehearse.report import passes, table, to_json
-from tunec.compiler.rehearse.running import SECONDS, RehearsalFailed
-from tunec.compiler.rehearse.running import run as run_job
 from tunec.compiler.rehearse.shrink import Unrehearsable
 from tunec.compiler.requirements import Asked
 from tunec.compiler.verify.cases import cases_of, compiled_folder

@@ -71,7 +71,7 @@ def traced(subject: Subject) -> Trace:
     os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from tunec.compiler.tracing.live.running import run as run_trace
+        from tunec.compiler.tracing.live.single_process import run as run_trace
 
         return run_trace(subject)
 

@@ -8,19 +8,19 @@ from typing import Any
 from msgspec import Struct, field
 
 from tunec.compiler.bundle import LAUNCH, Outset, outset
-from tunec.compiler.cli.ending import ended_by_signals
 from tunec.compiler.cli.inputs import asked_targets, load
+from tunec.compiler.cli.interruption import ended_by_signals
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.requirements import Asked
 from tunec.compiler.verify import decisions
-from tunec.compiler.verify.asking import Progress, verify
 from tunec.compiler.verify.bundles import bundle_checks
 from tunec.compiler.verify.cases import cases_of, compiled_folder, distinct, rounds, specs_in
 from tunec.compiler.verify.check import Check
 from tunec.compiler.verify.contract import Case
+from tunec.compiler.verify.queries import Progress, verify
 from tunec.compiler.verify.report import (
     diagnostics,
     passes,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tunec.compiler.consumers.environments import Environment, EnvironmentUnavailable, prepare
-from tunec.compiler.consumers.forking import CAN_FORK, Server, ServerGone, kill_group
+from tunec.compiler.consumers.fork_pool import CAN_FORK, Server, ServerGone, kill_group
 
 SHARED: Final = (
     "torch",

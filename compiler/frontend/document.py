@@ -11,7 +11,7 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Unreadable, format_of, near_files, read_bytes
 from tunec.compiler.frontend.nodes import place, plain, walk
 from tunec.compiler.frontend.parse import parse
-from tunec.compiler.frontend.typed import ShapeT, typed
+from tunec.compiler.frontend.validation import ShapeT, typed
 from tunec.schemas.source import Span, dotted
 
 

@@ -30,7 +30,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import Format
 from tunec.compiler.frontend.pins import check_pins
 from tunec.compiler.frontend.software import check_software
-from tunec.compiler.frontend.typed import typed
+from tunec.compiler.frontend.validation import typed
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.source import COMMAND_LINE, Span

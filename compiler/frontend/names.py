@@ -14,7 +14,7 @@ from tunec.compiler.frontend.files import Unreadable, format_of, near_files, rea
 from tunec.compiler.frontend.nodes import Node, descend, place, plain
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.software import check_software, is_version, not_a_version
-from tunec.compiler.frontend.typed import typed
+from tunec.compiler.frontend.validation import typed
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.source import Path as Place
 from tunec.schemas.source import Span

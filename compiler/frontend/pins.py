@@ -20,7 +20,7 @@ from tunec.compiler.diagnostics.wording import (
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.traps import trap
-from tunec.compiler.frontend.typed import tuples
+from tunec.compiler.frontend.validation import tuples
 from tunec.compiler.frontend.words import VALUE_WORDS, place_of
 from tunec.compiler.ir.slots import GROUPS, SLOTS, Slot
 from tunec.compiler.ir.values import alternatives

@@ -5,7 +5,7 @@ import shlex
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
-from tunec.compiler.starting import UNNAMED
+from tunec.compiler.start_commands import UNNAMED
 from tunec.schemas.terms import VISIBLE, Engine, Launcher
 
 _USUAL: dict[Engine, Launcher] = {

@@ -10,7 +10,7 @@ from tunec.compiler.rehearse.schedule import rate
 
 Status = Literal["same", "differs", "not rehearsed"]
 Told = Mapping[str, Any]
-"""What one rank reports: `live/reading.py` `read`."""
+"""What one rank reports: `live/engine_report.py` `read`."""
 
 _WORDS: Final[Mapping[str, str]] = {
     "bf16": "bfloat16",

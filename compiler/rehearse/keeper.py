@@ -79,7 +79,7 @@ def _kill_all(folder: Path, launcher: int | None) -> None:
 
 
 def _kill_tied(folder: Path) -> int:
-    """Kill the processes that still hold their lock (live/watching.py); return how many did."""
+    """Kill the processes that still hold their lock (live/watchdog.py); return how many did."""
     alive = 0
     for path in folder.glob("*.pid"):
         with suppress(FileNotFoundError), path.open("rb") as held:

@@ -23,7 +23,7 @@ from tunec.compiler.rehearse.adapt import (
     Device,
     adapt,
 )
-from tunec.compiler.rehearse.running import Job
+from tunec.compiler.rehearse.rank_processes import Job
 from tunec.compiler.rehearse.shrink import (
     HEAD,
     QUANTISED_HEAD,

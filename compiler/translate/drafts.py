@@ -13,8 +13,8 @@ from tunec.compiler.emit import schema
 from tunec.compiler.read import WRONG_SHAPE, settle
 from tunec.compiler.target import Dialect, Entry, File, Json, Target
 from tunec.compiler.translate.partial import Partial, Unsaid
-from tunec.compiler.translate.said import matters
 from tunec.compiler.translate.sources import Sources
+from tunec.compiler.translate.statements import matters
 
 
 class Row(Struct, frozen=True):

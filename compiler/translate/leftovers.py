@@ -13,7 +13,7 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.read import WRONG_SHAPE, settle
 from tunec.compiler.target import Dialect, Entry, in_no_plan
 from tunec.compiler.translate.partial import Partial, Unsaid
-from tunec.compiler.translate.said import dialect_of
+from tunec.compiler.translate.statements import dialect_of
 
 _AUTO: Final = "auto"
 MEETING: Final = frozenset(

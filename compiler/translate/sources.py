@@ -20,7 +20,7 @@ from tunec.compiler.translate.documents import documents_of
 from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import leftovers
 from tunec.compiler.translate.partial import Partial, Unsaid
-from tunec.compiler.translate.said import said_by, with_defaults
+from tunec.compiler.translate.statements import said_by, with_defaults
 from tunec.schemas.frozen import replace
 
 _TRL: Final = "trl"

@@ -11,7 +11,6 @@ from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.show import show
 from tunec.compiler.lints.environment import Environment
-from tunec.compiler.translate.carried import Dropped
 from tunec.compiler.translate.foundation import (
     CONFIG,
     DATA,
@@ -23,8 +22,9 @@ from tunec.compiler.translate.foundation import (
     Foundation,
 )
 from tunec.compiler.translate.leftovers import MEETING, hidden
+from tunec.compiler.translate.passthrough import Dropped
 from tunec.compiler.translate.phrases import foreign
-from tunec.compiler.translate.settling import Settled
+from tunec.compiler.translate.reconciliation import Settled
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of
 from tunec.compiler.translate.translate import assumed, is_named, leaving
 from tunec.schemas.frozen import replace

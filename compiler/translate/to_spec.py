@@ -21,16 +21,23 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.requirements import Asked, Resolve, together
 from tunec.compiler.target import Target
 from tunec.compiler.translate.arguments import arguments_of, is_argument
-from tunec.compiler.translate.carried import Carried, Dropped, carried, extra_of, follows, strayed
 from tunec.compiler.translate.documents import is_given_flags
 from tunec.compiler.translate.foundation import Beside, Fields, Foundation, foundation
 from tunec.compiler.translate.intents import Values, intents, short
+from tunec.compiler.translate.passthrough import (
+    Carried,
+    Dropped,
+    carried,
+    extra_of,
+    follows,
+    strayed,
+)
 from tunec.compiler.translate.phrases import phrases_of
-from tunec.compiler.translate.said import dialect_of
-from tunec.compiler.translate.settling import Settled, beginning, refused_slots, settled
+from tunec.compiler.translate.reconciliation import Settled, beginning, refused_slots, settled
 from tunec.compiler.translate.sources import Sources, sources_of
 from tunec.compiler.translate.spec_notes import comments, findings, footer, unsaid
 from tunec.compiler.translate.spec_text import spec_text
+from tunec.compiler.translate.statements import dialect_of
 from tunec.compiler.translate.translate import is_named
 from tunec.compiler.translate.written_targets import is_dialect, targets_of
 from tunec.schemas.frozen import replace

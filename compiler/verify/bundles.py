@@ -6,9 +6,9 @@ from typing import Final
 
 from tunec.compiler.bundle import view_of
 from tunec.compiler.driver import Compiled
-from tunec.compiler.placing import View
+from tunec.compiler.local_paths import View
 from tunec.compiler.requirements import Asked
-from tunec.compiler.starting import RUN
+from tunec.compiler.start_commands import RUN
 from tunec.compiler.target import Artifact, Json, Target
 from tunec.compiler.verify.check import Check, Difference, Status
 from tunec.compiler.verify.contract import Delivered, at

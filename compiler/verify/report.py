@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.show import plain
-from tunec.compiler.verify.asking import programs
 from tunec.compiler.verify.check import Check, Difference, Status
 from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.delivery import places
+from tunec.compiler.verify.queries import programs
 from tunec.schemas.source import Span
 
 Places = Mapping[str, Mapping[str, Span]]

@@ -14,7 +14,7 @@ from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.deepspeed.scheduler import is_known
-from tunec.targets.leaving import BY_CLUSTER, FITTED, by_launcher
+from tunec.targets.delegation import BY_CLUSTER, FITTED, by_launcher
 
 _SCRIPT = "the training script says it: DeepSpeed is given a model, parameters and data"
 

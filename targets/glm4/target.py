@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.starting import Start
+from tunec.compiler.start_commands import Start
 from tunec.compiler.target import Entry, Json, Target, on_deepspeed
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config

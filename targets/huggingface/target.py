@@ -9,6 +9,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Documents, File, Json, Target, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
+from tunec.targets.delegation import BY_CLUSTER, FITTED, by_launcher
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, KEPT_ON_THE_DEVICE, PRECISION
 from tunec.targets.huggingface.counting import counting
@@ -40,7 +41,6 @@ from tunec.targets.huggingface.training import (
     OPTIMIZER,
     RUNTIME,
 )
-from tunec.targets.leaving import BY_CLUSTER, FITTED, by_launcher
 from tunec.targets.trainers import supervised
 
 _TRAINING = (

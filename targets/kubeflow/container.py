@@ -10,8 +10,8 @@ from tunec.compiler.target import Json
 from tunec.schemas.terms import Vendor
 from tunec.targets.accelerate.processes import counted, uses_every_device
 from tunec.targets.kubeflow.volumes import BUNDLE, HOME
-from tunec.targets.launch.naming import dns_label
-from tunec.targets.launch.preparing import (
+from tunec.targets.launch.job_names import dns_label
+from tunec.targets.launch.node_setup import (
     called,
     installed_packages,
     packages_line,

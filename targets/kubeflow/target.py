@@ -9,13 +9,14 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Package, Releases
-from tunec.compiler.starting import Start
+from tunec.compiler.start_commands import Start
 from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, Target, constant, same
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import counted
 from tunec.targets.accelerate.sections import section_defaults
-from tunec.targets.kubeflow.bundled import BUNDLE_YAML, bundle_yaml
+from tunec.targets.delegation import by_trainer
+from tunec.targets.kubeflow.config_map import BUNDLE_YAML, bundle_yaml
 from tunec.targets.kubeflow.container import (
     read_command,
     read_limits,
@@ -25,11 +26,10 @@ from tunec.targets.kubeflow.container import (
     write_limits,
 )
 from tunec.targets.kubeflow.images import image_of, read_image
-from tunec.targets.kubeflow.lacking import lacking
+from tunec.targets.kubeflow.prerequisites import lacking
 from tunec.targets.kubeflow.rows import Keys, each, named, nodes, rows, volume
 from tunec.targets.kubeflow.volumes import mounts, volumes
-from tunec.targets.launch.naming import dns_label
-from tunec.targets.leaving import by_trainer
+from tunec.targets.launch.job_names import dns_label
 
 API: Final = "kubeflow-trainer-api"
 OPERATOR: Final = "kubeflow-training"

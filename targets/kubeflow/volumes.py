@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
-from tunec.targets.launch.naming import dns_label
+from tunec.targets.launch.job_names import dns_label
 
 HOME: Final = "/workspace"
 """The directory beside the bundle: what a spec's relative paths start from."""

@@ -9,7 +9,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
-from tunec.compiler.starting import Start
+from tunec.compiler.start_commands import Start
 from tunec.compiler.target import (
     ALWAYS,
     Cannot,
@@ -27,8 +27,8 @@ from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
+from tunec.targets.delegation import by_trainer
 from tunec.targets.launch.script import parse, render
-from tunec.targets.leaving import by_trainer
 from tunec.targets.words import words_of
 
 _FP16 = "DS_ALLOW_DEPRECATED_FP16"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 from tunec.targets.llama_cookbook.target import VERSION
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tunec.compiler.analyses.counting import Counting, Epoch
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
-from tunec.compiler.starting import Start
+from tunec.compiler.start_commands import Start
 from tunec.compiler.target import Cannot, Dialect, Json, Target
 from tunec.schemas.spec import Spec
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.starting import UNNAMED
+from tunec.compiler.start_commands import UNNAMED
 from tunec.compiler.target import Cannot, Entry, Json
 from tunec.targets.words import words_of
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tunec import schemas
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 
 VERSIONS: Final = ("3.1.6", "4.10.1")

@@ -6,11 +6,11 @@ from typing import Any, Final
 from tunec.compiler.analyses.counting import Counting, of_accumulations
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
-from tunec.compiler.starting import Start
+from tunec.compiler.start_commands import Start
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_no_plan, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
-from tunec.targets.leaving import BY_CLUSTER
+from tunec.targets.delegation import BY_CLUSTER
 from tunec.targets.simpletuner.checks import check
 from tunec.targets.simpletuner.needs import needs
 from tunec.targets.simpletuner.rows import data, environment, forms

@@ -8,7 +8,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived, named, same
 from tunec.targets.accelerate.processes import counted, uses_every_device
 from tunec.targets.skypilot.accelerators import MODELS, NAMES
-from tunec.targets.skypilot.brought import TASK_SCHEMA
+from tunec.targets.skypilot.file_mounts import TASK_SCHEMA
 
 _RESOURCES: Final = "skypilot 0.9.3 to 0.14.1 sky/utils/schemas.py `get_resources_schema`"
 _GIB: Final = 2**30

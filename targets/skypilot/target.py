@@ -10,7 +10,7 @@ from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
-from tunec.compiler.starting import Start
+from tunec.compiler.start_commands import Start
 from tunec.compiler.target import (
     ALWAYS,
     Cannot,
@@ -27,15 +27,15 @@ from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import counted
 from tunec.targets.accelerate.sections import section_defaults
-from tunec.targets.launch.preparing import (
+from tunec.targets.delegation import by_trainer
+from tunec.targets.launch.node_setup import (
     called,
     local_files,
     setup_text,
     without_setup,
 )
 from tunec.targets.launch.script import command, is_spread, parse
-from tunec.targets.leaving import by_trainer
-from tunec.targets.skypilot.brought import BROUGHT, TASK_SCHEMA, mounted
+from tunec.targets.skypilot.file_mounts import BROUGHT, TASK_SCHEMA, mounted
 from tunec.targets.skypilot.machines import MACHINES
 from tunec.targets.words import words_of
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tunec.compiler.target import Found, Json
 from tunec.schemas.source import Span
-from tunec.targets.launch.preparing import called, setup_lines, setup_text, without_setup
+from tunec.targets.launch.node_setup import called, setup_lines, setup_text, without_setup
 from tunec.targets.launch.script import command, is_spread
 from tunec.targets.launch.script import found_in as found_in_command
 

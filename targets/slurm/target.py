@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
-from tunec.compiler.starting import Start
+from tunec.compiler.start_commands import Start
 from tunec.compiler.target import (
     ALWAYS,
     Cannot,
@@ -25,8 +25,8 @@ from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
+from tunec.targets.delegation import by_trainer
 from tunec.targets.launch.target import LAUNCH_SH
-from tunec.targets.leaving import by_trainer
 from tunec.targets.slurm.clock import seconds_of, written
 from tunec.targets.slurm.script import SECTION, parse, render
 

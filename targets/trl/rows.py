@@ -12,7 +12,7 @@ from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.sft import DATA, IN_PIECES, LOSS, OFFLOADING, SAMPLES, SFT
 from tunec.targets.huggingface.training import TRL_LEARNING_RATE
 from tunec.targets.huggingface.trl_defaults import moving_activations
-from tunec.targets.trl.loading import LOADING, by_keys
+from tunec.targets.trl.model_loading import LOADING, by_keys
 
 _DPO: Final = "trl 0.9.6 to 1.16.0 trainer/dpo_config.py `DPOConfig`, before it DpoScriptArguments"
 _GRPO: Final = "trl 0.14.0 to 1.16.0 trainer/grpo_config.py `GRPOConfig`"

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.analyses.counting import Counting, of_one_stream
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
-from tunec.compiler.starting import Start
+from tunec.compiler.start_commands import Start
 from tunec.compiler.target import Dialect, File, Target
 from tunec.schemas.frozen import replace
 from tunec.schemas.spec import Spec

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 import tunec
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 
 SPEC = {
     "tunec": 1,

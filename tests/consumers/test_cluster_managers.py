@@ -11,8 +11,8 @@ from tests.plans import plan_of
 from tests.targets.test_cluster_managers import IMAGE, QUEUED, SETUP, SXM, VOLUME
 from tests.targets.test_launch import CASES
 
-from tunec.compiler.consumers.asking import ask_each
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask_each
 from tunec.compiler.emit import emit
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.kubeflow import verify as kubeflow

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tunec.compiler.consumers import prefetch, processes
-from tunec.compiler.consumers.asking import ConsumerFailed, ask
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
 from tunec.compiler.consumers.packages import link
+from tunec.compiler.consumers.queries import ConsumerFailed, ask
 from tunec.compiler.consumers.sets import SETS, choose, releases, together
 
 pytestmark = pytest.mark.real

@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from tunec.compiler.consumers import schemas
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose, releases
 from tunec.targets.generate_schemas import FOLDER, SCRIPTS, huggingface_documents, text
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from packaging.version import Version
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.schemas import class_schema
 from tunec.compiler.consumers.sets import choose, releases
 from tunec.compiler.frontend.nodes import plain

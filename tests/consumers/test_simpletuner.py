@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import Environment, prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 from tunec.targets.simpletuner import schema
 

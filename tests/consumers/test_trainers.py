@@ -8,8 +8,8 @@ import pytest
 from packaging.version import Version
 from tests.plans import plan_of
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.emit import emit
 from tunec.targets.glm4 import schema as glm4_schema

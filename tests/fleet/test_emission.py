@@ -2,7 +2,7 @@
 
 import random
 
-from tests.small import SPEC
+from tests.small_spec import SPEC
 
 from tunec.compiler.driver import compile_spec, plan
 from tunec.compiler.emit import emit

@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from tests.small import SPEC
+from tests.small_spec import SPEC
 
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_text

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.small import SPEC
+from tests.small_spec import SPEC
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import plan

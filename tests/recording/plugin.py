@@ -17,12 +17,12 @@ from tests.recording.digests import digest
 from tests.recording.places import ROOT, Places
 from tests.recording.store import Answer, every, read, write
 
-from tunec.compiler.consumers import asking
-from tunec.compiler.consumers.asking import Reply
+from tunec.compiler.consumers import queries
 from tunec.compiler.consumers.environments import Environment, EnvironmentUnavailable
+from tunec.compiler.consumers.queries import Reply
 
 MODES: Final = ("replay", "record", "anew")
-_ASK: Final = asking.replies
+_ASK: Final = queries.replies
 
 
 class Recording:
@@ -47,7 +47,7 @@ class Recording:
         seconds: float,
         root: Path,
     ) -> list[Reply]:
-        """In the place of `asking.replies`."""
+        """In the place of `queries.replies`."""
         if self.is_real:
             return _ASK(environment, script, questions, seconds, root)
         places = [Places(environment) for _ in questions]
@@ -167,5 +167,5 @@ def add_option(parser: pytest.Parser) -> None:
 def begin(config: pytest.Config) -> None:
     """Stand between the tests of this process and the programs."""
     recording = Recording(config.getoption("--asking"))
-    asking.replies = recording.replies
+    queries.replies = recording.replies
     config.pluginmanager.register(recording, "recording")

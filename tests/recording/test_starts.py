@@ -6,8 +6,8 @@ import pytest
 from tests.recording.places import Places
 from tests.recording.starts import ROOTS, starts
 
-from tunec.compiler.consumers.asking import replies
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import replies
 
 STARTS = starts()
 OF_ONE_FILE = {"glm4", "minicpm_v"}

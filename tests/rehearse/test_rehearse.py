@@ -9,7 +9,7 @@ import yaml
 from tests.rehearse.specs import SPEC
 
 from tunec.compiler.cli.main import run
-from tunec.compiler.rehearse import running
+from tunec.compiler.rehearse import rank_processes
 from tunec.targets.registry import REGISTRY
 
 pytestmark = pytest.mark.skipif(
@@ -81,7 +81,7 @@ def test_processes_started_anew_find_the_same(spec, capsys, monkeypatch):
     """As they are on a GPU, and where nothing is forked."""
     path = spec(*CASES["zero1"])
     forked = rehearse(capsys, path)
-    monkeypatch.setattr(running, "CAN_FORK", False)
+    monkeypatch.setattr(rank_processes, "CAN_FORK", False)
     assert rehearse(capsys, path) == forked
 
 

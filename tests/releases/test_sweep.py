@@ -8,8 +8,8 @@ from tests.releases.sweep import refusals, releases, sweep
 
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_text
-from tunec.compiler.verify.asking import verify
 from tunec.compiler.verify.cases import cases_of
+from tunec.compiler.verify.queries import verify
 from tunec.targets.registry import REGISTRY
 
 TRUE: Mapping[str, str] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.small import SPEC
+from tests.small_spec import SPEC
 
 ROOT = Path(__file__).parents[2]
 FLEET = """\

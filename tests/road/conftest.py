@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.road.bundle_run import HERE, travel
+from tests.road.diffusion_model import write_painting_model, write_pictures
 from tests.road.materials import write_lengths, write_model, write_samples
-from tests.road.painting import write_painting_model, write_pictures
 from tests.road.runs import Run
-from tests.road.seeing import write_seeing_model, write_seen_samples
-from tests.road.started import HERE, travel
+from tests.road.vision_model import write_seeing_model, write_seen_samples
 
 
 @pytest.fixture(scope="session")

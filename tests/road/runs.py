@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.road.painting import BESIDE, SIDE
+from tests.road.diffusion_model import BESIDE, SIDE
 
 from tunec.targets.llama_cookbook.schema import REQUIREMENTS as COOKBOOK
 

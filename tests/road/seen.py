@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from safetensors import safe_open
-from tests.road.started import Journey
+from tests.road.bundle_run import Journey
 
 _COUNTS: Final = {
     "samples": "Num examples",

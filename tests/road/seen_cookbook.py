@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.road.bundle_run import Journey
 from tests.road.seen import adapted, loaded
-from tests.road.started import Journey
 
 _BAR: Final = r"Training Epoch: (\d+)/\d+, step (\d+)/(\d+) completed [^\r\n]*?(\d+)(?:/\d+|it) \["
 """Epoch, micro batch, micro batches of the epoch, steps of the optimizer until then."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 import pytest
+from tests.road.bundle_run import Journey, Plan, start, tunec
 from tests.road.runs import RUNS, Run
 from tests.road.seen import (
     Seen,
@@ -19,8 +20,7 @@ from tests.road.seen import (
     settings_of_deepspeed,
 )
 from tests.road.seen_cookbook import seen_of_cookbook
-from tests.road.seen_painting import linear_modules_of_denoiser, seen_of_painting
-from tests.road.started import Journey, Plan, start, tunec
+from tests.road.simpletuner_observation import linear_modules_of_denoiser, seen_of_painting
 
 from tunec.schemas.frozen import replace
 

@@ -11,8 +11,8 @@ from tests.fsdp_plugin import FSDP, check_plugin
 from tests.plans import plan_of
 from tests.random_plans import plans
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.emit import emit
 from tunec.compiler.ir.ledger import Rank

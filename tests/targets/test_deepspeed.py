@@ -18,8 +18,8 @@ from tests.plans import (
     plan_of,
 )
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.schemas import ds_config_defaults
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.emit import emit

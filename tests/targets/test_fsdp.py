@@ -8,8 +8,8 @@ from packaging.version import Version
 from tests.fsdp_plugin import FSDP, check_plugin
 from tests.plans import FSDP_1, FSDP_2, plan_of
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.emit import emit
 from tunec.compiler.ir.plan import Plan

@@ -20,8 +20,8 @@ from tests.plans import (
 )
 
 from tunec.compiler.analyses.architecture import derive
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.schemas import automatic_keys, class_defaults
 from tunec.compiler.consumers.sets import SETS, choose, releases
 from tunec.compiler.emit import emit
@@ -29,9 +29,9 @@ from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.read import found_plain, read, recognise, settle
 from tunec.compiler.target import Artifact
-from tunec.compiler.verify.asking import verify
 from tunec.compiler.verify.check import Check, check
 from tunec.compiler.verify.contract import Case, Delivered, Program
+from tunec.compiler.verify.queries import verify
 from tunec.schemas.frozen import replace
 from tunec.targets.deepspeed.config import FILLED
 from tunec.targets.huggingface.packages import PEFT_RELEASES, TRL_RELEASES, companions

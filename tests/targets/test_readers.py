@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
-from tests.shipped import source_package
+from tests.source_packages import source_package
 
 import tunec.schemas
 from tunec.compiler.frontend.nodes import Node, plain

@@ -11,8 +11,8 @@ from packaging.version import Version
 from tests.plans import plan_of
 from transformers import get_scheduler
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import Environment, prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.emit import emit

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_text

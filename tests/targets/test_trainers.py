@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 from tests.plans import plan_of
 from tests.random_plans import plans
-from tests.said import lost_in, said_in
+from tests.slot_coverage import lost_in, said_in
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.emit import emit

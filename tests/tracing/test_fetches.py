@@ -42,7 +42,7 @@ def _count() -> list[int]:
         PartitionedParameterCoordinator as Coordinator,
     )
 
-    from tunec.compiler.tracing.live.running import run
+    from tunec.compiler.tracing.live.single_process import run
 
     visits: list[tuple[str, bool, int, int]] = []
     fetch = Coordinator.fetch_sub_module

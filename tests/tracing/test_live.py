@@ -6,8 +6,8 @@ torch = pytest.importorskip("torch")
 
 from tunec.compiler.ir.slots import Quantization  # noqa: E402
 from tunec.compiler.tracing.live.autocast import CudaAutocast  # noqa: E402
+from tunec.compiler.tracing.live.bitsandbytes_layers import quantize  # noqa: E402
 from tunec.compiler.tracing.live.kernels import as_on_gpu  # noqa: E402
-from tunec.compiler.tracing.live.quantized import quantize  # noqa: E402
 from tunec.compiler.tracing.live.storages import Storages  # noqa: E402
 from tunec.compiler.tracing.recording import traced_phases  # noqa: E402
 

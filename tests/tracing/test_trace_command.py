@@ -90,9 +90,9 @@ def test_text_names_the_tensors_at_the_peak_and_a_calibration_is_kept(spec, tune
     subject = subject_at(spec, micro=7)
     phases = calibrated_by(subject, json.loads(kept.read_text("utf-8")))
     assert {each.name for each in phases} == {"forward", "backward", "optimizer step"}
-    from tunec.compiler.tracing.live import running
+    from tunec.compiler.tracing.live import single_process
 
-    traced = {each.name: each.peak_bytes for each in running.run(subject).phases}
+    traced = {each.name: each.peak_bytes for each in single_process.run(subject).phases}
     assert {each.name: each.at(7) for each in phases} == pytest.approx(traced, rel=1e-3)
 
 

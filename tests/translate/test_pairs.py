@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
-from tests.drawing import share
+from tests.hypothesis_profiles import share
 from tests.random_plans import plans
-from tests.said import lost_in, said_in
+from tests.slot_coverage import lost_in, said_in
 
 from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.emit import emit

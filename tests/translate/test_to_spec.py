@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.shipped import source_package
+from tests.source_packages import source_package
 from tests.translate.test_cases import ASKED, FILE
 
 from tunec.compiler.cli.arguments import build_parser

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.verify.planting import EXAMPLES, SPECS, cases
+from tests.verify.edited_runs import EXAMPLES, SPECS, cases
 
 from tunec.compiler.cli.main import run
-from tunec.compiler.verify.asking import verify
+from tunec.compiler.verify.queries import verify
 from tunec.schemas.frozen import replace
 from tunec.targets.registry import REGISTRY
 
@@ -102,7 +102,7 @@ def test_what_takes_too_long_is_not_checked(spec, capsys):
 
 
 def test_a_package_that_is_not_there_is_not_checked(monkeypatch):
-    monkeypatch.setattr("tunec.compiler.verify.asking.find_spec", lambda _: None)
+    monkeypatch.setattr("tunec.compiler.verify.queries.find_spec", lambda _: None)
     (check, *_) = verify([cases("ddp")["launch"]])
     assert (check.status, check.reason) == (
         "unchecked",
@@ -161,7 +161,7 @@ def test_a_killed_run_leaves_no_process(number, before, tmp_path):
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from tunec.compiler.consumers.asking import ask\n"
+        "from tunec.compiler.consumers.queries import ask\n"
         "from tunec.compiler.consumers.environments import Environment, prepare\n"
         "from tunec.compiler.consumers import processes\n"
         f"processes._SERVERS._runs = {before}\n"
@@ -184,7 +184,7 @@ def test_a_killed_run_leaves_no_process(number, before, tmp_path):
 
 _SIGNALLED = (
     "import signal\n"
-    "from tunec.compiler.cli.ending import ended_by_signals\n"
+    "from tunec.compiler.cli.interruption import ended_by_signals\n"
     "ended_by_signals().__enter__()\n"
 )
 

@@ -1,14 +1,14 @@
 """What no file of a bundle says: told with its reason, or an error."""
 
 import pytest
-from tests.verify.planting import SPECS, cases, drop, put
+from tests.verify.edited_runs import SPECS, cases, drop, put
 
 from tunec.compiler.ir.extra import SLOT as EXTRA
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.verify.check import Check, Difference
 from tunec.compiler.verify.decisions import decisions, diagnostics, lines
 from tunec.schemas.frozen import replace
-from tunec.targets.leaving import by_trainer
+from tunec.targets.delegation import by_trainer
 from tunec.targets.registry import TARGETS
 
 WHOLE = ("trl", "launch")

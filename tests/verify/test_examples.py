@@ -12,9 +12,9 @@ import pytest
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_spec, with_settings
 from tunec.compiler.requirements import Asked
-from tunec.compiler.verify.asking import verify
 from tunec.compiler.verify.cases import cases_of, distinct, specs_in
 from tunec.compiler.verify.contract import Case
+from tunec.compiler.verify.queries import verify
 from tunec.targets.registry import REGISTRY
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.verify.planting import EXAMPLE_FILES, SPECS, Fault, both, cases, drop, put, swap
+from tests.verify.edited_runs import EXAMPLE_FILES, SPECS, Fault, both, cases, drop, put, swap
 from tests.verify.trainer_faults import FAULTS as TRAINER_FAULTS
 
-from tunec.compiler.verify.asking import verify
+from tunec.compiler.verify.queries import verify
 from tunec.compiler.verify.report import diagnostics, places_of
 
 DS, HF, LAUNCH, ST = "deepspeed", "huggingface", "launch", "simpletuner"

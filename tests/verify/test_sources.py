@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.verify.planting import cases
+from tests.verify.edited_runs import cases
 
 from tunec.compiler.consumers.environments import EnvironmentUnavailable
-from tunec.compiler.verify.asking import verify
+from tunec.compiler.verify.queries import verify
 from tunec.targets.scripts import sources
 from tunec.targets.scripts.sources import Source, blob, obtain
 

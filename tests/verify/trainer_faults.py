@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.verify.planting import Fault, drop, put, swap
+from tests.verify.edited_runs import Fault, drop, put, swap
 
 REFUSED = "refused"
 SCRIPT, PARSER, COOKBOOK, SAT = (

@@ -188,7 +188,7 @@ def fit(facts: Facts, draft: Draft) -> Outcome:
     problem = problem_of(facts, draft)
     answer = search(problem)
     if answer.best is None:
-        from tunec.compiler.passes.fit.lacking import infeasible
+        from tunec.compiler.passes.fit.shortfall import infeasible
 
         scribe.diagnostics.append(infeasible(facts, problem, answer))
         layout = _fallback(problem, answer)

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tunec.compiler.rehearse.live.reading import engine_of
+from tunec.compiler.rehearse.live.engine_report import engine_of
 
 
 def reload(trainer: Any, steps: int) -> dict[str, Any]:

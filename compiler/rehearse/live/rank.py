@@ -1,7 +1,7 @@
 """One rank of a rehearsal: trains a few steps as the files say, and writes down what ran.
 
-Started by the launcher as `-m tunec.compiler.rehearse.live.rank FOLDER`, or forked (forked.py), in
-FOLDER/work, which holds the files. Writes FOLDER/rank-N.json: what was read from the running
+Started by the launcher as `-m tunec.compiler.rehearse.live.rank FOLDER`, or forked (torchrun.py),
+in FOLDER/work, which holds the files. Writes FOLDER/rank-N.json: what was read from the running
 engine, or the fault.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 def main(folder: Path) -> int:
     """Rehearse and report; 1 where something was raised."""
-    from tunec.compiler.rehearse.live.watching import tie
+    from tunec.compiler.rehearse.live.watchdog import tie
 
     rank = int(os.environ.get("RANK", "0"))
     tie(folder, f"rank-{rank}")

@@ -9,8 +9,7 @@ import transformers
 from transformers import HfArgumentParser, Trainer, TrainerCallback, TrainingArguments
 
 from tunec.compiler.rehearse.live.checkpoint import reload
-from tunec.compiler.rehearse.live.model import Tokens, build, tokenizer
-from tunec.compiler.rehearse.live.reading import (
+from tunec.compiler.rehearse.live.engine_report import (
     Seen,
     engine_of,
     read,
@@ -18,6 +17,7 @@ from tunec.compiler.rehearse.live.reading import (
     watch_engine,
     watch_model,
 )
+from tunec.compiler.rehearse.live.model import Tokens, build, tokenizer
 
 
 def train(question: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.analyses.memory.account import Account
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.review.considered import Considerations
+from tunec.compiler.review.candidates import Considerations
 from tunec.compiler.review.report.bars import Bar, Chart, Limit, legend, stacked
 from tunec.compiler.review.report.html import Child, Element, tag
 from tunec.compiler.review.report.page import Section, figure, folded

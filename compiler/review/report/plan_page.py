@@ -6,7 +6,7 @@ from typing import Any
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.show import show
-from tunec.compiler.review.considered import considerations, decided
+from tunec.compiler.review.candidates import considerations, decided
 from tunec.compiler.review.outcome import Pair, expected_steps, outcome_of
 from tunec.compiler.review.report.decisions import decisions_section
 from tunec.compiler.review.report.faults import faults_section

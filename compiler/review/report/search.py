@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tunec.compiler.review.considered import Considerations, Considered
+from tunec.compiler.review.candidates import Considerations, Considered
 from tunec.compiler.review.report.bars import tick_text
 from tunec.compiler.review.report.html import Child, Element, tag
 from tunec.compiler.review.report.page import Section, figure, folded

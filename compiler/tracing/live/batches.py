@@ -7,7 +7,7 @@ import torch
 
 from tunec.compiler.analyses.architecture.image_tokens import vision_tokens
 from tunec.compiler.analyses.memory.diffusion import TEXT_TOKENS
-from tunec.compiler.tracing.live.building import DTYPES
+from tunec.compiler.tracing.live.model_builder import DTYPES
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
 Batch = dict[str, Any]

@@ -17,13 +17,14 @@ import torch
 
 from tunec.compiler.tracing.live import fsdp_1
 from tunec.compiler.tracing.live.batches import batch_of
-from tunec.compiler.tracing.live.building import build
-from tunec.compiler.tracing.live.evaluating import evaluate
+from tunec.compiler.tracing.live.checkpoint import save_sharded_by_fsdp
+from tunec.compiler.tracing.live.evaluation import evaluate
+from tunec.compiler.tracing.live.grpo import Trained, go_on
 from tunec.compiler.tracing.live.host_shards import moving_shards, to_host
 from tunec.compiler.tracing.live.host_units import moving_units
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
-from tunec.compiler.tracing.live.rewarded import Trained, go_on
-from tunec.compiler.tracing.live.saving import save_sharded_by_fsdp
+from tunec.compiler.tracing.live.model_builder import build
+from tunec.compiler.tracing.live.optimizers import Steps, optimizer_of
 from tunec.compiler.tracing.live.step import (
     answers_of,
     autocast_of,
@@ -35,7 +36,6 @@ from tunec.compiler.tracing.live.step import (
     pattern,
     there_and_back,
 )
-from tunec.compiler.tracing.live.stepping import Steps, optimizer_of
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.live.trl_loss import tiles_as_on_gpu
 from tunec.compiler.tracing.subject import Subject, Untraceable

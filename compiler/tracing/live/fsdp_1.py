@@ -59,7 +59,7 @@ def _precision(subject: Subject) -> Any:
     """accelerate 1.15 `utils/dataclasses.py`, `set_mixed_precision`: one dtype for everything."""
     if not subject.layout.states.autocast:
         return None
-    from tunec.compiler.tracing.live.building import DTYPES
+    from tunec.compiler.tracing.live.model_builder import DTYPES
 
     dtype = DTYPES[subject.workload.precision.compute]
     kind = importlib.import_module(_PACKAGE).MixedPrecision

@@ -10,9 +10,9 @@ import torch
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.batches import Batch, image_elements
-from tunec.compiler.tracing.live.building import DTYPES
-from tunec.compiler.tracing.live.quantized import QuantizedLinear
-from tunec.compiler.tracing.live.rewarded import loss_over_answers
+from tunec.compiler.tracing.live.bitsandbytes_layers import QuantizedLinear
+from tunec.compiler.tracing.live.grpo import loss_over_answers
+from tunec.compiler.tracing.live.model_builder import DTYPES
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.live.trl_loss import is_trls, loss_in_tiles, scored_places
 from tunec.compiler.tracing.subject import Subject

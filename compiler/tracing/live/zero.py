@@ -18,16 +18,17 @@ from tunec.compiler.analyses.memory.muon import halves
 from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.reductions import Partition, largest_partition
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.tracing.live.adapter_merge import merge
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.batches import Batch, batch_of
-from tunec.compiler.tracing.live.building import build, reference_of
-from tunec.compiler.tracing.live.evaluating import evaluate
+from tunec.compiler.tracing.live.checkpoint import save_sharded_by_zero
+from tunec.compiler.tracing.live.evaluation import evaluate
+from tunec.compiler.tracing.live.grpo import Trained, go_on
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
-from tunec.compiler.tracing.live.merging import merge
+from tunec.compiler.tracing.live.model_builder import build, reference_of
 from tunec.compiler.tracing.live.muon import block_of, on_meta
+from tunec.compiler.tracing.live.optimizers import Steps, optimizer_of
 from tunec.compiler.tracing.live.ranks import loss_over_ranks, sharing_ranks
-from tunec.compiler.tracing.live.rewarded import Trained, go_on
-from tunec.compiler.tracing.live.saving import save_sharded_by_zero
 from tunec.compiler.tracing.live.step import (
     Loss,
     answers_of,
@@ -39,7 +40,6 @@ from tunec.compiler.tracing.live.step import (
     name_model,
     watch_gradients,
 )
-from tunec.compiler.tracing.live.stepping import Steps, optimizer_of
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.live.trl_loss import tiles_as_on_gpu
 from tunec.compiler.tracing.subject import Subject, Untraceable

@@ -17,7 +17,7 @@ from accelerate.utils import launch
 
 from tunec.compiler.consumers.devices import declared, pretended
 from tunec.compiler.consumers.json_types import plain
-from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.refusal import Refused, stage
 from tunec.compiler.consumers.workplace import workplace
 
 _FILE: Final = "accelerate.yaml"

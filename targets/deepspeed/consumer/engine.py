@@ -20,9 +20,9 @@ from deepspeed.ops.op_builder.builder import OpBuilder
 from deepspeed.runtime.engine import DeepSpeedEngine
 
 from tunec.compiler.consumers.devices import Device, pretended
-from tunec.compiler.consumers.refusing import OURS, stage
+from tunec.compiler.consumers.refusal import OURS, stage
 from tunec.targets.deepspeed.consumer.fields import plain
-from tunec.targets.deepspeed.consumer.recording import world
+from tunec.targets.deepspeed.consumer.recorder import world
 
 _WRAPPERS: Final = {
     "_configure_zero_optimizer": "zero",

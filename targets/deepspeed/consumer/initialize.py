@@ -20,7 +20,7 @@ import torch
 from deepspeed.accelerator import get_accelerator
 from deepspeed.ops.op_builder.builder import OpBuilder
 
-from tunec.compiler.consumers.refusing import OURS, told
+from tunec.compiler.consumers.refusal import OURS, told
 from tunec.targets.deepspeed.consumer.engine import builders, optimizer_class
 from tunec.targets.deepspeed.consumer.fields import plain
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 import deepspeed
 
 from tunec.compiler.consumers.devices import declared
-from tunec.compiler.consumers.refusing import OURS, Refused, told
+from tunec.compiler.consumers.refusal import OURS, Refused, told
 from tunec.targets.deepspeed.consumer.engine import build
 from tunec.targets.deepspeed.consumer.fields import plain
-from tunec.targets.deepspeed.consumer.recording import Path, Reading, read
+from tunec.targets.deepspeed.consumer.recorder import Path, Reading, read
 from tunec.targets.deepspeed.consumer.schema import defaults
 from tunec.targets.deepspeed.consumer.surface import Key, model_paths, surface
 

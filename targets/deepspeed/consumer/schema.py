@@ -16,7 +16,7 @@ from deepspeed.runtime.config import DEEPSPEED_OPTIMIZERS, DtypeEnum
 
 from tunec.compiler.consumers.json_types import Schema
 from tunec.targets.deepspeed.consumer.fields import json_type, model_schema, plain
-from tunec.targets.deepspeed.consumer.recording import UNSTATED, Path, read
+from tunec.targets.deepspeed.consumer.recorder import UNSTATED, Path, read
 from tunec.targets.deepspeed.consumer.surface import BASE, Key, surface, walk
 
 _DTYPES: Final = sorted(name for name in DtypeEnum._value2member_map_ if isinstance(name, str))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import deepspeed
 from deepspeed.runtime.config import DeepSpeedConfigError
 
-from tunec.targets.deepspeed.consumer.recording import UNSTATED, Path, Reading, read
+from tunec.targets.deepspeed.consumer.recorder import UNSTATED, Path, Reading, read
 
 BASE: Final[Mapping[str, Any]] = {"train_micro_batch_size_per_gpu": 1}
 """The least that DeepSpeedConfig takes: one of the two batch sizes."""

@@ -17,7 +17,7 @@ from transformers import GenerationConfig, Seq2SeqTrainingArguments
 
 from tunec.compiler.consumers.devices import declared
 from tunec.compiler.consumers.json_types import plain
-from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.refusal import Refused, stage
 from tunec.compiler.consumers.workplace import workplace
 from tunec.targets.huggingface.consumer.arguments import nothing_yet, settled
 from tunec.targets.huggingface.consumer.hardware import machine

@@ -5,11 +5,11 @@ Runs inside an environment that holds one release of each, never in tunec's own 
 `model`, `card`; see the functions.
 """
 
+from tunec.targets.huggingface.consumer.adapter_config import saved
 from tunec.targets.huggingface.consumer.adapters import adapt, quantize
 from tunec.targets.huggingface.consumer.arguments import automatic, resolve
 from tunec.targets.huggingface.consumer.cards import card
 from tunec.targets.huggingface.consumer.rates import rates
-from tunec.targets.huggingface.consumer.saved import saved
 from tunec.targets.huggingface.consumer.schema import defaults, schema
 from tunec.targets.huggingface.consumer.trl_files import model, script
 

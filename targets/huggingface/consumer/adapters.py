@@ -13,7 +13,7 @@ import transformers
 from transformers import AutoConfig
 
 from tunec.compiler.consumers.json_types import plain
-from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.refusal import Refused, stage
 
 
 def adapt(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
 
 from tunec.compiler.consumers.devices import declared
 from tunec.compiler.consumers.json_types import plain
-from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.refusal import Refused, stage
 from tunec.compiler.consumers.workplace import workplace
 from tunec.targets.huggingface.consumer.classes import find, version
 from tunec.targets.huggingface.consumer.hardware import machine

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from datasets import __version__, load_dataset_builder
 
-from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.refusal import Refused, stage
 from tunec.compiler.consumers.workplace import workplace
 
 _SAMPLE: Final = "sample.jsonl"

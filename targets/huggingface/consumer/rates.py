@@ -7,7 +7,7 @@ import torch
 import transformers
 from transformers import get_scheduler
 
-from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.refusal import Refused, stage
 
 
 def rates(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from tunec.compiler.consumers.json_types import plain
-from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.refusal import Refused, stage
 from tunec.targets.scripts.facts import closed, fields
 
 _QUANTIZATION: Final = "quantization_config"

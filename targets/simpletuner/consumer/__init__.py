@@ -1,4 +1,4 @@
-"""Asks the real SimpleTuner, in an environment of its own (`compiler/consumers/asking.py`).
+"""Asks the real SimpleTuner, in an environment of its own (`compiler/consumers/queries.py`).
 
 Each verb is a function of one question. A question may bring `files` (text by relative path, put in
 an empty working directory), `folders` (made in it), `environment` (variables) and `capability` (the
@@ -13,8 +13,8 @@ from typing import Final
 from tunec.targets.simpletuner.consumer.counting import count
 from tunec.targets.simpletuner.consumer.flags import defaults, families, schema
 from tunec.targets.simpletuner.consumer.resolve import resolve
-from tunec.targets.simpletuner.consumer.running import launch, schedule, step
 from tunec.targets.simpletuner.consumer.surroundings import Answer, Question
+from tunec.targets.simpletuner.consumer.training_run import launch, schedule, step
 
 VERBS: Final[Mapping[str, Callable[[Question], Answer]]] = {
     "schema": schema,

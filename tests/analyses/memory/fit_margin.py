@@ -7,7 +7,7 @@ which half is a field of each row, given when the row was added: every second on
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from measured import Measurement, measurements
+from measurements import Measurement, measurements
 
 from tunec.compiler.analyses.memory.account import Account
 from tunec.compiler.analyses.memory.margin import Kind, apart, kind_of, running_ahead

@@ -5,7 +5,7 @@ from statistics import mean, median
 
 import pytest
 from fit_margin import ahead, fitted, judged
-from measured import UNUSABLE, Measurement, measurements, quantile, unfolded
+from measurements import UNUSABLE, Measurement, measurements, quantile, unfolded
 
 from tunec.compiler.analyses.memory.margin import READING
 from tunec.schemas.hardware.catalogue import device

@@ -11,8 +11,8 @@ import yaml
 from lint_pages import Example, examples
 
 from tunec.compiler.consumers import runner
-from tunec.compiler.consumers.asking import ConsumerFailed, ask_each
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ConsumerFailed, ask_each
 from tunec.compiler.consumers.sets import choose
 
 FOLDER: Final = Path(__file__).parent.parent

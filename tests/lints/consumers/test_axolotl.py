@@ -10,7 +10,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 from programs import FOLDER, example  # noqa: E402
 from test_scripts import asked  # noqa: E402
 
-from tunec.compiler.consumers.asking import ConsumerFailed  # noqa: E402
+from tunec.compiler.consumers.queries import ConsumerFailed  # noqa: E402
 from tunec.compiler.consumers.sets import choose, together  # noqa: E402
 
 _ASKED: Final = {

@@ -225,7 +225,7 @@ cluster = pytest.mark.skipif(
 
 def submitted(rule: str, number: int = 0) -> dict[str, str]:
     """The options that sbatch finds in a script."""
-    from tunec.targets.slurm.consumer.submitting import submit
+    from tunec.targets.slurm.consumer.sbatch import submit
 
     nodes = {"nodes": 2, "gpus": 8, "cpus": 64, "memory": 100_000}
     answer = submit({"text": script(rule, number), **nodes})

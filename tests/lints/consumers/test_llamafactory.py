@@ -14,7 +14,7 @@ from programs import FOLDER, example, refusal  # noqa: E402
 from test_libraries import llama  # noqa: E402
 from test_scripts import asked  # noqa: E402
 
-from tunec.compiler.consumers.asking import ConsumerFailed  # noqa: E402
+from tunec.compiler.consumers.queries import ConsumerFailed  # noqa: E402
 from tunec.compiler.consumers.sets import choose  # noqa: E402
 
 pytest.importorskip("peft")

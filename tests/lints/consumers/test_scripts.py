@@ -15,10 +15,10 @@ from apart import apart  # noqa: E402
 from programs import FOLDER, ROOT, example, refusal  # noqa: E402
 from test_libraries import llama  # noqa: E402
 
-from tunec.compiler.consumers.asking import ask_each  # noqa: E402
 from tunec.compiler.consumers.environments import (  # noqa: E402
     prepare,
 )
+from tunec.compiler.consumers.queries import ask_each  # noqa: E402
 from tunec.compiler.consumers.sets import choose  # noqa: E402
 
 torch = pytest.importorskip("torch")

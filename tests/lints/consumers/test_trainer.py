@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 
 FOLDER = Path(__file__).parent.parent

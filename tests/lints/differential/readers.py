@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from pairs import ARGUMENTS, CONFIG, Pair
 
-from tunec.compiler.consumers.asking import ConsumerFailed, ask_each
 from tunec.compiler.consumers.environments import prepare
+from tunec.compiler.consumers.queries import ConsumerFailed, ask_each
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.environment import Environment

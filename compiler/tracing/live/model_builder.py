@@ -8,8 +8,8 @@ import torch
 
 from tunec.compiler.analyses.memory.lora import is_stack
 from tunec.compiler.analyses.memory.modules import quantizes
+from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
 from tunec.compiler.tracing.live.kernels import register_attention
-from tunec.compiler.tracing.live.quantized import quantize
 from tunec.compiler.tracing.live.segments import needs_segments, recompute_in_segments
 from tunec.compiler.tracing.live.trl_loss import add_head, is_trls
 from tunec.compiler.tracing.subject import Subject, Untraceable

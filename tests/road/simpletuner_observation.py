@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from safetensors import safe_open
+from tests.road.bundle_run import Journey
 from tests.road.seen import checkpoints_in
-from tests.road.started import Journey
 
 _BAR: Final = r"Steps: [^\r\n]*?(\d+)/(\d+) \[[^\r\n]*?, lr=([-+.e\d]+), step_loss="
 """Step, steps of the run, and the rate of the step that comes next."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from tunec.compiler.tracing.live.answering import Casts, read_and_write
 from tunec.compiler.tracing.live.batches import batch_of
+from tunec.compiler.tracing.live.generation import Casts, read_and_write
 from tunec.compiler.tracing.live.kernels import register_attention
 from tunec.compiler.tracing.live.step import loss_of
 from tunec.compiler.tracing.live.storages import Storages

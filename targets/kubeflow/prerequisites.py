@@ -10,7 +10,7 @@ from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Dialect
 from tunec.targets.kubeflow.images import image_of
-from tunec.targets.launch.preparing import local_files
+from tunec.targets.launch.node_setup import local_files
 
 _DEADLINES: Final = Version("2.2")
 _CLAIM: Final = "name a claim whose root holds what lies beside the spec: `job: {volume: ...}`"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived
-from tunec.targets.launch.preparing import (
+from tunec.targets.launch.node_setup import (
     called,
     installed_packages,
     installed_torch,

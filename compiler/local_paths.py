@@ -1,4 +1,4 @@
-"""placing: local paths of a plan as they are seen from where its run is started.
+"""Local paths of a plan as they are seen from where its run is started.
 
 In a spec they are relative to the spec's own directory; a run is started in the root of its bundle
 or in a folder of it. How a text is written tells whether it is a local path: no disk is read.

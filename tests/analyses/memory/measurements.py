@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from published_models import GEMMA_7B, MT0_XXL, T0_3B
-from stated import stated_account
+from stated_runs import stated_account
 from workload_builders import (
     ALL_LINEAR,
     ATTENTION,

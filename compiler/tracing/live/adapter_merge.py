@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tunec.compiler.tracing.live.kernels import replaced
-from tunec.compiler.tracing.live.repacked import repacking
+from tunec.compiler.tracing.live.quantized_merge import repacking
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.recording import MERGING
 from tunec.compiler.tracing.subject import Subject

@@ -1,4 +1,4 @@
-"""running: the ranks' processes, from a folder with the files to one report for each rank."""
+"""The ranks' processes, from a folder with the files to one report for each rank."""
 
 import atexit
 import json
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.consumers.forking import CAN_FORK, Server, ServerGone
+from tunec.compiler.consumers.fork_pool import CAN_FORK, Server, ServerGone
 from tunec.compiler.rehearse import keeper
 
 Progress = Callable[[str], None]
@@ -45,7 +45,7 @@ _CACHES: Final = ("TMPDIR", "HF_HOME", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TO
 """Variables that say where libraries write: all of it goes into the folder."""
 
 
-_FORKED: Final = str(Path(keeper.__file__).parent / "live" / "forked.py")
+_FORKED: Final = str(Path(keeper.__file__).parent / "live" / "torchrun.py")
 _SERVERS: Final[dict[str, tuple[Mapping[str, str], Server]]] = {}
 """By interpreter the server, and the variables in which it loads the libraries."""
 _ONE_RUN: Final = threading.Lock()

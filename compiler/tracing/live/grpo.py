@@ -15,8 +15,8 @@ from unittest.mock import patch
 import torch
 
 from tunec.compiler.analyses.memory.workload import Preference
-from tunec.compiler.tracing.live.answering import read_and_write
-from tunec.compiler.tracing.live.repacked import repacking
+from tunec.compiler.tracing.live.generation import read_and_write
+from tunec.compiler.tracing.live.quantized_merge import repacking
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.recording import GENERATION, HANDING, READING, SCORING
 from tunec.compiler.tracing.subject import Subject, Untraceable

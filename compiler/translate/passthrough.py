@@ -14,7 +14,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.lints.place import Place
-from tunec.compiler.passing import Placed, placed_alone
+from tunec.compiler.passthrough import Placed, placed_alone
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import File, Target

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
+from tunec.compiler.tracing.live.adapter_merge import merge
 from tunec.compiler.tracing.live.batches import batch_of
-from tunec.compiler.tracing.live.building import build, reference_of
-from tunec.compiler.tracing.live.evaluating import evaluate
+from tunec.compiler.tracing.live.evaluation import evaluate
+from tunec.compiler.tracing.live.grpo import Trained, go_on
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
-from tunec.compiler.tracing.live.merging import merge
+from tunec.compiler.tracing.live.model_builder import build, reference_of
 from tunec.compiler.tracing.live.offloading import offloading
-from tunec.compiler.tracing.live.rewarded import Trained, go_on
+from tunec.compiler.tracing.live.optimizers import Steps, optimizer_of
 from tunec.compiler.tracing.live.step import (
     Loss,
     answers_of,
@@ -27,7 +28,6 @@ from tunec.compiler.tracing.live.step import (
     there_and_back,
     watch_gradients,
 )
-from tunec.compiler.tracing.live.stepping import Steps, optimizer_of
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.live.trl_loss import tiles_as_on_gpu
 from tunec.compiler.tracing.recording import Trace, traced_phases

@@ -1,4 +1,4 @@
-"""asking: every question of every case, in as few processes as there are environments."""
+"""Every question of every case, in as few processes as there are environments."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.consumers.asking import ConsumerFailed, ask_each
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.queries import ConsumerFailed, ask_each
 from tunec.compiler.verify.check import Check, check, missing, unchecked
 from tunec.compiler.verify.contract import Case, NotAsked, Program, Question, Where
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import torch
 
-from tunec.compiler.tracing.live.building import DTYPES
+from tunec.compiler.tracing.live.bitsandbytes_layers import QuantizedLinear
 from tunec.compiler.tracing.live.kernels import replaced
-from tunec.compiler.tracing.live.quantized import QuantizedLinear
+from tunec.compiler.tracing.live.model_builder import DTYPES
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
 _LIBRARY: Final = "bitsandbytes"

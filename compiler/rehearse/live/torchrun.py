@@ -1,6 +1,6 @@
 """torchrun in a process that has the libraries loaded already: it forks its ranks.
 
-Run by compiler/consumers/fork_server.py as `forked.py FOLDER FLAGS...`, in FOLDER/work.
+Run by compiler/consumers/fork_server.py as `torchrun.py FOLDER FLAGS...`, in FOLDER/work.
 """
 
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tunec.compiler.rehearse.live import rank
-from tunec.compiler.rehearse.live.watching import tie
+from tunec.compiler.rehearse.live.watchdog import tie
 
 
 def main(folder: str, *flags: str) -> int:

@@ -1,4 +1,4 @@
-"""forking: a server that loads modules once, and the processes that it forks (fork_server.py)."""
+"""A server that loads modules once, and the processes that it forks (fork_server.py)."""
 
 import json
 import os

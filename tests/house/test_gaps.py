@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import docs.generate
-import docs.unfinished as unfinished
 import pytest
+from docs import gaps
 
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.pipeline import PIPELINE
@@ -14,11 +14,11 @@ from tunec.targets.registry import TARGETS
 
 
 def test_nothing_is_unfinished():
-    assert "".join(map(str, unfinished.gaps())) == ""
+    assert "".join(map(str, gaps.gaps())) == ""
 
 
 def test_a_gap_stops_the_generator_before_it_writes(monkeypatch, capsys, tmp_path):
-    gap = unfinished.Gap("compiler/here.py", "something lacks", "write it")
+    gap = gaps.Gap("compiler/here.py", "something lacks", "write it")
     monkeypatch.setattr(docs.generate, "gaps", lambda: (gap,))
     monkeypatch.setattr(docs.generate, "derived", lambda: pytest.fail("nothing is derived"))
     assert docs.generate.main([], tmp_path) == 1
@@ -32,12 +32,12 @@ def test_a_gap_stops_the_generator_before_it_writes(monkeypatch, capsys, tmp_pat
 def new_slot(monkeypatch):
     """A slot of the group `runtime` that nobody knows."""
     slot = replace(SLOTS["runtime.seed"], path="runtime.color", attribute="color")
-    monkeypatch.setattr(unfinished, "SLOTS", {**SLOTS, slot.path: slot})
+    monkeypatch.setattr(gaps, "SLOTS", {**SLOTS, slot.path: slot})
     return slot.path
 
 
 def test_a_slot_that_no_target_speaks_of_is_told_with_every_silent_target(new_slot):
-    (gap,) = unfinished.slots()
+    (gap,) = gaps.slots()
     assert gap.what == f"nothing is said of the slot `runtime.color` by {', '.join(TARGETS)}"
     assert '`"runtime.color": Cannot(reason)`' in gap.remedy
 
@@ -49,8 +49,8 @@ def test_a_slot_that_some_releases_cannot_say_is_told_with_these(monkeypatch):
         for entry in target.files[0].entries
     )
     late = replace(target, files=(replace(target.files[0], entries=rows), *target.files[1:]))
-    monkeypatch.setattr(unfinished, "TARGETS", {"deepspeed": late})
-    (gap,) = unfinished.slots()
+    monkeypatch.setattr(gaps, "TARGETS", {"deepspeed": late})
+    (gap,) = gaps.slots()
     assert gap.what.startswith("nothing is said of the slot `zero.stage` by deepspeed@0.1")
     assert not gap.what.endswith(target.latest)
 
@@ -58,14 +58,14 @@ def test_a_slot_that_some_releases_cannot_say_is_told_with_these(monkeypatch):
 def test_a_target_that_speaks_of_no_slot_is_told(monkeypatch):
     target = TARGETS["deepspeed"]
     odd = replace(target, cannot={**target.cannot, "zero.stag": Cannot("none")})
-    monkeypatch.setattr(unfinished, "TARGETS", {"deepspeed": odd})
-    assert [gap.what for gap in unfinished.slots()] == [
+    monkeypatch.setattr(gaps, "TARGETS", {"deepspeed": odd})
+    assert [gap.what for gap in gaps.slots()] == [
         "deepspeed speaks of the slot `zero.stag`, which there is not"
     ]
 
 
 def test_a_slot_that_its_pass_does_not_decide_is_told_with_the_pass(new_slot):
-    (gap,) = unfinished.decisions()
+    (gap,) = gaps.decisions()
     assert str(gap) == (
         "compiler/passes/set_runtime.py: the pass set-runtime decides the group of the slot "
         '`runtime.color`, and not the slot\n  add `scribe.say("runtime.color", value, reason)`\n'
@@ -76,24 +76,24 @@ def test_a_slot_that_its_pass_does_not_decide_is_told_with_the_pass(new_slot):
 
 
 def test_a_group_that_no_pass_decides_is_told(monkeypatch):
-    monkeypatch.setattr(unfinished, "PIPELINE", PIPELINE[:-1])
-    assert {gap.what for gap in unfinished.groups()} == {
+    monkeypatch.setattr(gaps, "PIPELINE", PIPELINE[:-1])
+    assert {gap.what for gap in gaps.groups()} == {
         f"the slots of `{group}` are decided by no pass" for group in PIPELINE[-1].decides
     }
 
 
 def test_a_pass_that_does_not_run_is_told(monkeypatch):
-    monkeypatch.setattr(unfinished, "PIPELINE", PIPELINE[1:])
-    assert [gap.what for gap in unfinished.passes()] == ["`resolve_model` is in no pipeline"]
+    monkeypatch.setattr(gaps, "PIPELINE", PIPELINE[1:])
+    assert [gap.what for gap in gaps.passes()] == ["`resolve_model` is in no pipeline"]
 
 
 def test_a_pass_without_a_contract_is_told(monkeypatch):
     def silent(facts, draft):
         return PIPELINE[0].run(facts, draft)
 
-    monkeypatch.setattr(unfinished, "_pass_functions", lambda _: iter(()))
-    monkeypatch.setattr(unfinished, "PIPELINE", (replace(PIPELINE[0], run=silent),))
-    (gap,) = unfinished.passes()
+    monkeypatch.setattr(gaps, "_pass_functions", lambda _: iter(()))
+    monkeypatch.setattr(gaps, "PIPELINE", (replace(PIPELINE[0], run=silent),))
+    (gap,) = gaps.passes()
     assert gap[:2] == ("compiler/passes/silent.py", "it has no contract")
 
 
@@ -103,7 +103,7 @@ def test_a_pass_without_a_contract_is_told(monkeypatch):
 @pytest.fixture
 def house(tmp_path, monkeypatch) -> Path:
     """An empty house beside ours."""
-    monkeypatch.setattr(unfinished, "ROOT", tmp_path)
+    monkeypatch.setattr(gaps, "ROOT", tmp_path)
     return tmp_path
 
 
@@ -114,7 +114,7 @@ def written(file: Path, text: str = "") -> None:
 
 def test_a_target_that_is_not_registered_is_told(house):
     written(house / "targets/megatron_lm/target.py")
-    (gap,) = unfinished.targets()
+    (gap,) = gaps.targets()
     assert str(gap) == (
         "targets/registry.py: `megatron_lm` is not registered\n"
         '  add `"megatron-lm": "tunec.targets.megatron_lm.target"` to its table\n'
@@ -123,30 +123,26 @@ def test_a_target_that_is_not_registered_is_told(house):
 
 def test_a_code_without_a_page_is_told_with_who_reports_it(house):
     written(house / "compiler/some.py", 'error("E0999")\nerror("E0301")\n')
-    (gap,) = unfinished.codes()
+    (gap,) = gaps.codes()
     assert gap.place == "compiler/diagnostics/pages/E0999.md"
     assert gap.what == "compiler/some.py reports E0999, which has no page"
 
 
 def test_a_code_of_an_area_without_a_name_is_told(monkeypatch):
-    monkeypatch.setattr(
-        unfinished, "AREAS", {k: v for k, v in unfinished.AREAS.items() if k != "E05"}
-    )
-    assert {gap.remedy for gap in unfinished.codes()} == {'add "E05" to AREAS'}
+    monkeypatch.setattr(gaps, "AREAS", {k: v for k, v in gaps.AREAS.items() if k != "E05"})
+    assert {gap.remedy for gap in gaps.codes()} == {'add "E05" to AREAS'}
 
 
 def test_a_rule_without_a_page_is_told(house, monkeypatch):
     written(house / "compiler/lints/checks/batch/some.py")
-    monkeypatch.setattr(unfinished, "_rules_of", lambda _: ("some-bad-thing",))
-    monkeypatch.setattr(unfinished, "rule_names", lambda: ())
-    (gap,) = unfinished.rules()
+    monkeypatch.setattr(gaps, "_rules_of", lambda _: ("some-bad-thing",))
+    monkeypatch.setattr(gaps, "rule_names", lambda: ())
+    (gap,) = gaps.rules()
     assert gap.place == "compiler/lints/checks/batch/some-bad-thing.md"
     assert gap.what == "the rule `some-bad-thing` has no page, so that nothing asks it"
 
 
 def test_a_page_without_a_rule_is_told(monkeypatch):
-    names = (*unfinished.rule_names(), "no-rule-of-this-name")
-    monkeypatch.setattr(unfinished, "rule_names", lambda: names)
-    assert [gap.what for gap in unfinished.rules()] == [
-        "the page `no-rule-of-this-name.md` has no rule"
-    ]
+    names = (*gaps.rule_names(), "no-rule-of-this-name")
+    monkeypatch.setattr(gaps, "rule_names", lambda: names)
+    assert [gap.what for gap in gaps.rules()] == ["the page `no-rule-of-this-name.md` has no rule"]
