@@ -21,7 +21,7 @@ from tunec.targets.huggingface.verify import (
     settled,
 )
 from tunec.targets.huggingface.verify import where as on_transformers
-from tunec.targets.scripts.sources import obtain
+from tunec.targets.scripts import sources
 from tunec.targets.scripts.verify import shell_programs
 
 SCRIPT: Final = "tunec.targets.glm4.consumer"
@@ -44,7 +44,7 @@ def _ask(case: Case, _: Answers) -> Question | None:
     names = [each for each in (NAME, DS_CONFIG) if each in case.delivered]
     return {
         "verb": "resolve",
-        "source": str(obtain(SOURCES[commit(case.dialect)[:7]], case.clones)),
+        "source": str(sources.obtain(SOURCES[commit(case.dialect)[:7]], case.clones)),
         "files": {name: case.text(name) for name in names},
         **run_of(case),
     }

@@ -18,8 +18,8 @@ from tunec.targets.huggingface.verify import (
 from tunec.targets.minicpm_v.schema import SOURCES
 from tunec.targets.minicpm_v.target import NAME, STYLE
 from tunec.targets.minicpm_v.versions import commit
+from tunec.targets.scripts import sources
 from tunec.targets.scripts.command import FLAGS
-from tunec.targets.scripts.sources import obtain
 from tunec.targets.scripts.verify import flag_words, shell_programs
 
 SCRIPT: Final = "tunec.targets.minicpm_v.consumer"
@@ -42,7 +42,7 @@ def _ask(case: Case, _: Answers) -> Question | None:
     beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
     return {
         "verb": "resolve",
-        "source": str(obtain(SOURCES[commit(case.dialect)[:7]], case.clones)),
+        "source": str(sources.obtain(SOURCES[commit(case.dialect)[:7]], case.clones)),
         "argv": flag_words(case, NAME),
         "files": beside,
         **run_of(case),

@@ -45,11 +45,16 @@ def obtain(source: Source, clones: Iterable[Path] = (), cache: Path | None = Non
     `clones` are clones of repositories, of any of them and at any commit: the content is looked up
     in their history. Raises EnvironmentUnavailable where it cannot be had, or is another file.
     """
-    place = (cache or default_cache().parent / "sources") / f"{source.blob}.py"
+    place = place_of(source, cache)
     if not place.exists() or blob(place.read_bytes()) != source.blob:
         held = (_in_clone(source, clone) for clone in clones)
         _keep(next((each for each in held if each is not None), None) or _fetched(source), place)
     return place
+
+
+def place_of(source: Source, cache: Path | None = None) -> Path:
+    """Where the file is kept, once it has been obtained."""
+    return (cache or default_cache().parent / "sources") / f"{source.blob}.py"
 
 
 def _in_clone(source: Source, clone: Path) -> bytes | None:

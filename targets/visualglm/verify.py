@@ -17,8 +17,8 @@ from tunec.compiler.verify.contract import (
 )
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.verify import engine_programs
+from tunec.targets.scripts import sources
 from tunec.targets.scripts.command import FLAGS
-from tunec.targets.scripts.sources import obtain
 from tunec.targets.scripts.verify import flag_words, shell_programs
 from tunec.targets.visualglm.schema import CONSUMER, REQUIREMENTS, SOURCES
 from tunec.targets.visualglm.target import NAME, STYLE, VERSION
@@ -38,7 +38,7 @@ def _ask(case: Case, _: Answers) -> Question | None:
     beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
     return {
         "verb": "resolve",
-        "scripts": [str(obtain(each, case.clones)) for each in SOURCES],
+        "scripts": [str(sources.obtain(each, case.clones)) for each in SOURCES],
         "argv": flag_words(case, NAME),
         "files": beside,
         **case.machine(),

@@ -136,6 +136,7 @@ def test_glm4_takes_no_file_without_a_generation_config():
     assert answer["refused"]["type"] == "TypeError"
 
 
+@pytest.mark.real
 def test_schemas_of_scripts_are_what_the_scripts_say():
     from tunec.targets.generate_script_schemas import main
 

@@ -8,7 +8,7 @@ in its own process is answered so: the product itself always asks.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +20,11 @@ from tests.recording.store import Answer, every, read, write
 from tunec.compiler.consumers import queries
 from tunec.compiler.consumers.environments import Environment, EnvironmentUnavailable
 from tunec.compiler.consumers.queries import Reply
+from tunec.targets.scripts import sources
 
 MODES: Final = ("replay", "record", "anew")
 _ASK: Final = queries.replies
+_OBTAIN: Final = sources.obtain
 
 
 class Recording:
@@ -36,6 +38,8 @@ class Recording:
         self.incomplete: set[str] = set()
         self.asked: Counter[str] = Counter()
         self.differing: list[str] = []
+        self.unavailable: dict[str, EnvironmentUnavailable] = {}
+        """Scripts that this machine cannot fetch, by the path where they would be kept."""
 
     # ── the seam ──────────────────────────────────────────────────────────────────────────────────
 
@@ -61,6 +65,7 @@ class Recording:
         new: dict[int, Reply] = {}
         if missing:
             asked = [questions[at] for at in missing]
+            self._refuse_unavailable(json.dumps(asked))
             told = _ASK(environment, script, asked, seconds, root)
             new = dict(zip(missing, told, strict=True))
         for at, reply in new.items():
@@ -71,6 +76,24 @@ class Recording:
             new[at] if at in new else json.loads(places[at].put_back(known[key].reply))
             for at, key in enumerate(keys)
         ]
+
+    def obtain(
+        self, source: sources.Source, clones: Iterable[Path] = (), cache: Path | None = None
+    ) -> Path:
+        """In the place of `sources.obtain`: a recorded answer needs no script."""
+        try:
+            return _OBTAIN(source, clones, cache)
+        except EnvironmentUnavailable as unavailable:
+            if self.is_real or self.mode != "replay" or cache is not None:
+                raise
+            place = sources.place_of(source, cache)
+            self.unavailable[str(place)] = unavailable
+            return place
+
+    def _refuse_unavailable(self, asked: str) -> None:
+        for place, unavailable in self.unavailable.items():
+            if place in asked:
+                raise unavailable
 
     def _recorded(self, key: str) -> Answer | None:
         return read(self.module).get(key) or every().get(key)
@@ -168,4 +191,5 @@ def begin(config: pytest.Config) -> None:
     """Stand between the tests of this process and the programs."""
     recording = Recording(config.getoption("--asking"))
     queries.replies = recording.replies
+    sources.obtain = recording.obtain
     config.pluginmanager.register(recording, "recording")

@@ -56,6 +56,7 @@ def test_what_no_clone_has_is_not_there(clone, tmp_path, unreachable):
         obtain(other, [clone], tmp_path / "cache")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("run", "target"), [("glm4", "glm4"), ("visualglm", "visualglm")])
 def test_files_of_a_program_that_cannot_be_had_are_not_checked(
     run, target, tmp_path, monkeypatch, unreachable

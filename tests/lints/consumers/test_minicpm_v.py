@@ -54,6 +54,7 @@ def _started(script: str, given: list[str]) -> str:
     return "trained"
 
 
+@pytest.mark.real
 def test_it_trains_its_language_model_or_an_adapter(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
