@@ -20,8 +20,8 @@ from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.lints.allowed_names import unknown_allowances
-from tunec.compiler.lints.emitted import objections
+from tunec.compiler.lints.emission import objections
+from tunec.compiler.lints.suppression import unknown_allowances
 from tunec.compiler.local_paths import placed
 from tunec.compiler.locate import locate, traced
 from tunec.compiler.passes.contract import Outcome, Pass

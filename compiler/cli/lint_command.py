@@ -11,8 +11,8 @@ from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.lints.lint import Linted, lint_files
-from tunec.compiler.lints.surroundings import Faulty, Unusable, environment_of
 from tunec.compiler.target import Target
 from tunec.compiler.version import __version__
 
@@ -140,7 +140,7 @@ def software_of(given: list[str]) -> dict[str, str]:
 
 
 def _write_baseline(options: Namespace, linted: Linted) -> None:
-    from tunec.compiler.lints.baseline import write_baseline
+    from tunec.compiler.lints.suppression import write_baseline
 
     if not options.baseline:
         raise Misuse("--write-baseline needs --baseline FILE to write to")
@@ -151,7 +151,7 @@ def _new(found: tuple[Diagnostic, ...], options: Namespace) -> tuple[Diagnostic,
     """What the baseline does not hold."""
     if not options.baseline:
         return found
-    from tunec.compiler.lints.baseline import NotABaseline, read_baseline, without
+    from tunec.compiler.lints.suppression import NotABaseline, read_baseline, without
 
     try:
         return without(found, read_baseline(Path(options.baseline).read_text("utf-8")))

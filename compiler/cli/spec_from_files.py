@@ -8,7 +8,7 @@ from tunec.compiler.cli.lint_command import software_of
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
 from tunec.compiler.frontend.names import is_path
-from tunec.compiler.lints.surroundings import Faulty, Unusable, environment_of
+from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.translate.foundation import Beside
 from tunec.compiler.translate.to_spec import Asking, Specified, spec_of_files
 from tunec.compiler.translate.translate import Ungiven, given_slots

@@ -7,7 +7,7 @@ from typing import Final
 from tunec.compiler.cli.delivery import Files, deliver, to_json
 from tunec.compiler.cli.lint_command import software_of
 from tunec.compiler.cli.session import INPUT, Misuse, Session
-from tunec.compiler.lints.surroundings import Faulty, Unusable, environment_of
+from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.translate import Translated, Ungiven, given_slots, translate_files
 

@@ -17,7 +17,7 @@ from tunec.compiler.fleet.alike import Alike
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.recollection import Recollection
 from tunec.compiler.ir.watched import WatchedPlan
-from tunec.compiler.lints.remembered import Remembered
+from tunec.compiler.lints.emission import Remembered
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Dialect, Entry, File
 

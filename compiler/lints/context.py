@@ -19,11 +19,9 @@ from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
-from tunec.compiler.lints.document import FAMILIES, TRAINERS, Document, families_of
+from tunec.compiler.lints.document import FAMILIES, TRAINERS, Document, Place, families_of
 from tunec.compiler.lints.effective import Effective, effective
-from tunec.compiler.lints.environment import Environment, Release
-from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.releases import releases, split_requirement
+from tunec.compiler.lints.environment import Environment, Release, releases, split_requirement
 from tunec.compiler.read import read
 from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace
@@ -287,7 +285,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         found = dict(releases(self._by_presence(), self.environment))
         taken = found.get("transformers")
         if taken is not None and not taken.is_named:
-            from tunec.compiler.lints.evidence import no_older_than_its_keys
+            from tunec.compiler.lints.effective import no_older_than_its_keys
 
             found["transformers"] = no_older_than_its_keys(taken, self.documents)
         return found

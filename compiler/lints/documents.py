@@ -14,17 +14,29 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import SCRIPTS
-from tunec.compiler.lints.checkpoints import checkpoints
 from tunec.compiler.lints.context import Missing, Unread
-from tunec.compiler.lints.document import TRAINERS, Document
-from tunec.compiler.lints.formats import Parsed, hostfile, parse_text
-from tunec.compiler.lints.inline_json import OPTIONS_FILE, with_inline_json
+from tunec.compiler.lints.document import TRAINERS, Document, Place
+from tunec.compiler.lints.formats import (
+    OPTIONS_FILE,
+    Parsed,
+    hostfile,
+    parse_text,
+    with_inline_json,
+)
 from tunec.compiler.lints.kinds import kind_by_class, kind_of
 from tunec.compiler.lints.leniency import as_read, of_somebody
-from tunec.compiler.lints.nearby import LONGEST, called_as, contents, is_file_name, is_written, near
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.neighbours import (
+    LONGEST,
+    as_shipped,
+    called_as,
+    checkpoints,
+    contents,
+    is_file_name,
+    is_shipped,
+    is_written,
+    near,
+)
 from tunec.compiler.lints.recognition import recognised
-from tunec.compiler.lints.shipped_engines import as_shipped, is_shipped
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import File, Json, Target
@@ -180,7 +192,7 @@ class _Reader(Struct):
         )
         self.documents += [document, *map(self._with_table, views(document))]
         if kind == "simpletuner":
-            from tunec.compiler.lints.facts.simpletuner_env import flags_view
+            from tunec.compiler.lints.facts.simpletuner import flags_view
 
             self._in_words_of_simpletuner(flags_view(document))
         if path is not None:
@@ -219,7 +231,7 @@ class _Reader(Struct):
         document = Document(name, kind, parsed.format, parsed.text, root, unknown=parsed.unknown)
         self.documents += [document, *map(self._with_table, views(document))]
         if parsed.reader == "diffusers":
-            from tunec.compiler.lints.facts.example_memory import example_view
+            from tunec.compiler.lints.facts.diffusers_examples import example_view
 
             self._in_words_of_simpletuner(example_view(document, parsed.program))
         if path is not None:

@@ -1,6 +1,6 @@
-"""What a key comes to in the version that runs: written, filled in, or the consumer's default."""
+"""What a key comes to in the version that runs, and what keys tell of that version."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -14,13 +14,13 @@ from tunec.compiler.consumers.schemas import (
     ds_config_defaults,
     known_releases,
 )
-from tunec.compiler.lints.document import TRAINERS
+from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.environment import Release
-from tunec.compiler.lints.place import Place
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.context import LintContext
-    from tunec.compiler.lints.document import Document
+
 
 Source = Literal["document", "default", "filled", "unknown"]
 
@@ -331,3 +331,31 @@ def _default_at(stem: str, version: str, key: str) -> Any:
 def is_trainer_kind(kind: str) -> bool:
     """Whether documents of that kind hold TrainingArguments' own fields."""
     return kind in TRAINERS
+
+
+_STEM = "training_arguments"
+_KINDS = frozenset({"hf", *TRL})
+
+
+def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> Release:
+    """The taken release of transformers, or the newest where the files have a key that came later.
+
+    A key that has gone says nothing: files are copied from old examples more often than they are
+    run with old releases.
+    """
+    if release.is_named:
+        return release
+    said = {key for each in documents if each.kind in _KINDS for key in each.root.fields or ()}
+    known = sorted(map(Version, known_releases(_STEM)))
+    told = said & _fields(known[-1])
+    lacking = [each for each in known if not told <= _fields(each)]
+    if not lacking:
+        return release
+    taken = known[-1] if told - _fields(release.version) else release.version
+    return replace(release, version=taken, after=lacking[-1])
+
+
+def _fields(release: Version) -> frozenset[str]:
+    """What a release may know: between two known ones, what either knows."""
+    around = releases_around(_STEM, str(release))
+    return frozenset(key for each in around for key in class_schema(_STEM, each)["properties"])

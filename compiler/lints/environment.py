@@ -1,15 +1,22 @@
-"""What is known of a run besides its files: hardware, processes, versions, model."""
+"""What is known of a run besides its files: hardware, processes, releases, model."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
-from tunec.compiler.releases import Releases
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
+from tunec.compiler.frontend.software import meant_program
+from tunec.compiler.releases import Package, Releases
+from tunec.compiler.target import Target
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
+    from tunec.compiler.resolve import Unresolved
     from tunec.schemas.hardware.profile import Cluster, Device, Host
 
 
@@ -84,3 +91,148 @@ class Environment(Struct, frozen=True):
         known = [each for each in self.devices.values() if each.compute_capability]
         lowest = min(known, key=lambda each: each.compute_capability or (0, 0), default=None)
         return lowest or next(iter(self.devices.values()), None)
+
+
+@cache
+def split_requirement(requirement: str) -> tuple[str, Releases]:
+    """`deepspeed>=0.19.6` as a name and a range; a bare name has the empty range."""
+    at = next((i for i, letter in enumerate(requirement) if letter in "<>=!~"), len(requirement))
+    return requirement[:at].strip(), Releases(requirement[at:])
+
+
+def releases(
+    targets: Mapping[str, Target], environment: Environment
+) -> Iterable[tuple[str, Release]]:
+    """Each package's release: the named one, else what goes with the named ones, else the newest.
+
+    DeepSpeed's own table and the trainer's companions give the packages; a package that somebody
+    names, and that no table speaks of, is taken at its word.
+    """
+    named, found = environment.software, dict[str, Release]()
+    for target in targets.values():
+        own = Package(target.supported, target.releases or (target.latest,))
+        found.setdefault(target.package, _release(target.package, own, named, target.latest))
+        usual = target.companions(found[target.package].version)
+        for name, package in target.beside.items():
+            found.setdefault(
+                name, _release(name, package, named, usual.get(name) or package.latest)
+            )
+    for name in named.keys() - found.keys():
+        found[name] = Release(name, Version(named[name]), is_named=True)
+    return found.items()
+
+
+def _release(name: str, package: Package, named: Mapping[str, str], otherwise: str) -> Release:
+    if name in named:
+        try:
+            return Release(name, package.release(named[name]), is_named=True)
+        except InvalidVersion:
+            pass
+    return Release(name, package.release(otherwise), is_named=False)
+
+
+class Unusable(ValueError):
+    """A word of the surroundings leads nowhere; the message says which and why."""
+
+
+class Faulty(Exception):
+    """A file that describes the surroundings is wrong: its faults, and its text by its name."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...], sources: Mapping[str, str]) -> None:
+        super().__init__("; ".join(each.message for each in diagnostics))
+        self.diagnostics = diagnostics
+        self.sources = sources
+
+
+def environment_of(
+    targets: Mapping[str, Target],
+    *,
+    hardware: str | None = None,
+    model: str | None = None,
+    world: int | None = None,
+    readers: Sequence[str] = (),
+    software: Mapping[str, str] | None = None,
+) -> Environment:
+    """Resolve what is named: hardware and model as in a spec, readers as `NAME[@VERSION]`.
+
+    A version in `software` wins over one in `readers`, that over the hardware's own. A model that
+    the catalogue does not have is known by its name alone. Raises Unusable for any other name, or
+    a version, that leads nowhere, Faulty for a file of hardware or of a model that is wrong.
+    """
+    if world is not None and world < 1:
+        raise Unusable(f"a run has at least 1 process, not {world}")
+    named = [each.partition("@") for each in readers]
+    by_reader = {_target(name, targets).package: v for name, _, v in named if v}
+    cluster = _cluster(hardware)
+    own = dict(cluster.software) if cluster else {}
+    versions = {**own, **by_reader, **(software or {})}
+    _check_versions(versions)
+    from tunec.compiler.resolve import devices_of
+
+    return Environment(
+        cluster=cluster,
+        devices=devices_of(cluster) if cluster else {},
+        world=world,
+        model=_model(model),
+        model_name=model,
+        software=versions,
+        readers=tuple(_target(name, targets).name for name, _, _ in named),
+    )
+
+
+def _target(name: str, targets: Mapping[str, Target]) -> Target:
+    if name not in targets:
+        hint = did_you_mean(nearest(name, targets)) or f"there are {joined(targets, 'and')}"
+        raise Unusable(f"no reader of configs is called {name!r}; {hint}")
+    return targets[name]
+
+
+def _check_versions(versions: Mapping[str, str]) -> None:
+    for package, text in versions.items():
+        meant = meant_program(package)
+        if meant is not None:
+            raise Unusable(f"no program is called {package!r}; {did_you_mean([meant])}")
+        try:
+            Version(text)
+        except InvalidVersion:
+            raise Unusable(f"{text!r} is no version of {package}") from None
+
+
+def _cluster(name: str | None) -> "Cluster | None":
+    if name is None:
+        return None
+    from tunec.compiler.resolve import Unresolved, resolve_cluster
+
+    try:
+        return resolve_cluster(name, Path())
+    except Unresolved as fault:
+        raise _fault(name, fault) from None
+    except (LookupError, ValueError, OSError) as fault:
+        raise Unusable(_words(fault)) from None
+
+
+def _model(name: str | None) -> "ResolvedModel | None":
+    if name is None:
+        return None
+    from tunec.compiler.resolve import Unresolved, resolve_model
+    from tunec.schemas.models.catalogue import UnknownName
+
+    try:
+        return resolve_model(name, Path())
+    except UnknownName:
+        return None
+    except Unresolved as fault:
+        raise _fault(name, fault) from None
+    except (LookupError, ValueError, OSError) as fault:
+        raise Unusable(_words(fault)) from None
+
+
+def _fault(name: str, fault: "Unresolved") -> Unusable | Faulty:
+    if fault.files:
+        return Faulty(fault.diagnostics, dict(each.source for each in fault.files))
+    return Unusable(f"{name}: {fault}")
+
+
+def _words(fault: Exception) -> str:
+    hint = did_you_mean(getattr(fault, "near", ()))
+    return f"{fault}; {hint}" if hint else str(fault) or type(fault).__name__

@@ -12,12 +12,12 @@ from tunec.compiler.frontend.shell_references import (
     starts_engine,
 )
 from tunec.compiler.lints.document import TRL
-from tunec.compiler.lints.facts.keys.trl_fields import HANDBOOK
-from tunec.compiler.lints.file_names import by_name
+from tunec.compiler.lints.facts.key_releases import HANDBOOK
 from tunec.compiler.lints.formats import Parsed
 from tunec.compiler.lints.kinds import (
     LEAST_SHARE,
     OF_SCRIPTS,
+    by_name,
     fields_of,
     kind_by_class,
     kind_of,

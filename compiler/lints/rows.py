@@ -17,9 +17,8 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Applicability, Fix, Severity
 from tunec.compiler.lints.conditions import Condition, is_checked, notes, parse, severity
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.effective import OLDER_NAMES
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, Rule, rule
 
 SLOT: Final = "slot"

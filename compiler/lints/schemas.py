@@ -18,9 +18,8 @@ from tunec.compiler.consumers.schemas import (
     ds_config_releases,
     ds_config_schema,
 )
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import CLASSES, filling_release, releases_around
-from tunec.compiler.lints.place import Place
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
 from tunec.schemas.frozen import replace
 
 _ACCELERATE: Final[Mapping[str, str]] = {

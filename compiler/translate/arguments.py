@@ -7,7 +7,7 @@ model's and the data's among them, reach the script by no file.
 from collections.abc import Iterator
 
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Place
 from tunec.compiler.translate.documents import is_own_flags
 from tunec.compiler.translate.sources import Sources, slots_of
 from tunec.schemas.source import text_of

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import default_of
-from tunec.compiler.lints.place import Place
 from tunec.compiler.read import WRONG_SHAPE, settle
 from tunec.compiler.target import Dialect, Entry, in_no_plan
 from tunec.compiler.translate.partial import Partial, Unsaid

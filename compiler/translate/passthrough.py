@@ -11,9 +11,8 @@ from tunec.compiler.emit import schema
 from tunec.compiler.ir.extra import Extra
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.kinds import known_keys
-from tunec.compiler.lints.place import Place
 from tunec.compiler.passthrough import Placed, placed_alone
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.requirements import Asked

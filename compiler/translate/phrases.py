@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Phrase
 from tunec.compiler.translate.intents import Values

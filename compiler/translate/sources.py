@@ -10,10 +10,9 @@ from tunec.compiler.ir.invariants import INVARIANTS, Invariant
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.show import show
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.documents import Reading
 from tunec.compiler.lints.environment import Environment
-from tunec.compiler.lints.place import Place
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Entry, Target, in_every_plan, in_no_plan
 from tunec.compiler.translate.documents import documents_of

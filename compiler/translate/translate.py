@@ -15,11 +15,11 @@ from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.documents import Reading, read_files, read_texts
-from tunec.compiler.lints.emitted import spoken_by
+from tunec.compiler.lints.emission import spoken_by
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import catalogue_model, check
-from tunec.compiler.lints.place import Place
 from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target

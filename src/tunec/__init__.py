@@ -146,8 +146,8 @@ def lint(
     model, a reader or a version that leads nowhere; whatever is wrong with a file is a diagnostic.
     """
     from tunec.compiler.diagnostics.allow import Allowance
+    from tunec.compiler.lints.environment import environment_of
     from tunec.compiler.lints.lint import lint_files
-    from tunec.compiler.lints.surroundings import environment_of
     from tunec.targets.registry import TARGETS
 
     targets = TARGETS.readable()
@@ -181,7 +181,7 @@ def translate(
     not exist, and ValueError for a word that leads nowhere; whatever is wrong with a file, or
     cannot be said, is a diagnostic.
     """
-    from tunec.compiler.lints.surroundings import environment_of
+    from tunec.compiler.lints.environment import environment_of
     from tunec.compiler.translate.translate import given_slots, translate_files
     from tunec.targets.registry import TARGETS
 

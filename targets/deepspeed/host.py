@@ -6,11 +6,10 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import count
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import count
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.memory.trained import asked_of, has_script
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.memory.parameters import asked_of, has_script
 
 GIB = 2**30
 _SIZE: Final = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)

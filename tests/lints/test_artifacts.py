@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tunec
-from tunec.compiler.lints.emitted import environment_of
+from tunec.compiler.lints.emission import environment_of
 from tunec.compiler.lints.lint import check_artifacts
 from tunec.targets.registry import TARGETS
 

@@ -8,9 +8,9 @@ import pytest
 from tunec.compiler.driver import Compiled, compile_spec
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.diagnostics import check_rule
-from tunec.compiler.lints.emitted import EXEMPT, environment_of, run_of
+from tunec.compiler.lints.emission import EXEMPT, environment_of, run_of
 from tunec.compiler.lints.index import rule_names, rule_page, rules, rules_for, rules_of_kinds
+from tunec.compiler.lints.rule import check_rule
 from tunec.targets.registry import TARGETS
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -9,12 +9,11 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import plan
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.frontend.load import load_text
-from tunec.compiler.lints import remembered
+from tunec.compiler.lints import emission
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.diagnostics import findings_of
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rules
-from tunec.compiler.lints.rule import Rule
+from tunec.compiler.lints.rule import Rule, findings_of
 from tunec.targets.registry import TARGETS
 
 
@@ -36,7 +35,7 @@ def test_files_that_come_again_are_judged_by_rules_of_hardware_alone(
         judged.append(rule.name)
         return findings_of(rule, run)
 
-    monkeypatch.setattr(remembered, "findings_of", noted)
+    monkeypatch.setattr(emission, "findings_of", noted)
     emissions, asked = Emissions(), TARGETS.resolve("deepspeed")
     planned = plan(load_text(SPEC), [asked])
     assert planned.plan is not None

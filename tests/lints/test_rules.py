@@ -11,10 +11,9 @@ from lint_pages import Example, examples
 
 from tunec.compiler.lints import lint as linting
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.diagnostics import check_rule
+from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.index import rule, rule_names, rule_page, rules_for, rules_of_kinds
-from tunec.compiler.lints.releases import split_requirement
-from tunec.compiler.lints.rule import CONSEQUENCES, Rule
+from tunec.compiler.lints.rule import CONSEQUENCES, Rule, check_rule
 from tunec.compiler.resolve import devices_of
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster

@@ -12,7 +12,7 @@ from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.emit import emit
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.lints.surroundings import environment_of
+from tunec.compiler.lints.environment import environment_of
 from tunec.compiler.read import found_plain, read
 from tunec.compiler.translate.translate import translate_texts
 from tunec.targets.accelerate.config import by_accelerate

@@ -6,9 +6,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import keys
 
 ALL_LINEAR: Final = "all-linear"

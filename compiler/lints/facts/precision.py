@@ -1,15 +1,15 @@
-"""Where a run asks for a precision, the words for dtypes, and who computes in what."""
+"""Where a run asks for a precision, the words for dtypes, and devices below a capability."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import TRL, Place
 from tunec.compiler.lints.rule import keys
 
 if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
+
 
 LAUNCHED: Final = ("launch:flags.mixed_precision", "accelerate:mixed_precision")
 """Where a launcher is told a precision: what rules read that compare it with another one."""
@@ -73,3 +73,24 @@ def computes_in_half(run: LintContext) -> bool | None:
     if launched is not None and launched.value in ("bf16", "fp16", "fp8"):
         return True
     return False if all(each.value is False for each in both) else None
+
+
+def below(run: LintContext, major: int, minor: int = 0) -> "Device | None":
+    """The weakest NVIDIA device of the run, if its compute capability is lower.
+
+    Where the hardware mixes models and nothing says which of them are used, only if all are lower.
+    """
+    weakest = run.environment.weakest
+    if weakest is None or weakest.compute_capability is None:
+        return None
+    every = run.environment.devices.values()
+    visible = run.value("devices.visible")
+    used = [weakest] if visible is not None else every
+    asked = (each.compute_capability or (0, 0) for each in used)
+    return weakest if all(capability < (major, minor) for capability in asked) else None
+
+
+def with_capability(device: "Device") -> str:
+    """A device with its compute capability: `Tesla V100 (compute capability 7.0)`."""
+    major, minor = device.compute_capability or (0, 0)
+    return f"{device.title} (compute capability {major}.{minor})"

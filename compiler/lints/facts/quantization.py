@@ -9,9 +9,8 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Label, Severity
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.facts.simpletuner import configs, said
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import keys
 
 _SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}

@@ -6,12 +6,10 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.accelerate import engine
-from tunec.compiler.lints.facts.counts import number_of
-from tunec.compiler.lints.facts.fsdp import Asked, asked, words
-from tunec.compiler.lints.facts.launch.scripts import launches
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import launches
+from tunec.compiler.lints.facts.sharding import Asked, asked, engine, words
+from tunec.compiler.lints.facts.training_loop import number_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _OF: Final[Mapping[str, str]] = {

@@ -9,13 +9,11 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.accelerate import SECTION, count, engine
-from tunec.compiler.lints.facts.fsdp import TRUTHS
-from tunec.compiler.lints.facts.keys.tools import around, keys_at, keys_ever, releases_of
-from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.known_keys import around, keys_at, keys_ever, releases_of
+from tunec.compiler.lints.facts.launch import launches
+from tunec.compiler.lints.facts.sharding import SECTION, TRUTHS, count, engine
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Row, found
 from tunec.compiler.lints.rule import Finding, keys, rule
 

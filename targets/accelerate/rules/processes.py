@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.accelerate import count, engine
-from tunec.compiler.lints.facts.counts import is_whole
-from tunec.compiler.lints.facts.launch.scripts import LOCAL, launches
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.launch import LOCAL, launches
+from tunec.compiler.lints.facts.sharding import count, engine
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 

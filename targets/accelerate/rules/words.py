@@ -7,12 +7,11 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.texts import number_of
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.accelerate import SECTION, engine
-from tunec.compiler.lints.facts.keys.tools import around
-from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.known_keys import around
+from tunec.compiler.lints.facts.launch import launches
+from tunec.compiler.lints.facts.sharding import SECTION, engine
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace
 

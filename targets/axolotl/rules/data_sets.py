@@ -8,10 +8,10 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest_one
 from tunec.compiler.lints.conditions import items
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.axolotl import configs, schemas_ever, schemas_here
-from tunec.compiler.lints.facts.keys.tools import keys_ever
+from tunec.compiler.lints.document import Place, meant
+from tunec.compiler.lints.facts.known_keys import keys_ever
+from tunec.compiler.lints.facts.trainers import configs, schemas_ever, schemas_here
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.place import Place, meant
 from tunec.compiler.lints.rule import Finding, rule
 
 _LISTS: Final = ("datasets", "test_datasets")

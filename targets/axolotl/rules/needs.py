@@ -5,11 +5,10 @@ from typing import Final
 
 from tunec.compiler.lints.conditions import items, needs, refused_alone
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.axolotl import FLASH, KERNELS, configs
-from tunec.compiler.lints.facts.counts import is_positive
-from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.trainers import FLASH, KERNELS, configs
+from tunec.compiler.lints.facts.training_loop import is_positive
+from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rows import Row, found
 from tunec.compiler.lints.rule import Finding, keys, rule
 

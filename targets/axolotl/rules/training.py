@@ -7,11 +7,10 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.lints.conditions import Need, first_keys, lacking, told, where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.axolotl import KERNELS, configs
-from tunec.compiler.lints.facts.counts import is_whole
-from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.trainers import KERNELS, configs
+from tunec.compiler.lints.facts.training_loop import is_whole
+from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _OF_THE_BASE: Final = re.compile(r"\^?(model|transformer|lm_head|gpt_neox|backbone|language_model)")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.zero import said_in, stage_of, zero_keys
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.facts.sharding import said_in, stage_of, zero_keys
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 

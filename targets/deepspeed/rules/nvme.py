@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.zero import stage_of, zero_keys
-from tunec.compiler.lints.place import also
+from tunec.compiler.lints.document import also
+from tunec.compiler.lints.facts.sharding import stage_of, zero_keys
+from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.deepspeed.host import GIB, node_of, parameters, trains_all
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.zero import OFFLOADS_OPTIMIZER, stage_of, zero_keys
-from tunec.compiler.lints.place import also
+from tunec.compiler.lints.document import also
+from tunec.compiler.lints.facts.sharding import OFFLOADS_OPTIMIZER, stage_of, zero_keys
+from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace

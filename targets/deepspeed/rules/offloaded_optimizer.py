@@ -5,9 +5,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.zero import stage_of, zero_keys
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.facts.sharding import stage_of, zero_keys
+from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace

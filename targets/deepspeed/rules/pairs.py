@@ -5,9 +5,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.zero import zero_keys
-from tunec.compiler.lints.place import also
+from tunec.compiler.lints.document import Document, also
+from tunec.compiler.lints.facts.sharding import zero_keys
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace

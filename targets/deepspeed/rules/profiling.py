@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.launch.scripts import launches
-from tunec.compiler.lints.place import also
+from tunec.compiler.lints.document import also
+from tunec.compiler.lints.facts.launch import launches
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.facts.zero import OFFLOADS_OPTIMIZER, STAGE, stage_of
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.facts.sharding import OFFLOADS_OPTIMIZER, STAGE, stage_of
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.deepspeed.host import GIB, Node, node_of, parameters, processes_of, trains_all
 

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import engine_of
-from tunec.compiler.lints.facts.zero import stage_of
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.sharding import stage_of
+from tunec.compiler.lints.facts.training_loop import engine_of
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 

@@ -7,11 +7,10 @@ from tunec.compiler.consumers.schemas import ds_config_defaults
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.keys.known import DEEPSPEED_RELEASES
+from tunec.compiler.lints.document import Document, also
+from tunec.compiler.lints.facts.known_keys import DEEPSPEED_RELEASES
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.zero import STAGE, said_in, stage_of, ungathered, zero_keys
-from tunec.compiler.lints.place import also
+from tunec.compiler.lints.facts.sharding import STAGE, said_in, stage_of, ungathered, zero_keys
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 

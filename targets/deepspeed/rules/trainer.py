@@ -5,10 +5,10 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.keys.known import is_whole
-from tunec.compiler.lints.facts.zero import stage_of
-from tunec.compiler.lints.place import also
+from tunec.compiler.lints.document import also
+from tunec.compiler.lints.facts.known_keys import is_whole
+from tunec.compiler.lints.facts.sharding import stage_of
+from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, rule
 
 _SAME: Final[Mapping[str, str]] = {

@@ -10,9 +10,8 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
 _KIND: Final = "glm4"

@@ -7,12 +7,16 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.facts.counts import is_number, is_whole
-from tunec.compiler.lints.facts.evaluation import is_loss, never_evaluates, strategy_of
+from tunec.compiler.lints.facts.training_loop import (
+    is_loss,
+    is_number,
+    is_whole,
+    never_evaluates,
+    strategy_of,
+)
 from tunec.compiler.lints.kinds import fields_of
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|frequency|every)\b")

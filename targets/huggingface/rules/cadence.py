@@ -5,11 +5,17 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import engine_of, is_number, is_positive, is_whole
-from tunec.compiler.lints.facts.evaluation import never_evaluates, strategy_of
-from tunec.compiler.lints.facts.schedule import Asked, total_steps
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.training_loop import (
+    Asked,
+    engine_of,
+    is_number,
+    is_positive,
+    is_whole,
+    never_evaluates,
+    strategy_of,
+    total_steps,
+)
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace

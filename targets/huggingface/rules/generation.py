@@ -5,18 +5,17 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.facts.counts import is_whole
-from tunec.compiler.lints.facts.evaluation import (
+from tunec.compiler.lints.facts.training_loop import (
     GIB,
     STRATEGIES,
     evaluates,
     is_loss,
+    is_whole,
+    longest,
     never_evaluates,
 )
-from tunec.compiler.lints.facts.sequence import longest
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace

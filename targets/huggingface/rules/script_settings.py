@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import number_of
-from tunec.compiler.lints.facts.launch.examples import packages
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import packages
 from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm, is_true
-from tunec.compiler.lints.facts.zero import stage_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.sharding import stage_of
+from tunec.compiler.lints.facts.training_loop import number_of
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.rules.scripts import is_of_a_fork

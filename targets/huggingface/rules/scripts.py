@@ -10,11 +10,10 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.frontend.nodes import place as span_of
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.examples import BESIDE_TRL, OF_TRL, OWN_PARSERS, example_of
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import BESIDE_TRL, OF_TRL, OWN_PARSERS, example_of
 from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm
 from tunec.compiler.lints.kinds import fields_of, schema
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 

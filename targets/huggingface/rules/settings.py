@@ -6,10 +6,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import engine_of
-from tunec.compiler.lints.facts.schedule import arguments_of
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.training_loop import arguments_of, engine_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _ACCELERATOR_KEYS: Final = (

@@ -7,10 +7,9 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, shown
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.axolotl import configs
-from tunec.compiler.lints.facts.launch.scripts import launches, variable
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import TRL, Document, Place, also
+from tunec.compiler.lints.facts.launch import launches, variable
+from tunec.compiler.lints.facts.trainers import configs
 from tunec.compiler.lints.rule import ALWAYS, Finding, keys, rule
 
 _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")

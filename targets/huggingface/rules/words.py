@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace

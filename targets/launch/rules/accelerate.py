@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Edit, Fix, Label
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.launch.scripts import flags, launches
+from tunec.compiler.lints.facts.launch import flags, launches
 from tunec.compiler.lints.rule import Finding, rule
 
 

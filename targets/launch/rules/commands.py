@@ -9,7 +9,7 @@ from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.frontend.shell_words import Command, Word
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import COMMANDS, launches
+from tunec.compiler.lints.facts.launch import COMMANDS, launches
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.lines import at_offset, scripts, told
 from tunec.targets.launch.rules.launcher_values import has_word_for_script

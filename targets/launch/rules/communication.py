@@ -6,9 +6,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import launches, variable, variables
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import launches, variable, variables
 from tunec.compiler.lints.rule import Finding, rule
 
 _FAST: Final = ("nvlink", "nvswitch")

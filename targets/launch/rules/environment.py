@@ -8,9 +8,8 @@ from typing import Final
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.frontend.shell_words import Command, Word
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import COMMANDS, count, flags, hostfiles, launches
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import COMMANDS, count, flags, hostfiles, launches
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.lines import (
     ASSIGNED,

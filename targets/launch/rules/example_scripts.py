@@ -7,16 +7,15 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.launch.examples import (
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.launch import (
     OF_OPEN_INSTRUCT,
     OF_STARCODER,
     example_of,
+    launches,
     program,
 )
-from tunec.compiler.lints.facts.launch.scripts import launches
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _TEXTS: Final = ("csv", "json", "txt")

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import Entry, count, flags, hostfiles, launches
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import Entry, count, flags, hostfiles, launches
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 

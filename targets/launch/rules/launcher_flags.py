@@ -9,10 +9,9 @@ from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.launch.scripts import flags, launches
+from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.facts.launch import flags, launches
 from tunec.compiler.lints.kinds import fields_of
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 from tunec.targets.launch.parsers import FLAGS, MODULE_FLAGS

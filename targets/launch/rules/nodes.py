@@ -6,8 +6,8 @@ from typing import Final
 
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import (
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.launch import (
     COMMANDS,
     LOCAL,
     batch_of,
@@ -18,7 +18,6 @@ from tunec.compiler.lints.facts.launch.scripts import (
     variable,
     variables,
 )
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace

@@ -7,8 +7,8 @@ from typing import Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.launch.scripts import (
+from tunec.compiler.lints.document import TRL, Document, Place, also
+from tunec.compiler.lints.facts.launch import (
     batch_of,
     count,
     flags,
@@ -17,7 +17,6 @@ from tunec.compiler.lints.facts.launch.scripts import (
     variable,
     variables,
 )
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.targets.launch.rules.slurm import given_to
 

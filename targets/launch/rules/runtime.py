@@ -4,16 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import (
-    count,
-    flags,
-    launches,
-    per_node,
-    variable,
-    variables,
-)
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.launch import count, flags, launches, per_node, variable, variables
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, rule
 

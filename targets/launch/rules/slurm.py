@@ -6,15 +6,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.wording import nearly
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.launch.scripts import (
-    batch_of,
-    count,
-    is_unknown,
-    launches,
-    per_node,
-)
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import TRL, Document, Place, also
+from tunec.compiler.lints.facts.launch import batch_of, count, is_unknown, launches, per_node
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.lines import at_line, lines
 

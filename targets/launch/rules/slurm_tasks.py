@@ -7,8 +7,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import (
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import (
     batch_of,
     count,
     launches,
@@ -16,7 +16,6 @@ from tunec.compiler.lints.facts.launch.scripts import (
     per_node,
     variable,
 )
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 from tunec.targets.launch.lines import at_line, lines

@@ -6,8 +6,8 @@ from typing import Final
 
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import (
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import (
     VISIBLE_DEVICES,
     batch_of,
     count,
@@ -16,7 +16,6 @@ from tunec.compiler.lints.facts.launch.scripts import (
     per_node,
     variable,
 )
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 from tunec.targets.launch.rules.slurm import given_to, of_file

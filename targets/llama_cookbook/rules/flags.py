@@ -8,10 +8,9 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.conditions import Pair, refused_pair, told, where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import launches
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
 _KIND: Final = "llama-cookbook"

@@ -8,9 +8,8 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.lora import last, loras
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace

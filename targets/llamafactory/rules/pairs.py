@@ -13,9 +13,8 @@ from tunec.compiler.lints.conditions import (
     where,
 )
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace

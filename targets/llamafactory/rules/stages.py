@@ -6,9 +6,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import Need, first_keys, lacking, told, where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rows import Row, found, rows
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace

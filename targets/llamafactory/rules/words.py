@@ -11,8 +11,7 @@ from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.checks.keys.other_tools import foreign
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.keys.known import fields_of
-from tunec.compiler.lints.facts.keys.tools import keys_ever, releases_of
+from tunec.compiler.lints.facts.known_keys import fields_of, keys_ever, releases_of
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.targets.llamafactory.choices import LATE, choices, is_taken
 

@@ -6,10 +6,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, nearly, quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.simpletuner import configs, said
-from tunec.compiler.lints.facts.simpletuner_data import DataSet, lists
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.simpletuner import DataSet, configs, lists, said
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.simpletuner.rules.flag_names import flags
 

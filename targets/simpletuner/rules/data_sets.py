@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number, is_whole
-from tunec.compiler.lints.facts.simpletuner import configs, family
-from tunec.compiler.lints.facts.simpletuner_data import DataSet, lists
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.facts.simpletuner import DataSet, configs, family, lists
+from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.rule import Finding, rule
 
 _OF_HUB: Final = {

@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.quantization import processes
 from tunec.compiler.lints.facts.simpletuner import (
     EPSILON,
@@ -20,7 +20,6 @@ from tunec.compiler.lints.facts.simpletuner import (
     said,
     word,
 )
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _PATH: Final = "pretrained_model_name_or_path"

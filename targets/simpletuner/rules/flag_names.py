@@ -9,17 +9,17 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.simpletuner import configs, said
-from tunec.compiler.lints.facts.simpletuner_env import (
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.simpletuner import (
     MORE,
     VARIABLES,
+    configs,
     extra,
     is_env_file,
+    said,
     variables_of,
 )
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
 _RELEASES: Final = ("3.1.6", "4.10.1")

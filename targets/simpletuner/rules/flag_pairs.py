@@ -8,7 +8,7 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.conditions import Pair, is_checked, notes, one_of_two, severity
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.simpletuner import (
     amount,
     configs,
@@ -18,7 +18,6 @@ from tunec.compiler.lints.facts.simpletuner import (
     said,
     word,
 )
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _FLAGS_LATE: Final = "simpletuner>=4.0"

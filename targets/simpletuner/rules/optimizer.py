@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.simpletuner import (
     amount,
     configs,
@@ -15,7 +15,6 @@ from tunec.compiler.lints.facts.simpletuner import (
     is_on,
     said,
 )
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
 _WORDS: Final = ("true", "false", "none")

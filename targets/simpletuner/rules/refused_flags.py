@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.lints.conditions import one_of_two
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.simpletuner import (
     FLOW,
     amount,
@@ -17,7 +17,6 @@ from tunec.compiler.lints.facts.simpletuner import (
     said,
     word,
 )
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.facts.simpletuner import amount, configs, flags_read, said, word
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
 _LEAST: Final = "minimum_image_size"

@@ -5,20 +5,22 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.simpletuner import (
+    MORE,
     amount,
     configs,
     deepspeed_of,
+    extra,
     family,
     flags_read,
+    is_env_file,
     is_lora,
     is_on,
     said,
+    variables_of,
     word,
 )
-from tunec.compiler.lints.facts.simpletuner_env import MORE, extra, is_env_file, variables_of
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _FAMILIES: Final = frozenset({"flux", "sana", "sdxl", "sd3", "chroma"})

@@ -4,18 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.simpletuner import (
+    DataSet,
     amount,
     configs,
     family,
     flags_read,
     is_on,
+    lists,
     said,
     word,
 )
-from tunec.compiler.lints.facts.simpletuner_data import DataSet, lists
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.targets.simpletuner.rules.resolutions import MOST_MEGAPIXELS
 

@@ -8,11 +8,18 @@ from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.examples import BESIDE_TRL
-from tunec.compiler.lints.facts.trl import GROUPED, grouped, preferences, real, shared, trl, whole
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import BESIDE_TRL
+from tunec.compiler.lints.facts.trainers import (
+    GROUPED,
+    grouped,
+    preferences,
+    real,
+    shared,
+    trl,
+    whole,
+)
 from tunec.compiler.lints.kinds import fields_of
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 

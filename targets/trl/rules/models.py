@@ -7,9 +7,9 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.lora import is_true, last, loras
-from tunec.compiler.lints.facts.trl import (
+from tunec.compiler.lints.facts.trainers import (
     GROUPED,
     PAIRED,
     PREFERENCES,
@@ -18,7 +18,6 @@ from tunec.compiler.lints.facts.trl import (
     trl,
     whole,
 )
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.schemas.frozen import replace

@@ -5,10 +5,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.quantization import sharded_by_fsdp
-from tunec.compiler.lints.facts.trl import GROUPED, grouped, preferences, real, trl, whole
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.facts.trainers import GROUPED, grouped, preferences, real, trl, whole
 from tunec.compiler.lints.rule import Finding, rule
 
 _HALF: Final = 2

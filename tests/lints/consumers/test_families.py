@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tunec.compiler.lints.facts.lora_families import FAMILIES, HEADS, family_of
+from tunec.compiler.lints.facts.model import FAMILIES, HEADS, family_of
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -5,9 +5,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.facts.lora import Lora, is_true, lora_keys, loras
 from tunec.compiler.lints.facts.quantization import quantised, stored_form
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _REFUSED = ("pissa", "corda", "loftq")

@@ -6,9 +6,9 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, last, lora_keys, loras
-from tunec.compiler.lints.facts.module_tree import layers, parts
+from tunec.compiler.lints.facts.model import layers, parts
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, rule
 
 

@@ -10,11 +10,10 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.conditions import Need, lacking, refused_alone, where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import releases_around
-from tunec.compiler.lints.facts.counts import is_whole
-from tunec.compiler.lints.facts.orthogonal import of_blocks
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.model import of_blocks
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 

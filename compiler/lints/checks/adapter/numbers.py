@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import one_of_two
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.facts.lora import (
     ALL_LINEAR,
     Lora,
@@ -16,7 +16,7 @@ from tunec.compiler.lints.facts.lora import (
     loras,
     number,
 )
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _NEEDED: Final = ("r", "lora_alpha", "lora_dropout")

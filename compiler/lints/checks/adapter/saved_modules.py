@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.lora import (
     ALL_LINEAR,
     Lora,
@@ -17,11 +17,9 @@ from tunec.compiler.lints.facts.lora import (
     lora_keys,
     loras,
 )
-from tunec.compiler.lints.facts.lora_families import HEADS
-from tunec.compiler.lints.facts.module_tree import parts
-from tunec.compiler.lints.facts.zero import stage_of
-from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.facts.model import HEADS, parts
+from tunec.compiler.lints.facts.sharding import stage_of
+from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.launch.examples import starts_one_of
+from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.facts.launch import starts_one_of
 from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, lora_keys, loras
-from tunec.compiler.lints.facts.module_tree import parts, unmatched
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.model import parts, unmatched
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.document import TRL, Place
 from tunec.compiler.lints.facts.lora import (
     ALL_LINEAR,
     Lora,
@@ -19,9 +19,15 @@ from tunec.compiler.lints.facts.lora import (
     lora_keys,
     loras,
 )
-from tunec.compiler.lints.facts.lora_families import family_of
-from tunec.compiler.lints.facts.module_tree import NoRegex, adapted, leaves, parts, unmatched, usual
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.model import (
+    NoRegex,
+    adapted,
+    family_of,
+    leaves,
+    parts,
+    unmatched,
+    usual,
+)
 from tunec.compiler.lints.rule import Finding, rule
 
 if TYPE_CHECKING:

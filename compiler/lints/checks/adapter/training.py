@@ -6,11 +6,10 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.lora import Lora, adapters, has_adapter, lora_keys, loras, number
-from tunec.compiler.lints.facts.zero import ungathered
+from tunec.compiler.lints.facts.sharding import ungathered
 from tunec.compiler.lints.kinds import own_keys
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.effective import FILLS, Effective
-from tunec.compiler.lints.facts.counts import engine_of, is_whole
-from tunec.compiler.lints.facts.keys.known import is_whole as is_whole_file
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.facts.known_keys import is_whole as is_whole_file
+from tunec.compiler.lints.facts.training_loop import engine_of, is_whole
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 

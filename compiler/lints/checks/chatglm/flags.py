@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.lints.conditions import Need, lacking
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import number_of
+from tunec.compiler.lints.facts.training_loop import number_of
 from tunec.compiler.lints.rule import Finding, rule
 
 _COLUMNS: Final = ("prompt_column", "response_column")

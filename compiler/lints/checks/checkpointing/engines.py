@@ -4,17 +4,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.checkpointing import (
+from tunec.compiler.lints.document import TRL, Document, Place, also
+from tunec.compiler.lints.facts.lora import has_adapter
+from tunec.compiler.lints.facts.training_loop import (
     RECOMPUTED,
     checkpointing_place,
+    engine_of,
     recomputes,
     reentrant,
     reentrant_place,
 )
-from tunec.compiler.lints.facts.counts import engine_of
-from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 

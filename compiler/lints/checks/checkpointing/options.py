@@ -6,10 +6,8 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.checkpointing import checkpointing_place, recomputes
-from tunec.compiler.lints.facts.schedule import arguments_of
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import TRL, Document, Place, also
+from tunec.compiler.lints.facts.training_loop import arguments_of, checkpointing_place, recomputes
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _HOLDERS: Final = (

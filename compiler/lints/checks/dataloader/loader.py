@@ -5,10 +5,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_whole, trainer_batch
-from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, per_node
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.launch import batch_of, count, launches, per_node
+from tunec.compiler.lints.facts.training_loop import is_whole, trainer_batch
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 

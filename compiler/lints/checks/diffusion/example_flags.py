@@ -7,8 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, nearest
 from tunec.compiler.lints.conditions import is_unknown, told, where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.diffusers_examples import (
     choices,
     commands,
@@ -17,7 +16,7 @@ from tunec.compiler.lints.facts.diffusers_examples import (
     scripts,
     types,
 )
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.rule import Finding, rule
 
 _SINGLE: Final = (

@@ -8,8 +8,8 @@ from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.diffusers_examples import commands, scripts
+from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, rule
 
 _DIVISORS: Final = ("checkpointing_steps", "validation_epochs", "validation_steps")

@@ -7,9 +7,8 @@ from typing import Final
 from tunec.compiler.lints.checks.diffusion.example_flags import _refused_is_whole as is_whole
 from tunec.compiler.lints.conditions import Need, Pair, refused_alone, refused_pair, where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.diffusers_examples import commands, scripts
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
 _PAIRS: Final = (

@@ -8,9 +8,8 @@ from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext, Missing
-from tunec.compiler.lints.document import TRAINERS, Document
-from tunec.compiler.lints.facts.launch.scripts import launches
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import TRAINERS, Document, Place
+from tunec.compiler.lints.facts.launch import launches
 from tunec.compiler.lints.rule import ALWAYS, Finding, rule
 from tunec.schemas.source import Span
 

@@ -6,8 +6,15 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.fsdp import TURNS_ON, asked, fsdp_keys, is_false, is_true, offloaded
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.facts.sharding import (
+    TURNS_ON,
+    asked,
+    fsdp_keys,
+    is_false,
+    is_true,
+    offloaded,
+)
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.fsdp import Asked, asked, fsdp_keys, offloaded
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.facts.sharding import Asked, asked, fsdp_keys, offloaded
 from tunec.compiler.lints.rule import Finding, rule
 
 _BNB: Final = frozenset(

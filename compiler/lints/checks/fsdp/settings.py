@@ -6,8 +6,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.fsdp import TRUTHS, Asked, asked, fsdp_keys, is_true, words
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.facts.sharding import TRUTHS, Asked, asked, fsdp_keys, is_true, words
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 

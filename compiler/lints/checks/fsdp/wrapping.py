@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.fsdp import TURNS_ON, Asked, asked, fsdp_keys, is_true, words
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.facts.sharding import TURNS_ON, Asked, asked, fsdp_keys, is_true, words
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL
-from tunec.compiler.lints.facts.capability import below, with_capability
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import TRL, Place
+from tunec.compiler.lints.facts.precision import below, with_capability
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.capability import below, with_capability
-from tunec.compiler.lints.facts.precision import turned_on
+from tunec.compiler.lints.facts.precision import below, turned_on, with_capability
 from tunec.compiler.lints.facts.quantization import processes
 from tunec.compiler.lints.rule import ALWAYS, Finding, rule
 from tunec.schemas.torch_builds import BUILDS, INDEX, Build, builds_of

@@ -5,23 +5,21 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.keys.came import came_later
-from tunec.compiler.lints.facts.keys.known import fields_of
-from tunec.compiler.lints.facts.keys.tools import (
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.key_releases import came_later, former, no_more, not_yet
+from tunec.compiler.lints.facts.known_keys import (
     CLASSES,
     around,
+    fields_of,
     having,
     keys_ever,
     of_unknown,
     package_of,
     releases_of,
 )
-from tunec.compiler.lints.facts.keys.trl_fields import former, no_more, not_yet
-from tunec.compiler.lints.facts.trl import is_started_by_trl
+from tunec.compiler.lints.facts.trainers import is_started_by_trl
 from tunec.compiler.lints.kinds import OF_SCRIPTS, own_keys
 from tunec.compiler.lints.kinds import fields_of as class_fields
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 

@@ -6,10 +6,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRAINERS, Document
-from tunec.compiler.lints.facts.launch.examples import starts_an_example
+from tunec.compiler.lints.document import TRAINERS, Document, Place
+from tunec.compiler.lints.facts.launch import starts_an_example
 from tunec.compiler.lints.kinds import fields_of, own_keys
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.compiler.lints.schemas import Schema, kinds_of, schemas
 from tunec.schemas.source import lines_of

@@ -9,27 +9,24 @@ from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.keys.known import (
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.known_keys import (
     BF16_SCALING,
+    CLASSES,
+    TOOLS,
+    around,
     fields_of,
     foreign_keys,
     homes_of,
     is_whole,
-    known_at,
-    known_in_other_releases,
-)
-from tunec.compiler.lints.facts.keys.tools import (
-    CLASSES,
-    TOOLS,
-    around,
     keys_at,
     keys_ever,
+    known_at,
+    known_in_other_releases,
     of_unknown,
     script_keys,
 )
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults
 

@@ -6,9 +6,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.keys.tools import TOOLS, keys_ever, of_unknown
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.facts.known_keys import TOOLS, keys_ever, of_unknown
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _CONCEPTS: Final[tuple[Mapping[str, str], ...]] = (

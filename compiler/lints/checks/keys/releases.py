@@ -8,10 +8,9 @@ from packaging.version import Version
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.effective import releases_around
-from tunec.compiler.lints.facts.keys.known import fields_of, is_whole, known_in_other_releases
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.known_keys import fields_of, is_whole, known_in_other_releases
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import faults
 

@@ -6,10 +6,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRAINERS, TRL, Document
+from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.effective import CLASSES
-from tunec.compiler.lints.facts.keys.known import fields_of, kind_behind, read_late
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.known_keys import fields_of, kind_behind, read_late
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
 from tunec.schemas.frozen import replace

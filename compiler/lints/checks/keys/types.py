@@ -11,9 +11,8 @@ from tunec.compiler.lints.checks.keys.texts import WORDS, number_of
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import CLASSES
-from tunec.compiler.lints.facts.keys.beyond_the_schema import beyond_the_schema
-from tunec.compiler.lints.facts.keys.known import is_whole, read_late
-from tunec.compiler.lints.inline_json import MAPPINGS
+from tunec.compiler.lints.facts.known_keys import beyond_the_schema, is_whole, read_late
+from tunec.compiler.lints.formats import MAPPINGS
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of, schemas
 

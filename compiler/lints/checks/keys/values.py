@@ -10,7 +10,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.texts import number_of
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRAINERS, TRL, Document
+from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.effective import (
     AUTO_OF_DEEPSPEED,
     CLASSES,
@@ -18,8 +18,7 @@ from tunec.compiler.lints.effective import (
     filled_keys,
     is_launched_by_accelerate,
 )
-from tunec.compiler.lints.facts.keys.known import is_whole
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.known_keys import is_whole
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.compiler.lints.schemas import Fault, faults, is_in_range, kinds_of, paths_of, schemas
 from tunec.schemas.frozen import replace

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from tunec.compiler.diagnostics.diagnostic import Label, Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.evaluation import strategy_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.facts.training_loop import strategy_of
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 
@@ -43,8 +43,8 @@ def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
     """What the run holds does not fit the device."""
     if run.environment.cluster is None:
         return
+    from tunec.compiler.lints.facts.memory.engines import told
     from tunec.compiler.lints.facts.memory.estimate import estimate
-    from tunec.compiler.lints.facts.memory.own_loops import told
 
     run = told(run)
     found = estimate(run) if run.model is not None else None
@@ -74,7 +74,7 @@ def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
 
 def _is_layout_known(run: LintContext) -> bool:
     """Whether it is told how the states are spread: a launcher's file may yet ask for FSDP."""
-    from tunec.compiler.lints.facts.memory.fully_sharded import is_fully_sharded
+    from tunec.compiler.lints.facts.memory.engines import is_fully_sharded
 
     told = run.of("deepspeed", "accelerate") or is_fully_sharded(run)
     if run.of("llamafactory", "axolotl"):

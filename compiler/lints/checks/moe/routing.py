@@ -5,11 +5,10 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL
-from tunec.compiler.lints.facts.experts import BLOCKS, experts, family, named_family
+from tunec.compiler.lints.document import TRL, also
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.zero import stage_of
-from tunec.compiler.lints.place import also
+from tunec.compiler.lints.facts.model import BLOCKS, experts, family, named_family
+from tunec.compiler.lints.facts.sharding import stage_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _SINCE: Final = "trl>=1.7"

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number, is_positive
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.facts.training_loop import is_number, is_positive
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 

@@ -5,9 +5,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_number, is_whole, number_of
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.training_loop import is_number, is_whole, number_of
 from tunec.compiler.lints.rule import Finding, rule
 
 

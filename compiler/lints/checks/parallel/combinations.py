@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.accelerate import SECTION, shared_sequences
-from tunec.compiler.lints.facts.counts import is_whole
-from tunec.compiler.lints.facts.launch.scripts import launches
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.facts.launch import launches
+from tunec.compiler.lints.facts.sharding import SECTION, shared_sequences
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 

@@ -7,9 +7,9 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.accelerate import SECTION, shared_sequences
-from tunec.compiler.lints.facts.counts import is_number, is_whole
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.facts.sharding import SECTION, shared_sequences
+from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _EXPERT_BLOCK: Final = "expert_parallel"

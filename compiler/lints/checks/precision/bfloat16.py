@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.precision import (
     LOADED,
@@ -14,7 +14,6 @@ from tunec.compiler.lints.facts.precision import (
     on_deepspeed,
     turned_on,
 )
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.facts.launch import launches
 from tunec.compiler.lints.facts.precision import LAUNCHED, computes_in_half, loaded_in, on_deepspeed
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 

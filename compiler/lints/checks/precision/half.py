@@ -6,12 +6,11 @@ from typing import Final
 
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.facts.diffusers_examples import commands
-from tunec.compiler.lints.facts.keys.known import kind_behind
+from tunec.compiler.lints.facts.known_keys import kind_behind
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.precision import LAUNCHED, LOADED, dtype_of, loaded_in, on_deepspeed
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace

@@ -5,12 +5,11 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.precision import loaded_in, on_deepspeed
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _HIGHEST = 24

@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.document import TRL, Place
 from tunec.compiler.lints.facts.quantization import (
     BLOCKS,
     LOADERS,
@@ -16,8 +16,7 @@ from tunec.compiler.lints.facts.quantization import (
     blocks,
     quantised,
 )
-from tunec.compiler.lints.facts.trl import is_started_by_trl
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.trainers import is_started_by_trl
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _BITS: Final = {"bnb": (4, 8), "bitsandbytes": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,)}

@@ -5,9 +5,8 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.quantization import QUANTISED, processes, quantised, stored_form
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 

@@ -8,10 +8,9 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.quantization import BLOCKS, LOADERS, blocks
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _METHODS: Final = frozenset(

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.quantization import (
     LOADERS,
     SHARDED,
@@ -20,7 +19,7 @@ from tunec.compiler.lints.facts.quantization import (
     storage_label,
     storage_of,
 )
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _BITS = ("nf4", "fp4")

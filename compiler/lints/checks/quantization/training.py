@@ -6,8 +6,7 @@ from typing import Final
 
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.axolotl import configs
+from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.facts.lora import loras
 from tunec.compiler.lints.facts.quantization import (
     BLOCKS,
@@ -19,8 +18,7 @@ from tunec.compiler.lints.facts.quantization import (
     stored_form,
     stored_in_fp8,
 )
-from tunec.compiler.lints.facts.trl import is_started_by_trl
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.facts.trainers import configs, is_started_by_trl
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _METHODS: Final = {

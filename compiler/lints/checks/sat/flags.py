@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.conditions import is_checked, notes, severity, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
 

@@ -5,15 +5,15 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_number, is_whole
-from tunec.compiler.lints.facts.schedule import (
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.training_loop import (
     arguments_of,
+    is_number,
     is_overridden,
+    is_whole,
     total_steps,
     warmup_steps,
 )
-from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _WITH_MIN: Final = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")

@@ -6,10 +6,13 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.schedule import total_steps, warmup_place, warmup_steps
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.training_loop import (
+    is_number,
+    total_steps,
+    warmup_place,
+    warmup_steps,
+)
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 

@@ -6,10 +6,14 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_number, is_positive
-from tunec.compiler.lints.facts.schedule import arguments_of, is_overridden, total_steps
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.training_loop import (
+    arguments_of,
+    is_number,
+    is_overridden,
+    is_positive,
+    total_steps,
+)
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 

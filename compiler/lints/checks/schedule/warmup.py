@@ -6,15 +6,17 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number, is_positive, is_whole
-from tunec.compiler.lints.facts.schedule import (
+from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.facts.sharding import stage_of
+from tunec.compiler.lints.facts.training_loop import (
+    is_number,
     is_overridden,
+    is_positive,
+    is_whole,
     total_steps,
     warmup_place,
     warmup_steps,
 )
-from tunec.compiler.lints.facts.zero import stage_of
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace
 

@@ -6,8 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _KINDS: Final = ("model", *TRL)

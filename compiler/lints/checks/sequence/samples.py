@@ -9,10 +9,9 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.sequence import flag
-from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.training_loop import flag
+from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _UNMARKED: Final = re.compile(

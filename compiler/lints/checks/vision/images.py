@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity, Term
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm
-from tunec.compiler.lints.facts.vision import sees
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.facts.model import sees
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity, Term
 from tunec.compiler.lints.conditions import first_keys, where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_whole
-from tunec.compiler.lints.facts.vision import sees
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.model import sees
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, rule
 
 BY_MODEL: Final = "trl>=0.22,<1.11"

@@ -6,10 +6,9 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.examples import packages
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import packages
 from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm, is_true
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _SIDES: Final = re.compile(r"patch(\d+)(?:-(\d+))?$")

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.lora import Lora, is_minicpm, is_patched, is_true, lora_keys, loras
-from tunec.compiler.lints.facts.module_tree import NoRegex, adapted
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.facts.model import NoRegex, adapted
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 

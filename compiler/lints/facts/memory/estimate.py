@@ -12,23 +12,28 @@ from msgspec import Struct
 
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.memory.encoders import encoders, kept_encoders
-from tunec.compiler.lints.facts.memory.evaluated import answers_of, evaluation_batch, loss_of
-from tunec.compiler.lints.facts.memory.fully_sharded import fsdp_of, is_fully_sharded
-from tunec.compiler.lints.facts.memory.numerics import (
+from tunec.compiler.lints.facts.memory.engines import fsdp_of, is_fully_sharded, recomputes_unasked
+from tunec.compiler.lints.facts.memory.parameters import (
+    Trained,
     compute_of,
     kernel_of,
     optimizer_of,
     states_for,
+    trained,
 )
-from tunec.compiler.lints.facts.memory.own_loops import recomputes_unasked
-from tunec.compiler.lints.facts.memory.pairs import pairs_of
-from tunec.compiler.lints.facts.memory.pictures import seen, text_tokens, within
-from tunec.compiler.lints.facts.memory.scripts import script_of
-from tunec.compiler.lints.facts.memory.text_scripts import spreads_by_itself, text_script_of
-from tunec.compiler.lints.facts.memory.trained import Trained, trained
-from tunec.compiler.lints.facts.sequence import longest
+from tunec.compiler.lints.facts.memory.samples import (
+    answers_of,
+    encoders,
+    evaluation_batch,
+    kept_encoders,
+    loss_of,
+    pairs_of,
+    seen,
+    text_tokens,
+    within,
+)
+from tunec.compiler.lints.facts.memory.scripts import script_of, spreads_by_itself, text_script_of
+from tunec.compiler.lints.facts.training_loop import is_number, longest
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:

@@ -1,30 +1,24 @@
-"""What rules say of files that tunec is about to write: a plan that breaks one is not emitted.
-
-Rules that ask for keys are given the values that are written, scripts as they are read; those that
-ask for slots are given the plan's own. Beside both is what is known of the plan's surroundings:
-cluster, model, versions.
-"""
+"""What rules say of files that tunec is about to write, kept over the specs of a fleet."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
+from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
-from tunec.compiler.facts import Facts
+from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.diagnostics import findings_of, is_elsewhere
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rules_for
 from tunec.compiler.lints.kinds import kind_of
-from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Rule
+from tunec.compiler.lints.rule import Rule, findings_of, is_elsewhere
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Entry, Target
@@ -199,3 +193,66 @@ def _help(found: Diagnostic, slots: Sequence[str]) -> str:
     if slots:
         return f"pin another value of {' or '.join(slots)}, or change what the spec says of it"
     return found.help or "choose another target, or another version of it"
+
+
+class _Judged(Struct, frozen=True):
+    """Files that were judged, with all that their judgement rests on but hardware."""
+
+    artifacts: Sequence[Artifact]
+    model: ResolvedModel
+    run: LintContext
+    found: tuple[Diagnostic, ...]
+    """By rules that do not ask for hardware."""
+    of_hardware: tuple[Rule, ...]
+
+    def on(self, environment: Environment) -> list[Diagnostic]:
+        """What every rule finds where the files are used, in the order of rules."""
+        run = self.run.moved(environment)
+        found = (each for rule in self.of_hardware for each in findings_of(rule, run))
+        return sorted((*self.found, *found), key=lambda each: each.id)
+
+
+class Remembered(Struct):
+    """What was found in the files of one spec."""
+
+    _judged: dict[tuple[Any, ...], _Judged] = field(default_factory=dict)
+    """By the identity of files and model, which are kept with them."""
+    _software: dict[tuple[Any, ...], dict[str, str]] = field(default_factory=dict)
+    """Of each target in a version, with what is named beside it."""
+    _rules: dict[tuple[Any, ...], tuple[Rule, ...]] = field(default_factory=dict)
+    """That may speak of files of some kinds, for the same versions."""
+
+    def forget(self) -> None:
+        """Begin with another spec."""
+        self._judged.clear()
+
+    def objections(
+        self, asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan
+    ) -> tuple[Diagnostic, ...]:
+        """As `objections`."""
+        target, version = asked
+        dialect = (target.name, version, tuple(facts.versions.items()))
+        if dialect not in self._software:
+            self._software[dialect] = software_of(target, version, facts.versions)
+        environment = around(target, self._software[dialect], facts, plan)
+        files = (id(each.values) for each in artifacts)
+        key = (*dialect, id(facts.model), environment.world, *files)
+        if key not in self._judged:
+            run = run_of(target, artifacts, environment, plan)
+            rules = self._asked(run, dialect)
+            self._judged[key] = _judge(artifacts, facts.model, run, rules)
+        return told_of(self._judged[key].on(environment), target, plan)
+
+    def _asked(self, run: LintContext, dialect: tuple[Any, ...]) -> tuple[Rule, ...]:
+        key = (*dialect, run.kinds, run.keys)
+        if key not in self._rules:
+            self._rules[key] = tuple(asked_of(run))
+        return self._rules[key]
+
+
+def _judge(
+    artifacts: Sequence[Artifact], model: ResolvedModel, run: LintContext, rules: Sequence[Rule]
+) -> _Judged:
+    found = (each for rule in rules if not rule.hardware for each in findings_of(rule, run))
+    of_hardware = tuple(rule for rule in rules if rule.hardware)
+    return _Judged(artifacts, model, run, tuple(found), of_hardware)

@@ -1,12 +1,11 @@
-"""Which preference method a run trains by, and the numbers of GRPO in each dialect."""
+"""Which preference method a run trains by, and Axolotl's own documents."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.counts import is_number, is_whole
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.rule import keys
 
 PAIRED: Final = ("dpo", "kto")
@@ -74,3 +73,35 @@ def whole(value: Any) -> int | None:
 def real(value: Any) -> float | None:
     """A number, and no boolean."""
     return float(value) if is_number(value) else None
+
+
+FLASH: Final = ("attn_implementation~flash_attention", "flash_attention")
+"""Either spelling of a FlashAttention: the key of axolotl 0.19, and the older switch."""
+KERNELS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
+"""Kernels of LoRA: axolotl 0.8.1 to 0.19.0 utils/schemas/config.py."""
+
+
+def configs(run: LintContext) -> Iterator[Document]:
+    """The documents that are Axolotl's own."""
+    return (each for each in run.of("axolotl") if not each.is_view)
+
+
+def schemas_ever(document: Document) -> tuple[str, ...]:
+    """The JSON Schemas of a document's file in the releases that are known; none for a view."""
+    return _schemas(document, () if document.target is None else document.target.releases)
+
+
+def schemas_here(run: LintContext, document: Document) -> tuple[str, ...]:
+    """That of the release which is named, or those of all that are known."""
+    release = run.release("axolotl")
+    return (
+        _schemas(document, (str(release.version),)) if release.is_named else schemas_ever(document)
+    )
+
+
+def _schemas(document: Document, releases: Iterable[str]) -> tuple[str, ...]:
+    target, file = document.target, document.file
+    if target is None or file is None or file.schema is None:
+        return ()
+    names = (file.schema(target.dialect(target.release(each))) for each in releases)
+    return tuple(dict.fromkeys(name for name in names if name is not None))

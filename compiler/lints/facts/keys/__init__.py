@@ -1,1 +1,0 @@
-"""Keys of consumers by release."""

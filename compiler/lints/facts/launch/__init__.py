@@ -1,1 +1,0 @@
-"""Launchers, their commands, flags and variables."""

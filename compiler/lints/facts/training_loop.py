@@ -1,0 +1,190 @@
+"""Numbers of a training loop: counts, steps, warm-up, evaluation, samples and recomputation."""
+
+import json
+from math import ceil, isfinite
+from typing import Any, Final, TypeGuard
+
+from msgspec import Struct
+
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.effective import Effective
+from tunec.compiler.lints.rule import keys
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether a value is a whole number, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a value is a number, and no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_positive(value: Any) -> TypeGuard[int | float]:
+    """Whether a value is a number above zero."""
+    return is_number(value) and value > 0
+
+
+def number_of(value: Any) -> float | None:
+    """The number that a reader makes of a value, which may be written as text; None for none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def trainer_batch(run: LintContext) -> tuple[Effective, Effective] | None:
+    """The trainer's micro batch and accumulation, if both are known whole numbers above zero."""
+    micro = run.effective("trainer", "per_device_train_batch_size")
+    steps = run.effective("trainer", "gradient_accumulation_steps")
+    if not all(is_whole(each.value) and each.value > 0 for each in (micro, steps)):
+        return None
+    return micro, steps
+
+
+def engine_of(run: LintContext) -> str | None:
+    """`DeepSpeed` or `FSDP` where the files say that it shards the run."""
+    if run.of("deepspeed") or run.said("trainer", "deepspeed"):
+        return "DeepSpeed"
+    named = [run.said("trainer", "fsdp"), run.said("accelerate", "fsdp_config")]
+    return "FSDP" if any(each is not None and each.value for each in named) else None
+
+
+class Asked(Struct, frozen=True):
+    """A number of the schedule, and the key that says it."""
+
+    value: int
+    place: Place
+
+
+def total_steps(run: LintContext) -> Asked | None:
+    """`max_steps`, where it decides how long training lasts."""
+    place = run.said("trainer", "max_steps")
+    if place is None or not is_whole(place.value) or place.value < 1:
+        return None
+    return Asked(place.value, place)
+
+
+def warmup_place(run: LintContext) -> Place | None:
+    """The key whose warm-up is taken: steps before a share."""
+    for key in ("warmup_steps", "warmup_ratio"):
+        place = run.said("trainer", key)
+        if place is not None and is_positive(place.value):
+            return place
+    return None
+
+
+def warmup_steps(run: LintContext, total: int | None) -> Asked | None:
+    """Steps of warm-up by `get_warmup_steps`.
+
+    None where there are none, or where it is a share of an unknown number.
+    """
+    place = warmup_place(run)
+    if place is None or not is_number(place.value) or not isfinite(place.value):
+        return None
+    if place.value >= 1 and place.path.endswith("steps"):
+        return Asked(int(place.value), place)
+    return None if total is None else Asked(ceil(total * place.value), place)
+
+
+def is_overridden(run: LintContext) -> bool:
+    """Whether DeepSpeed's own scheduler runs instead of the trainer's."""
+    return run.said("deepspeed", "scheduler") is not None
+
+
+def arguments_of(place: Place | None) -> dict[str, Any] | None:
+    """`lr_scheduler_kwargs` as a mapping, also out of the JSON of a flag; None: not known."""
+    if place is None or place.value is None:
+        return {}
+    value = place.value
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, dict) else None
+
+
+_FLAGS: Final = ("model_max_length", "block_size", "max_seq_length", "max_seq_len")
+"""What scripts around transformers' Trainer call it: tatsu-lab/stanford_alpaca train.py, lm-sys/
+FastChat 047b6e4 fastchat/train/train.py, haotian-liu/LLaVA llava/train/train.py; transformers
+examples/pytorch run_clm.py; DeepSpeedExamples and Chinese-LLaMA-Alpaca."""
+
+
+def longest(run: LintContext) -> Any:
+    """Tokens of the longest sample; None where nobody says."""
+    at = flag(run)
+    return run.value("data.sequence", at.value if at is not None else None)
+
+
+def flag(run: LintContext) -> Place | None:
+    """Where a script's flag says it."""
+    return run.said("hf", *_FLAGS)
+
+
+STRATEGIES: Final = ("eval_strategy", "evaluation_strategy")
+GIB: Final = 1 << 30
+
+
+def strategy_of(document: Document) -> Place | None:
+    """Where a document says when it evaluates."""
+    return next((each for name in STRATEGIES if (each := document.get(name))), None)
+
+
+def never_evaluates(document: Document) -> bool:
+    """Whether the trainer does not evaluate: it says so, or says nothing (the default is no)."""
+    if document.unknown & set(STRATEGIES):
+        return False
+    said = strategy_of(document)
+    return said is None or said.value in ("no", False)
+
+
+def evaluates(run: LintContext) -> bool:
+    """Whether a document asks for evaluations."""
+    said = [strategy_of(each) for each in run.of("trainer")]
+    return any(each is not None and each.value in ("steps", "epoch") for each in said)
+
+
+def is_loss(name: object) -> bool:
+    """Whether a metric's name is that of a loss, which the trainer computes itself."""
+    return isinstance(name, str) and name.endswith("loss")
+
+
+RECOMPUTED: Final = (
+    *keys("trainer|axolotl|minicpm-v|simpletuner", "gradient_checkpointing"),
+    *keys("trainer|axolotl", "activation_checkpointing", "gradient_checkpointing_kwargs"),
+    *keys("trainer|axolotl", "fsdp_config", "use_reentrant_gc"),
+    *("accelerate:fsdp_config", "llamafactory:disable_gradient_checkpointing"),
+    *("glm4:training_args", "sat:checkpoint_activations", "llama-cookbook:enable_fsdp"),
+)
+"""What rules read that ask for recomputation, where a file turns it on or names its variant."""
+_REENTRANT = ("gradient_checkpointing_kwargs.use_reentrant", "use_reentrant_gc")
+
+
+def recomputes(run: LintContext) -> bool:
+    """Whether the run recomputes its activations."""
+    return bool(run.value("activation_checkpointing.mode") == "layer")
+
+
+def reentrant(run: LintContext) -> bool | None:
+    """Whether by the reentrant variant: written, or the default of the release; None: unknown."""
+    value = run.value("activation_checkpointing.reentrant")
+    return value if isinstance(value, bool) else None
+
+
+def reentrant_place(run: LintContext) -> Place | None:
+    """Where a file names the variant, or else turns recomputation on."""
+    for kind in ("trainer", "axolotl"):
+        found = run.said(kind, *_REENTRANT)
+        if found is not None:
+            return found
+    return checkpointing_place(run)
+
+
+def checkpointing_place(run: LintContext) -> Place | None:
+    """Where a file turns recomputation on."""
+    return run.place(run.observed("activation_checkpointing.mode"))

@@ -1,0 +1,289 @@
+"""Files beside those named: in a folder, named by others, of a checkpoint, shipped."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from msgspec import Struct
+
+from tunec.compiler.frontend.files import Unreadable, read_bytes
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.lints.context import Missing
+from tunec.compiler.lints.document import Document, Place
+from tunec.schemas.frozen import replace
+from tunec.schemas.source import Span
+
+_SUFFIXES: Final = frozenset(
+    {".json", ".yaml", ".yml", ".toml", ".env", ".sh", ".slurm", ".sbatch", ".hostfile"}
+)
+_NAMES: Final = frozenset({"hostfile"})
+_NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+_MOST_FILES: Final = 1_000
+_MOST_FOLDERS: Final = 10_000
+"""Where a walk ends: what was named is then no project, but a disk that holds many."""
+
+
+class Gathered(Struct, frozen=True):
+    """Files that were named, or found below folders that were."""
+
+    files: Mapping[Path, bool]
+    """In order; true: it was found, and not named."""
+    cut_short: tuple[Path, ...] = ()
+    """Folders below which there are more than were looked at."""
+
+
+def files_of(paths: Iterable[Path]) -> Gathered:
+    """Each file once, folders as the files below them.
+
+    Hidden folders, links to folders, other file systems and folders of packages are not entered,
+    and no more than 1,000 files in 10,000 folders are taken of one that is named. A folder that
+    cannot be read, or holds nothing, is given as it is, so that whoever reads it says so.
+    """
+    every: dict[Path, bool] = {}
+    cut: list[Path] = []
+    for path in paths:
+        found = list(islice(_below(path), _MOST_FILES + 1)) if path.is_dir() else []
+        files = [each for each in found if each is not None][:_MOST_FILES]
+        if len(files) < len(found):
+            cut.append(path)
+        for each in files or (path,):
+            every.setdefault(each, bool(files))
+    return Gathered(every, tuple(cut))
+
+
+def _below(folder: Path) -> Iterator[Path | None]:
+    """The files below a folder; None at last, where there are too many folders to enter them."""
+    device = folder.stat().st_dev
+    for entered, (place, folders, names) in enumerate(os.walk(folder)):
+        if entered == _MOST_FOLDERS:
+            yield None
+            return
+        folders[:] = sorted(each for each in folders if _is_entered(Path(place, each), device))
+        found = (Path(place, name) for name in sorted(names) if _may_be_read(name))
+        yield from (each for each in found if each.is_file())
+
+
+def _is_entered(folder: Path, device: int) -> bool:
+    if folder.name.startswith(".") or folder.name in _NOT_ENTERED:
+        return False
+    try:
+        return folder.lstat().st_dev == device
+    except OSError:
+        return False
+
+
+def _may_be_read(name: str) -> bool:
+    return Path(name).suffix.lower() in _SUFFIXES or name in _NAMES
+
+
+LONGEST: Final = 500
+"""Characters of a file's name."""
+
+
+def is_written(script: Document, name: str) -> bool:
+    """Whether a script sends something to a file of that name before it starts the program."""
+    return script.format == "shell" and f"> {name}" in script.text.replace("./", "")
+
+
+def called_as(found: Path, by: Path) -> Path:
+    """A file that another one names: from the working directory, as that one is called."""
+    return found if by.is_absolute() else Path(os.path.relpath(found))
+
+
+def is_file_name(text: str) -> bool:
+    """Whether a text is the name of a config."""
+    is_path = text.endswith((".json", ".yaml", ".yml")) and not set("{=") & set(text)
+    return is_path and len(text) < LONGEST
+
+
+def near(wanted: Path, path: Path) -> Iterator[Path]:
+    """Beside the file that names it, in the directories around that, where the command runs."""
+    yield from (folder / wanted for folder in path.resolve().parents)
+    yield wanted
+
+
+def contents(wanted: Path, path: Path) -> Iterator[tuple[Path, bytes]]:
+    """The files of that name that can be read, nearest first."""
+    for each in [wanted] if wanted.is_absolute() else near(wanted, path):
+        try:
+            yield each, read_bytes(each)
+        except Unreadable:
+            continue
+
+
+_LONGEST: Final = 500
+"""Characters of a path."""
+_MOST: Final = 100_000
+"""Names that are looked at in one folder."""
+_STATES: Final = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_(\d+)_mp_rank_\d+_optim_states\.pt")
+_PARTS: Final = re.compile(r"zero_pp_rank_\d+_mp_rank_\d+_model_states\.pt")
+_RANDOM: Final = re.compile(r"rng_state(?:_(\d+))?\.pth")
+"""deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_get_rank_zero_ckpt_name`, `_get_ckpt_name`;
+transformers 4.40.2 to 5.23.0 trainer.py `_save_rng_state`."""
+
+
+def checkpoints(
+    document: Document, near: Callable[[Path], Iterable[Path]]
+) -> Iterator[tuple[Path, Node]]:
+    """The folder that a trainer's file says training is to go on from, if one is there.
+
+    `near` gives the places where a path of that file may lie.
+    """
+    said, output = (document.value(key) for key in ("resume_from_checkpoint", "output_dir"))
+    wanted = output if said is True else said
+    if not isinstance(wanted, str) or not 0 < len(wanted) < _LONGEST:
+        return
+    for each in near(Path(wanted)):
+        folder = last_of(each) if said is True else each
+        node = None if folder is None else checkpoint_node(folder)
+        if folder is not None and node is not None:
+            yield folder, node
+            return
+
+
+def last_of(folder: Path) -> Path | None:
+    """The newest checkpoint in an output directory, as the trainer takes it for `true`."""
+    found = {int(name[11:]): name for name in _names(folder) if re.match(r"checkpoint-\d+$", name)}
+    return folder / found[max(found)] if found else None
+
+
+def checkpoint_node(folder: Path) -> Node | None:
+    """`engine`, `processes` and `sharded` of a checkpoint; None for a folder that is none."""
+    names = _names(folder)
+    tags = sorted(name for name in names if name.startswith("global_step"))
+    inner = _names(folder / _tag(folder, tags)) if tags else []
+    states = [int(found[1]) for each in inner if (found := _STATES.fullmatch(each))]
+    ranks = [int(found[1] or 0) for each in names if (found := _RANDOM.fullmatch(each))]
+    if not states and not ranks:
+        return None
+    engine = "deepspeed" if states else "none"
+    told = {
+        "engine": engine,
+        "processes": 1 + max(states or ranks),
+        "sharded": any(_PARTS.fullmatch(each) for each in inner),
+    }
+    at = Span(str(folder), 1, 1, 1, 1)
+    return Node(
+        at, fields={key: Node(at, value, is_inline_json=True) for key, value in told.items()}
+    )
+
+
+def _tag(folder: Path, tags: list[str]) -> str:
+    """The folder that is loaded: the one that `latest` names."""
+    try:
+        named = (folder / "latest").read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        named = ""
+    return named if named in tags else tags[-1]
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        every: Iterable[Path] = folder.iterdir()
+        return sorted(each.name for _, each in zip(range(_MOST), every, strict=False))
+    except OSError:
+        return []
+
+
+_AUTO: Final = (
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
+    "gradient_clipping",
+)
+_EITHER: Final = {"fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}}
+_BF16: Final = {"bf16": {"enabled": True}}
+_CPU: Final = {"device": "cpu", "pin_memory": True}
+_OPTIMIZER: Final = {"offload_optimizer": _CPU}
+_BOTH: Final = {"offload_optimizer": _CPU, "offload_param": _CPU}
+
+_LLAMAFACTORY: Final[Mapping[str, tuple[int, Mapping[str, Any], Mapping[str, Any]]]] = {
+    "ds_z0_config.json": (0, {}, _EITHER),
+    "ds_z2_config.json": (2, {}, _EITHER),
+    "ds_z2_offload_config.json": (2, _OPTIMIZER, _EITHER),
+    "ds_z3_config.json": (3, {}, _EITHER),
+    "ds_z3_offload_config.json": (3, _BOTH, _EITHER),
+}
+"""hiyouga/LlamaFactory v0.9.4 examples/deepspeed: stage, what is offloaded, halves."""
+_AXOLOTL: Final[Mapping[str, tuple[int, Mapping[str, Any], Mapping[str, Any]]]] = {
+    "zero1.json": (1, {}, _EITHER),
+    "zero3.json": (3, {}, _EITHER),
+    "zero3_bf16.json": (3, {}, _BF16),
+    "zero3_bf16_cpuoffload_all.json": (3, _BOTH, _BF16),
+    "zero3_bf16_cpuoffload_params.json": (3, {"offload_param": _CPU}, _BF16),
+}
+"""axolotl-ai-cloud/axolotl v0.18.0 deepspeed_configs, without zero2.json: it has changed."""
+_FOLDERS: Final = ("deepspeed_configs", "deepspeed")
+_MAKERS: Final = {"llamafactory": "LLaMA-Factory", "axolotl": "Axolotl"}
+
+
+def as_shipped(
+    documents: Sequence[Document], missing: Sequence[Missing]
+) -> tuple[tuple[Document, ...], tuple[Missing, ...]]:
+    """The engines that only a name tells, and the missing files with what they are taken for.
+
+    None where a file for DeepSpeed is there: it may be the one that is meant.
+    """
+    if any(each.kind == "deepspeed" for each in documents):
+        return (), tuple(missing)
+    engines = {each.place: _engine(each.place) for each in missing}
+    told = (
+        replace(each, why=f"{each.why}, and it is taken as {_maker(each)} ships it")
+        if engines[each.place] is not None
+        else each
+        for each in missing
+    )
+    return tuple(each for each in engines.values() if each is not None), tuple(told)
+
+
+def is_shipped(document: Document) -> bool:
+    """Whether a document is what a name alone tells."""
+    origin = document.origin
+    return document.kind == "deepspeed" and origin is not None and origin.kind in _MAKERS
+
+
+def _maker(missing: Missing) -> str:
+    return _MAKERS[missing.place.document.kind]
+
+
+def _engine(place: Place) -> Document | None:
+    """What a file holds, each key at the key that names it: no edit can be made there."""
+    name = PurePosixPath(str(place.value))
+    kind = place.document.kind
+    if place.path != "deepspeed" or place.document.format == "shell":
+        return None
+    table = _LLAMAFACTORY if kind == "llamafactory" else {}
+    if kind == "axolotl" and name.parent.name in _FOLDERS:
+        table = _AXOLOTL
+    held = table.get(name.name)
+    if held is None:
+        return None
+    root = _at(place.node, _content(*held))
+    paths = dict.fromkeys(_paths(root), place.path)
+    origin = place.document
+    return Document(
+        origin.name, "deepspeed", origin.format, origin.text, root, origin=origin, paths=paths
+    )
+
+
+def _content(stage: int, held: Mapping[str, Any], halves: Mapping[str, Any]) -> dict[str, Any]:
+    zero = {"stage": stage, **held}
+    if stage == 3:
+        zero["stage3_gather_16bit_weights_on_model_save"] = True
+    return {**dict.fromkeys(_AUTO, "auto"), **halves, "zero_optimization": zero}
+
+
+def _at(place: Node, value: Any) -> Node:
+    if isinstance(value, dict):
+        fields = {key: _at(place, each) for key, each in value.items()}
+        return Node(place.span, key_span=place.key_span, fields=fields, is_inline_json=True)
+    return Node(place.span, value, key_span=place.key_span, is_inline_json=True)
+
+
+def _paths(node: Node, prefix: str = "") -> Iterator[str]:
+    for key, child in (node.fields or {}).items():
+        yield f"{prefix}{key}"
+        yield from _paths(child, f"{prefix}{key}.")
