@@ -14,16 +14,14 @@ FOLDERS: Final = ("compiler/lints/checks/*", "targets/*/rules")
 """Rules that speak of several programs, by subject; and those of one target, in its own folder."""
 
 _READERS: Final[Mapping[str, frozenset[str]]] = {
-    "alpaca_lora": frozenset({"alpaca-lora"}),
     "axolotl": frozenset({"axolotl"}),
-    "chatglm": frozenset({"launch"}),
     "deepspeed": frozenset({"deepspeed"}),
-    "diffusion": frozenset({"diffusers"}),
     "glm4": frozenset({"glm4"}),
     "llama_cookbook": frozenset({"llama-cookbook"}),
     "llamafactory": frozenset({"axolotl", "llamafactory", "simpletuner"}),
-    "sat": frozenset({"sat"}),
+    "scripts": frozenset({"alpaca-lora", "diffusers"}),
     "simpletuner": frozenset({"diffusers", "lycoris", "simpletuner", "simpletuner-data"}),
+    "visualglm": frozenset({"sat"}),
 }
 """Subjects that speak only of runs with a document of one of these kinds."""
 _DEEPSPEED_ALONE: Final = frozenset({"deepspeed"})

@@ -317,7 +317,7 @@ def _unreasoned(allowances: Iterable[Allowance]) -> Iterator[Diagnostic]:
 
 
 def _unused(run: _Checked, used: Set[Allowance]) -> Iterator[Diagnostic]:
-    from tunec.compiler.lints.checks.files.files import findings, unused_allowance
+    from tunec.compiler.lints.checks.keys.files import findings, unused_allowance
 
     rest = [each for each in run.allowed if each not in used]
     return (to_diagnostic(unused_allowance, each, run.run) for each in findings(rest, rule_names()))

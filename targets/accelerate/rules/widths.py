@@ -4,10 +4,12 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.sharding import SECTION, count, engine
+from tunec.compiler.lints.facts.model import BLOCKS, family
+from tunec.compiler.lints.facts.sharding import SECTION, count, engine, shared_sequences
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
@@ -148,3 +150,83 @@ widths_without_their_engine = rows(
         ),
     ),
 )
+
+
+@rule(
+    "sequence-groups-uncounted",
+    "error",
+    "init",
+    consumers=("accelerate>=1.12",),
+    sources=(
+        (
+            "accelerate 1.12.0 to 1.15.0 accelerator.py `_prepare_deepspeed`: train_batch_size is "
+            "micro batch x accumulation x `ParallelismConfig.data_parallel_size`; "
+            "`_validate_accelerator` does not compare where sp_size is above 1"
+        ),
+        "deepspeed 0.18.9, 0.19.8 runtime/config.py `_batch_assertion`",
+    ),
+    reads=(f"accelerate:{SECTION}sp_size",),
+)
+def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
+    """The widths beside shared sequences do not make up the processes that are started."""
+    world = run.world
+    if world is None or not isinstance(world.value, int):
+        return
+    for place in shared_sequences(run):
+        names = ("dp_replicate_size", "dp_shard_size")
+        widths = {name: place.document.value(SECTION + name, 1) for name in names}
+        if not all(isinstance(width, int) and width > 0 for width in widths.values()):
+            continue
+        data = widths["dp_replicate_size"] * widths["dp_shard_size"]
+        groups, rest = divmod(world.value, place.value)
+        if rest or data == groups:
+            continue
+        said = run.place(world)
+        yield Finding(
+            f"{world.value} processes are {groups} groups that share a sequence, and the data "
+            f"parallel widths say {data}",
+            (place.label("ranks of one group"), *also(said)),
+            ("accelerate counts the batch by these widths, and DeepSpeed by its groups",),
+            f"write parallelism_config_dp_shard_size: {groups}",
+            sum=(
+                Term("data parallel width by the file", data, "groups"),
+                Term("groups of processes", groups, "groups"),
+            ),
+            severity="warning" if world.rank == Rank.CATALOGUE else None,
+        )
+
+
+_KEY: Final = "deepspeed_config.deepspeed_moe_layer_cls_names"
+
+
+@rule(
+    "leaf-class-of-another-model",
+    "error",
+    "init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
+            "`DeepSpeedPlugin.set_moe_leaf_modules`: Could not find a transformer layer class "
+            "called"
+        ),
+    ),
+    reads=(f"accelerate:{_KEY}",),
+)
+def leaf_class_of_another_model(run: LintContext) -> Iterator[Finding]:
+    """The blocks that are to be leaves are of another model."""
+    own, known = BLOCKS.get(family(run)), frozenset(BLOCKS.values())
+    if own is None:
+        return
+    for place in run.each("accelerate", _KEY):
+        if not isinstance(place.value, str):
+            continue
+        for name in place.value.split(","):
+            if name in known and name != own:
+                yield Finding(
+                    f"{family(run)} has no module of class {name}",
+                    (place.label("refused"),),
+                    (f"its experts are in {own}",),
+                    f"write {own}",
+                    Fix((place.replaced(own),), "safe") if place.value == name else None,
+                )

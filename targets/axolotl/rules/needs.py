@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import items, needs, refused_alone
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.trainers import FLASH, KERNELS, configs
 from tunec.compiler.lints.facts.training_loop import is_positive
 from tunec.compiler.lints.kinds import is_fragment
-from tunec.compiler.lints.rows import Row, found
+from tunec.compiler.lints.rows import Mend, Row, found, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _VARLEN: Final = (*FLASH, "flex_attention", "xformers_attention", "sage_attention")
@@ -243,3 +244,70 @@ def _early(document: Document) -> Iterator[Finding]:
         ("the best model is one that was saved and evaluated",),
         f"write save_steps: {max(1, round(save.value / evaluate.value)) * evaluate.value}",
     )
+
+
+four_bits_without_qlora = rows(
+    "four-bits-without-qlora",
+    "error",
+    "silent",
+    consumers=("axolotl>=0.13",),
+    sources=(
+        "axolotl 0.13.2 and 0.19.0 loaders/model.py `_set_quantization_config`: adapter qlora "
+        "with load_in_4bit, adapter lora with load_in_8bit; 0.8.1 hands load_in_4bit on as it is"
+    ),
+    rows=(
+        Row(
+            "axolotl:load_in_4bit=true",
+            "load_in_4bit with adapter lora: the base is not quantised",
+            "does nothing",
+            "Axolotl builds a 4-bit config for `qlora` and an 8-bit one for `lora`, no other",
+            "use adapter: qlora",
+            Mend("safe", write="qlora", at=1),
+            beside=("adapter=lora", "no load_in_8bit=true"),
+            beside_label="not qlora",
+        ),
+    ),
+)
+
+
+@rule(
+    "qlora-not-in-four-bits",
+    "error",
+    "parse",
+    consumers=("axolotl",),
+    sources="axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig.validate_qlora`",
+    reads=("axolotl:adapter",),
+)
+def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:
+    """Axolotl's adapter qlora over a base that is not loaded in 4 bits."""
+    for document in run.of("axolotl"):
+        adapter = document.get("adapter")
+        if adapter is None or adapter.value != "qlora" or document.value("merge_lora"):
+            continue
+        other = _other(document)
+        if other is None and document.value("load_in_4bit") is True:
+            continue
+        yield Finding(
+            f"adapter qlora with {other.path}" if other else "adapter qlora without load_in_4bit",
+            (
+                (other or adapter).label("not 4 bits" if other else "needs load_in_4bit"),
+                *([adapter.label("", primary=False)] if other else []),
+            ),
+            ("Axolotl does not set it by itself: it refuses the file",),
+            "set load_in_4bit: true, or use adapter lora",
+            _fix(document, other),
+        )
+
+
+def _other(document: Document) -> Place | None:
+    """What else the base is loaded in."""
+    found = (document.get(key) for key in ("load_in_8bit", "gptq"))
+    return next((each for each in found if each is not None and each.value is True), None)
+
+
+def _fix(document: Document, other: Place | None) -> Fix | None:
+    said = document.get("load_in_4bit")
+    if other is not None:
+        return None
+    edit = said.replaced(True) if said else document.added("load_in_4bit", True)
+    return Fix((edit,), "safe") if edit else None

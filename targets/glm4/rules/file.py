@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -11,6 +11,7 @@ from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.known_keys import fields_of
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -174,3 +175,51 @@ def _frozen(run: LintContext, document: Document) -> Iterator[Finding]:
             severity="warning",
             consequence="silent",
         )
+
+
+_COMMITS: Final = ("da2fe37", "f6ee34e", "3f79b54")
+
+
+@rule(
+    "key-outside-its-block",
+    "error",
+    "parse",
+    consumers=("transformers",),
+    sources=(
+        "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54 finetune.py, finetune_vision.py "
+        "`FinetuningConfig.from_dict`: cls(**kwargs)"
+    ),
+    reads=("glm4:data_config",),
+)
+def key_outside_its_block(run: LintContext) -> Iterator[Finding]:
+    """A key at the top of GLM-4's file that belongs into its training arguments."""
+    for document in run.of("glm4"):
+        if document.is_view or document.get("data_config") is None:
+            continue
+        for path, place in document.found.items():
+            if "." in path or path in _top():
+                continue
+            near = nearest(path, _top())[:1]
+            home = "training_args" if path in _arguments() else None
+            yield Finding(
+                f"GLM-4's file has no key `{path}` at the top",
+                (place.key_label("refused"),),
+                ("FinetuningConfig is made of the keys: unexpected keyword argument",),
+                f"write it below {home}"
+                if home
+                else f"did you mean `{near[0]}`?"
+                if near
+                else "remove it",
+            )
+
+
+@cache
+def _top() -> frozenset[str]:
+    found: list[dict[str, Any]] = [schema(f"glm4/{each}.json") for each in _COMMITS]
+    return frozenset(name for each in found for name in each["properties"]) | {"swanlab"}
+
+
+@cache
+def _arguments() -> frozenset[str]:
+    releases = known_releases("training_arguments")
+    return frozenset[str]().union(*(fields_of("training_arguments", each) for each in releases))

@@ -10,6 +10,8 @@ from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.launch import launches, listed, variable
+from tunec.compiler.lints.facts.lora import has_adapter
+from tunec.compiler.lints.facts.model import experts, family
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 
@@ -269,3 +271,85 @@ unsloth_on_several_devices = rows(
         ),
     ),
 )
+
+
+_OWN = "disable_gradient_checkpointing"
+
+
+@rule(
+    "checkpointing-not-turned-off",
+    "warning",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 model/model_utils/checkpointing.py "
+            "`prepare_model_for_training`: if not model_args.disable_gradient_checkpointing"
+        ),
+        "transformers 4.44.2 to 4.57.6 trainer.py `_inner_training_loop`",
+    ),
+    reads=("llamafactory:gradient_checkpointing",),
+)
+def checkpointing_not_turned_off(run: LintContext) -> Iterator[Finding]:
+    """LLaMA-Factory recomputes unless its own key turns that off."""
+    for document in run.of("llamafactory"):
+        said, own = document.get("gradient_checkpointing"), document.get(_OWN)
+        if said is None:
+            continue
+        if said.value is False and (own is None or own.value is not True):
+            yield _not_off(document, said, own)
+        elif said.value is True and own is not None and own.value is True:
+            yield _on_again(said, own)
+
+
+def _not_off(document: Document, said: Place, own: Place | None) -> Finding:
+    edit = own.replaced(True) if own else said.renamed(_OWN)
+    edits = (edit,) if own else (edit, said.replaced(True))
+    return Finding(
+        "gradient_checkpointing: false does not turn it off",
+        (said.label("LLaMA-Factory recomputes all the same"),),
+        (f"it looks at {_OWN}, which is false by default",),
+        f"set {_OWN}: true",
+        Fix(edits, "unsafe") if document.format == "yaml" else None,
+    )
+
+
+def _on_again(said: Place, own: Place) -> Finding:
+    return Finding(
+        f"gradient_checkpointing: true turns on what {_OWN} turns off",
+        (own.label("does nothing"), said.label("turns it on", primary=False)),
+        ("LLaMA-Factory's trainer inherits this from the Trainer, before the first step",),
+        "remove one of the two",
+    )
+
+
+@rule(
+    "experts-without-balancing",
+    "note",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "LLaMA-Factory 0.9.5 model/model_utils/moe.py `configure_moe`: returns unless "
+            "moe_aux_loss_coef is set"
+        ),
+        "arXiv 2101.03961 (Switch Transformers), section 2.2: the load balancing loss",
+    ),
+    reads=("llamafactory:*",),
+)
+def experts_without_balancing(run: LintContext) -> Iterator[Finding]:
+    """A router is trained without the loss that spreads tokens over experts."""
+    if not experts(run) or has_adapter(run):
+        return
+    for document in run.of("llamafactory"):
+        method = document.get("finetuning_type")
+        coefficient = document.get("moe_aux_loss_coef")
+        if method is None or method.value != "full":
+            continue
+        if coefficient is None or coefficient.value in (0, None):
+            yield Finding(
+                f"the router of {family(run)} is trained without its balancing loss",
+                ((coefficient or method).label("no moe_aux_loss_coef"),),
+                ("LLaMA-Factory only asks the model for router logits where it is set",),
+                "write moe_aux_loss_coef: 0.001",
+            )

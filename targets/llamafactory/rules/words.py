@@ -5,14 +5,15 @@ from functools import cache
 from typing import Final
 
 from tunec.compiler.consumers.schemas import known_releases
-from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.diagnostics.wording import joined, nearest, quoted
 from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.checks.keys.other_tools import foreign
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.known_keys import fields_of, keys_ever, releases_of
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.targets.llamafactory.choices import LATE, choices, is_taken
 
 _KINDS: Final = ("llamafactory", "simpletuner", "axolotl")
@@ -201,3 +202,132 @@ _MEANT_FOR_THE_CLI: Final = frozenset(
     {"config", "nproc_per_node", "predict_with_generate", "min_pixels", "max_pixels"}
 )
 """Also Seq2SeqTrainingArguments, and what forks for Qwen's models read."""
+
+
+_BITS: Final = {"bnb": (4, 8), "bitsandbytes": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,)}
+_BESIDE: Final = ("ref_model_quantization_bit", "reward_model_quantization_bit")
+
+
+@rule(
+    "bits-not-offered",
+    "error",
+    "load",
+    consumers=("llamafactory",),
+    sources=(
+        "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`: "
+        "Bitsandbytes only accepts 4-bit or 8-bit, HQQ 1/2/3/4/5/6/8, EETQ 8, AutoGPTQ 2/3/4/8; "
+        "hparams/finetuning_args.py: We only accept 4-bit or 8-bit"
+    ),
+    reads=keys("llamafactory", "quantization_bit", "export_quantization_bit", *_BESIDE),
+)
+def bits_not_offered(run: LintContext) -> Iterator[Finding]:
+    """A number of bits that the quantisation method does not have."""
+    for document in run.of("llamafactory"):
+        method = document.get("quantization_method")
+        word = "bnb" if method is None else method.value
+        bits = document.get("quantization_bit")
+        if bits is not None and isinstance(bits.value, int) and word in _BITS:
+            yield from _offered_finding(bits, word, _BITS[word])
+        exported = document.get("export_quantization_bit")
+        if exported is not None and isinstance(exported.value, int):
+            yield from _offered_finding(exported, "GPTQ", (2, 3, 4, 8))
+        for key in _BESIDE:
+            other = document.get(key)
+            if other is not None and isinstance(other.value, int):
+                yield from _offered_finding(other, "bitsandbytes", (4, 8), "parse")
+
+
+def _offered_finding(
+    bits: Place, method: str, offered: tuple[int, ...], when: Consequence | None = None
+) -> Iterator[Finding]:
+    if bits.value in offered:
+        return
+    words = joined([str(each) for each in offered], "or")
+    yield Finding(
+        f"{bits.path} {bits.value} with {method}, which has {words}",
+        (bits.label(f"not {words}"),),
+        (),
+        f"use {words}",
+        consequence=when,
+    )
+
+
+pure_bf16_refused = rows(
+    "pure-bf16-refused",
+    "error",
+    "parse",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: ValueError; "
+            "compute_dtype is bfloat16 with pure_bf16, whatever fp16 says"
+        ),
+        (
+            "torch 2.13.0 amp/grad_scaler.py `_unscale_grads_`: "
+            "_amp_foreach_non_finite_check_and_unscale_cuda not implemented for BFloat16"
+        ),
+    ),
+    rows=(
+        Row(
+            "llamafactory:fp16=true",
+            "pure_bf16 with fp16: weights in bf16 under fp16 loss scaling",
+            "scales the loss",
+            "torch's GradScaler has no kernel for gradients in bf16",
+            "remove fp16",
+            beside=("pure_bf16=true",),
+            beside_label="weights in bf16",
+            consequence="step",
+        ),
+        Row(
+            "llamafactory:pure_bf16=true",
+            "pure_bf16 under ZeRO stage 3",
+            "refused",
+            "LLaMA-Factory: `pure_bf16` is incompatible with DeepSpeed ZeRO-3",
+            "use bf16: true; the fp32 copies of stage 3 are sharded",
+            effective=("slot:zero.stage=3",),
+            beside_label="stage 3",
+        ),
+    ),
+)
+
+
+_DEFAULT: Final = 2048
+"""llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `cutoff_len`."""
+_SHORTEST: Final = 4096
+"""A model whose own positions are stretched is measured by what they were before: 8192 for
+Llama 3.1, 4096 for DeepSeek V2 (config.json `original_max_position_embeddings`)."""
+
+
+@rule(
+    "rope-scaling-without-need",
+    "warning",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 model/model_utils/rope.py `configure_rope`: Input length "
+            "is smaller than max length. Disabling rope scaling."
+        ),
+    ),
+    reads=("llamafactory:rope_scaling",),
+)
+def rope_scaling_without_need(run: LintContext) -> Iterator[Finding]:
+    """Positions are to be stretched for sequences that the model takes as it is."""
+    for document in run.of("llamafactory"):
+        at, length = document.get("rope_scaling"), document.get("cutoff_len")
+        if at is None or not isinstance(at.value, str) or "cutoff_len" in document.unknown:
+            continue
+        longest = run.model.architecture.context if run.model is not None else None
+        tokens = length.value if length is not None else _DEFAULT
+        if not longest or not isinstance(tokens, int) or isinstance(tokens, bool):
+            continue
+        if tokens > min(longest, _SHORTEST):
+            continue
+        yield Finding(
+            f"rope_scaling {at.value} for {tokens} tokens of a model that takes {longest}",
+            (at.label("left out"), *also(length)),
+            ("a line of the log says so: Disabling rope scaling; the model trains as it is",),
+            "remove rope_scaling, or raise cutoff_len beyond what the model takes",
+            Fix((at.removed(),), "safe"),
+            sum=(Term("the sequence", tokens, "tokens"), Term("the model", longest, "tokens")),
+        )

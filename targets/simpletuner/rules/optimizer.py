@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.simpletuner import (
@@ -258,3 +259,90 @@ def _stage(run: LintContext, at: Place) -> Any:
         block = at.value.get("zero_optimization", {})
         return block.get("stage", 0) if isinstance(block, dict) else None
     return run.effective("deepspeed", "zero_optimization.stage").value
+
+
+@rule(
+    "optimizer-of-bf16-only",
+    "error",
+    "step",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizers/adamw_bfloat16/__init__.py "
+            "`AdamWBF16.step`: assert p.dtype == torch.bfloat16"
+        ),
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizer_param.py "
+            "`determine_optimizer_class_with_config`"
+        ),
+        "bghira/SimpleTuner#755",
+    ),
+    reads=("simpletuner:optimizer",),
+)
+def optimizer_of_bf16_only(run: LintContext) -> Iterator[Finding]:
+    """SimpleTuner's adamw_bf16 over weights that are not bf16."""
+    for document in run.of("simpletuner"):
+        optimizer = document.get("optimizer")
+        if optimizer is None or optimizer.value != "adamw_bf16":
+            continue
+        if document.value("base_model_precision", "no_change") != "no_change":
+            yield from _quantised(document, optimizer)
+        else:
+            yield from _whole(document, optimizer)
+
+
+def _whole(document: Document, optimizer: Place) -> Iterator[Finding]:
+    mixed = document.get("mixed_precision")
+    if mixed is None or mixed.value not in ("fp16", "no", False):
+        return
+    yield Finding(
+        f"adamw_bf16 over weights that are not bf16: mixed_precision is {_word(mixed)}",
+        (mixed.label("not bf16"), optimizer.label("takes bf16 only", primary=False)),
+        ("its first step ends in `only bfloat 16 is supported`",),
+        "use mixed_precision bf16, or optimi-adamw",
+    )
+
+
+def _word(place: Place) -> str:
+    return place.value if isinstance(place.value, str) else "no"
+
+
+def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
+    base = document.get("base_model_default_dtype")
+    if base is None or base.value != "fp32":
+        return
+    yield Finding(
+        "adamw_bf16 over a quantised base in fp32 becomes optimi-adamw",
+        (optimizer.label("replaced"), base.label("fp32", primary=False)),
+        ("SimpleTuner logs an error and goes on with the other optimizer",),
+        "use base_model_default_dtype bf16, or say optimi-adamw",
+        consequence="silent",
+    )
+
+
+@rule(
+    "gradient-precision-ignored",
+    "warning",
+    "silent",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: "
+            'args.gradient_precision = "unmodified" unless `is_optimizer_grad_fp32`'
+        ),
+        "bghira/SimpleTuner 2ac3e0996: remove recommendation for gradient_precision",
+    ),
+    reads=("simpletuner:gradient_precision",),
+)
+def gradient_precision_ignored(run: LintContext) -> Iterator[Finding]:
+    """SimpleTuner's gradient_precision, which no optimizer heeds."""
+    for place in run.each("simpletuner", "gradient_precision"):
+        if place.value != "fp32":
+            continue
+        yield Finding(
+            "gradient_precision fp32 does nothing",
+            (place.label("set back to unmodified"),),
+            ("it holds only for optimizers that declare it, and none does",),
+            "remove it",
+            Fix((place.removed(),), "safe") if place.document.format == "json" else None,
+        )

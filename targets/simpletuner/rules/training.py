@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.quantization import processes
 from tunec.compiler.lints.facts.simpletuner import (
     MORE,
     amount,
@@ -290,3 +291,33 @@ def _left_out(document: Document, flag: str) -> Finding:
         f"write {name}{sign}{_REQUIRED[flag]}",
         severity="warning",
     )
+
+
+@rule(
+    "fp8-quanto-replaced",
+    "error",
+    "silent",
+    consumers=("simpletuner",),
+    sources=(
+        "simpletuner 3.1.6 and 4.10.1 helpers/training/default_settings/safety_check.py: is "
+        "incompatible with multi-GPU training on PEFT LoRA"
+    ),
+    reads=("simpletuner:base_model_precision",),
+)
+def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:
+    """SimpleTuner trains a LoRA on several devices over fp8-quanto, and takes int8-quanto."""
+    world = processes(run)
+    for document in run.of("simpletuner"):
+        place = document.get("base_model_precision")
+        if place is None or place.value != "fp8-quanto" or world is None or world < 2:
+            continue
+        lora = document.value("model_type") == "lora"
+        if not lora or document.value("lora_type", "standard") != "standard":
+            continue
+        yield Finding(
+            f"fp8-quanto with a PEFT LoRA in {world} processes becomes int8-quanto",
+            (place.label("replaced"),),
+            ("SimpleTuner logs an error and goes on with int8-quanto",),
+            "say int8-quanto, or use lora_type lycoris",
+            Fix((place.replaced("int8-quanto"),), "safe"),
+        )

@@ -1,4 +1,4 @@
-"""Layers that LoRA is bound to by number or by pattern."""
+"""Layers that LoRA is bound to by number or by pattern, and initialisations of its weights."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -6,6 +6,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, last, lora_keys, loras
 from tunec.compiler.lints.facts.model import layers, parts
 from tunec.compiler.lints.facts.training_loop import is_whole
@@ -241,3 +242,114 @@ def _lost(lora: Lora, patterns: object) -> list[str]:
         for each in patterns
         if isinstance(each, str) and is_plain(each) and last(each) not in ends
     ]
+
+
+_REFUSED = ("pissa", "corda", "loftq")
+"""peft 0.10.0 to 0.21.2: `pissa_init`, `corda_init` want a float weight, `loftq_init` quantises it
+itself; `olora_init` dequantises, and the others do not look at the weight."""
+
+
+@rule(
+    "init-on-quantised-base",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `pissa_init`: Please initialize PiSSA "
+            "under float32, float16, or bfloat16; `loftq_init`"
+        ),
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: "
+            "lora_initialisation_style = lora_init_type; LoftQ initialisation is not supported"
+        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py, validation.py: loftq",
+    ),
+    reads=(*lora_keys("init_lora_weights", "loftq_config"), "simpletuner:lora_init_type"),
+)
+def init_on_quantised_base(run: LintContext) -> Iterator[Finding]:
+    """Adapters are to be initialised from weights that are quantised."""
+    yield from _asked_of_simpletuner(run)
+    quantised = run.observed("quantization.format")
+    if quantised is None or quantised.value in (None, "none"):
+        return
+    stored = run.place(quantised)
+    for lora in loras(run):
+        at = _asked(lora)
+        if at is None:
+            continue
+        word = "loftq" if isinstance(at.value, dict) else at.value
+        yield _init_finding(at, str(word), str(quantised.value), stored)
+
+
+def _asked_of_simpletuner(run: LintContext) -> Iterator[Finding]:
+    """Only bitsandbytes packs the weights; LoftQ is made `default` beside any quantised base."""
+    base = next(iter(run.each("simpletuner", "base_model_precision")), None)
+    for at in run.each("simpletuner", "lora_init_type"):
+        if base is not None and at.value == "pissa" and base.value == "nf4-bnb":
+            yield _init_finding(at, str(at.value), str(base.value), base)
+
+
+def _init_finding(at: Place, word: str, form: str, stored: Place | None) -> Finding:
+    return Finding(
+        f"{word} initialises adapters from the base's weights, which are {form}",
+        (at.label("needs the weights before quantisation"), *also(stored)),
+        ("the adapters take a part of the weights, and the rest has to be quantised after it",),
+        "initialise on the unquantised model, save the rest, and quantise that",
+    )
+
+
+def _asked(lora: Lora) -> Place | None:
+    loftq = lora.place("loftq_config") if lora.document.kind == "axolotl" else None
+    if loftq is not None and loftq.value:
+        return loftq
+    init = lora.place("init_lora_weights")
+    word = init.value if init is not None else None
+    return init if isinstance(word, str) and word.startswith(_REFUSED) else None
+
+
+_CONFIGS = {
+    "loftq": "loftq_config",
+    "eva": "eva_config",
+    "corda": "corda_config",
+    "lora_ga": "lora_ga_config",
+}
+
+
+@rule(
+    "loftq-config-mismatch",
+    "error",
+    "parse",
+    consumers=("peft",),
+    sources=(
+        "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: `loftq_config` "
+        "must be specified when `init_lora_weights` is 'loftq'; specified but will be ignored"
+    ),
+    reads=lora_keys("init_lora_weights", *_CONFIGS.values()),
+)
+def loftq_config_mismatch(run: LintContext) -> Iterator[Finding]:
+    """LoftQ's settings and the initialisation that uses them do not stand together."""
+    for lora in loras(run):
+        if lora.document.kind not in ("peft", "glm4"):
+            continue
+        init = lora.place("init_lora_weights")
+        word = init.value if init is not None else True
+        if word == "loftq" and init is not None and not lora.value("loftq_config"):
+            yield Finding(
+                "init_lora_weights loftq has no loftq_config",
+                (init.label("refused"),),
+                ("PEFT has to know the bits that the base will be quantised to",),
+                "write loftq_config: {loftq_bits: 4}",
+            )
+        for name, key in _CONFIGS.items():
+            at = lora.place(key)
+            if at is not None and at.value and word != name:
+                yield Finding(
+                    f"{key} is ignored: init_lora_weights is not {name}",
+                    (at.label("not used"),),
+                    ("PEFT warns and initialises adapters as usual",),
+                    f"write init_lora_weights: {name}, or remove it",
+                    Fix((at.removed(),), "unsafe"),
+                    severity="warning",
+                    consequence="silent",
+                )

@@ -1,4 +1,4 @@
-"""Adapters that are not trained, not saved or not of this run."""
+"""Adapters that are not trained, not saved, not of this run or not of its base."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -7,7 +7,16 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.lora import Lora, adapters, has_adapter, lora_keys, loras, number
+from tunec.compiler.lints.facts.lora import (
+    Lora,
+    adapters,
+    has_adapter,
+    is_true,
+    lora_keys,
+    loras,
+    number,
+)
+from tunec.compiler.lints.facts.quantization import quantised, stored_form
 from tunec.compiler.lints.facts.sharding import ungathered
 from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.rule import Finding, keys, rule
@@ -281,3 +290,43 @@ def _is_large(run: LintContext) -> bool:
 
 def _billions(run: LintContext) -> str:
     return f"{run.model.architecture.parameters / 1e9:.1f}" if run.model is not None else ""
+
+
+_BITSANDBYTES: Final = "peft<0.10"
+_PACKED: Final = ("gptq", "awq", "aqlm")
+"""Forms by a checkpoint's name for which no release has DoRA."""
+
+
+@rule(
+    "dora-on-quantised-base",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        "peft 0.9.0 tuners/lora/bnb.py `Linear8bitLt.__init__`, `Linear4bit.__init__`: does not "
+        "support DoRA yet; gone in 0.10.0; the same in gptq.py, awq.py and aqlm.py of 0.9.0 to "
+        "0.21.2"
+    ),
+    reads=lora_keys("use_dora"),
+)
+def dora_on_quantised_base(run: LintContext) -> Iterator[Finding]:
+    """DoRA over a quantised base whose layers have no form of it."""
+    base, form = quantised(run), stored_form(run)
+    for lora in loras(run):
+        dora = lora.place("use_dora")
+        if dora is None or not is_true(dora.value):
+            continue
+        if base is not None and run.runs(_BITSANDBYTES) is True:
+            yield _dora_finding(lora, dora, (base.form, base.place), "or PEFT 0.10.0 and later")
+        elif form is not None and form[0] in _PACKED:
+            yield _dora_finding(lora, dora, form, "or a base of bitsandbytes")
+
+
+def _dora_finding(lora: Lora, dora: Place, base: tuple[str, Place], otherwise: str) -> Finding:
+    form, stored = base
+    return Finding(
+        f"{lora.key('use_dora')} over a base in {form}",
+        (dora.label("refused"), stored.label("quantised", primary=False)),
+        ("its layers raise: does not support DoRA yet, please set it to False",),
+        f"use plain LoRA, {otherwise}",
+    )

@@ -1,1 +1,1 @@
-"""Rules about batch arithmetic."""
+"""Rules about batch arithmetic and data loaders."""

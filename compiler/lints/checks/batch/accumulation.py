@@ -1,14 +1,14 @@
-"""Gradient accumulation and batch sizes that are given twice."""
+"""Gradient accumulation, and batch sizes that are given twice or too small."""
 
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.effective import FILLS, Effective
 from tunec.compiler.lints.facts.known_keys import is_whole as is_whole_file
-from tunec.compiler.lints.facts.training_loop import engine_of, is_whole
+from tunec.compiler.lints.facts.training_loop import engine_of, is_whole, trainer_batch
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 
@@ -238,4 +238,76 @@ def split_batches_overrides_batch(run: LintContext) -> Iterator[Finding]:
         "remove split_batches",
         severity="error" if indivisible else None if world else "warning",
         consequence="init" if indivisible else None,
+    )
+
+
+_NO_SAMPLES: Final = "batch_size should be a positive integer value"
+
+batch_of_nothing = rows(
+    "batch-of-nothing",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `_get_dataloader` and "
+            "`get_train_dataloader`, "
+            "`_inner_training_loop`: len_dataloader // args.gradient_accumulation_steps"
+        ),
+        "torch 2.13.0 utils/data/sampler.py `BatchSampler`: ValueError",
+    ),
+    rows=(
+        *(
+            Row(
+                f"trainer:{key}<1",
+                "`{0.path}` is {0.value}",
+                label="at least 1",
+                why=why,
+                help="write 1 or more",
+                mend=Mend("unsafe", write=1),
+            )
+            for key, why in (
+                ("per_device_train_batch_size", _NO_SAMPLES),
+                ("per_device_eval_batch_size", _NO_SAMPLES),
+                ("gradient_accumulation_steps", "integer division or modulo by zero"),
+            )
+        ),
+    ),
+)
+
+
+@rule(
+    "least-batch-of-zero-3",
+    "note",
+    "out-of-memory",
+    consumers=("deepspeed",),
+    sources=(
+        "modelscope/ms-swift#4710",
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_set_batch_related_parameters`: "
+            "train_batch_size = micro_batch * grad_acc * world_size at every stage"
+        ),
+    ),
+    reads=("trainer:per_device_train_batch_size",),
+)
+def least_batch_of_zero_3(run: LintContext) -> Iterator[Finding]:
+    """One sample a process at ZeRO-3: the batch is as small as it gets, and not one sample."""
+    stage = run.effective("deepspeed", "zero_optimization.stage")
+    batch, world, total = trainer_batch(run), run.data_parallel, run.value("parallel.world")
+    if stage.value != 3 or batch is None or world is None or world < 2 or world != total:
+        return
+    micro, steps = batch
+    if micro.value != 1 or steps.value != 1 or micro.place is None:
+        return
+    yield Finding(
+        f"one step takes {world} samples: 1 on each of {world} processes",
+        (micro.place.label("on each process"), *also(stage.place)),
+        (
+            (
+                "ZeRO-3 shards parameters, gradients and states; every process still works on "
+                "whole samples of its own, with all their activations"
+            ),
+        ),
+        "to lay one sample over several devices use tensor or sequence parallelism",
+        sum=(Term("micro batch", 1, "samples"), Term("data parallel", world, "processes")),
     )

@@ -14,7 +14,7 @@ from tunec.compiler.lints.facts.training_loop import (
     reentrant,
     reentrant_place,
 )
-from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.compiler.lints.rule import Finding, rule
 
 
 @rule(
@@ -50,88 +50,6 @@ def adalora_recomputed_by_reentrance(run: LintContext) -> Iterator[Finding]:
         "set use_reentrant to false",
         certain=world is not None,
     )
-
-
-_BLOCK = "activation_checkpointing"
-
-
-@rule(
-    "contiguous-without-partition",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
-        "`configure`: Contiguous Checkpointing is only available with partitioned activations; "
-        "Must specify the number of layers"
-    ),
-    reads=(f"deepspeed:{_BLOCK}.contiguous_memory_optimization",),
-)
-def contiguous_without_partition(run: LintContext) -> Iterator[Finding]:
-    """Contiguous activation checkpoints that are not partitioned, or not counted."""
-    if run.deepspeed_reader == "trainer":
-        return
-    for document in run.of("deepspeed"):
-        place = document.get(f"{_BLOCK}.contiguous_memory_optimization")
-        if place is None or place.value is not True:
-            continue
-        partitioned = document.get(f"{_BLOCK}.partition_activations")
-        counted = document.get(f"{_BLOCK}.number_checkpoints")
-        if partitioned is None or partitioned.value is not True:
-            missing, other = "partition_activations", partitioned
-        elif counted is None or counted.value is None:
-            missing, other = "number_checkpoints", counted
-        else:
-            continue
-        yield Finding(
-            f"contiguous_memory_optimization without {missing}",
-            (place.label(f"needs {missing}"), *also(other)),
-            ("deepspeed.checkpointing.configure asserts it",),
-            f"set {missing}, or leave contiguous_memory_optimization out",
-            # Megatron-DeepSpeed counts the layers itself, and passes them to `configure`
-            severity="warning" if missing == "number_checkpoints" else None,
-        )
-
-
-_KEYS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
-
-
-@rule(
-    "deepspeed-checkpointing-ignored",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
-            "`configure`, `checkpoint`: called by the model's code"
-        ),
-        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py, modeling_utils.py: no call",
-    ),
-    reads=keys("deepspeed", *(f"{_BLOCK}.{key}" for key in _KEYS)),
-)
-def deepspeed_checkpointing_ignored(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's activation checkpointing block under the HF Trainer, which never calls it."""
-    if run.deepspeed_reader != "trainer" or not run.of("trainer", "axolotl"):
-        return
-    for document in run.of("deepspeed"):
-        paths = [f"activation_checkpointing.{key}" for key in _KEYS]
-        said = [each for path in paths if (each := document.get(path)) and each.value is True]
-        if not said:
-            continue
-        names = ", ".join(each.path.rpartition(".")[2] for each in said)
-        yield Finding(
-            f"{names} does nothing under the Trainer",
-            tuple(each.label("not called", primary=at == 0) for at, each in enumerate(said)),
-            (
-                (
-                    "the block configures deepspeed.checkpointing, which a model has to call "
-                    "itself; models of transformers call torch's checkpoint"
-                ),
-                *(() if recomputes(run) else ("nothing in this run is recomputed",)),
-            ),
-            "remove the block" + ("" if recomputes(run) else ", and set gradient_checkpointing"),
-        )
 
 
 _SWITCHES: Final = ("gradient_checkpointing", "activation_checkpointing")

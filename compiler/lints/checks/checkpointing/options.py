@@ -204,56 +204,6 @@ def older_name_overridden(run: LintContext) -> Iterator[Finding]:
                 )
 
 
-_OWN = "disable_gradient_checkpointing"
-
-
-@rule(
-    "checkpointing-not-turned-off",
-    "warning",
-    "silent",
-    consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 model/model_utils/checkpointing.py "
-            "`prepare_model_for_training`: if not model_args.disable_gradient_checkpointing"
-        ),
-        "transformers 4.44.2 to 4.57.6 trainer.py `_inner_training_loop`",
-    ),
-    reads=("llamafactory:gradient_checkpointing",),
-)
-def checkpointing_not_turned_off(run: LintContext) -> Iterator[Finding]:
-    """LLaMA-Factory recomputes unless its own key turns that off."""
-    for document in run.of("llamafactory"):
-        said, own = document.get("gradient_checkpointing"), document.get(_OWN)
-        if said is None:
-            continue
-        if said.value is False and (own is None or own.value is not True):
-            yield _not_off(document, said, own)
-        elif said.value is True and own is not None and own.value is True:
-            yield _on_again(said, own)
-
-
-def _not_off(document: Document, said: Place, own: Place | None) -> Finding:
-    edit = own.replaced(True) if own else said.renamed(_OWN)
-    edits = (edit,) if own else (edit, said.replaced(True))
-    return Finding(
-        "gradient_checkpointing: false does not turn it off",
-        (said.label("LLaMA-Factory recomputes all the same"),),
-        (f"it looks at {_OWN}, which is false by default",),
-        f"set {_OWN}: true",
-        Fix(edits, "unsafe") if document.format == "yaml" else None,
-    )
-
-
-def _on_again(said: Place, own: Place) -> Finding:
-    return Finding(
-        f"gradient_checkpointing: true turns on what {_OWN} turns off",
-        (own.label("does nothing"), said.label("turns it on", primary=False)),
-        ("LLaMA-Factory's trainer inherits this from the Trainer, before the first step",),
-        "remove one of the two",
-    )
-
-
 _CACHE_KEYS: Final = ("use_cache", "model_init_kwargs.use_cache", "model_kwargs.use_cache")
 
 

@@ -1,1 +1,1 @@
-"""Rules about what the compute capability of a device allows."""
+"""Rules about what devices can compute and hold."""

@@ -1,19 +1,15 @@
-"""Arithmetic and kernels that a device does not have."""
+"""Arithmetic, kernels and compilers that a device does not have."""
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Place
-from tunec.compiler.lints.facts.precision import below, with_capability
+from tunec.compiler.lints.facts.precision import below, turned_on, with_capability
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
-
-if TYPE_CHECKING:
-    from tunec.schemas.hardware.profile import Device
-
 
 _PATCHED: Final = re.compile(r"(^|/)(llava|fastchat)/train/train_mem\.py$")
 """Scripts that put FlashAttention in themselves."""
@@ -122,51 +118,7 @@ def _first(at: Place) -> str:
     return str(words[0]) if words else ""
 
 
-@rule(
-    "fp16-refused-by-deepspeed",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 accelerator/cuda_accelerator.py `is_fp16_supported`; "
-            "runtime/engine.py `_do_sanity_check`"
-        ),
-        "deepspeedai/DeepSpeed 3e94f8c (0.13.0, the check) and 6857061 (0.13.2, the variable)",
-    ),
-    reads=("deepspeed:fp16.enabled",),
-    hardware=True,
-)
-def fp16_refused_by_deepspeed(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's fp16 on devices for which it refuses it."""
-    device = below(run, 7)
-    enabled = run.effective("deepspeed", "fp16.enabled")
-    if device is None or enabled.value is not True or enabled.place is None:
-        return
-    if run.runs("deepspeed<0.13") or _is_let_pass(run, device):
-        return
-    yield Finding(
-        f"DeepSpeed refuses fp16 on {with_capability(device)}",
-        (enabled.place.label("needs 7.0"),),
-        (
-            (
-                "DeepSpeed counts fp16 on 6.x as deprecated: `Type fp16 is not supported on your "
-                "device`; DS_ALLOW_DEPRECATED_FP16=1 lets 6.x pass"
-            ),
-        ),
-        "export DS_ALLOW_DEPRECATED_FP16=1 on compute capability 6.x, or train in fp32",
-    )
-
-
-def _is_let_pass(run: LintContext, device: "Device") -> bool:
-    """Whether the variable is set that counts compute capability 6.x in: read from 0.13.2 on."""
-    allowed = run.said("launch", "environment.DS_ALLOW_DEPRECATED_FP16")
-    if allowed is None or str(allowed.value) != "1" or run.runs("deepspeed<0.13.2"):
-        return False
-    return (device.compute_capability or (0, 0))[0] == 6
-
-
-_KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
+_FP8_KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
     ("accelerate", "mixed_precision", ("fp8",)),
     ("launch", "flags.mixed_precision", ("fp8",)),
     ("simpletuner", "mixed_precision", ("fp8",)),
@@ -189,7 +141,7 @@ _KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
         "accelerate 1.15.0 utils/transformer_engine.py, utils/ao.py: fp8 recipes",
         "axolotl 0.13.2 to 0.19.0 utils/schemas/config.py `check_fp8`: not supported on this GPU",
     ),
-    reads=tuple(f"{kind}:{key}" for kind, key, _ in _KEYS),
+    reads=tuple(f"{kind}:{key}" for kind, key, _ in _FP8_KEYS),
     hardware=True,
 )
 def fp8_without_hardware(run: LintContext) -> Iterator[Finding]:
@@ -197,7 +149,7 @@ def fp8_without_hardware(run: LintContext) -> Iterator[Finding]:
     device = below(run, 8, 9)
     if device is None:
         return
-    for kind, key, words in _KEYS:
+    for kind, key, words in _FP8_KEYS:
         for place in run.each(kind, key):
             if any(place.value is word or place.value == word for word in words):
                 yield Finding(
@@ -278,3 +230,65 @@ def _is_in_fp16(run: LintContext) -> bool:
     if run.value("precision.compute") == "fp16":
         return True
     return any(where(each, "use_fp16") for each in run.of("llama-cookbook"))
+
+
+@rule(
+    "vllm-without-hardware",
+    "error",
+    "init",
+    consumers=("trl",),
+    sources=(
+        "vLLM documentation, Installation, GPU: NVIDIA compute capability 7.0 or higher (0.10)",
+    ),
+    reads=("trainer:use_vllm", "axolotl:trl.use_vllm"),
+    hardware=True,
+)
+def vllm_without_hardware(run: LintContext) -> Iterator[Finding]:
+    """vLLM on devices that it does not run on."""
+    device = below(run, 7)
+    if device is None:
+        return
+    places = [*run.each("trainer", "use_vllm"), *run.each("axolotl", "trl.use_vllm")]
+    for place in places:
+        if place.value is True:
+            yield Finding(
+                f"{with_capability(device)} is too old for vLLM",
+                (place.label("needs 7.0"),),
+                ("vLLM's kernels are built for compute capability 7.0 and more",),
+                "generate with transformers: use_vllm: false",
+            )
+
+
+_COMPILE_KEYS: Final = (
+    ("trainer", "torch_compile"),
+    ("axolotl", "torch_compile"),
+    ("trainer", "use_liger_kernel"),
+    ("llamafactory", "enable_liger_kernel"),
+    ("axolotl", "liger_rms_norm"),
+)
+
+
+@rule(
+    "compile-without-hardware",
+    "error",
+    "step",
+    consumers=("torch",),
+    sources=(
+        "torch 2.13.0 _inductor/exc.py `GPUTooOldForTriton`: needs CUDA capability 7.0; "
+        "utils/_triton.py `has_triton`: get_device_capability() >= (7, 0)"
+    ),
+    reads=tuple(f"{kind}:{key}" for kind, key in _COMPILE_KEYS),
+    hardware=True,
+)
+def compile_without_hardware(run: LintContext) -> Iterator[Finding]:
+    """torch.compile on devices that Triton has no code for."""
+    device = below(run, 7)
+    if device is None:
+        return
+    for place in turned_on(run, _COMPILE_KEYS, ""):
+        yield Finding(
+            f"{with_capability(device)} is too old for Triton",
+            (place.label("needs 7.0"),),
+            ("Found GPU which is too old to be supported by the triton GPU compiler",),
+            "leave it out",
+        )

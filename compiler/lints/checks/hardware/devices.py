@@ -1,14 +1,23 @@
-"""Devices that torch, vLLM or the compiler do not serve."""
+"""Devices that torch does not serve, that differ, or whose memory does not hold the run."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
-from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.diagnostics.diagnostic import Label, Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.precision import below, turned_on, with_capability
+from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.facts.precision import with_capability
 from tunec.compiler.lints.facts.quantization import processes
+from tunec.compiler.lints.facts.training_loop import strategy_of
 from tunec.compiler.lints.rule import ALWAYS, Finding, rule
+from tunec.schemas.frozen import replace
 from tunec.schemas.torch_builds import BUILDS, INDEX, Build, builds_of
+
+if TYPE_CHECKING:
+    from tunec.compiler.analyses.memory.account import Account
+    from tunec.compiler.analyses.memory.workload import Workload
+    from tunec.compiler.lints.facts.memory.estimate import Estimate
+
 
 _BLACKWELL: Final = (10, 0)
 _SINCE: Final = "2.7"
@@ -168,62 +177,198 @@ def _most_alike(run: LintContext) -> int:
 
 
 @rule(
-    "vllm-without-hardware",
+    "device-memory-exceeded",
     "error",
-    "init",
-    consumers=("trl",),
-    sources=(
-        "vLLM documentation, Installation, GPU: NVIDIA compute capability 7.0 or higher (0.10)",
-    ),
-    reads=("trainer:use_vllm", "axolotl:trl.use_vllm"),
-    hardware=True,
-)
-def vllm_without_hardware(run: LintContext) -> Iterator[Finding]:
-    """vLLM on devices that it does not run on."""
-    device = below(run, 7)
-    if device is None:
-        return
-    places = [*run.each("trainer", "use_vllm"), *run.each("axolotl", "trl.use_vllm")]
-    for place in places:
-        if place.value is True:
-            yield Finding(
-                f"{with_capability(device)} is too old for vLLM",
-                (place.label("needs 7.0"),),
-                ("vLLM's kernels are built for compute capability 7.0 and more",),
-                "generate with transformers: use_vllm: false",
-            )
-
-
-_KEYS: Final = (
-    ("trainer", "torch_compile"),
-    ("axolotl", "torch_compile"),
-    ("trainer", "use_liger_kernel"),
-    ("llamafactory", "enable_liger_kernel"),
-    ("axolotl", "liger_rms_norm"),
-)
-
-
-@rule(
-    "compile-without-hardware",
-    "error",
-    "step",
+    "out-of-memory",
     consumers=("torch",),
     sources=(
-        "torch 2.13.0 _inductor/exc.py `GPUTooOldForTriton`: needs CUDA capability 7.0; "
-        "utils/_triton.py `has_triton`: get_device_capability() >= (7, 0)"
+        (
+            "llamafactory 0.9.5 cli.py `main`: torchrun by itself; axolotl 0.19.0 cli/train.py: "
+            "accelerate launch, with fsdp and deepspeed from the file"
+        ),
+        (
+            "tunec compiler/analyses/memory: the account, held against 1000 and more published "
+            "measurements (tests/analyses)"
+        ),
+        "hiyouga/LlamaFactory#2931, #260; haotian-liu/LLaVA#157, #68",
+        "zai-org/GLM-4#501, #281, #785",
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py: per_device_eval_batch_size is 8; "
+            "Roblox/FAI-RL#109"
+        ),
     ),
-    reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
     hardware=True,
 )
-def compile_without_hardware(run: LintContext) -> Iterator[Finding]:
-    """torch.compile on devices that Triton has no code for."""
-    device = below(run, 7)
-    if device is None:
+def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
+    """What the run holds does not fit the device."""
+    if run.environment.cluster is None:
         return
-    for place in turned_on(run, _KEYS, ""):
-        yield Finding(
-            f"{with_capability(device)} is too old for Triton",
-            (place.label("needs 7.0"),),
-            ("Found GPU which is too old to be supported by the triton GPU compiler",),
-            "leave it out",
-        )
+    from tunec.compiler.lints.facts.memory.engines import told
+    from tunec.compiler.lints.facts.memory.estimate import estimate
+
+    run = told(run)
+    found = estimate(run) if run.model is not None else None
+    if found is None:
+        return
+    is_known = _is_layout_known(run) and not found.is_assumed
+    labels = (*_of_evaluation(run, found.account), *_labels(run, is_known=is_known))
+    if not labels:
+        return
+    writes = found.account.peak.evaluates and found.account.workload.evaluated is not None
+    if found.still_bytes > found.capacity:
+        finding = _never_fits(found, labels)
+        if _may_be_sharded(run):
+            notes = (*finding.notes, "unless accelerate launch is told to shard it")
+            finding = replace(finding, notes=notes, severity="warning")
+        yield replace(finding, certain=is_known)
+    elif found.account.peak_bytes > found.capacity and (writes or found.knows_length):
+        finding = (_writing if writes else _full_samples)(found, labels)
+        yield replace(finding, certain=is_known)
+    elif found.still_bytes + found.beside_bytes > found.capacity:
+        finding = _no_room(found, found.still_bytes, found.still_terms)
+        yield replace(finding, labels=labels, certain=is_known)
+    elif found.account.peak_bytes + found.beside_bytes > found.capacity and found.knows_length:
+        finding = _no_room(found, found.account.peak_bytes, found.account.terms)
+        yield replace(finding, labels=labels, certain=is_known)
+
+
+def _is_layout_known(run: LintContext) -> bool:
+    """Whether it is told how the states are spread: a launcher's file may yet ask for FSDP."""
+    from tunec.compiler.lints.facts.memory.engines import is_fully_sharded
+
+    told = run.of("deepspeed", "accelerate") or is_fully_sharded(run)
+    if run.of("llamafactory", "axolotl"):
+        return True  # their own commands start processes that shard nothing unless the file asks
+    if run.value("parallel.world") == 1 or told:
+        return True
+    return any(each.value("launcher") in ("torchrun", "deepspeed") for each in run.of("launch"))
+
+
+def _may_be_sharded(run: LintContext) -> bool:
+    """Whether LLaMA-Factory's file is alone, for several devices, and names nothing that shards.
+
+    llamafactory 0.9.4 examples/ascend/qwen3_full_sft_fsdp2.yaml is such a file.
+    """
+    is_alone = not run.of("launch", "accelerate", "deepspeed")
+    return bool(run.of("llamafactory")) and is_alone and run.value("parallel.world") != 1
+
+
+def _never_fits(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
+    from tunec.schemas.units import format_bytes
+
+    return Finding(
+        f"this needs {format_bytes(found.still_bytes)} of {format_bytes(found.capacity)} on each "
+        f"{found.device} whatever the samples",
+        labels,
+        (
+            "weights, gradients and optimizer states alone, in the cheapest reading of the files",
+            *(("nothing says how much is trained: all is taken to be",) * found.is_assumed),
+        ),
+        "shard more (ZeRO stage 3), offload, quantise under an adapter, or use more devices",
+        sum=tuple(Term(name, size) for name, size in found.still_terms.items()),
+    )
+
+
+def _no_room(found: "Estimate", taken: int, terms: Mapping[str, int]) -> Finding:
+    """What fits by its tensors alone; labels are to be put in."""
+    from tunec.schemas.units import format_bytes
+
+    account, left = found.account, format_bytes(found.capacity - taken)
+    number = (
+        account.layout.batch.evaluation if account.peak.evaluates else account.layout.batch.micro
+    )
+    samples = f"with {number} x {_sample(account.workload)}"
+    return Finding(
+        f"this leaves {left} of {format_bytes(found.capacity)} on each {found.device} "
+        f"{'whatever the samples' if taken == found.still_bytes else samples}",
+        (),
+        (f"beside tensors a process takes {format_bytes(found.beside_bytes)}: {found.beside}",),
+        "shard more (ZeRO stage 3), offload, take fewer or shorter samples, or use more devices",
+        sum=tuple(Term(name, size) for name, size in terms.items()),
+        severity="warning",
+    )
+
+
+def _writing(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
+    from tunec.schemas.units import format_bytes
+
+    account = found.account
+    batch, asked = account.layout.batch, account.workload.evaluated
+    beams = f" and {asked.beams} beams" if asked is not None and asked.beams > 1 else ""
+    tokens = asked.tokens if asked is not None else 0
+    return Finding(
+        f"evaluation needs {format_bytes(account.peak_bytes)} of {format_bytes(found.capacity)} on "
+        f"each {found.device} with {batch.evaluation} x {tokens} tokens{beams}",
+        labels,
+        (f"at its peak ({account.peak_phase}), where answers are as long as they may be",),
+        "take fewer samples at once (per_device_eval_batch_size), fewer beams, or shorter answers",
+        sum=tuple(Term(name, size) for name, size in account.terms.items()),
+        severity="warning",
+    )
+
+
+def _full_samples(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
+    from tunec.schemas.units import format_bytes
+
+    account = found.account
+    batch, evaluates = account.layout.batch, account.peak.evaluates
+    what, number = ("evaluation", batch.evaluation) if evaluates else ("this", batch.micro)
+    fewer = (
+        "at once (per_device_eval_batch_size, 8 where it is left out), or shorten them"
+        if evaluates
+        else "at once and accumulate more, shorten them, or recompute activations"
+    )
+    return Finding(
+        f"{what} needs {format_bytes(account.peak_bytes)} of {format_bytes(found.capacity)} on "
+        f"each {found.device} with {number} x {_sample(account.workload)}",
+        labels,
+        (f"at its peak ({account.peak_phase}), where samples are as long as they may be",),
+        f"take fewer samples {fewer}",
+        sum=tuple(Term(name, size) for name, size in account.terms.items()),
+        severity="warning",
+    )
+
+
+def _sample(workload: "Workload") -> str:
+    """A sample in the units that it is measured in: tokens, or a denoiser's pixels."""
+    data = workload.data
+    if workload.architecture.kind == "diffusion":
+        return f"{data.image_width}x{data.image_height} pixels"
+    pictured = f", {data.image_tokens} of them a picture's" if data.image_tokens else ""
+    return f"{data.sequence + data.image_tokens} tokens{pictured}"
+
+
+def _of_evaluation(run: LintContext, account: "Account") -> tuple[Label, ...]:
+    """Where the batch of evaluation is said, or that there is any, if it is what takes most."""
+    if not account.peak.evaluates:
+        return ()
+    said = run.place(run.observed("batch.evaluation"))
+    if said is not None:
+        return (said.label("samples at once in evaluation"),)
+    at = next((each for one in run.of("trainer") if (each := strategy_of(one)) is not None), None)
+    number = account.layout.batch.evaluation
+    return () if at is None else (at.label(f"evaluates, {number} samples at once unasked"),)
+
+
+def _labels(run: LintContext, *, is_known: bool) -> tuple[Label, ...]:
+    """Where the batch, the method and the sharding are said, or what else of it is known."""
+    wanted = (
+        ("batch.micro", "samples at once"),
+        ("model.path", "the model"),
+        ("adapter.kind", "what is trained"),
+        ("zero.stage", "what is sharded"),
+        ("data.sequence", "tokens of a sample"),
+    )
+    beside = (
+        ("optimizer.name", "the optimizer's states"),
+        ("precision.compute", "what it computes in"),
+        ("batch.evaluation", "samples at once in evaluation"),
+        ("activation_checkpointing.mode", "what is kept of the forward pass"),
+    )
+    places = _said(run, wanted) or (_said(run, beside)[:1] if is_known else [])
+    return tuple(place.label(text, primary=at == 0) for at, (place, text) in enumerate(places))
+
+
+def _said(run: LintContext, slots: tuple[tuple[str, str], ...]) -> list[tuple[Place, str]]:
+    found = [(run.place(run.observed(slot)), text) for slot, text in slots]
+    return [(place, text) for place, text in found if place is not None]

@@ -1,1 +1,1 @@
-"""Rules about keys and types."""
+"""Rules about files, keys and types."""

@@ -1,15 +1,17 @@
-"""Keys that nobody reads under that name or in that place."""
+"""Keys that nobody reads under that name or in that release."""
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from functools import cache
-from typing import Any, Final
+from typing import Final
+
+from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.facts.known_keys import (
     BF16_SCALING,
     CLASSES,
@@ -26,8 +28,7 @@ from tunec.compiler.lints.facts.known_keys import (
     of_unknown,
     script_keys,
 )
-from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.compiler.lints.schemas import Fault, faults
 
 _LIKE: Final = 0.88
@@ -59,7 +60,7 @@ def misspelt_key(run: LintContext) -> Iterator[Finding]:
                     continue
                 near = _near(path, keys - frozenset(document.found)) or _near(path, keys)
                 if near is not None:
-                    yield _finding(run, place, near)
+                    yield _misspelt(run, place, near)
 
 
 def _is_known(kind: str, path: str) -> bool:
@@ -88,7 +89,7 @@ def is_near(name: str, keys: frozenset[str]) -> bool:
     return _near(name, keys) is not None
 
 
-def _finding(run: LintContext, place: Place, near: str) -> Finding:
+def _misspelt(run: LintContext, place: Place, near: str) -> Finding:
     consequence = of_unknown(run, place.document)
     silent, is_free = consequence == "silent", near not in place.document.found
     return Finding(
@@ -174,139 +175,184 @@ def _near_miss(place: Place, near: str) -> Finding:
     )
 
 
-@rule(
-    "misplaced-key",
-    "error",
-    "silent",
-    consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig._initialize_params`, "
-            "runtime/config_utils.py `DeepSpeedConfigModel`"
-        ),
-        "deepspeedai/DeepSpeed#2721",
-    ),
-    reads=("deepspeed:*",),
+_RENAMED: Final = {
+    "evaluation_strategy": "eval_strategy",
+    "no_cuda": "use_cpu",
+    "per_gpu_train_batch_size": "per_device_train_batch_size",
+    "per_gpu_eval_batch_size": "per_device_eval_batch_size",
+    "push_to_hub_token": "hub_token",
+    "include_tokens_per_second": "include_num_input_tokens_seen",
+}
+_HELP: Final = {
+    "warmup_ratio": "write warmup_steps: a number below 1 is a share of all steps from 5.0 on",
+    "group_by_length": "write train_sampling_strategy: group_by_length",
+    "adafactor": "write optim: adafactor",
+    "overwrite_output_dir": "remove it: the directory is written to as it is",
+    "save_safetensors": "remove it: safetensors are always written",
+    "torchdynamo": "write torch_compile_backend",
+    "logging_dir": "set TENSORBOARD_LOGGING_DIR instead",
+    "fsdp_min_num_params": "write fsdp_config.min_num_params",
+    "fsdp_transformer_layer_cls_to_wrap": "write fsdp_config.transformer_layer_cls_to_wrap",
+}
+_GONE: Final = {
+    "sharded_ddp": "write fsdp, or deepspeed",
+    "evaluate_during_training": "write eval_strategy: steps",
+}
+"""Fields that no release from 4.40 on has: huggingface/transformers#25702, #9206."""
+_SINCE_0_10: Final = tuple(
+    f"zero_optimization.{key}"
+    for key in ("zero_hpz_partition_size", *("zero_quantized_weights", "zero_quantized_gradients"))
 )
-def misplaced_key(run: LintContext) -> Iterator[Finding]:
-    """A key of DeepSpeed at another level than the one where it is looked up."""
+"""deepspeedai/DeepSpeed#3827, OpenRLHF/OpenRLHF#63: extra fields not permitted in 0.9.5."""
+_REFUSED: Final = (
+    *("nebula", "compression_training", "amp", "quantize_training", "sparse_gradients"),
+    *("eigenvalue", "sparse_attention", "elasticity", "graph_harvesting", "curriculum_learning"),
+    *("progressive_layer_drop", "zero_optimization.mics_shard_size"),
+    *("zero_optimization.mics_hierarchical_params_gather", "zero_optimization.zeropp_loco_param"),
+)
+"""deepspeed 0.19.8 runtime/config.py `_REMOVED_TOP_LEVEL_CONFIG_KEYS`, `_REMOVED_ZERO_CONFIG_KEYS`:
+refused by name, while other keys at the top that are not known are ignored."""
+_OWN: Final = ("overwrite_output_dir",)
+"""Fields that went from TrainingArguments, and that LLaMA-Factory 0.9.4 and later has itself:
+hparams/training_args.py."""
+
+
+@rule(
+    "key-of-another-release",
+    "error",
+    "parse",
+    consumers=("transformers", "deepspeed"),
+    sources=(
+        "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`: fields by release",
+        "deepspeed 0.14.5 to 0.19.8: keys by release",
+    ),
+    reads=("trainer:*", "deepspeed:*"),
+)
+def key_of_another_release(run: LintContext) -> Iterator[Finding]:
+    """A key that the release which runs does not have, though another has."""
+    beside = ("llamafactory",) if run.release("transformers").is_named else ()
+    for document in run.of("hf", *TRL, *beside):
+        kept = _OWN if document.kind in beside else ()
+        for path, place in document.found.items():
+            if "." not in path and not document.is_partial and path not in kept:
+                yield from _field(run, document, path, place)
+        yield from _gone_later(run, document)
     for document in run.of("deepspeed"):
         if not is_whole(document):
             continue
+        yield from _refused_later(run, document)
+        yield from _not_yet(run, document)
         for fault in faults(run, document):
-            homes = homes_of(run, fault.path)
-            if fault.what != "unknown" or not homes or fault.path in BF16_SCALING:
-                continue
-            # a block drops "auto" before it looks at its keys
-            is_refused = fault.is_refused and fault.place.value != "auto"
+            known = known_in_other_releases(run, "deepspeed", fault.path)
+            if fault.what == "unknown" and known:
+                refused = fault.is_refused or (
+                    fault.path in _REFUSED and str(run.release("deepspeed").version) >= "0.19"
+                )
+                yield _of_another_release(
+                    run,
+                    "deepspeed",
+                    fault.path,
+                    fault.place,
+                    known,
+                    "init" if refused else "silent",
+                )
+
+
+def _not_yet(run: LintContext, document: Document) -> Iterator[Finding]:
+    """Keys that came after a release which somebody names, older than those that were read."""
+    if run.runs("deepspeed<0.10") is True:
+        for key in _SINCE_0_10:
+            place = document.get(key)
+            if place is not None:
+                yield Finding(
+                    f"{run.release('deepspeed')} has no key `{key}`",
+                    (place.key_label("refused"),),
+                    ("it came with 0.10.0",),
+                    "use deepspeed 0.10 or newer, or remove it",
+                    consequence="init",
+                )
+
+
+def _refused_later(run: LintContext, document: Document) -> Iterator[Finding]:
+    """Keys that the release which is taken to run has, and that newer ones refuse by name."""
+    release = run.release("deepspeed")
+    if release.is_named or str(release.version) >= "0.19":
+        return
+    for key in _REFUSED:
+        place = document.get(key)
+        if place is not None and not (key == "amp" and place.value in (False, None)):
             yield Finding(
-                f"`{fault.path}` is not where DeepSpeed looks for it",
-                (fault.place.key_label("refused here" if is_refused else "ignored here"),),
-                (f"by the keys of {run.release('deepspeed')}",),
-                f"it belongs at {quoted(homes)}",
-                consequence="init" if is_refused else "silent",
-            )
-
-
-_COMMITS: Final = ("da2fe37", "f6ee34e", "3f79b54")
-
-
-@rule(
-    "key-outside-its-block",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    sources=(
-        "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54 finetune.py, finetune_vision.py "
-        "`FinetuningConfig.from_dict`: cls(**kwargs)"
-    ),
-    reads=("glm4:data_config",),
-)
-def key_outside_its_block(run: LintContext) -> Iterator[Finding]:
-    """A key at the top of GLM-4's file that belongs into its training arguments."""
-    for document in run.of("glm4"):
-        if document.is_view or document.get("data_config") is None:
-            continue
-        for path, place in document.found.items():
-            if "." in path or path in _top():
-                continue
-            near = nearest(path, _top())[:1]
-            home = "training_args" if path in _arguments() else None
-            yield Finding(
-                f"GLM-4's file has no key `{path}` at the top",
-                (place.key_label("refused"),),
-                ("FinetuningConfig is made of the keys: unexpected keyword argument",),
-                f"write it below {home}"
-                if home
-                else f"did you mean `{near[0]}`?"
-                if near
-                else "remove it",
-            )
-
-
-@cache
-def _top() -> frozenset[str]:
-    found: list[dict[str, Any]] = [schema(f"glm4/{each}.json") for each in _COMMITS]
-    return frozenset(name for each in found for name in each["properties"]) | {"swanlab"}
-
-
-@cache
-def _arguments() -> frozenset[str]:
-    releases = known_releases("training_arguments")
-    return frozenset[str]().union(*(fields_of("training_arguments", each) for each in releases))
-
-
-@rule(
-    "loss-scale-under-bf16",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/precision_config.py `DeepSpeedBF16Config`",
-        "FlagOpen/FlagEmbedding#1487, ielab/llm-rankers#2",
-    ),
-    reads=keys("deepspeed", *BF16_SCALING),
-)
-def loss_scale_under_bf16(run: LintContext) -> Iterator[Finding]:
-    """Keys of fp16's loss scaling in the block bf16."""
-    for document in run.of("deepspeed"):
-        for fault in faults(run, document):
-            if fault.what != "unknown" or fault.path not in BF16_SCALING:
-                continue
-            yield Finding(
-                f"`{fault.path}` is a key of fp16: bf16 has no loss scale",
-                (fault.place.key_label("refused" if fault.is_refused else "ignored"),),
-                (f"by the keys of {run.release('deepspeed')}",),
+                f"deepspeed 0.19 refuses `{key}`",
+                (place.key_label("refused from 0.19 on"),),
+                (
+                    f"nobody names the version of deepspeed; {release} still reads it",
+                    "its block is refused also where it turns nothing on",
+                ),
                 "remove it",
-                Fix((fault.place.removed(),), "safe"),
-                consequence="init" if fault.is_refused else "silent",
+                severity="warning",
+                consequence="init",
             )
 
 
-_BLOCKS: Final = ("amp", "progressive_layer_drop")
+def _gone_later(run: LintContext, document: Document) -> Iterator[Finding]:
+    """Fields of the release that is taken to run, which the newest one has not: told together."""
+    release = run.release("transformers")
+    if release.is_named or document.is_partial or document.is_compiled:
+        return
+    stem, newest = "training_arguments", max(known_releases("training_arguments"), key=Version)
+    around = releases_around(stem, str(release.version))
+    here = frozenset(name for each in around for name in fields_of(stem, each))
+    gone = [
+        place
+        for path, place in document.found.items()
+        if "." not in path and path in here and path not in fields_of(stem, newest)
+    ]
+    if gone:
+        names = ", ".join(place.path for place in gone)
+        yield Finding(
+            f"transformers {newest} has no key {names}",
+            tuple(place.key_label("gone", primary=place is gone[0]) for place in gone),
+            (f"nobody names the version of transformers; {release} still has them",),
+            next((_HELP[place.path] for place in gone if place.path in _HELP), "remove it"),
+            severity="warning",
+        )
 
 
-@rule(
-    "block-without-its-switch",
-    "error",
-    "init",
-    consumers=("deepspeed<0.19",),
-    sources=(
-        "deepspeed 0.14.5 to 0.18.9 runtime/config.py `get_amp_params`, `get_pld_params`: "
-        'pop("enabled") of a copy of the block; 0.19 refuses both blocks by name'
-    ),
-    reads=keys("deepspeed", *_BLOCKS),
-)
-def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
-    """A block of ds_config.json that is looked into, and does not say whether it is turned on."""
-    for document in run.of("deepspeed"):
-        for name in _BLOCKS:
-            block = document.get(name)
-            if block is None or block.node.fields is None or "enabled" in block.node.fields:
-                continue
-            yield Finding(
-                f"`{name}` has no `enabled`, which DeepSpeed asks for",
-                (block.key_label("refused"),),
-                ("KeyError: 'enabled'",),
-                f"write {name}.enabled, or remove {name}",
-            )
+def _field(run: LintContext, document: Document, path: str, place: Place) -> Iterator[Finding]:
+    del document
+    known = known_in_other_releases(run, "hf", path)
+    if path in _GONE and run.runs("transformers<4.35") is not True:
+        yield Finding(
+            f"transformers no longer has a key `{path}`",
+            (place.key_label("refused"),),
+            ("no release from 4.40 on has it",),
+            _GONE[path],
+            Fix((place.removed(),), "unsafe"),
+        )
+    elif known:
+        yield _of_another_release(run, "transformers", path, place, known, "parse")
+
+
+def _of_another_release(
+    run: LintContext,
+    package: str,
+    path: str,
+    place: Place,
+    known: tuple[str, ...],
+    consequence: Consequence,
+) -> Finding:
+    release = run.release(package)
+    came = known[-1].split(".") < str(release.version).split(".")
+    new = _RENAMED.get(path)
+    return Finding(
+        f"{release} has no key `{path}`",
+        (place.key_label("not in this release"),),
+        (
+            f"of the releases that were read, {known[0]} to {known[-1]} have it",
+            *(() if release.is_named else (f"nobody names the version of {package}",)),
+        ),
+        f"write `{new}`" if new else _HELP.get(path, "remove it" if came else "leave it out"),
+        Fix((place.renamed(new),), "safe") if new and new != "use_cpu" else None,
+        severity=None if release.is_named else "warning",
+        consequence=consequence,
+    )

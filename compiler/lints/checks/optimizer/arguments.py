@@ -6,60 +6,9 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
-from tunec.compiler.lints.facts.training_loop import is_number, is_positive
+from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
-
-
-@rule(
-    "adam-is-adamw",
-    "note",
-    "silent",
-    consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: optimizer "
-            "name of Adam forces AdamW logic unless adam_w_mode is explicitly set; "
-            "runtime/config.py ADAM_W_MODE_DEFAULT = True"
-        ),
-    ),
-    reads=("deepspeed:optimizer.type",),
-)
-def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's Adam decays weights as AdamW does."""
-    kind = run.said("deepspeed", "optimizer.type")
-    word = kind.value.lower() if kind is not None and isinstance(kind.value, str) else ""
-    if kind is not None and word == "adamw":
-        yield from _decoupled_anyway(run, kind)
-    if kind is None or word != "adam":
-        return
-    decay = run.effective("deepspeed", "optimizer.params.weight_decay")
-    if run.said("deepspeed", "optimizer.params.adam_w_mode") or not is_positive(decay.value):
-        return
-    yield Finding(
-        f"{kind.value} with weight decay {decay.value} runs as AdamW",
-        (kind.label("AdamW"), *also(decay.place)),
-        (
-            (
-                "adam_w_mode is true unless it is written: the decay is taken from the weights, "
-                "and not added to the gradient"
-            ),
-        ),
-        'write "type": "AdamW", or "adam_w_mode": false for L2 regularisation',
-    )
-
-
-def _decoupled_anyway(run: LintContext, kind: Place) -> Iterator[Finding]:
-    mode = run.said("deepspeed", "optimizer.params.adam_w_mode")
-    if mode is not None and mode.value is False:
-        yield Finding(
-            f"adam_w_mode false does nothing for {kind.value}",
-            (mode.label("not read"), kind.label("AdamW by its name", primary=False)),
-            ("the name AdamW decides: the decay is taken from the weights",),
-            'write "type": "Adam" for L2 regularisation, or remove adam_w_mode',
-            severity="warning",
-        )
-
 
 _BETAS: Final = ("adam_beta1", "adam_beta2")
 _EVERY: Final = (*_BETAS, "adam_epsilon")

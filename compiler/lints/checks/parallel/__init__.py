@@ -1,1 +1,1 @@
-"""Rules about tensor, sequence and pipeline parallelism."""
+"""Rules about widths of parallelism and mixtures of experts."""

@@ -1,4 +1,4 @@
-"""Widths of parallelism that do not divide what they split."""
+"""Widths of parallelism, experts, and the attention that they need."""
 
 import math
 from collections.abc import Iterator
@@ -7,72 +7,12 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.document import TRL, Place, also
+from tunec.compiler.lints.facts.launch import launches
+from tunec.compiler.lints.facts.model import experts, family
 from tunec.compiler.lints.facts.sharding import SECTION, shared_sequences
-from tunec.compiler.lints.facts.training_loop import is_number, is_whole
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, keys, rule
-
-_EXPERT_BLOCK: Final = "expert_parallel"
-
-
-@rule(
-    "expert-width-refused",
-    "error",
-    "init",
-    consumers=("deepspeed>=0.19.8",),
-    sources=(
-        "deepspeed 0.19.8 module_inject/auto_ep_folding.py `build_folding_spec`, "
-        "`validate_folding_global`; runtime/engine.py `_configure_expert_parallel`; not in "
-        "0.18.9"
-    ),
-    reads=("deepspeed:expert_parallel.enabled",),
-)
-def expert_width_refused(run: LintContext) -> Iterator[Finding]:
-    """Experts to be shared by processes in a way that AutoEP refuses."""
-    for on in run.each("deepspeed", f"{_EXPERT_BLOCK}.enabled"):
-        if on.value is True:
-            yield from _width(run)
-            yield from _within(run)
-            yield from _beside_tensors(run, on)
-
-
-def _width(run: LintContext) -> Iterator[Finding]:
-    world = run.world
-    if world is None or world.rank == Rank.CATALOGUE or not is_whole(world.value):
-        return
-    for each in run.each("deepspeed", f"{_EXPERT_BLOCK}.autoep_size"):
-        if is_whole(each.value) and each.value > 1 and world.value % each.value:
-            yield Finding(
-                f"{world.value} processes do not divide into groups of {each.value} for experts",
-                (each.label("refused"), *also(run.place(world))),
-                ("expert_parallel.autoep_size must divide the stage size",),
-                f"write an autoep_size that divides {world.value}",
-            )
-
-
-def _within(run: LintContext) -> Iterator[Finding]:
-    for each in run.each("deepspeed", f"{_EXPERT_BLOCK}.expert_tensor_parallel_size"):
-        if is_whole(each.value) and each.value != 1:
-            yield Finding(
-                f"expert_tensor_parallel_size {each.value}: an expert is not split",
-                (each.label("refused"),),
-                ("it is reserved for tensor parallelism within an expert, and is not there yet",),
-                "write expert_tensor_parallel_size: 1",
-            )
-
-
-def _beside_tensors(run: LintContext, on: Place) -> Iterator[Finding]:
-    width = run.said("deepspeed", f"{_EXPERT_BLOCK}.autoep_size")
-    tensors = run.said("deepspeed", "tensor_parallel.autotp_size")
-    is_split = tensors is not None and is_whole(tensors.value) and tensors.value > 1
-    if tensors is not None and is_split and (width is None or width.value == 1):
-        yield Finding(
-            f"autotp_size {tensors.value} beside experts that are not shared",
-            ((width or on).label("refused"), *also(tensors)),
-            ("AutoEP+AutoTP folding requires expert_parallel.autoep_size > 1",),
-            "write an autoep_size above 1, or remove expert_parallel",
-        )
-
 
 _WIDTHS: Final = ("parallel.tensor", "parallel.sequence")
 _WRITTEN: Final = ("tensor_parallel.autotp_size", "sequence_parallel_size")
@@ -134,50 +74,6 @@ def _written(run: LintContext, world: int) -> Iterator[Finding]:
                 )
 
 
-@rule(
-    "sequence-groups-uncounted",
-    "error",
-    "init",
-    consumers=("accelerate>=1.12",),
-    sources=(
-        (
-            "accelerate 1.12.0 to 1.15.0 accelerator.py `_prepare_deepspeed`: train_batch_size is "
-            "micro batch x accumulation x `ParallelismConfig.data_parallel_size`; "
-            "`_validate_accelerator` does not compare where sp_size is above 1"
-        ),
-        "deepspeed 0.18.9, 0.19.8 runtime/config.py `_batch_assertion`",
-    ),
-    reads=(f"accelerate:{SECTION}sp_size",),
-)
-def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
-    """The widths beside shared sequences do not make up the processes that are started."""
-    world = run.world
-    if world is None or not isinstance(world.value, int):
-        return
-    for place in shared_sequences(run):
-        names = ("dp_replicate_size", "dp_shard_size")
-        widths = {name: place.document.value(SECTION + name, 1) for name in names}
-        if not all(isinstance(width, int) and width > 0 for width in widths.values()):
-            continue
-        data = widths["dp_replicate_size"] * widths["dp_shard_size"]
-        groups, rest = divmod(world.value, place.value)
-        if rest or data == groups:
-            continue
-        said = run.place(world)
-        yield Finding(
-            f"{world.value} processes are {groups} groups that share a sequence, and the data "
-            f"parallel widths say {data}",
-            (place.label("ranks of one group"), *also(said)),
-            ("accelerate counts the batch by these widths, and DeepSpeed by its groups",),
-            f"write parallelism_config_dp_shard_size: {groups}",
-            sum=(
-                Term("data parallel width by the file", data, "groups"),
-                Term("groups of processes", groups, "groups"),
-            ),
-            severity="warning" if world.rank == Rank.CATALOGUE else None,
-        )
-
-
 _KEYS: Final = (
     ("accelerate", "parallelism_config.parallelism_config_sp_size"),
     ("trainer", "parallelism_config.sp_size"),
@@ -222,41 +118,122 @@ def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
             )
 
 
-_TENSOR_BLOCK: Final = "tensor_parallel"
-_NESTED: Final = ("tp", "tensor_parallel")
-"""`TPTrainingConfig.tensor_parallel` and its alias."""
-
-_WHY: Final = (
-    "autotp_size is 0, which is off, unless it is written; only a script that calls tp_model_init "
-    "splits the model otherwise"
+@rule(
+    "context-attention-not-sdpa",
+    "error",
+    "step",
+    consumers=("transformers",),
+    sources=(
+        "transformers 4.57.6, 5.23.0 trainer.py `_prepare_context_parallel_inputs`: ValueError",
+    ),
+    reads=keys("trainer|model", "attn_implementation"),
 )
+def context_attention_not_sdpa(run: LintContext) -> Iterator[Finding]:
+    """Ranks share the context of a model whose attention is not SDPA."""
+    if run.runs("transformers<=4.51.3"):
+        return  # whose Trainer shares no contexts
+    own = run.said("trainer", "attn_implementation") or run.said("model", "attn_implementation")
+    if own is None or not isinstance(own.value, str) or own.value == "sdpa":
+        return
+    for place in _widths(run):
+        if is_whole(place.value) and place.value > 1:
+            yield Finding(
+                f"{place.value} ranks share the context, and the model attends by {own.value}",
+                (own.label("refused"), place.label("", primary=False)),
+                ("Context parallelism is supported only with SDPA attention",),
+                "write attn_implementation: sdpa",
+            )
+
+
+def _widths(run: LintContext) -> Iterator[Place]:
+    yield from run.each("accelerate", f"{SECTION}cp_size")
+    for document in launches(run, "accelerate"):
+        place = document.get("flags.parallelism_config_cp_size")
+        if place is not None and document.get("flags.use_parallelism_config"):
+            yield place
 
 
 @rule(
-    "tensor-width-unread",
-    "warning",
-    "silent",
-    consumers=("deepspeed>=0.16.4",),
+    "sequence-attention-differs",
+    "error",
+    "init",
+    consumers=("deepspeed>=0.18.2",),
     sources=(
         (
-            "deepspeed 0.16.9 to 0.19.8 runtime/tensor_parallel/config.py `TPTrainingConfig`: "
-            "autotp_size, 0: disabled; runtime/engine.py: AutoTP where autotp_size is above it"
+            "deepspeed 0.19.0, 0.19.8 runtime/sequence_parallel/ulysses_sp.py "
+            "`register_with_transformers`: core_attn_implementation does not match; 0.18.9 "
+            "compares nothing"
         ),
-        "deepspeedai/DeepSpeed#7389",
+        "accelerate 1.13.0 to 1.15.0 commands/launch.py: sdpa where the key is absent",
     ),
-    reads=keys("deepspeed", *(f"{_TENSOR_BLOCK}.{name}.tp_size" for name in _NESTED)),
+    reads=keys("trainer|model", "attn_implementation"),
 )
-def tensor_width_unread(run: LintContext) -> Iterator[Finding]:
-    """A width for tensor parallelism where DeepSpeed looks for none."""
-    asked = run.said("deepspeed", f"{_TENSOR_BLOCK}.autotp_size")
-    if asked is not None and asked.value not in (0, 1):
+def sequence_attention_differs(run: LintContext) -> Iterator[Finding]:
+    """The attention around which ranks share a sequence is not the one that the model runs."""
+    own = run.said("trainer", "attn_implementation") or run.said("model", "attn_implementation")
+    kernel = own.value if own is not None else None
+    if own is None or not isinstance(kernel, str):
         return
-    for name in _NESTED:
-        for width in run.each("deepspeed", f"{_TENSOR_BLOCK}.{name}.tp_size"):
-            if is_number(width.value) and width.value > 1:
-                yield Finding(
-                    f"tp_size {width.value} without autotp_size: the model is not split",
-                    (width.label("not a width by itself"),),
-                    (_WHY,),
-                    f"write {_TENSOR_BLOCK}: {{autotp_size: {width.value}}}",
-                )
+    for place in shared_sequences(run):
+        core = place.document.get(f"{SECTION}sp_attn_implementation")
+        asked = core.value if core is not None else "sdpa"
+        if asked == kernel:
+            continue
+        compares = run.runs("deepspeed>=0.19")
+        yield Finding(
+            f"sequences are shared around {asked}, and the model attends by {kernel}",
+            (
+                (core or place).label("" if core is not None else "sdpa by default"),
+                own.label("what runs", primary=False),
+            ),
+            (
+                "DeepSpeed refuses that from 0.19 on"
+                if compares
+                else "before 0.19 nothing compares them: each rank sees only its own part",
+            ),
+            f"write sp_attn_implementation: {kernel}",
+            consequence="init" if compares else "silent",
+        )
+
+
+_SINCE: Final = "trl>=1.7"
+
+
+@rule(
+    "balancing-of-no-experts",
+    "error",
+    "init",
+    consumers=("trl", "llamafactory"),
+    sources=(
+        (
+            "trl 1.7.0 to 1.16.0 trainer/sft_trainer.py, grpo_trainer.py (dpo, kto: 1.8) "
+            "`__init__`: is not a Mixture-of-Experts model; run with trl 1.16.0"
+        ),
+        "llamafactory 0.9.1 to 0.9.5 model/model_utils/moe.py `configure_moe`: by model_type",
+    ),
+    reads=(*keys("|".join(TRL), "router_aux_loss_coef"), "llamafactory:moe_aux_loss_coef"),
+)
+def balancing_of_no_experts(run: LintContext) -> Iterator[Finding]:
+    """A loss that balances experts, for a model that has none."""
+    if run.model is None or experts(run) or run.model.architecture.kind == "diffusion":
+        return
+    for document in run.of("llamafactory"):
+        at = document.get("moe_aux_loss_coef")
+        if at is not None and at.value and not document.is_view:
+            yield Finding(
+                f"moe_aux_loss_coef does nothing for {family(run)}",
+                (at.label("not read"),),
+                ("the model has no experts to balance",),
+                "remove it",
+                severity="warning",
+                consequence="silent",
+            )
+    for document in run.of(*TRL):
+        at = document.get("router_aux_loss_coef")
+        if at is not None and at.value and not document.is_view and run.runs(_SINCE) is not False:
+            yield Finding(
+                f"router_aux_loss_coef is refused for {family(run)}",
+                (at.label("no router"),),
+                ("there is no auxiliary loss to weight",),
+                "remove it",
+            )

@@ -1,20 +1,20 @@
-"""Training in bf16, and tf32."""
+"""Training in bf16 and tf32, and scalers and launchers beside it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.document import TRL, Place
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.precision import (
+    LAUNCHED,
     LOADED,
     device_name,
     loaded_in,
     on_deepspeed,
     turned_on,
 )
-from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _HALF_STEP: Final = 2.0**-9
@@ -204,104 +204,6 @@ def _loaded(run: LintContext, device: str) -> Iterator[Finding]:
 
 
 @rule(
-    "optimizer-of-bf16-only",
-    "error",
-    "step",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizers/adamw_bfloat16/__init__.py "
-            "`AdamWBF16.step`: assert p.dtype == torch.bfloat16"
-        ),
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizer_param.py "
-            "`determine_optimizer_class_with_config`"
-        ),
-        "bghira/SimpleTuner#755",
-    ),
-    reads=("simpletuner:optimizer",),
-)
-def optimizer_of_bf16_only(run: LintContext) -> Iterator[Finding]:
-    """SimpleTuner's adamw_bf16 over weights that are not bf16."""
-    for document in run.of("simpletuner"):
-        optimizer = document.get("optimizer")
-        if optimizer is None or optimizer.value != "adamw_bf16":
-            continue
-        if document.value("base_model_precision", "no_change") != "no_change":
-            yield from _quantised(document, optimizer)
-        else:
-            yield from _whole(document, optimizer)
-
-
-def _whole(document: Document, optimizer: Place) -> Iterator[Finding]:
-    mixed = document.get("mixed_precision")
-    if mixed is None or mixed.value not in ("fp16", "no", False):
-        return
-    yield Finding(
-        f"adamw_bf16 over weights that are not bf16: mixed_precision is {_word(mixed)}",
-        (mixed.label("not bf16"), optimizer.label("takes bf16 only", primary=False)),
-        ("its first step ends in `only bfloat 16 is supported`",),
-        "use mixed_precision bf16, or optimi-adamw",
-    )
-
-
-def _word(place: Place) -> str:
-    return place.value if isinstance(place.value, str) else "no"
-
-
-def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
-    base = document.get("base_model_default_dtype")
-    if base is None or base.value != "fp32":
-        return
-    yield Finding(
-        "adamw_bf16 over a quantised base in fp32 becomes optimi-adamw",
-        (optimizer.label("replaced"), base.label("fp32", primary=False)),
-        ("SimpleTuner logs an error and goes on with the other optimizer",),
-        "use base_model_default_dtype bf16, or say optimi-adamw",
-        consequence="silent",
-    )
-
-
-pure_bf16_refused = rows(
-    "pure-bf16-refused",
-    "error",
-    "parse",
-    consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: ValueError; "
-            "compute_dtype is bfloat16 with pure_bf16, whatever fp16 says"
-        ),
-        (
-            "torch 2.13.0 amp/grad_scaler.py `_unscale_grads_`: "
-            "_amp_foreach_non_finite_check_and_unscale_cuda not implemented for BFloat16"
-        ),
-    ),
-    rows=(
-        Row(
-            "llamafactory:fp16=true",
-            "pure_bf16 with fp16: weights in bf16 under fp16 loss scaling",
-            "scales the loss",
-            "torch's GradScaler has no kernel for gradients in bf16",
-            "remove fp16",
-            beside=("pure_bf16=true",),
-            beside_label="weights in bf16",
-            consequence="step",
-        ),
-        Row(
-            "llamafactory:pure_bf16=true",
-            "pure_bf16 under ZeRO stage 3",
-            "refused",
-            "LLaMA-Factory: `pure_bf16` is incompatible with DeepSpeed ZeRO-3",
-            "use bf16: true; the fp32 copies of stage 3 are sharded",
-            effective=("slot:zero.stage=3",),
-            beside_label="stage 3",
-        ),
-    ),
-)
-
-
-@rule(
     "tf32-without-hardware",
     "error",
     "parse",
@@ -344,3 +246,137 @@ def tf32_without_hardware(run: LintContext) -> Iterator[Finding]:
             severity="warning",
             consequence="silent",
         )
+
+
+_OWNERS = ("diffusers", "simpletuner")
+_DIFFERS_OTHER = {"bf16": "fp16", "fp16": "bf16"}
+
+
+@rule(
+    "launcher-precision-differs",
+    "warning",
+    "silent",
+    consumers=("accelerate", "transformers", "diffusers", "simpletuner"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: the environment's "
+            "ACCELERATE_MIXED_PRECISION, then fp16 or bf16 of the arguments over it"
+        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`",
+        "simpletuner 4.10.1 helpers/training/trainer.py: Accelerator(mixed_precision=...)",
+        "huggingface/diffusers 0.40.0 examples, `main`: Accelerator; huggingface/diffusers#6363",
+    ),
+    reads=LAUNCHED,
+)
+def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:
+    """The launcher and the trainer name different precisions."""
+    yield from _of_examples(run)
+    if on_deepspeed(run):
+        return
+    flag = run.said("launch", "flags.mixed_precision")
+    file = run.said("accelerate", "mixed_precision")
+    if flag is not None and file is not None and flag.value != file.value:
+        yield _finding(file, flag, "the flag of `accelerate launch` wins")
+    launched = flag or file
+    if launched is None or str(launched.value) not in _DIFFERS_OTHER:
+        return
+    other = next(
+        (e for e in run.each("trainer", _DIFFERS_OTHER[launched.value]) if e.value is True), None
+    )
+    if other is not None:
+        yield _finding(
+            launched, other, "the Trainer sets ACCELERATE_MIXED_PRECISION from its own settings"
+        )
+        return
+    for said in run.each("trainer", launched.value):
+        if said.value is False:
+            yield _finding(
+                said, launched, "the launcher's setting holds where the Trainer's are off"
+            )
+
+
+def _of_examples(run: LintContext) -> Iterator[Finding]:
+    """Accelerator takes what a script hands to it for the last word: diffusers', SimpleTuner's."""
+    launched = run.said("launch", "flags.mixed_precision") or run.said(
+        "accelerate", "mixed_precision"
+    )
+    owned = (own for kind in _OWNERS for own in run.each(kind, "mixed_precision"))
+    for own in owned:
+        if launched is not None and _word(launched) != _word(own):
+            yield _finding(launched, own, "Accelerator(mixed_precision=args.mixed_precision)")
+
+
+def _finding(lost: Place, held: Place, note: str) -> Finding:
+    return Finding(
+        f"{lost.path} {_word(lost)} here, {held.path} {_word(held)} in {held.document.name}",
+        (lost.label("does nothing"), held.label("holds", primary=False)),
+        (note,),
+        "say the same in both",
+    )
+
+
+def _word(place: Place) -> str:
+    return str(place.value).lower()
+
+
+@rule(
+    "loss-scaling-over-bf16",
+    "error",
+    "step",
+    consumers=("torch", "trl"),
+    sources=(
+        (
+            "torch 2.13.0 amp/grad_scaler.py `GradScaler._unscale_grads_`: "
+            "_amp_foreach_non_finite_check_and_unscale_, on CUDA"
+        ),
+        "pytorch/pytorch#127176, huggingface/trl#4901, QwenLM/Qwen-VL#372",
+        (
+            "trl 0.26.2 to 1.16.0 trainer/sft_trainer.py: adapters of a quantised model are cast "
+            "to bfloat16"
+        ),
+    ),
+    reads=("trainer:fp16",),
+)
+def loss_scaling_over_bf16(run: LintContext) -> Iterator[Finding]:
+    """fp16 with loss scaling over trained weights that are bf16."""
+    scaled = run.said("trainer", "fp16")
+    if scaled is None or scaled.value is not True or on_deepspeed(run):
+        return
+    if run.value("quantization.format", "none") not in (None, "none"):
+        yield from _adapters(run, scaled)
+        return
+    for place in loaded_in(run, "bf16"):
+        is_adapted = has_adapter(run)
+        is_whole = place.document.kind in (*TRL, "model")
+        if is_adapted and run.runs("peft>=0.12") is not False:
+            continue
+        yield _scaling_finding(place, scaled, "trained in bf16", is_certain=is_whole or is_adapted)
+
+
+def _adapters(run: LintContext, scaled: Place) -> Iterator[Finding]:
+    """TRL makes the adapters of a quantised model bf16."""
+    bits = run.said("trainer", "load_in_4bit", "load_in_8bit")
+    if bits is None or bits.value is not True or not run.of(*TRL):
+        return
+    if run.runs("trl>=0.26") is not False:
+        yield _scaling_finding(
+            bits,
+            scaled,
+            "TRL trains adapters in bf16 over it",
+            is_certain=run.runs("trl>=0.26") is True,
+        )
+
+
+def _scaling_finding(place: Place, scaled: Place, label: str, *, is_certain: bool) -> Finding:
+    return Finding(
+        "fp16 with loss scaling over trained weights in bf16",
+        (place.label(label), scaled.label("scales the loss", primary=False)),
+        (
+            (
+                "the first step ends in `_amp_foreach_non_finite_check_and_unscale_cuda not "
+                "implemented for BFloat16`"
+            ),
+        ),
+        "write bf16: true instead of fp16, or load in float32 what is trained",
+        certain=is_certain,
+    )

@@ -1,4 +1,4 @@
-"""Training in fp16."""
+"""Training in fp16, and evaluation in it."""
 
 import re
 from collections.abc import Iterator
@@ -338,3 +338,35 @@ def _trainable_finding(place: Place, scaled: Place, *, is_certain: bool) -> Find
         "load in float32 what is trained; fp16 then only computes",
         certain=is_certain,
     )
+
+
+@rule(
+    "full-eval-turns-half-on",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `trainer_config_process`: "
+        'fill_match("fp16.enabled", (args.fp16 or args.fp16_full_eval))'
+    ),
+    reads=("trainer:fp16_full_eval", "trainer:bf16_full_eval"),
+)
+def full_eval_turns_half_on(run: LintContext) -> Iterator[Finding]:
+    """16-bit evaluation turns 16-bit training on, through `auto` in DeepSpeed's file."""
+    for dtype in ("fp16", "bf16"):
+        evaluated = run.effective("trainer", f"{dtype}_full_eval")
+        trained = run.effective("trainer", dtype)
+        block = run.said("deepspeed", f"{dtype}.enabled")
+        if evaluated.value is not True or evaluated.place is None or trained.value is not False:
+            continue
+        if block is None or block.value != "auto":
+            continue
+        yield Finding(
+            f"{dtype}_full_eval turns {dtype} training on",
+            (
+                evaluated.place.label("meant for evaluation"),
+                block.label(f"filled from {dtype} or {dtype}_full_eval", primary=False),
+            ),
+            (f"the Trainer fills {dtype}.enabled with true, and DeepSpeed casts the whole model",),
+            f"write false for {dtype}.enabled in the DeepSpeed file, or leave the evaluation as is",
+        )

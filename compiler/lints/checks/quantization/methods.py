@@ -3,65 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.quantization import QUANTISED, processes, quantised, stored_form
-from tunec.compiler.lints.rows import Mend, Row, rows
+from tunec.compiler.lints.facts.quantization import QUANTISED, quantised, stored_form
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-
-four_bits_without_qlora = rows(
-    "four-bits-without-qlora",
-    "error",
-    "silent",
-    consumers=("axolotl>=0.13",),
-    sources=(
-        "axolotl 0.13.2 and 0.19.0 loaders/model.py `_set_quantization_config`: adapter qlora "
-        "with load_in_4bit, adapter lora with load_in_8bit; 0.8.1 hands load_in_4bit on as it is"
-    ),
-    rows=(
-        Row(
-            "axolotl:load_in_4bit=true",
-            "load_in_4bit with adapter lora: the base is not quantised",
-            "does nothing",
-            "Axolotl builds a 4-bit config for `qlora` and an 8-bit one for `lora`, no other",
-            "use adapter: qlora",
-            Mend("safe", write="qlora", at=1),
-            beside=("adapter=lora", "no load_in_8bit=true"),
-            beside_label="not qlora",
-        ),
-    ),
-)
-
-
-@rule(
-    "fp8-quanto-replaced",
-    "error",
-    "silent",
-    consumers=("simpletuner",),
-    sources=(
-        "simpletuner 3.1.6 and 4.10.1 helpers/training/default_settings/safety_check.py: is "
-        "incompatible with multi-GPU training on PEFT LoRA"
-    ),
-    reads=("simpletuner:base_model_precision",),
-)
-def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:
-    """SimpleTuner trains a LoRA on several devices over fp8-quanto, and takes int8-quanto."""
-    world = processes(run)
-    for document in run.of("simpletuner"):
-        place = document.get("base_model_precision")
-        if place is None or place.value != "fp8-quanto" or world is None or world < 2:
-            continue
-        lora = document.value("model_type") == "lora"
-        if not lora or document.value("lora_type", "standard") != "standard":
-            continue
-        yield Finding(
-            f"fp8-quanto with a PEFT LoRA in {world} processes becomes int8-quanto",
-            (place.label("replaced"),),
-            ("SimpleTuner logs an error and goes on with int8-quanto",),
-            "say int8-quanto, or use lora_type lycoris",
-            Fix((place.replaced("int8-quanto"),), "safe"),
-        )
 
 
 @rule(
@@ -155,49 +100,6 @@ def _llamafactory(run: LintContext, document: Document) -> Merge | None:
         return merged, base, "load"
     stored = stored_form(run)
     return None if stored is None else (merged, stored[1], "load")
-
-
-@rule(
-    "qlora-not-in-four-bits",
-    "error",
-    "parse",
-    consumers=("axolotl",),
-    sources="axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig.validate_qlora`",
-    reads=("axolotl:adapter",),
-)
-def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:
-    """Axolotl's adapter qlora over a base that is not loaded in 4 bits."""
-    for document in run.of("axolotl"):
-        adapter = document.get("adapter")
-        if adapter is None or adapter.value != "qlora" or document.value("merge_lora"):
-            continue
-        other = _other(document)
-        if other is None and document.value("load_in_4bit") is True:
-            continue
-        yield Finding(
-            f"adapter qlora with {other.path}" if other else "adapter qlora without load_in_4bit",
-            (
-                (other or adapter).label("not 4 bits" if other else "needs load_in_4bit"),
-                *([adapter.label("", primary=False)] if other else []),
-            ),
-            ("Axolotl does not set it by itself: it refuses the file",),
-            "set load_in_4bit: true, or use adapter lora",
-            _fix(document, other),
-        )
-
-
-def _other(document: Document) -> Place | None:
-    """What else the base is loaded in."""
-    found = (document.get(key) for key in ("load_in_8bit", "gptq"))
-    return next((each for each in found if each is not None and each.value is True), None)
-
-
-def _fix(document: Document, other: Place | None) -> Fix | None:
-    said = document.get("load_in_4bit")
-    if other is not None:
-        return None
-    edit = said.replaced(True) if said else document.added("load_in_4bit", True)
-    return Fix((edit,), "safe") if edit else None
 
 
 _SAME = {"nf4": "bnb-4bit", "fp4": "bnb-4bit", "int8": "bnb-8bit"}

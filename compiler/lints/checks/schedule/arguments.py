@@ -1,8 +1,9 @@
-"""Arguments of a schedule."""
+"""Arguments of a schedule, warm-up among them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
@@ -10,11 +11,14 @@ from tunec.compiler.lints.facts.training_loop import (
     arguments_of,
     is_number,
     is_overridden,
+    is_positive,
     is_whole,
     total_steps,
+    warmup_place,
     warmup_steps,
 )
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _WITH_MIN: Final = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
 _END = 1e-7
@@ -239,4 +243,133 @@ def _unusable_finding(place: Place, kind: Place, fault: Fault) -> Finding:
         "write another value",
         severity="warning" if consequence == "silent" else None,
         consequence=consequence,
+    )
+
+
+@rule(
+    "warmup-given-twice",
+    "warning",
+    "silent",
+    consumers=("transformers<5.15",),
+    sources=(
+        (
+            "transformers 4.40.2 to 4.57.6 training_args.py `get_warmup_steps`: steps above 0 win; "
+            "5.0.0 and 5.6.2 `__post_init__`: warmup_steps = warmup_ratio; 5.15.1 has no "
+            "warmup_ratio"
+        ),
+    ),
+    reads=("trainer:warmup_ratio",),
+)
+def warmup_given_twice(run: LintContext) -> Iterator[Finding]:
+    """Warm-up is given as steps and as a share."""
+    for document in run.of("trainer"):
+        steps, share = document.get("warmup_steps"), document.get("warmup_ratio")
+        if steps is None or share is None or document.is_view:
+            continue  # Axolotl's own check refuses the pair
+        if is_positive(steps.value) and is_positive(share.value):
+            last = run.runs("transformers>=5.0")
+            used, unused = (share, steps) if last else (steps, share)
+            yield Finding(
+                f"warmup_ratio {share.value} beside warmup_steps {steps.value}",
+                (unused.label("not used"), used.label("decides", primary=False)),
+                (
+                    "from 5.0 on the share overwrites the steps"
+                    if last
+                    else "before 5.0 steps win, and a line of the log says so",
+                ),
+                f"remove {unused.path}",
+                Fix((unused.removed(),), "safe" if last is not None else "unsafe"),
+            )
+
+
+_COSINE: Final = "WarmupCosineLR"
+_DIVIDED: Final[Mapping[str, Any]] = {
+    "notes": ("ZeroDivisionError in the first step behind the warm-up: it divides by the rest",),
+    "severity": None,
+    "consequence": "step",
+}
+
+
+@rule(
+    "warmup-longer-than-training",
+    "error",
+    "silent",
+    consumers=("transformers", "deepspeed"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 optimization.py "
+            "`_get_linear_schedule_with_warmup_lr_lambda`: current_step / num_warmup_steps while "
+            "below it"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupDecayLR.__init__`: a "
+            "warning, total_num_steps is less than warmup_num_steps"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.18.9 runtime/lr_schedules.py `WarmupCosineLR.get_lr_ratio`: / "
+            "(total_num_steps - warmup_num_steps); 0.19.8: max(1, ...); deepspeedai/DeepSpeed#8142"
+        ),
+    ),
+    reads=(
+        *keys("trainer", "warmup_steps", "warmup_ratio"),
+        "deepspeed:scheduler.params.warmup_num_steps",
+    ),
+)
+def warmup_longer_than_training(run: LintContext) -> Iterator[Finding]:
+    """Warm-up does not end before training does."""
+    total = total_steps(run)
+    warm = warmup_steps(run, total.value if total else None)
+    if total and warm and warm.value >= total.value and not is_overridden(run):
+        yield _finding(warm.place, warm.value, total.place, total.value)
+    params = "scheduler.params."
+    first = run.effective("deepspeed", f"{params}warmup_num_steps")
+    last = run.effective("deepspeed", f"{params}total_num_steps")
+    if not is_whole(first.value) or not is_whole(last.value) or first.value < last.value:
+        return
+    if first.place and last.place:
+        found = _finding(first.place, first.value, last.place, last.value)
+        is_zero = first.value == last.value and run.runs("deepspeed<0.19") is True
+        is_cosine = run.effective("deepspeed", "scheduler.type").value == _COSINE
+        yield replace(found, **_DIVIDED) if is_cosine and is_zero else found
+
+
+def _finding(first: Place, warm: int, last: Place, total: int) -> Finding:
+    return Finding(
+        f"{warm} steps of warm-up in {total} steps of training",
+        (first.label("steps of rising rate"), last.label("all steps", primary=False)),
+        (f"the rate never falls; its highest value comes at step {warm} or not at all",),
+        f"write {max(total * 3 // 100, 1)}, which is 3 % of all steps",
+        sum=(Term("warm-up", warm, "steps"), Term("training", total, "steps")),
+        severity="warning",
+    )
+
+
+_NONE: Final = ("constant", "reduce_lr_on_plateau", "greedy")
+
+
+@rule(
+    "warmup-of-a-constant-rate",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 optimization.py `get_scheduler`: SchedulerType.CONSTANT "
+            "and REDUCE_ON_PLATEAU are built without num_warmup_steps"
+        ),
+    ),
+    reads=keys("trainer", "warmup_steps", "warmup_ratio"),
+)
+def warmup_of_a_constant_rate(run: LintContext) -> Iterator[Finding]:
+    """Warm-up of a schedule that has none."""
+    kind, warm = run.said("trainer", "lr_scheduler_type"), warmup_place(run)
+    if kind is None or warm is None or kind.value not in _NONE or is_overridden(run):
+        return
+    fix = Fix((kind.replaced("constant_with_warmup"),), "unsafe")
+    yield Finding(
+        f"{warm.path} {warm.value} does nothing: {kind.value} has no warm-up",
+        (warm.label("does nothing"), kind.label("", primary=False)),
+        ("the rate is at its full height from the first step",),
+        "write constant_with_warmup" if kind.value == "constant" else f"remove {warm.path}",
+        fix if kind.value == "constant" else None,
     )

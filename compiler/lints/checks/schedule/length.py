@@ -301,3 +301,32 @@ def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
                 ("num_cycles is 1 unless lr_scheduler_kwargs says more",),
                 "write lr_scheduler_kwargs: {num_cycles: 3}, or lr_scheduler_type: cosine",
             )
+
+
+@rule(
+    "scheduler-without-decay",
+    "warning",
+    "silent",
+    consumers=("deepspeed", "transformers"),
+    sources=(
+        "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupLR`: and then fix at max lr",
+        "transformers 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`",
+        "hiyouga/LlamaFactory#3100",
+    ),
+    reads=("deepspeed:scheduler.type",),
+)
+def scheduler_without_decay(run: LintContext) -> Iterator[Finding]:
+    """DeepSpeed's WarmupLR beside a trainer that would let the rate fall."""
+    kind = run.said("deepspeed", "scheduler.type")
+    asked = run.effective("trainer", "lr_scheduler_type")
+    if kind is None or kind.value != "WarmupLR" or asked.source != "default":
+        return
+    yield Finding(
+        f"WarmupLR never lets the rate fall; the trainer's own schedule is {asked.value}",
+        (kind.label("used"),),
+        (
+            "after warm-up the rate stays at warmup_max_lr to the end",
+            f"lr_scheduler_type is left out: {asked.by} is {asked.value}",
+        ),
+        "remove the scheduler, or write WarmupDecayLR with total_num_steps",
+    )

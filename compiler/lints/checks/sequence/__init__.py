@@ -1,1 +1,1 @@
-"""Rules about samples as token sequences: packing, truncation, templates, masks."""
+"""Rules about attention, and samples as token sequences."""

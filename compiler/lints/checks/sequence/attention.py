@@ -1,12 +1,16 @@
-"""Attention kernels and positions."""
+"""Attention kernels and positions, and samples that they do not fit."""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place, also
+from tunec.compiler.lints.facts.precision import computes_in_half, loaded_in
+from tunec.compiler.lints.facts.training_loop import flag
+from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _KINDS: Final = ("model", *TRL)
@@ -246,43 +250,145 @@ def _is_switch(at: Place) -> bool:
     return at.path == "sdp_attention" and at.value is True
 
 
-_DEFAULT: Final = 2048
-"""llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `cutoff_len`."""
-_SHORTEST: Final = 4096
-"""A model whose own positions are stretched is measured by what they were before: 8192 for
-Llama 3.1, 4096 for DeepSeek V2 (config.json `original_max_position_embeddings`)."""
+_FLASH_WORDS = ("flash_attention_2", "flash_attention_3")
 
 
 @rule(
-    "rope-scaling-without-need",
-    "warning",
-    "silent",
-    consumers=("llamafactory",),
+    "flash-attention-in-fp32",
+    "error",
+    "step",
+    consumers=("transformers",),
     sources=(
         (
-            "llamafactory 0.9.1 to 0.9.5 model/model_utils/rope.py `configure_rope`: Input length "
-            "is smaller than max length. Disabling rope scaling."
+            "transformers 5.23.0 modeling_utils.py `_flash_attn_can_dispatch`: only supports "
+            "torch.float16 and torch.bfloat16 dtypes, a warning"
+        ),
+        (
+            "Dao-AILab/flash-attention 2.8 csrc/flash_attn/flash_api.cpp `mha_fwd`: FlashAttention "
+            "only support fp16 and bf16 data type"
         ),
     ),
-    reads=("llamafactory:rope_scaling",),
+    reads=(
+        *keys("model|trainer|axolotl", "attn_implementation", "model_init_kwargs"),
+        "axolotl:flash_attention",
+        "llamafactory:flash_attn",
+        "llama-cookbook:use_fast_kernels",
+        "simpletuner:*",
+    ),
 )
-def rope_scaling_without_need(run: LintContext) -> Iterator[Finding]:
-    """Positions are to be stretched for sequences that the model takes as it is."""
-    for document in run.of("llamafactory"):
-        at, length = document.get("rope_scaling"), document.get("cutoff_len")
-        if at is None or not isinstance(at.value, str) or "cutoff_len" in document.unknown:
+def flash_attention_in_fp32(run: LintContext) -> Iterator[Finding]:
+    """FlashAttention 2 in a run that computes in fp32."""
+    attention = run.observed("attention.implementation")
+    place = run.place(attention)
+    if attention is None or attention.value not in _FLASH_WORDS or place is None:
+        return
+    whole = _fp32(run)
+    if whole is None or run.value("quantization.format", "none") not in (None, "none"):
+        return
+    yield Finding(
+        f"{attention.value} in a run of fp32",
+        (place.label("fp16 and bf16 only"), whole.label("fp32", primary=False)),
+        ("the kernel ends in `FlashAttention only support fp16 and bf16 data type`",),
+        "turn bf16 or fp16 on, or use sdpa",
+    )
+
+
+def _fp32(run: LintContext) -> Place | None:
+    """Where the run is said to be fp32, with nothing that computes in 16 bits."""
+    if run.value("precision.compute") == "fp32":
+        return run.place(run.observed("precision.compute"))
+    if computes_in_half(run) is not False or _deepspeed_in_half(run):
+        return None
+    return next(loaded_in(run, "fp32"), None)
+
+
+def _deepspeed_in_half(run: LintContext) -> bool:
+    return any(
+        run.effective("deepspeed", f"{dtype}.enabled").value is True for dtype in ("bf16", "fp16")
+    )
+
+
+_SCALED: Final = (
+    *("rope_scaling", "rope_parameters", "overrides_of_model_config", "rope_theta", "shift_attn"),
+    *("model_init_kwargs", "overrides_of_model_kwargs"),
+)
+
+
+@rule(
+    "longer-than-context",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.23.0 modeling_rope_utils.py: frequencies by max_position_embeddings; "
+            "the model's own config.json"
+        ),
+        (
+            "axolotl 0.8.1 to 0.19.0 loaders/model.py: increasing "
+            "model.config.max_position_embeddings; llamafactory 0.9.1 to 0.9.5 "
+            "model/model_utils/rope.py `configure_rope`: only where rope_scaling is set"
+        ),
+    ),
+)
+def longer_than_context(run: LintContext) -> Iterator[Finding]:
+    """Sequences are longer than the model's context."""
+    at, context = _told(run), run.model.architecture.context if run.model else 0
+    length = run.observed("data.sequence") or at
+    if length is None or at is None or not context or not isinstance(length.value, int):
+        return
+    if length.value <= context or any(at.document.get(key) for key in _SCALED):
+        return
+    yield Finding(
+        f"sequences of {length.value} tokens for a model with a context of {context}",
+        (at.label("longer than the model was made for"),),
+        (
+            "positions beyond the context were never trained, and without scaling mean nothing",
+            "learned positions end there: an index error",
+        ),
+        f"write {context}, or scale its positions (rope_scaling)",
+        sum=(Term("sequence", length.value, "tokens"), Term("context", context, "tokens")),
+    )
+
+
+def _told(run: LintContext) -> Place | None:
+    """Where the longest sequence is written."""
+    length = run.place(run.observed("data.sequence")) or flag(run)
+    generated = (run.said(kind, "max_completion_length") for kind in ("grpo", "rloo"))
+    return length or next((each for each in generated if each is not None), None)
+
+
+_TRL_SCRIPTS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
+"""Files of TRL's scripts, which have the key."""
+
+
+@rule(
+    "stream-without-steps",
+    "error",
+    "init",
+    consumers=("trl", "transformers"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `Trainer.__init__`: does not implement "
+            "__len__, max_steps has to be specified"
+        ),
+        "trl 0.19.1 to 1.16.0 scripts/utils.py `ScriptArguments`: dataset_streaming",
+    ),
+    reads=keys("|".join(_TRL_SCRIPTS), "dataset_streaming"),
+)
+def stream_without_steps(run: LintContext) -> Iterator[Finding]:
+    """A stream of samples is to be trained on, and nobody says how many steps."""
+    for document in run.of(*_TRL_SCRIPTS):
+        at = where(document, "dataset_streaming=true")
+        if at is None or document.is_view or "max_steps" in document.unknown:
             continue
-        longest = run.model.architecture.context if run.model is not None else None
-        tokens = length.value if length is not None else _DEFAULT
-        if not longest or not isinstance(tokens, int) or isinstance(tokens, bool):
-            continue
-        if tokens > min(longest, _SHORTEST):
+        steps = document.get("max_steps")
+        if steps is not None and isinstance(steps.value, int) and steps.value > 0:
             continue
         yield Finding(
-            f"rope_scaling {at.value} for {tokens} tokens of a model that takes {longest}",
-            (at.label("left out"), *also(length)),
-            ("a line of the log says so: Disabling rope scaling; the model trains as it is",),
-            "remove rope_scaling, or raise cutoff_len beyond what the model takes",
-            Fix((at.removed(),), "safe"),
-            sum=(Term("the sequence", tokens, "tokens"), Term("the model", longest, "tokens")),
+            "dataset_streaming is refused without max_steps",
+            (at.label("of no known length"), *also(steps)),
+            ("The train_dataset does not implement __len__, max_steps has to be specified",),
+            "write max_steps",
+            severity="warning" if steps is None and is_fragment(document) else None,
         )

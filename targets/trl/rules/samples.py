@@ -1,4 +1,4 @@
-"""How samples become sequences."""
+"""How TRL's trainers make sequences of samples."""
 
 import re
 from collections.abc import Iterator
@@ -6,12 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.training_loop import flag
-from tunec.compiler.lints.kinds import is_fragment
+from tunec.compiler.lints.document import Document, also
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _UNMARKED: Final = re.compile(
@@ -53,56 +50,6 @@ def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
                 ("a mask is made of what stands between generation and endgeneration",),
                 "give a template with the marks as chat_template_path, or use TRL 1.1 and later",
             )
-
-
-_SCALED: Final = (
-    *("rope_scaling", "rope_parameters", "overrides_of_model_config", "rope_theta", "shift_attn"),
-    *("model_init_kwargs", "overrides_of_model_kwargs"),
-)
-
-
-@rule(
-    "longer-than-context",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    sources=(
-        (
-            "transformers 5.23.0 modeling_rope_utils.py: frequencies by max_position_embeddings; "
-            "the model's own config.json"
-        ),
-        (
-            "axolotl 0.8.1 to 0.19.0 loaders/model.py: increasing "
-            "model.config.max_position_embeddings; llamafactory 0.9.1 to 0.9.5 "
-            "model/model_utils/rope.py `configure_rope`: only where rope_scaling is set"
-        ),
-    ),
-)
-def longer_than_context(run: LintContext) -> Iterator[Finding]:
-    """Sequences are longer than the model's context."""
-    at, context = _told(run), run.model.architecture.context if run.model else 0
-    length = run.observed("data.sequence") or at
-    if length is None or at is None or not context or not isinstance(length.value, int):
-        return
-    if length.value <= context or any(at.document.get(key) for key in _SCALED):
-        return
-    yield Finding(
-        f"sequences of {length.value} tokens for a model with a context of {context}",
-        (at.label("longer than the model was made for"),),
-        (
-            "positions beyond the context were never trained, and without scaling mean nothing",
-            "learned positions end there: an index error",
-        ),
-        f"write {context}, or scale its positions (rope_scaling)",
-        sum=(Term("sequence", length.value, "tokens"), Term("context", context, "tokens")),
-    )
-
-
-def _told(run: LintContext) -> Place | None:
-    """Where the longest sequence is written."""
-    length = run.place(run.observed("data.sequence")) or flag(run)
-    generated = (run.said(kind, "max_completion_length") for kind in ("grpo", "rloo"))
-    return length or next((each for each in generated if each is not None), None)
 
 
 @rule(
@@ -161,42 +108,6 @@ def padding_free_not_cut(run: LintContext) -> Iterator[Finding]:
             (free.label("refused"), *also(length)),
             (),
             "write packing: true, or max_length: null",
-        )
-
-
-_KINDS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
-"""Files of TRL's scripts, which have the key."""
-
-
-@rule(
-    "stream-without-steps",
-    "error",
-    "init",
-    consumers=("trl", "transformers"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `Trainer.__init__`: does not implement "
-            "__len__, max_steps has to be specified"
-        ),
-        "trl 0.19.1 to 1.16.0 scripts/utils.py `ScriptArguments`: dataset_streaming",
-    ),
-    reads=keys("|".join(_KINDS), "dataset_streaming"),
-)
-def stream_without_steps(run: LintContext) -> Iterator[Finding]:
-    """A stream of samples is to be trained on, and nobody says how many steps."""
-    for document in run.of(*_KINDS):
-        at = where(document, "dataset_streaming=true")
-        if at is None or document.is_view or "max_steps" in document.unknown:
-            continue
-        steps = document.get("max_steps")
-        if steps is not None and isinstance(steps.value, int) and steps.value > 0:
-            continue
-        yield Finding(
-            "dataset_streaming is refused without max_steps",
-            (at.label("of no known length"), *also(steps)),
-            ("The train_dataset does not implement __len__, max_steps has to be specified",),
-            "write max_steps",
-            severity="warning" if steps is None and is_fragment(document) else None,
         )
 
 

@@ -11,64 +11,6 @@ from tunec.compiler.lints.facts.training_loop import is_whole, trainer_batch
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 
-_DROP: Final = "dataloader_drop_last"
-_SAMPLING: Final = "data_efficiency.data_sampling."
-_SWITCHES: Final = (
-    f"{_SAMPLING}curriculum_learning.enabled",
-    f"{_SAMPLING}dynamic_batching.enabled",
-)
-
-
-@rule(
-    "deepspeed-loader-unread",
-    "warning",
-    "silent",
-    consumers=("transformers", "accelerate"),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `DeepSpeedEngine.__init__`: deepspeed_io "
-            "where training_data is given; `deepspeed_io`: dataloader_drop_last and the sampler"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: deepspeed.initialize "
-            "without training_data"
-        ),
-    ),
-    reads=keys("deepspeed", _DROP, *_SWITCHES),
-)
-def deepspeed_loader_unread(run: LintContext) -> Iterator[Finding]:
-    """What ds_config.json says of DeepSpeed's own data loader, where the Trainer loads the data."""
-    if run.deepspeed_reader != "trainer":
-        return
-    drops = run.effective("trainer", _DROP).value
-    for document in run.of("deepspeed"):
-        at = document.get(_DROP)
-        if at is not None and at.value is True and drops is not True:
-            mend = f"write {_DROP}: true into the trainer's arguments"
-            yield _deepspeed_finding(at, "an incomplete last batch is not dropped", mend)
-        at = _sampling(document)
-        if at is not None:
-            name = at.path.split(".")[-2]
-            yield _deepspeed_finding(at, f"no {name} takes place", "remove the block")
-
-
-def _sampling(document: Document) -> Place | None:
-    """The switch of a sampler that is turned on, and the blocks around it."""
-    around = [document.get(f"{_SAMPLING}enabled"), document.get("data_efficiency.enabled")]
-    if any(at is None or at.value is not True for at in around):
-        return None
-    asked = (document.get(key) for key in _SWITCHES)
-    return next((at for at in asked if at is not None and at.value is True), None)
-
-
-def _deepspeed_finding(at: Place, what: str, mend: str) -> Finding:
-    return Finding(
-        f"{at.path} is not read under the Trainer: {what}",
-        (at.label("not read"),),
-        ("DeepSpeed builds its own loader of training_data, which the Trainer does not give it",),
-        mend,
-    )
-
 
 @rule(
     "fewer-samples-than-a-batch",
@@ -308,42 +250,6 @@ def _of_job(run: LintContext, workers: Place) -> Iterator[Finding]:
                     Term("cores of the job on a node", cores, "cores"),
                 ),
             )
-
-
-_SAMPLER: Final = Row(
-    f"deepspeed:{_SAMPLING}curriculum_learning.enabled=true",
-    "curriculum_learning is enabled without curriculum_metrics",
-    label="refused",
-    why="DeepSpeed asserts that curriculum_metrics is there, whatever else is turned off",
-    help="write curriculum_metrics, or enabled: false",
-    beside=(f"no {_SAMPLING}curriculum_learning.curriculum_metrics",),
-)
-
-sampler_settings_missing = rows(
-    "sampler-settings-missing",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/data_pipeline/config.py `get_curriculum_learning`: "
-            "curriculum_metrics must be specified; 0.16.9 to 0.19.8 `get_dynamic_batching`: "
-            "max_tokens must be specified"
-        ),
-    ),
-    rows=(
-        _SAMPLER,
-        Row(
-            f"deepspeed:{_SAMPLING}dynamic_batching.enabled=true",
-            "dynamic_batching is enabled without max_tokens",
-            label="refused",
-            why="DeepSpeed asserts that max_tokens is there, whatever else is turned off",
-            help="write max_tokens, or enabled: false",
-            beside=(f"no {_SAMPLING}dynamic_batching.max_tokens",),
-            since="deepspeed>=0.16",
-        ),
-    ),
-)
 
 
 workers_missing = rows(

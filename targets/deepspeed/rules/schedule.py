@@ -1,5 +1,6 @@
 """DeepSpeed's scheduler."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -318,3 +319,59 @@ def _word(document: Document) -> Iterator[Finding]:
             ("taken: log, linear; a line of the log says so",),
             "write linear",
         )
+
+
+_WARMS: Final = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
+_FEWEST: Final = 10
+"""Steps of a warm-up whose shape is worth a word."""
+
+
+@rule(
+    "warmup-by-logarithm",
+    "warning",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupLR._get_gamma`: log(step + "
+            "1) / log(warmup_num_steps); warmup_type is log by default in WarmupLR, WarmupDecayLR "
+            "and WarmupCosineLR"
+        ),
+        "transformers 4.40.2 to 5.23.0 optimization.py: step / num_warmup_steps",
+    ),
+    reads=("deepspeed:scheduler.type",),
+)
+def warmup_by_logarithm(run: LintContext) -> Iterator[Finding]:
+    """DeepSpeed's warm-up rises by a logarithm where the trainer's schedule rises in a line."""
+    kind, asked = run.said("deepspeed", "scheduler.type"), run.said("trainer", "lr_scheduler_type")
+    if kind is None or asked is None or kind.value not in _WARMS:
+        return
+    if run.said("deepspeed", _PARAMS + "warmup_type") is not None:
+        return
+    steps = _steps(run)
+    if steps is None or steps < _FEWEST:
+        return
+    at = math.log(max(2.0, steps / 10)) / math.log(steps)
+    added = kind.document.added(_PARAMS + "warmup_type", "linear")
+    yield Finding(
+        f"{kind.value} warms up by a logarithm: {at:.0%} of the rate after a tenth of the steps",
+        (kind.label("warmup_type is log"), asked.label("rises in a line", primary=False)),
+        (
+            (
+                f"after {steps / 10:g} of {steps:g} steps the rate is log({steps / 10:g}) / "
+                f"log({steps:g}) of its height, where a line is at 10%"
+            ),
+        ),
+        'write "warmup_type": "linear"',
+        Fix((added,), "unsafe") if added is not None else None,
+    )
+
+
+def _steps(run: LintContext) -> float | None:
+    """Steps of the warm-up: DeepSpeed's own number, or what the trainer fills in for it."""
+    steps = run.effective("deepspeed", _PARAMS + "warmup_num_steps").value
+    if is_number(steps):
+        return float(steps)
+    total = total_steps(run)
+    warm = warmup_steps(run, None if total is None else total.value)
+    return None if warm is None else float(warm.value)

@@ -1,15 +1,15 @@
-"""Batch sizes that DeepSpeed cannot work with."""
+"""Batch sizes in DeepSpeed's file, and its data loader."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.facts.training_loop import is_whole, trainer_batch
-from tunec.compiler.lints.rows import Mend, Row, rows
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.facts.training_loop import is_whole
+from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -65,41 +65,6 @@ def _divisible_finding(place: Place, total: int, world: int, accumulation: int) 
             Term("gradient_accumulation_steps", accumulation, "micro batches"),
         ),
     )
-
-
-_NO_SAMPLES: Final = "batch_size should be a positive integer value"
-
-batch_of_nothing = rows(
-    "batch-of-nothing",
-    "error",
-    "init",
-    consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `_get_dataloader` and "
-            "`get_train_dataloader`, "
-            "`_inner_training_loop`: len_dataloader // args.gradient_accumulation_steps"
-        ),
-        "torch 2.13.0 utils/data/sampler.py `BatchSampler`: ValueError",
-    ),
-    rows=(
-        *(
-            Row(
-                f"trainer:{key}<1",
-                "`{0.path}` is {0.value}",
-                label="at least 1",
-                why=why,
-                help="write 1 or more",
-                mend=Mend("unsafe", write=1),
-            )
-            for key, why in (
-                ("per_device_train_batch_size", _NO_SAMPLES),
-                ("per_device_eval_batch_size", _NO_SAMPLES),
-                ("gradient_accumulation_steps", "integer division or modulo by zero"),
-            )
-        ),
-    ),
-)
 
 
 _PINNED_KEYS: Final = (
@@ -303,38 +268,96 @@ def _is_excerpt(run: LintContext, document: Document) -> bool:
     return not any(isinstance(each.value(key), str) for each in others for key in _REFERENCES)
 
 
+_DROP: Final = "dataloader_drop_last"
+_SAMPLING: Final = "data_efficiency.data_sampling."
+_SWITCHES: Final = (
+    f"{_SAMPLING}curriculum_learning.enabled",
+    f"{_SAMPLING}dynamic_batching.enabled",
+)
+
+
 @rule(
-    "least-batch-of-zero-3",
-    "note",
-    "out-of-memory",
-    consumers=("deepspeed",),
+    "deepspeed-loader-unread",
+    "warning",
+    "silent",
+    consumers=("transformers", "accelerate"),
     sources=(
-        "modelscope/ms-swift#4710",
         (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_set_batch_related_parameters`: "
-            "train_batch_size = micro_batch * grad_acc * world_size at every stage"
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `DeepSpeedEngine.__init__`: deepspeed_io "
+            "where training_data is given; `deepspeed_io`: dataloader_drop_last and the sampler"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: deepspeed.initialize "
+            "without training_data"
         ),
     ),
-    reads=("trainer:per_device_train_batch_size",),
+    reads=keys("deepspeed", _DROP, *_SWITCHES),
 )
-def least_batch_of_zero_3(run: LintContext) -> Iterator[Finding]:
-    """One sample a process at ZeRO-3: the batch is as small as it gets, and not one sample."""
-    stage = run.effective("deepspeed", "zero_optimization.stage")
-    batch, world, total = trainer_batch(run), run.data_parallel, run.value("parallel.world")
-    if stage.value != 3 or batch is None or world is None or world < 2 or world != total:
+def deepspeed_loader_unread(run: LintContext) -> Iterator[Finding]:
+    """What ds_config.json says of DeepSpeed's own data loader, where the Trainer loads the data."""
+    if run.deepspeed_reader != "trainer":
         return
-    micro, steps = batch
-    if micro.value != 1 or steps.value != 1 or micro.place is None:
-        return
-    yield Finding(
-        f"one step takes {world} samples: 1 on each of {world} processes",
-        (micro.place.label("on each process"), *also(stage.place)),
-        (
-            (
-                "ZeRO-3 shards parameters, gradients and states; every process still works on "
-                "whole samples of its own, with all their activations"
-            ),
-        ),
-        "to lay one sample over several devices use tensor or sequence parallelism",
-        sum=(Term("micro batch", 1, "samples"), Term("data parallel", world, "processes")),
+    drops = run.effective("trainer", _DROP).value
+    for document in run.of("deepspeed"):
+        at = document.get(_DROP)
+        if at is not None and at.value is True and drops is not True:
+            mend = f"write {_DROP}: true into the trainer's arguments"
+            yield _deepspeed_finding(at, "an incomplete last batch is not dropped", mend)
+        at = _sampling(document)
+        if at is not None:
+            name = at.path.split(".")[-2]
+            yield _deepspeed_finding(at, f"no {name} takes place", "remove the block")
+
+
+def _sampling(document: Document) -> Place | None:
+    """The switch of a sampler that is turned on, and the blocks around it."""
+    around = [document.get(f"{_SAMPLING}enabled"), document.get("data_efficiency.enabled")]
+    if any(at is None or at.value is not True for at in around):
+        return None
+    asked = (document.get(key) for key in _SWITCHES)
+    return next((at for at in asked if at is not None and at.value is True), None)
+
+
+def _deepspeed_finding(at: Place, what: str, mend: str) -> Finding:
+    return Finding(
+        f"{at.path} is not read under the Trainer: {what}",
+        (at.label("not read"),),
+        ("DeepSpeed builds its own loader of training_data, which the Trainer does not give it",),
+        mend,
     )
+
+
+_SAMPLER: Final = Row(
+    f"deepspeed:{_SAMPLING}curriculum_learning.enabled=true",
+    "curriculum_learning is enabled without curriculum_metrics",
+    label="refused",
+    why="DeepSpeed asserts that curriculum_metrics is there, whatever else is turned off",
+    help="write curriculum_metrics, or enabled: false",
+    beside=(f"no {_SAMPLING}curriculum_learning.curriculum_metrics",),
+)
+
+sampler_settings_missing = rows(
+    "sampler-settings-missing",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/data_pipeline/config.py `get_curriculum_learning`: "
+            "curriculum_metrics must be specified; 0.16.9 to 0.19.8 `get_dynamic_batching`: "
+            "max_tokens must be specified"
+        ),
+    ),
+    rows=(
+        _SAMPLER,
+        Row(
+            f"deepspeed:{_SAMPLING}dynamic_batching.enabled=true",
+            "dynamic_batching is enabled without max_tokens",
+            label="refused",
+            why="DeepSpeed asserts that max_tokens is there, whatever else is turned off",
+            help="write max_tokens, or enabled: false",
+            beside=(f"no {_SAMPLING}dynamic_batching.max_tokens",),
+            since="deepspeed>=0.16",
+        ),
+    ),
+)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.checks.diffusion.example_flags import _refused_is_whole as is_whole
+from tunec.compiler.lints.checks.scripts.diffusers_flags import is_whole_command
 from tunec.compiler.lints.conditions import Need, Pair, refused_alone, refused_pair, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
@@ -97,7 +97,7 @@ def _data(document: Document, script: str) -> Iterator[Finding]:
             ("the script ends where it is told of no data",),
             f"write --{pair[1]}",
             # a part of a command is shown more often than all of it
-            severity="warning" if is_whole(document) else "note",
+            severity="warning" if is_whole_command(document) else "note",
         )
 
 

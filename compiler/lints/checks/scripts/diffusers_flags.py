@@ -113,7 +113,7 @@ def _unknown(script: str, place: Place, flags: Sequence[str]) -> Finding:
     )
 
 
-def _refused_is_whole(document: Document) -> bool:
+def is_whole_command(document: Document) -> bool:
     """Whether a command says so much that nothing seems to be left out of it by who shows it."""
     is_told = any(document.get(each) is not None for each in _TOLD)
     return len(document.found) >= _WHOLE and is_told and document.get("output_dir") is not None
@@ -130,7 +130,7 @@ def _lacking(document: Document, script: str) -> Iterator[Finding]:
                     ("the following arguments are required",),
                     f"write --{flag}",
                     # a part of a command is shown more often than all of it
-                    severity="warning" if _refused_is_whole(document) else "note",
+                    severity="warning" if is_whole_command(document) else "note",
                 )
 
 

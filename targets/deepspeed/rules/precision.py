@@ -1,16 +1,19 @@
-"""Loss scaling."""
+"""Precision and loss scaling in DeepSpeed's file."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.precision import loaded_in, on_deepspeed
+from tunec.compiler.lints.facts.precision import below, with_capability
 from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, keys, rule
+
+if TYPE_CHECKING:
+    from tunec.schemas.hardware.profile import Device
+
 
 _HIGHEST = 24
 """fp16 ends below 2^16, and gradients of a mean loss are well below 1: some steps more are "
@@ -117,69 +120,6 @@ def _refused_finding(
     )
 
 
-@rule(
-    "loss-scaling-over-bf16",
-    "error",
-    "step",
-    consumers=("torch", "trl"),
-    sources=(
-        (
-            "torch 2.13.0 amp/grad_scaler.py `GradScaler._unscale_grads_`: "
-            "_amp_foreach_non_finite_check_and_unscale_, on CUDA"
-        ),
-        "pytorch/pytorch#127176, huggingface/trl#4901, QwenLM/Qwen-VL#372",
-        (
-            "trl 0.26.2 to 1.16.0 trainer/sft_trainer.py: adapters of a quantised model are cast "
-            "to bfloat16"
-        ),
-    ),
-    reads=("trainer:fp16",),
-)
-def loss_scaling_over_bf16(run: LintContext) -> Iterator[Finding]:
-    """fp16 with loss scaling over trained weights that are bf16."""
-    scaled = run.said("trainer", "fp16")
-    if scaled is None or scaled.value is not True or on_deepspeed(run):
-        return
-    if run.value("quantization.format", "none") not in (None, "none"):
-        yield from _adapters(run, scaled)
-        return
-    for place in loaded_in(run, "bf16"):
-        is_adapted = has_adapter(run)
-        is_whole = place.document.kind in (*TRL, "model")
-        if is_adapted and run.runs("peft>=0.12") is not False:
-            continue
-        yield _scaling_finding(place, scaled, "trained in bf16", is_certain=is_whole or is_adapted)
-
-
-def _adapters(run: LintContext, scaled: Place) -> Iterator[Finding]:
-    """TRL makes the adapters of a quantised model bf16."""
-    bits = run.said("trainer", "load_in_4bit", "load_in_8bit")
-    if bits is None or bits.value is not True or not run.of(*TRL):
-        return
-    if run.runs("trl>=0.26") is not False:
-        yield _scaling_finding(
-            bits,
-            scaled,
-            "TRL trains adapters in bf16 over it",
-            is_certain=run.runs("trl>=0.26") is True,
-        )
-
-
-def _scaling_finding(place: Place, scaled: Place, label: str, *, is_certain: bool) -> Finding:
-    return Finding(
-        "fp16 with loss scaling over trained weights in bf16",
-        (place.label(label), scaled.label("scales the loss", primary=False)),
-        (
-            (
-                "the first step ends in `_amp_foreach_non_finite_check_and_unscale_cuda not "
-                "implemented for BFloat16`"
-            ),
-        ),
-        "write bf16: true instead of fp16, or load in float32 what is trained",
-        certain=is_certain,
-    )
-
-
 _SMALLEST = 2.0**-24
 """The smallest number of fp16 above zero."""
 
@@ -271,3 +211,145 @@ def _is_mixed(run: LintContext) -> bool:
         for kind, key in (("accelerate", "mixed_precision"), ("launch", "flags.mixed_precision"))
         for each in run.each(kind, key)
     )
+
+
+@rule(
+    "amp-beside-zero",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        "deepspeed 0.14.5 to 0.18.9 runtime/engine.py `_do_optimizer_sanity_check`: Amp and "
+        "ZeRO are not currently compatible; Cannot enable both amp with (legacy) fp16 or "
+        "bfloat16 mode"
+    ),
+    reads=("deepspeed:amp.enabled",),
+)
+def amp_beside_zero(run: LintContext) -> Iterator[Finding]:
+    """DeepSpeed's amp block beside ZeRO or 16-bit modes."""
+    for amp in run.each("deepspeed", "amp.enabled"):
+        if amp.value is not True or run.runs("deepspeed<0.19") is not True:
+            continue
+        stage = run.effective("deepspeed", "zero_optimization.stage")
+        if isinstance(stage.value, int) and stage.value > 0 and stage.place is not None:
+            other, word = stage.place, f"ZeRO stage {stage.value}"
+        else:
+            half = next((e for e in _half(run) if e.value is True), None)
+            if half is None or half.place is None:
+                continue
+            other, word = half.place, half.place.path.partition(".")[0]
+        yield Finding(
+            f"amp beside {word}",
+            (amp.label("apex amp"), other.label("", primary=False)),
+            ("apex's amp wraps a plain optimizer; DeepSpeed 0.19 has taken it out",),
+            "remove amp, and use bf16 or fp16",
+        )
+
+
+def _half(run: LintContext) -> list[Effective]:
+    return [run.effective("deepspeed", f"{dtype}.enabled") for dtype in ("fp16", "bf16")]
+
+
+_KEYS = (
+    "fp16.fp16_master_weights_and_grads",
+    "bf16.bf16_master_weights_and_grads",
+    "bf16.bf16_optimizer_states",
+)
+_ALL_STAGES = "deepspeed>=0.18"
+
+
+@rule(
+    "half-master-weights-without-zero",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        "deepspeed 0.18.9 and 0.19.8 runtime/config.py `_do_error_check`: only with ZeRO stage "
+        "1, 2, or 3; 0.14.5 to 0.17.6: fp16 only with stage 2"
+    ),
+    reads=keys("deepspeed", *_KEYS),
+)
+def half_master_weights_without_zero(run: LintContext) -> Iterator[Finding]:
+    """Master weights in 16 bits at a ZeRO stage that does not have them."""
+    stage = run.effective("deepspeed", "zero_optimization.stage")
+    for key in _KEYS:
+        for place in run.each("deepspeed", key):
+            if _is_on(place.value) and stage.known:
+                yield from _at(run, place, stage.value, stage.place)
+    yield from _states_alone(run)
+
+
+def _at(run: LintContext, place: Place, stage: object, where: Place | None) -> Iterator[Finding]:
+    old = place.path.startswith("fp16") and run.runs(_ALL_STAGES) is False
+    allowed = (2,) if old else (1, 2, 3)
+    if stage in allowed or not isinstance(stage, int):
+        return
+    words = "stage 2" if old else "stages 1 to 3"
+    yield Finding(
+        f"{place.path.rpartition('.')[2]} at ZeRO stage {stage}",
+        (place.label("refused"), *also(where)),
+        (f"DeepSpeed supports it at {words}",),
+        f"use {words.replace('stages', 'one of the stages')}, or remove it",
+    )
+
+
+def _is_on(value: object) -> bool:
+    """Also as a text, which DeepSpeed takes for what it says."""
+    return value is True or (isinstance(value, str) and value.lower() == "true")
+
+
+def _states_alone(run: LintContext) -> Iterator[Finding]:
+    """Optimizer states in bf16 need master weights in bf16."""
+    for place in run.each("deepspeed", "bf16.bf16_optimizer_states"):
+        weights = place.document.value("bf16.bf16_master_weights_and_grads")
+        if _is_on(place.value) and not _is_on(weights):
+            yield Finding(
+                "bf16_optimizer_states without bf16_master_weights_and_grads",
+                (place.label("refused"),),
+                (),
+                "set both, or neither",
+            )
+
+
+@rule(
+    "fp16-refused-by-deepspeed",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 accelerator/cuda_accelerator.py `is_fp16_supported`; "
+            "runtime/engine.py `_do_sanity_check`"
+        ),
+        "deepspeedai/DeepSpeed 3e94f8c (0.13.0, the check) and 6857061 (0.13.2, the variable)",
+    ),
+    reads=("deepspeed:fp16.enabled",),
+    hardware=True,
+)
+def fp16_refused_by_deepspeed(run: LintContext) -> Iterator[Finding]:
+    """DeepSpeed's fp16 on devices for which it refuses it."""
+    device = below(run, 7)
+    enabled = run.effective("deepspeed", "fp16.enabled")
+    if device is None or enabled.value is not True or enabled.place is None:
+        return
+    if run.runs("deepspeed<0.13") or _is_let_pass(run, device):
+        return
+    yield Finding(
+        f"DeepSpeed refuses fp16 on {with_capability(device)}",
+        (enabled.place.label("needs 7.0"),),
+        (
+            (
+                "DeepSpeed counts fp16 on 6.x as deprecated: `Type fp16 is not supported on your "
+                "device`; DS_ALLOW_DEPRECATED_FP16=1 lets 6.x pass"
+            ),
+        ),
+        "export DS_ALLOW_DEPRECATED_FP16=1 on compute capability 6.x, or train in fp32",
+    )
+
+
+def _is_let_pass(run: LintContext, device: "Device") -> bool:
+    """Whether the variable is set that counts compute capability 6.x in: read from 0.13.2 on."""
+    allowed = run.said("launch", "environment.DS_ALLOW_DEPRECATED_FP16")
+    if allowed is None or str(allowed.value) != "1" or run.runs("deepspeed<0.13.2"):
+        return False
+    return (device.compute_capability or (0, 0))[0] == 6

@@ -1,4 +1,4 @@
-"""Flags of SwissArmyTransformer."""
+"""Flags of SwissArmyTransformer, which VisualGLM's, CogVLM's and CogAgent's scripts take."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache

@@ -1,1 +1,0 @@
-"""Rules about how samples reach the devices."""

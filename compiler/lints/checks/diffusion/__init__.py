@@ -1,1 +1,0 @@
-"""Rules about the training of diffusion models."""

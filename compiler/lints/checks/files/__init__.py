@@ -1,1 +1,0 @@
-"""Rules about files that cannot be read or recognised."""

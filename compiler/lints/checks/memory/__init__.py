@@ -1,1 +1,0 @@
-"""Rules about device memory: the account of the planner, run on what was read."""

@@ -1,0 +1,1 @@
+"""Rules about scripts as their makers wrote them: alpaca-lora's, and diffusers' examples."""

@@ -1,0 +1,315 @@
+"""Keys of DeepSpeed's file under another name or block, and blocks without their switch."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.effective import AUTO_OF_DEEPSPEED, default_of
+from tunec.compiler.lints.facts.known_keys import BF16_SCALING, homes_of, is_whole
+from tunec.compiler.lints.facts.sharding import stage_of
+from tunec.compiler.lints.facts.training_loop import is_positive
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.compiler.lints.schemas import faults
+
+
+@rule(
+    "misplaced-key",
+    "error",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig._initialize_params`, "
+            "runtime/config_utils.py `DeepSpeedConfigModel`"
+        ),
+        "deepspeedai/DeepSpeed#2721",
+    ),
+    reads=("deepspeed:*",),
+)
+def misplaced_key(run: LintContext) -> Iterator[Finding]:
+    """A key of DeepSpeed at another level than the one where it is looked up."""
+    for document in run.of("deepspeed"):
+        if not is_whole(document):
+            continue
+        for fault in faults(run, document):
+            homes = homes_of(run, fault.path)
+            if fault.what != "unknown" or not homes or fault.path in BF16_SCALING:
+                continue
+            # a block drops "auto" before it looks at its keys
+            is_refused = fault.is_refused and fault.place.value != "auto"
+            yield Finding(
+                f"`{fault.path}` is not where DeepSpeed looks for it",
+                (fault.place.key_label("refused here" if is_refused else "ignored here"),),
+                (f"by the keys of {run.release('deepspeed')}",),
+                f"it belongs at {quoted(homes)}",
+                consequence="init" if is_refused else "silent",
+            )
+
+
+@rule(
+    "loss-scale-under-bf16",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        "deepspeed 0.14.5 to 0.19.8 runtime/precision_config.py `DeepSpeedBF16Config`",
+        "FlagOpen/FlagEmbedding#1487, ielab/llm-rankers#2",
+    ),
+    reads=keys("deepspeed", *BF16_SCALING),
+)
+def loss_scale_under_bf16(run: LintContext) -> Iterator[Finding]:
+    """Keys of fp16's loss scaling in the block bf16."""
+    for document in run.of("deepspeed"):
+        for fault in faults(run, document):
+            if fault.what != "unknown" or fault.path not in BF16_SCALING:
+                continue
+            yield Finding(
+                f"`{fault.path}` is a key of fp16: bf16 has no loss scale",
+                (fault.place.key_label("refused" if fault.is_refused else "ignored"),),
+                (f"by the keys of {run.release('deepspeed')}",),
+                "remove it",
+                Fix((fault.place.removed(),), "safe"),
+                consequence="init" if fault.is_refused else "silent",
+            )
+
+
+_BLOCKS: Final = ("amp", "progressive_layer_drop")
+
+
+@rule(
+    "block-without-its-switch",
+    "error",
+    "init",
+    consumers=("deepspeed<0.19",),
+    sources=(
+        "deepspeed 0.14.5 to 0.18.9 runtime/config.py `get_amp_params`, `get_pld_params`: "
+        'pop("enabled") of a copy of the block; 0.19 refuses both blocks by name'
+    ),
+    reads=keys("deepspeed", *_BLOCKS),
+)
+def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
+    """A block of ds_config.json that is looked into, and does not say whether it is turned on."""
+    for document in run.of("deepspeed"):
+        for name in _BLOCKS:
+            block = document.get(name)
+            if block is None or block.node.fields is None or "enabled" in block.node.fields:
+                continue
+            yield Finding(
+                f"`{name}` has no `enabled`, which DeepSpeed asks for",
+                (block.key_label("refused"),),
+                ("KeyError: 'enabled'",),
+                f"write {name}.enabled, or remove {name}",
+            )
+
+
+_BLOCK: Final = "zero_optimization"
+_NEW: Final = {
+    "cpu_offload": "offload_optimizer: {device: cpu}",
+    "cpu_offload_param": "offload_param: {device: cpu}",
+    "cpu_offload_use_pin_memory": "pin_memory, in offload_optimizer or offload_param",
+    "stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_weights_on_model_save",
+}
+
+
+@rule(
+    "deprecated-key",
+    "warning",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig`: fields with "
+        "deprecated and new_param; runtime/config_utils.py `_process_deprecated_field`: a "
+        "warning, and the value is the new field's; set_new_param False of "
+        "cpu_offload_use_pin_memory"
+    ),
+    reads=keys("deepspeed", *(f"{_BLOCK}.{old}" for old in _NEW)),
+)
+def deprecated_key(run: LintContext) -> Iterator[Finding]:
+    """A key that DeepSpeed still reads, as another one."""
+    for document in run.of("deepspeed"):
+        for old, new in _NEW.items():
+            place = document.get(f"{_BLOCK}.{old}")
+            if place is None or document.is_view:
+                continue
+            is_renamed = ":" not in new and "," not in new
+            is_unread = old == "cpu_offload_use_pin_memory"
+            yield Finding(
+                f"{old} is deprecated{': it is not read' if is_unread else ''}",
+                (place.key_label("not read" if is_unread else "read as another key"),),
+                (f"the key is {new} now",),
+                f"write {new}",
+                Fix((place.renamed(new),), "safe") if is_renamed else None,
+            )
+
+
+@rule(
+    "auto-in-plain-deepspeed",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_batch_assertion`: TypeError, '>' not "
+            "supported between 'str' and 'int'; runtime/config_utils.py "
+            "`DeepSpeedConfigModel.__init__` drops auto"
+        ),
+        "Roblox/FAI-RL#72",
+    ),
+    reads=("deepspeed:*",),
+)
+def auto_in_plain_deepspeed(run: LintContext) -> Iterator[Finding]:
+    """`auto` in a file that DeepSpeed reads itself."""
+    if run.deepspeed_reader == "trainer":
+        return
+    is_plain = run.deepspeed_reader == "plain"
+    for document in run.of("deepspeed"):
+        if document.is_view:
+            continue
+        said = document.where(_plain_is_auto)
+        if said and is_plain:
+            for path, place in said.items():
+                yield _one(run, path, place)
+        elif said:
+            yield _maybe(said)
+
+
+def _plain_is_auto(path: str, value: Any) -> bool:
+    return bool(value == "auto") and not path.startswith(AUTO_OF_DEEPSPEED)
+
+
+def _one(run: LintContext, path: str, place: Place) -> Finding:
+    default = default_of(run, "deepspeed", path)
+    drops = "." in path and not path.startswith(("optimizer.", "scheduler."))
+    value = f"{default.value}" if default.known else "its default"
+    note = f"the block drops it, so {value} holds" if drops else "it is used as the word that it is"
+    return Finding(
+        f"nobody fills in `{path}`: auto",
+        (place.label("auto"),),
+        (note,),
+        "write the value, or let the Trainer read the file",
+        consequence="silent" if drops else "init",
+    )
+
+
+def _maybe(said: Mapping[str, Place]) -> Finding:
+    labels: list[Label] = []
+    for place in said.values():
+        labels.append(place.label("auto", primary=not labels))
+    names = ", ".join(said)
+    return Finding(
+        f"whether anybody fills in auto: {names}",
+        tuple(labels),
+        ("the Trainer fills auto in; deepspeed.initialize fails on it or takes its default",),
+        "name the reader with --from huggingface or --from deepspeed",
+        certain=False,
+        consequence="unclear",
+    )
+
+
+@rule(
+    "adam-is-adamw",
+    "note",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: optimizer "
+            "name of Adam forces AdamW logic unless adam_w_mode is explicitly set; "
+            "runtime/config.py ADAM_W_MODE_DEFAULT = True"
+        ),
+    ),
+    reads=("deepspeed:optimizer.type",),
+)
+def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
+    """DeepSpeed's Adam decays weights as AdamW does."""
+    kind = run.said("deepspeed", "optimizer.type")
+    word = kind.value.lower() if kind is not None and isinstance(kind.value, str) else ""
+    if kind is not None and word == "adamw":
+        yield from _decoupled_anyway(run, kind)
+    if kind is None or word != "adam":
+        return
+    decay = run.effective("deepspeed", "optimizer.params.weight_decay")
+    if run.said("deepspeed", "optimizer.params.adam_w_mode") or not is_positive(decay.value):
+        return
+    yield Finding(
+        f"{kind.value} with weight decay {decay.value} runs as AdamW",
+        (kind.label("AdamW"), *also(decay.place)),
+        (
+            (
+                "adam_w_mode is true unless it is written: the decay is taken from the weights, "
+                "and not added to the gradient"
+            ),
+        ),
+        'write "type": "AdamW", or "adam_w_mode": false for L2 regularisation',
+    )
+
+
+def _decoupled_anyway(run: LintContext, kind: Place) -> Iterator[Finding]:
+    mode = run.said("deepspeed", "optimizer.params.adam_w_mode")
+    if mode is not None and mode.value is False:
+        yield Finding(
+            f"adam_w_mode false does nothing for {kind.value}",
+            (mode.label("not read"), kind.label("AdamW by its name", primary=False)),
+            ("the name AdamW decides: the decay is taken from the weights",),
+            'write "type": "Adam" for L2 regularisation, or remove adam_w_mode',
+            severity="warning",
+        )
+
+
+_SECTIONS: Final = {
+    "optimizer": "no optimizer is built from it, and its numbers are not read",
+    "scheduler": "no scheduler is built from it, and the rate stays as it is",
+}
+_STAND_INS: Final = {
+    "optimizer": "the trainer counts the section as one and leaves it to DeepSpeed: none is built",
+    "scheduler": "the trainer counts the section as one, and its DummyScheduler has no step()",
+}
+"""Where the Trainer reads the file: a section is one, whatever it holds."""
+
+
+@rule(
+    "section-without-type",
+    "error",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `get_optimizer_name`, "
+            "`get_scheduler_name`: None without TYPE, and then no params; runtime/engine.py "
+            "`_configure_zero_optimizer`: zero stage 2 requires an optimizer"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`: "
+            "DummyOptim and DummyScheduler where the section is there; accelerate 0.30.1 to 1.15.0 "
+            "accelerator.py `_prepare_deepspeed`: AcceleratedScheduler of it where DeepSpeed "
+            "returns none; zjunlp/KnowLM#30"
+        ),
+    ),
+    reads=keys("deepspeed", "scheduler", "optimizer"),
+)
+def section_without_type(run: LintContext) -> Iterator[Finding]:
+    """An optimizer or a scheduler section in ds_config.json that does not name one."""
+    for document in run.of("deepspeed"):
+        for name, why in _SECTIONS.items():
+            section = document.get(name)
+            if section is None or not section.node.fields or document.get(f"{name}.type"):
+                continue
+            is_dummy = run.deepspeed_reader == "trainer"
+            is_part = document.get(f"{name}.params") is not None  # its type may only be left out
+            yield Finding(
+                f"`{name}` has no type: it does nothing",
+                (section.key_label("not used"),),
+                (why, *((_STAND_INS[name],) if is_dummy else ())),
+                f'add "type": "{"AdamW" if name == "optimizer" else "WarmupLR"}"',
+                severity=None if is_dummy and not is_part else "warning",
+                consequence=_when(run, name) if is_dummy else None,
+            )
+
+
+def _when(run: LintContext, name: str) -> Consequence:
+    """ZeRO below stage 3 asks for an optimizer at once; the rest is missed in the first step."""
+    is_asked = name == "optimizer" and stage_of(run).value in (1, 2)
+    return "init" if is_asked else "step"
