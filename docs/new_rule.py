@@ -42,7 +42,6 @@ from tunec.compiler.lints.rows import Row, rows
     "{severity}",
     "{consequence}",
     consumers=({consumers},),
-    sources="TO WRITE: repository, version, file and `symbol`, where the program does so",
     rows=(
         Row(
             "{when}",
@@ -78,6 +77,10 @@ TO WRITE: the same, mended
 
 ```console
 {command}```
+
+## Sources
+
+- TO WRITE: repository, version, file and `symbol`, where the program does so
 """
 
 

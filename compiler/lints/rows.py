@@ -107,12 +107,11 @@ def rows(
     consequence: Consequence,
     *,
     consumers: tuple[str, ...],
-    sources: str | tuple[str, ...],
     rows: tuple[Row, ...],
 ) -> Rule:
     """A rule that is rows; the other arguments are the fields of `Rule`."""
     reads = reads_of(rows)
-    made = rule(name, severity, consequence, consumers=consumers, sources=sources, reads=reads)
+    made = rule(name, severity, consequence, consumers=consumers, reads=reads)
     return made(partial(found, rows))
 
 

@@ -77,7 +77,8 @@ class Rule(Struct, frozen=True):
 
     A rule that concerns several programs stands in `compiler/lints/checks/<subject>`, one of a
     single target in `targets/<name>/rules`. `name` names the bad thing, so that `allow(name)` reads
-    well; its page is `<name>.md` in the folder of its module.
+    well; its page is `<name>.md` in the folder of its module:
+    what happens, examples, and the sources of all that is claimed.
     """
 
     name: str
@@ -92,8 +93,6 @@ class Rule(Struct, frozen=True):
     named the version, an error becomes a warning that says so, as another release behaves
     otherwise. Leave the range out where every release that tunec knows behaves so.
     """
-    sources: tuple[str, ...]
-    """Repository, version and symbol, or thread, of each fact."""
     reads: tuple[str, ...]
     """Keys of which at least one is written wherever the rule finds anything, each after its kind
     of document: `deepspeed:zero_optimization.stage`, `trainer:bf16`, or `peft:*` for any key;
@@ -112,18 +111,13 @@ def rule(
     consequence: Consequence,
     *,
     consumers: tuple[str, ...],
-    sources: str | tuple[str, ...],
     reads: tuple[str, ...] = ALWAYS,
     hardware: bool = False,
 ) -> "Callable[[Callable[[LintContext], Iterable[Finding]]], Rule]":
-    """Make a rule of the function below it; the arguments are the fields of `Rule`.
-
-    One source may stand for itself.
-    """
-    every = (sources,) if isinstance(sources, str) else sources
+    """Make a rule of the function below it; the arguments are the fields of `Rule`."""
 
     def made(check: "Callable[[LintContext], Iterable[Finding]]") -> Rule:
-        return Rule(name, severity, consequence, consumers, every, reads, hardware, check)
+        return Rule(name, severity, consequence, consumers, reads, hardware, check)
 
     return made
 

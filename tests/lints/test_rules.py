@@ -40,6 +40,7 @@ def test_a_page_is_true(name: str, linted: list[LintContext], tmp_path: Path) ->
     found = rule(name)
     _says_what_it_is(found, name)
     _has_a_heading_and_both_examples(name)
+    _names_its_sources(name)
     for number, example in enumerate(examples(name)):
         folder = tmp_path / str(number)
         answer = lint(folder, example.files, example.arguments)
@@ -65,8 +66,6 @@ def _says_what_it_is(found: Rule, name: str) -> None:
     assert found.name == name
     assert found.consequence in CONSEQUENCES
     assert found.consumers
-    assert found.sources
-    assert all(re.search(r"\d|#|/", source) for source in found.sources), "a source names a place"
     for requirement in found.consumers:
         package, specifiers = split_requirement(requirement)
         assert re.fullmatch(r"[a-z][a-z0-9_-]*", package)
@@ -77,6 +76,11 @@ def _says_what_it_is(found: Rule, name: str) -> None:
 def _has_a_heading_and_both_examples(name: str) -> None:
     assert re.match(rf"# {name}: [^A-Z\n]?[^\n]+[^.\n]\n\n\S", rule_page(name))
     assert {example.is_bad for example in examples(name)} == {True, False}
+
+
+def _names_its_sources(name: str) -> None:
+    sources = rule_page(name).partition("\n## Sources\n\n- ")[2].split("\n- ")
+    assert all(re.search(r"\d|#|/", source) for source in sources), "a source names a place"
 
 
 def _yields_exactly_the_rule(found: Rule, example: Example, answer: Answer) -> None:

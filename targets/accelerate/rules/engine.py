@@ -24,11 +24,6 @@ _OF: Final[Mapping[str, str]] = {
     "warning",
     "silent",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
-        "use_deepspeed, use_fsdp and use_megatron_lm come from distributed_type; "
-        "utils/launch.py `setup_fp8_env`: only where mixed_precision is fp8"
-    ),
     reads=keys("accelerate", "fp8_config", *_OF),
 )
 def config_of_another_engine(run: LintContext) -> Iterator[Finding]:
@@ -76,16 +71,6 @@ _NAMING: Final = (
     "error",
     "init",
     consumers=("accelerate", "transformers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
-            "ValueError, Please specify the ZeRO optimization config in the DeepSpeed config"
-        ),
-        (
-            "transformers 4.44.2 to 5.23.0 training_args.py `__post_init__`: "
-            "DeepSpeedPlugin(hf_ds_config=self.hf_deepspeed_config)"
-        ),
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key in _NAMING),
 )
 def deepspeed_file_without_zero(run: LintContext) -> Iterator[Finding]:
@@ -148,21 +133,6 @@ _BY_NUMBER: Final = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
-            "DeepSpeedPlugin(hf_ds_config=...) where `deepspeed` is set, and the launcher's "
-            "environment only else; `_process_fsdp_args`, up to 4.57.6 FSDP_SHARDING_STRATEGY"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 accelerator.py `Accelerator.__init__`: a plugin that is "
-            "handed over is taken as it is; state.py `AcceleratorState`: DeepSpeed before FSDP"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `Trainer.__init__`: --fsdp xxx together "
-            "with --deepspeed is not possible"
-        ),
-    ),
     reads=keys("trainer", "deepspeed", "fsdp"),
 )
 def engine_settings_overridden(run: LintContext) -> Iterator[Finding]:
@@ -265,14 +235,6 @@ _BLOCKS: Final = {
     "error",
     "silent",
     consumers=("accelerate<1.5",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.4.0 commands/launch.py `_validate_launch_command`: setattr for "
-            "each key of defaults.deepspeed_config and of the other blocks, whatever the flag "
-            "says; 1.5.0 to 1.15.0: only where the key is not in args.nondefault"
-        ),
-        "huggingface/accelerate#3203",
-    ),
     reads=keys("accelerate", *_BLOCKS),
 )
 def flag_overridden_by_file(run: LintContext) -> Iterator[Finding]:

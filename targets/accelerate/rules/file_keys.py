@@ -22,18 +22,7 @@ _OLD: Final = frozenset({"fp16", "dynamo_backend"})
 _PATH: Final = "accelerate/{}.json"
 
 
-@rule(
-    "key-of-none",
-    "error",
-    "silent",
-    consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `from_yaml_file`: had "
-        "unknown keys; commands/launch.py `_validate_launch_command`: setattr(args, key, "
-        "value) for what stands in a block, whatever its name"
-    ),
-    reads=("accelerate:*",),
-)
+@rule("key-of-none", "error", "silent", consumers=("accelerate",), reads=("accelerate:*",))
 def key_of_none(run: LintContext) -> Iterator[Finding]:
     """A key in accelerate's file that accelerate does not know, or not at that place."""
     for document in run.of("accelerate"):
@@ -141,12 +130,6 @@ _KEYS: Final = (
     "warning",
     "silent",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
-        "setattr(args, name, attr) where getattr(args, name, None) is None; "
-        "`launch_command_parser`: the defaults of --rdzv_backend, --enable_cpu_affinity and "
-        "--downcast_bf16; utils/launch.py `prepare_simple_launcher_cmd_env`: ACCELERATE_USE_CPU"
-    ),
     reads=keys("accelerate", "use_cpu", *(key.name for key in _KEYS)),
 )
 def key_of_flags_only(run: LintContext) -> Iterator[Finding]:
@@ -204,13 +187,6 @@ _WORDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
-        "`prepare_deepspeed_cmd_env`: str(args...) of each; utils/dataclasses.py "
-        "`FullyShardedDataParallelPlugin.__post_init__`: str_to_bool, split(','); "
-        "`DeepSpeedPlugin.__post_init__`; 1.10.1 to 1.15.0 `TorchContextParallelConfig`, "
-        "1.12.0 to 1.15.0 `DeepSpeedSequenceParallelConfig`: ValueError, Invalid ..."
-    ),
     reads=keys(
         "accelerate",
         "deepspeed_config.zero3_init_flag",
@@ -303,10 +279,6 @@ _OFF: Final = (None, False, "default")
     "warning",
     "silent",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
-        'args.dynamo_backend = "no" where it is None'
-    ),
     reads=keys("accelerate", *_SETTINGS),
 )
 def compile_mode_without_backend(run: LintContext) -> Iterator[Finding]:

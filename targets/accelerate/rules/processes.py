@@ -14,16 +14,7 @@ from tunec.compiler.lints.rule import Finding, rule
 
 
 @rule(
-    "distributed-type-missing",
-    "error",
-    "parse",
-    consumers=("accelerate",),
-    sources=(
-        "accelerate 1.15.0 commands/config/config_args.py `BaseConfig.process_config`: "
-        "ValueError, A `distributed_type` must be specified in the config file; 0.30.1 "
-        "`BaseConfig`: a field without a default"
-    ),
-    reads=("accelerate:*",),
+    "distributed-type-missing", "error", "parse", consumers=("accelerate",), reads=("accelerate:*",)
 )
 def distributed_type_missing(run: LintContext) -> Iterator[Finding]:
     """accelerate is not told which engine to start."""
@@ -51,10 +42,6 @@ _TELLING: Final = ("main_process_ip", "config_file", "use_deepspeed", "deepspeed
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: rdzv_endpoint = "
-        "f'{main_process_ip}:{main_process_port}'"
-    ),
     reads=("accelerate:num_machines", "launch:flags.num_machines"),
 )
 def machines_without_address(run: LintContext) -> Iterator[Finding]:
@@ -119,16 +106,6 @@ _HOSTFILE: Final = "deepspeed_config.deepspeed_hostfile"
     "warning",
     "silent",
     consumers=("accelerate", "deepspeed"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_deepspeed_cmd_env`: pdsh by "
-            "default, --hostfile str(deepspeed_hostfile)"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `fetch_hostfile`: Unable to find "
-            "hostfile, will proceed with training with local resources only"
-        ),
-    ),
     reads=("accelerate:num_machines",),
 )
 def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
@@ -156,10 +133,6 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
     "error",
     "silent",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
-        "`prepare_deepspeed_cmd_env`: nproc_per_node = num_processes // num_machines"
-    ),
     reads=("accelerate:num_machines",),
 )
 def processes_not_even_over_machines(run: LintContext) -> Iterator[Finding]:
@@ -195,10 +168,6 @@ processes_without_engine = rows(
     "error",
     "silent",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`: without multi_gpu, "
-        "DeepSpeed or FSDP `simple_launcher` starts one process"
-    ),
     rows=(
         Row(
             "accelerate:num_processes>1",
@@ -219,10 +188,6 @@ zero_3_init_below_stage_3 = rows(
     "warning",
     "silent",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
-        "DeepSpeed Zero3 Init flag is only applicable for ZeRO Stage 3. Setting it to False"
-    ),
     rows=(
         Row(
             "accelerate:deepspeed_config.zero3_init_flag=true",
@@ -240,18 +205,7 @@ zero_3_init_below_stage_3 = rows(
 _REFUSED_OTHER: Final = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
 
-@rule(
-    "launcher-precision-refused",
-    "error",
-    "init",
-    consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
-        "`DeepSpeedPlugin.set_mixed_precision`: ValueError; state.py `AcceleratorState`: "
-        "ACCELERATE_MIXED_PRECISION where the script names none"
-    ),
-    reads=LAUNCHED,
-)
+@rule("launcher-precision-refused", "error", "init", consumers=("accelerate",), reads=LAUNCHED)
 def launcher_precision_refused(run: LintContext) -> Iterator[Finding]:
     """A precision of the launcher beside a ds_config.json that enables the other one."""
     launched = _launched(run)

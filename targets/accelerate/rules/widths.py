@@ -26,18 +26,6 @@ _OF_DEEPSPEED = f"{SECTION}sp_size"
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 1.10.1 to 1.15.0 parallelism_config.py `_validate_accelerator`: total_size "
-            "does not match num_processes; 1.15.0: no dimension for FSDP to shard across; "
-            "huggingface/accelerate#3798"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `MegatronLMPlugin`: tp_degree, "
-            "pp_degree; NVIDIA/Megatron-LM megatron/training/arguments.py `validate_args`: world "
-            "size is not divisible by total_model_size"
-        ),
-    ),
     reads=keys("accelerate", *_MEGATRON, *_MESH),
 )
 def widths_do_not_make_processes(run: LintContext) -> Iterator[Finding]:
@@ -116,12 +104,6 @@ widths_without_their_engine = rows(
     "error",
     "init",
     consumers=("accelerate>=1.10",),
-    sources=(
-        "accelerate 1.10.1, 1.15.0 state.py `AcceleratorState`: ValueError, `cp_size > 1` "
-        "specified, but no `fsdp_plugin`, Using `cp_size>1` requires FSDP2; accelerator.py "
-        "`prepare_model`: DistributedDataParallel where the type is MULTI_GPU; 1.12.0, 1.15.0 "
-        "`_prepare_deepspeed`: the one reader of sp_size"
-    ),
     rows=(
         Row(
             f"accelerate:{SECTION}sp_size>1",
@@ -157,14 +139,6 @@ widths_without_their_engine = rows(
     "error",
     "init",
     consumers=("accelerate>=1.12",),
-    sources=(
-        (
-            "accelerate 1.12.0 to 1.15.0 accelerator.py `_prepare_deepspeed`: train_batch_size is "
-            "micro batch x accumulation x `ParallelismConfig.data_parallel_size`; "
-            "`_validate_accelerator` does not compare where sp_size is above 1"
-        ),
-        "deepspeed 0.18.9, 0.19.8 runtime/config.py `_batch_assertion`",
-    ),
     reads=(f"accelerate:{SECTION}sp_size",),
 )
 def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
@@ -204,13 +178,6 @@ _KEY: Final = "deepspeed_config.deepspeed_moe_layer_cls_names"
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
-            "`DeepSpeedPlugin.set_moe_leaf_modules`: Could not find a transformer layer class "
-            "called"
-        ),
-    ),
     reads=(f"accelerate:{_KEY}",),
 )
 def leaf_class_of_another_model(run: LintContext) -> Iterator[Finding]:

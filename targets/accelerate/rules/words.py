@@ -24,17 +24,6 @@ _COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
     "error",
     "parse",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
-            "`prepare_deepspeed_cmd_env`: num_processes // num_machines as they are written; "
-            "1.12.0, 1.15.0 `prepare_extend_env_parallelism_config`: cp_size > 1, sp_size > 1; "
-            "utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: float(gradient_clipping), "
-            "int(gas) if gas.isdigit() else gas"
-        ),
-        "torch 2.13.0 distributed/run.py `determine_local_world_size`: Unsupported nproc_per_node",
-        "NVIDIA/Model-Optimizer#318",
-    ),
     reads=keys(
         "accelerate",
         *("main_process_port", "num_machines", "num_processes", "machine_rank", *_COMPARED),
@@ -168,14 +157,6 @@ _OLDER: Final = "the version is not given; releases before 0.34 read it as no"
     "error",
     "parse",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
-            'args.gpu_ids.split(","); isinstance(attr, dict) of each block; utils/launch.py '
-            "`prepare_multi_gpu_env`: args.mixed_precision.lower(), args.dynamo_backend.upper()"
-        ),
-        "YAML 1.1 type repository, bool (yaml.org/type/bool.html); Ziems/arbor#156",
-    ),
     reads=keys("accelerate", *_TEXTS, *_TYPED_BLOCKS),
 )
 def word_of_another_type(run: LintContext) -> Iterator[Finding]:
@@ -277,15 +258,6 @@ _PATH: Final = "accelerate/{}.json"
     "error",
     "parse",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py "
-            "`BaseConfig.__post_init__`: DistributedType(word); utils/launch.py "
-            "`prepare_multi_gpu_env`, `prepare_deepspeed_cmd_env`: Unknown mixed_precision mode, "
-            "Unknown dynamo backend; utils/dataclasses.py `FullyShardedDataParallelPlugin`"
-        ),
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `ZeroStageEnum`; offload_config.py",
-    ),
     reads=(
         *keys("accelerate", "compute_environment", "distributed_type", "mixed_precision"),
         *keys("accelerate", *_WORD_BLOCKS),

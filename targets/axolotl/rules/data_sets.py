@@ -25,19 +25,7 @@ _MEANT: Final = {
 """What is often written, and the key that does it."""
 
 
-@rule(
-    "data-set-key-unread",
-    "warning",
-    "silent",
-    consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/datasets.py SFTDataset, DPODataset, KTODataset, "
-        "StepwiseSupervisedDataset: pydantic models that drop other keys; 0.19.0 validation.py "
-        "`check_ebft_strided_dataset_split`: train_on_split is not recognized and will be "
-        "silently ignored"
-    ),
-    reads=("axolotl:*",),
-)
+@rule("data-set-key-unread", "warning", "silent", consumers=("axolotl",), reads=("axolotl:*",))
 def data_set_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of a data set that Axolotl's schema of data sets does not have."""
     for document in configs(run):
@@ -117,11 +105,6 @@ another method's may be a module of the user's own."""
     "warning",
     "load",
     consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 to 0.19.0 prompt_strategies/base.py `load` (None for what is not found), "
-        "utils/data/rl.py: 0.19 Failed to load dataset transform function for type, before it "
-        "None is called"
-    ),
     reads=("axolotl:rl",),
 )
 def data_set_type_of_another_method(run: LintContext) -> Iterator[Finding]:
@@ -154,17 +137,7 @@ def _of_another_method(
     )
 
 
-@rule(
-    "kto-needs-every-column",
-    "error",
-    "parse",
-    consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 to 0.19.0 utils/schemas `check_kto_config`: Set `remove_unused_columns: "
-        "False` when using kto"
-    ),
-    reads=("axolotl:rl",),
-)
+@rule("kto-needs-every-column", "error", "parse", consumers=("axolotl",), reads=("axolotl:rl",))
 def kto_needs_every_column(run: LintContext) -> Iterator[Finding]:
     """KTO in Axolotl without remove_unused_columns: false."""
     for document in run.of("axolotl"):
@@ -197,18 +170,7 @@ _AS_BY_ITSELF: Final[Mapping[str, Any]] = {
 `FullyShardedDataParallelPlugin`): nothing is lost with them."""
 
 
-@rule(
-    "section-key-unread",
-    "warning",
-    "silent",
-    consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/trl.py `TRLConfig`, vllm.py `VllmConfig`, "
-        "fsdp.py `FSDPConfig`, peft.py, quantization.py: pydantic models that drop other keys; "
-        "run with 0.19.0: trl.num_generation is taken, and is nowhere"
-    ),
-    reads=("axolotl:*",),
-)
+@rule("section-key-unread", "warning", "silent", consumers=("axolotl",), reads=("axolotl:*",))
 def section_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of one of Axolotl's sections that the section does not have."""
     for document in configs(run):

@@ -112,22 +112,7 @@ _NEEDS: Final = (
 """Refused where the condition holds and none of the others."""
 
 
-@rule(
-    "refused-alone",
-    "error",
-    "parse",
-    consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py, "
-        "config.py, fsdp.py: the ValueErrors of its validators, such as "
-        "`check_dataset_or_pretraining_dataset`, `check_batch_size_fields`, "
-        "`check_pretraining_w_max_steps`, `check_early_stopping`, `check_relora`, "
-        "`check_activation_offloading_wo_gc`, `check_fp32_norms`, `check_dpo`, "
-        "`check_multigpu_lora_kernels`, `check_polora`, `check_qgalore`; datasets.py "
-        "`check_chat_template_config`; integrations/liger, cut_cross_entropy args.py"
-    ),
-    reads=("axolotl:*",),
-)
+@rule("refused-alone", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
 def needs_another_key(run: LintContext) -> Iterator[Finding]:
     """A key that Axolotl refuses without another one."""
     for document in configs(run):
@@ -193,11 +178,6 @@ _INTERVALS: Final = tuple(
     "error",
     "parse",
     consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py "
-        "`check_saves`, `check_evals`: save_strategy and save_steps mismatch; eval_steps and "
-        "eval_strategy are not supported with val_set_size == 0; `check_early_stopping`"
-    ),
     reads=keys("axolotl", "save_steps", "eval_steps", "evals_per_epoch", "eval_strategy"),
 )
 def cadence_refused(run: LintContext) -> Iterator[Finding]:
@@ -251,10 +231,6 @@ four_bits_without_qlora = rows(
     "error",
     "silent",
     consumers=("axolotl>=0.13",),
-    sources=(
-        "axolotl 0.13.2 and 0.19.0 loaders/model.py `_set_quantization_config`: adapter qlora "
-        "with load_in_4bit, adapter lora with load_in_8bit; 0.8.1 hands load_in_4bit on as it is"
-    ),
     rows=(
         Row(
             "axolotl:load_in_4bit=true",
@@ -271,12 +247,7 @@ four_bits_without_qlora = rows(
 
 
 @rule(
-    "qlora-not-in-four-bits",
-    "error",
-    "parse",
-    consumers=("axolotl",),
-    sources="axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig.validate_qlora`",
-    reads=("axolotl:adapter",),
+    "qlora-not-in-four-bits", "error", "parse", consumers=("axolotl",), reads=("axolotl:adapter",)
 )
 def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:
     """Axolotl's adapter qlora over a base that is not loaded in 4 bits."""

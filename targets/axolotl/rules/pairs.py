@@ -221,28 +221,6 @@ _PAIRS: Final = (
     "error",
     "parse",
     consumers=("axolotl",),
-    sources=(
-        (
-            "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py, "
-            "config.py, peft.py: the ValueErrors of its validators, such as `check_warmup`, "
-            "`check_saves`, `check_evals`, `check_eval_packing`, `check_relora`, "
-            "`check_cross_entropy_conflicts`, `normalize_attn_implementation`, "
-            "`check_muon_deepspeed_fsdp`, `check_lora_kernels_8bit`"
-        ),
-        (
-            "axolotl 0.10.0 to 0.19.0 utils/schemas/validation.py `check_lora_kernels_rl`, "
-            "`check_lora_kernels_dora` (until 0.15), `check_streaming_w_multiple_datasets`, "
-            "`check_polora`, `check_rl_config_gradient_checkpointing`, config.py "
-            "`check_qat_config`, `check_beta_and_trl_beta_match`, "
-            "`check_deduplication_with_skip_prepare`; integrations/liger/args.py"
-        ),
-        (
-            "axolotl 0.8.1 utils/schemas/config.py `check_sample_packing_w_xformers`, 0.8.1 and "
-            "0.13.2 `check_attention_fields`: Only one of ... must be set; 0.12.0 to 0.19.0 "
-            "`check_tensor_parallel_optimizer`, loaders/utils.py `check_model_config`: Tensor "
-            "parallelism is incompatible with ... tie_word_embeddings"
-        ),
-    ),
     reads=(
         *first_keys("axolotl", _PAIRS),
         *keys(

@@ -24,14 +24,6 @@ _ENDS: Final = ("lm_head", "embed_tokens")
     "error",
     "silent",
     consumers=("axolotl",),
-    sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 train.py `setup_model_and_tokenizer`: freeze_layers_except "
-            "after the adapter is there, enable_input_require_grads for lm_head and embed_tokens; "
-            "utils/freeze.py"
-        ),
-        "axolotl-ai-cloud/axolotl#1464",
-    ),
     reads=("axolotl:unfrozen_parameters",),
 )
 def adapter_frozen_with_the_base(run: LintContext) -> Iterator[Finding]:
@@ -66,16 +58,7 @@ _TARGETS: Final = ("lora_target_modules", "lora_target_linear", "lora_target_par
 
 
 @rule(
-    "adapter-without-numbers",
-    "error",
-    "init",
-    consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_lora`: r=cfg.lora_r, "
-        "lora_alpha=cfg.lora_alpha, target_modules or []; peft 0.21.2, run: alpha None: "
-        "TypeError; no targets: NoMatchingPeftModuleError"
-    ),
-    reads=("axolotl:adapter",),
+    "adapter-without-numbers", "error", "init", consumers=("axolotl",), reads=("axolotl:adapter",)
 )
 def adapter_without_numbers(run: LintContext) -> Iterator[Finding]:
     """An adapter without its rank or its alpha."""
@@ -115,11 +98,6 @@ _INTERVALS: Final = (("save_steps", "saves_per_epoch"), ("eval_steps", "evals_pe
     "warning",
     "silent",
     consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 core/trainer_builder.py, 0.13.2 and 0.19.0 core/builders/causal.py: "
-        "load_best_model_at_end and (val_set_size or test_datasets) and save_steps and "
-        "eval_steps, or False"
-    ),
     reads=("axolotl:load_best_model_at_end",),
 )
 def best_model_not_loaded(run: LintContext) -> Iterator[Finding]:
@@ -155,13 +133,6 @@ _UNTIL: Final = "axolotl<0.16"
     "warning",
     "silent",
     consumers=("axolotl",),
-    sources=(
-        (
-            "axolotl 0.8.1 to 0.15.0 monkeypatch/lora_kernels.py `apply_lora_kernel_patches`: "
-            "can_patch = lora_dropout == 0 and bias == none; 0.16.1 has kernels with dropout"
-        ),
-        "axolotl-ai-cloud/axolotl#2655",
-    ),
     reads=("axolotl:lora_dropout",),
 )
 def kernels_passed_over(run: LintContext) -> Iterator[Finding]:
@@ -211,15 +182,6 @@ _IN_SPAN: Final = "axolotl<0.13"
     "warning",
     "silent",
     consumers=("axolotl",),
-    sources=(
-        (
-            "axolotl 0.8.1 core/trainer_builder.py `HFRLTrainerBuilder`, 0.13.2 and 0.19.0 "
-            "core/builders/rl.py `_build_training_arguments`, core/trainers/dpo/__init__.py "
-            "`set_training_args_kwargs`, core/trainers/grpo/__init__.py: which numbers each "
-            "method's arguments are given"
-        ),
-        "axolotl-ai-cloud/axolotl#3113: max_prompt_len had no effect in GRPO until 0.13",
-    ),
     reads=first_keys("axolotl", _NEEDS),
 )
 def number_of_another_method(run: LintContext) -> Iterator[Finding]:
@@ -252,16 +214,7 @@ _PLUGINS: Final = {
 
 
 @rule(
-    "option-without-its-plugin",
-    "warning",
-    "silent",
-    consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 to 0.19.0 cli/config.py `prepare_plugins`: cfg['plugins'] alone; "
-        "integrations/liger, cut_cross_entropy, spectrum and kd, args.py; run: 0.19.0 takes "
-        "liger_rope and cut_cross_entropy without them, and drops them"
-    ),
-    reads=("axolotl:*",),
+    "option-without-its-plugin", "warning", "silent", consumers=("axolotl",), reads=("axolotl:*",)
 )
 def option_without_its_plugin(run: LintContext) -> Iterator[Finding]:
     """An option of one of Axolotl's plugins, which is not among `plugins`."""
@@ -302,10 +255,6 @@ def _without_plugin(
     "warning",
     "silent",
     consumers=("axolotl",),
-    sources=(
-        "axolotl 0.13.2 and 0.19.0 utils/schemas/config.py "
-        "`warn_peft_trainable_token_to_fix_untrained`: the token won't be trained on"
-    ),
     reads=("axolotl:fix_untrained_tokens",),
 )
 def token_mended_and_frozen(run: LintContext) -> Iterator[Finding]:

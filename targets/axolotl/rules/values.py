@@ -31,18 +31,7 @@ _ELSEWHERE: Final = frozenset({"datasets", "max_memory", "device_map", "deepspee
 """Keys whose values another rule, or Axolotl itself before its schema, looks at."""
 
 
-@rule(
-    "type-refused",
-    "error",
-    "parse",
-    consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py: pydantic models in lax mode; run: Input "
-        "should be a valid list, a valid integer, got a number with a fractional part, a valid "
-        "string"
-    ),
-    reads=("axolotl:*",),
-)
+@rule("type-refused", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
 def type_refused(run: LintContext) -> Iterator[Finding]:
     """A value of a type that Axolotl's schema does not take."""
     for document in configs(run):
@@ -166,21 +155,7 @@ _HEADS: Final = ("auto", "sdpa", "triton_flash")
 _RESIZES: Final = ("bilinear", "bicubic", "lanczos")
 
 
-@rule(
-    "value-refused",
-    "error",
-    "parse",
-    consumers=("axolotl",),
-    sources=(
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/deprecated.py `DeprecatedParameters`; "
-        "validation.py `deprecate_sharegpt_datasets`, `check_deprecated_unsloth_fields`, "
-        "`check_causal_lm_evals`, `validate_neftune_noise_alpha`; config.py "
-        "`validate_attn_implementation`; peft.py `validate_adapter`; model.py "
-        "`validate_save_safetensors`, `reject_reserved_processor_kwargs`; multimodal.py "
-        "`convert_image_resize_algorithm`"
-    ),
-    reads=("axolotl:*",),
-)
+@rule("value-refused", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
 def value_refused(run: LintContext) -> Iterator[Finding]:
     """A value that Axolotl no longer takes, or never took."""
     yield from found(_ROWS, run)

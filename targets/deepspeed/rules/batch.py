@@ -17,13 +17,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_set_batch_related_parameters`: "
-            "micro_batch = train_batch // world_size // grad_acc; `_batch_assertion`"
-        ),
-        "modelscope/ms-swift#4710",
-    ),
     reads=("deepspeed:train_batch_size",),
 )
 def batch_not_divisible(run: LintContext) -> Iterator[Finding]:
@@ -79,14 +72,6 @@ _PINNED_KEYS: Final = (
     "warning",
     "load",
     consumers=("deepspeed", "transformers"),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig.__init__`: world_size "
-            "is 1 where torch.distributed is not set up; transformers 5.23.0 modeling_utils.py: "
-            "zero.Init"
-        ),
-        "Roblox/FAI-RL#72",
-    ),
     reads=("deepspeed:train_batch_size",),
 )
 def batch_pinned_before_init(run: LintContext) -> Iterator[Finding]:
@@ -124,10 +109,6 @@ _STEPS: Final = "gradient_accumulation_steps"
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_batch_assertion`",
-        "deepspeedai/DeepSpeed#6914",
-    ),
     reads=("deepspeed:train_batch_size",),
 )
 def batch_product_mismatch(run: LintContext) -> Iterator[Finding]:
@@ -205,28 +186,7 @@ _REFERENCES: Final = (
 )
 
 
-@rule(
-    "batch-size-left-out",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_set_batch_related_parameters`: "
-            "AssertionError, either train_batch_size or train_micro_batch_size_per_gpu needs to be "
-            "provided"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.fill_match`: fills "
-            "auto only; accelerator.py `_prepare_deepspeed`"
-        ),
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/deepspeed.py "
-            "`prepare_model_for_deepspeed`: sets train_micro_batch_size_per_gpu"
-        ),
-    ),
-    reads=("deepspeed:*",),
-)
+@rule("batch-size-left-out", "error", "init", consumers=("deepspeed",), reads=("deepspeed:*",))
 def batch_size_left_out(run: LintContext) -> Iterator[Finding]:
     """Neither of the two batch sizes that DeepSpeed can begin from."""
     if run.of("simpletuner"):  # it writes its own batch size into the file
@@ -281,16 +241,6 @@ _SWITCHES: Final = (
     "warning",
     "silent",
     consumers=("transformers", "accelerate"),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `DeepSpeedEngine.__init__`: deepspeed_io "
-            "where training_data is given; `deepspeed_io`: dataloader_drop_last and the sampler"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: deepspeed.initialize "
-            "without training_data"
-        ),
-    ),
     reads=keys("deepspeed", _DROP, *_SWITCHES),
 )
 def deepspeed_loader_unread(run: LintContext) -> Iterator[Finding]:
@@ -341,13 +291,6 @@ sampler_settings_missing = rows(
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/data_pipeline/config.py `get_curriculum_learning`: "
-            "curriculum_metrics must be specified; 0.16.9 to 0.19.8 `get_dynamic_batching`: "
-            "max_tokens must be specified"
-        ),
-    ),
     rows=(
         _SAMPLER,
         Row(

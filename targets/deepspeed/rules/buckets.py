@@ -21,10 +21,6 @@ from tunec.schemas.frozen import replace
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `__init__`: "
-        "allgather_bucket_size must be a multiple of nccl_start_alignment_factor"
-    ),
     reads=zero_keys("allgather_bucket_size"),
 )
 def allgather_bucket_unusable(run: LintContext) -> Iterator[Finding]:
@@ -74,14 +70,6 @@ _FORMERLY: Final = "transformers<4.45"
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2, 4.44.2 integrations/deepspeed.py `trainer_config_finalize`: "
-            "neither `hidden_size` nor `hidden_sizes` entry; 4.46.3 looks into text_config "
-            "(huggingface/transformers#33829), and 5.23.0 no further"
-        ),
-        "hiyouga/LlamaFactory#4754; huggingface/transformers#21342, #22176, #20169",
-    ),
     reads=zero_keys(*_KEYS),
 )
 def auto_buckets_need_hidden_size(run: LintContext) -> Iterator[Finding]:
@@ -134,14 +122,6 @@ _AUTOMATIC_SHARE: Final = Fraction(9, 10)
     "error",
     "init",
     consumers=("transformers<4.45",),
-    sources=(
-        (
-            "transformers 4.40.2, 4.44.2 integrations/deepspeed.py `trainer_config_finalize`: "
-            "0.9 * hidden_size * hidden_size; 4.45.0: int() of that"
-        ),
-        "deepspeed 0.15.0 runtime/zero/config.py by pydantic 2: prefetch_bucket_size is an int",
-        "deepspeedai/DeepSpeed#6525; hiyouga/LlamaFactory#5252; OpenBMB/MiniCPM-V#694",
-    ),
     reads=zero_keys("stage3_prefetch_bucket_size"),
 )
 def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
@@ -187,11 +167,6 @@ bytes) is 0.93 GiB, 6 % of the smallest device that is trained on."""
     "error",
     "out-of-memory",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py: "
-        "torch.empty(reduce_bucket_size) once, twice with overlap_comm; stage3.py `__init__`: "
-        "once"
-    ),
     reads=zero_keys("reduce_bucket_size", "overlap_comm"),
     hardware=True,
 )
@@ -254,11 +229,6 @@ prescaled_gradients_refused = rows(
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py and stage3.py `__init__`: "
-        "raise for pre-scaled gradients with reduce_scatter, and for a "
-        "gradient_predivide_factor other than 1"
-    ),
     rows=(_SCATTERED, replace(_SCATTERED, when="deepspeed:gradient_predivide_factor!=1|1.0")),
 )
 
@@ -272,11 +242,6 @@ _LIMIT: Final = "zero_optimization.stage3_model_persistence_threshold"
     "warning",
     "out-of-memory",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/parameter_offload.py "
-        "`mark_persistent_parameters`: numel <= param_persistence_threshold stays, up to "
-        "model_persistence_threshold in all"
-    ),
     reads=zero_keys("stage3_param_persistence_threshold"),
 )
 def persistence_keeps_model_whole(run: LintContext) -> Iterator[Finding]:

@@ -14,11 +14,6 @@ resume_from_rounded_weights = rows(
     "warning",
     "resume",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `load_from_fp32_weights`: from the "
-        "fp16 copies of the model (with precision loss); stage_1_and_2.py "
-        "`_restore_from_bit16_weights`"
-    ),
     rows=(
         Row(
             "deepspeed:zero_optimization.load_from_fp32_weights=false",
@@ -41,18 +36,6 @@ _UNIVERSAL = "checkpoint.load_universal"
     "error",
     "resume",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_load_zero_checkpoint`: Automatic "
-            "adjustment of ZeRO's optimizer state partitioning with a new world size is not "
-            "currently supported; `_get_ckpt_name`; runtime/constants.py LOAD_UNIVERSAL_CHECKPOINT"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_load_checkpoint`: "
-            "Can't find a valid checkpoint; trainer.py `_load_optimizer_and_scheduler`"
-        ),
-        "deepspeedai/DeepSpeed#2898, #3810, #5405; Lightning-AI/pytorch-lightning#19585",
-    ),
     reads=("trainer:resume_from_checkpoint",),
 )
 def resume_of_another_run(run: LintContext) -> Iterator[Finding]:

@@ -15,20 +15,7 @@ from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import faults
 
 
-@rule(
-    "misplaced-key",
-    "error",
-    "silent",
-    consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig._initialize_params`, "
-            "runtime/config_utils.py `DeepSpeedConfigModel`"
-        ),
-        "deepspeedai/DeepSpeed#2721",
-    ),
-    reads=("deepspeed:*",),
-)
+@rule("misplaced-key", "error", "silent", consumers=("deepspeed",), reads=("deepspeed:*",))
 def misplaced_key(run: LintContext) -> Iterator[Finding]:
     """A key of DeepSpeed at another level than the one where it is looked up."""
     for document in run.of("deepspeed"):
@@ -54,10 +41,6 @@ def misplaced_key(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/precision_config.py `DeepSpeedBF16Config`",
-        "FlagOpen/FlagEmbedding#1487, ielab/llm-rankers#2",
-    ),
     reads=keys("deepspeed", *BF16_SCALING),
 )
 def loss_scale_under_bf16(run: LintContext) -> Iterator[Finding]:
@@ -84,10 +67,6 @@ _BLOCKS: Final = ("amp", "progressive_layer_drop")
     "error",
     "init",
     consumers=("deepspeed<0.19",),
-    sources=(
-        "deepspeed 0.14.5 to 0.18.9 runtime/config.py `get_amp_params`, `get_pld_params`: "
-        'pop("enabled") of a copy of the block; 0.19 refuses both blocks by name'
-    ),
     reads=keys("deepspeed", *_BLOCKS),
 )
 def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
@@ -119,12 +98,6 @@ _NEW: Final = {
     "warning",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig`: fields with "
-        "deprecated and new_param; runtime/config_utils.py `_process_deprecated_field`: a "
-        "warning, and the value is the new field's; set_new_param False of "
-        "cpu_offload_use_pin_memory"
-    ),
     reads=keys("deepspeed", *(f"{_BLOCK}.{old}" for old in _NEW)),
 )
 def deprecated_key(run: LintContext) -> Iterator[Finding]:
@@ -145,21 +118,7 @@ def deprecated_key(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "auto-in-plain-deepspeed",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_batch_assertion`: TypeError, '>' not "
-            "supported between 'str' and 'int'; runtime/config_utils.py "
-            "`DeepSpeedConfigModel.__init__` drops auto"
-        ),
-        "Roblox/FAI-RL#72",
-    ),
-    reads=("deepspeed:*",),
-)
+@rule("auto-in-plain-deepspeed", "error", "init", consumers=("deepspeed",), reads=("deepspeed:*",))
 def auto_in_plain_deepspeed(run: LintContext) -> Iterator[Finding]:
     """`auto` in a file that DeepSpeed reads itself."""
     if run.deepspeed_reader == "trainer":
@@ -210,18 +169,7 @@ def _maybe(said: Mapping[str, Place]) -> Finding:
 
 
 @rule(
-    "adam-is-adamw",
-    "note",
-    "silent",
-    consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: optimizer "
-            "name of Adam forces AdamW logic unless adam_w_mode is explicitly set; "
-            "runtime/config.py ADAM_W_MODE_DEFAULT = True"
-        ),
-    ),
-    reads=("deepspeed:optimizer.type",),
+    "adam-is-adamw", "note", "silent", consumers=("deepspeed",), reads=("deepspeed:optimizer.type",)
 )
 def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's Adam decays weights as AdamW does."""
@@ -275,19 +223,6 @@ _STAND_INS: Final = {
     "error",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `get_optimizer_name`, "
-            "`get_scheduler_name`: None without TYPE, and then no params; runtime/engine.py "
-            "`_configure_zero_optimizer`: zero stage 2 requires an optimizer"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`: "
-            "DummyOptim and DummyScheduler where the section is there; accelerate 0.30.1 to 1.15.0 "
-            "accelerator.py `_prepare_deepspeed`: AcceleratedScheduler of it where DeepSpeed "
-            "returns none; zjunlp/KnowLM#30"
-        ),
-    ),
     reads=keys("deepspeed", "scheduler", "optimizer"),
 )
 def section_without_type(run: LintContext) -> Iterator[Finding]:

@@ -21,13 +21,6 @@ _KEPT: Final = "zero_optimization.stage3_param_persistence_threshold"
     "error",
     "step",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_param_swapper.py "
-            "`reserve_available_buffers`, `swap_in`: More elements than buffer size"
-        ),
-        "deepspeedai/DeepSpeed#3062",
-    ),
     reads=zero_keys("offload_param.device"),
 )
 def nvme_buffer_below_parameter(run: LintContext) -> Iterator[Finding]:
@@ -92,16 +85,6 @@ _WIDTH: Final = 2
     "error",
     "out-of-memory",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_param_swapper.py "
-            "`_configure_aio`: torch.empty(buffer_size * buffer_count), pinned"
-        ),
-        (
-            "zoedolan/Vybn#2294: 4 buffers of 1e9 elements killed the process; "
-            "deepspeedai/DeepSpeed#3000"
-        ),
-    ),
     reads=zero_keys("offload_param.buffer_size", "offload_param.buffer_count"),
     hardware=True,
 )
@@ -154,17 +137,6 @@ _WHY: Final = (
     "error",
     "step",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_optimizer_swapper.py "
-            "`swap_in_optimizer_state`: required_buffer_count; runtime/swap_tensor/utils.py "
-            "`SwapBufferManager.allocate`: None where fewer are free"
-        ),
-        (
-            "deepspeed 0.19.8 runtime/zero/offload_config.py `buffer_count`: at least the number "
-            "of states, of which Adam has 4"
-        ),
-    ),
     reads=zero_keys("offload_optimizer.buffer_count"),
 )
 def nvme_optimizer_buffers_too_few(run: LintContext) -> Iterator[Finding]:
@@ -194,10 +166,6 @@ _BLOCKS: Final = ("offload_optimizer", "offload_param")
     "note",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py `_configure_offloading`, "
-        "runtime/zero/parameter_offload.py: nvme_path and aio are read for device nvme only"
-    ),
     reads=("deepspeed:aio", *zero_keys(*(f"{name}.nvme_path" for name in _BLOCKS))),
 )
 def nvme_settings_unused(run: LintContext) -> Iterator[Finding]:
@@ -230,11 +198,6 @@ _PARAM: Final = 2
     "error",
     "out-of-memory",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_optimizer_swapper.py: one "
-        "file for each state of each sub group; optimizer_utils.py `_swap_out_gradients`: and "
-        "for its gradient"
-    ),
     reads=zero_keys(*(f"{name}.device" for name in _BLOCKS)),
     hardware=True,
 )

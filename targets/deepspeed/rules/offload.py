@@ -20,13 +20,6 @@ _PARAM_BLOCK: Final = "zero_optimization.offload_param"
     "error",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: only what "
-            "stage 3 builds is given offload_param_config"
-        ),
-        "huggingface/accelerate#2298",
-    ),
     reads=zero_keys("offload_param.device"),
 )
 def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
@@ -64,14 +57,6 @@ offload_without_pinned_memory = rows(
     "note",
     "slow",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.19.8 runtime/zero/offload_config.py "
-            "`DeepSpeedZeroOffloadParamConfig.pin_memory`: required for asynchronous, full-"
-            "bandwidth transfers; default false up to 0.18.9, true in 0.19.8"
-        ),
-        "NVIDIA CUDA C++ Best Practices Guide 12.8, section 10.1.1 Pinned Memory",
-    ),
     rows=(
         _PAGEABLE,
         replace(
@@ -89,10 +74,6 @@ offload_without_zero = rows(
     "error",
     "step",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `zero_use_cpu_optimizer`: by the key, at "
-        "any stage; ops/adam/cpu_adam.py `step`: CPUAdam param is on ... and must be 'cpu'"
-    ),
     rows=(
         Row(
             "deepspeed:zero_optimization.offload_optimizer.device=cpu|nvme",
@@ -115,14 +96,6 @@ _OPTIMIZER_BLOCK: Final = "zero_optimization.offload_optimizer"
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_optimizer`: "
-            "ZeRORuntimeException, ZeRO-Offload with a client provided optimizer"
-        ),
-        "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: exchanges it first",
-        "OpenMOSS/MOSS#272, bitsandbytes-foundation/bitsandbytes#596",
-    ),
     reads=OFFLOADS_OPTIMIZER,
 )
 def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
@@ -153,10 +126,6 @@ def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `offload_ratio_check`: Partial "
-        "offloading only supported for ZeRO Stage 3"
-    ),
     reads=zero_keys("offload_optimizer.ratio"),
 )
 def partial_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
@@ -186,17 +155,6 @@ _WHY: Final = (
     "error",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py `_optimizer_step`: "
-            "`backup_optimizer` steps `fp32_partitioned_groups_flat`, which `_swap_in` fills on "
-            "the host"
-        ),
-        (
-            "deepspeedai/DeepSpeed#4872: `expected input to be on cuda` when the optimizer is "
-            "made; device should be cpu, not nvme"
-        ),
-    ),
     reads=zero_keys("offload_optimizer.ratio"),
 )
 def partial_offload_to_nvme(run: LintContext) -> Iterator[Finding]:
@@ -223,10 +181,6 @@ nvme_offload_below_stage_3 = rows(
     "error",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `self.cpu_offload`: any "
-        "device but none"
-    ),
     rows=(
         Row(
             "deepspeed:zero_optimization.offload_optimizer.device=nvme",
@@ -246,10 +200,6 @@ nvme_offload_below_stage_3 = rows(
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/optimizer_utils.py, "
-        "partitioned_param_swapper.py: os.path.join(nvme_path, ...)"
-    ),
     reads=zero_keys("offload_optimizer.device", "offload_param.device"),
 )
 def nvme_path_missing(run: LintContext) -> Iterator[Finding]:

@@ -21,17 +21,6 @@ _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py, stage3.py `__init__`: "
-            "fp16_master_weights_and_gradients requires offload with DeepSpeedCPUAdam; 0.18.9 and "
-            "0.19.8: Master weights feature requires ..."
-        ),
-        (
-            "deepspeed 0.19.8 runtime/base_optimizer.py `_configure_master_weights`: "
-            "bf16_optimizer_states lifts it"
-        ),
-    ),
     reads=keys("deepspeed", *_KEYS),
 )
 def low_precision_master_without_offload(run: LintContext) -> Iterator[Finding]:
@@ -83,15 +72,6 @@ optimizer_exchanged_on_offload = rows(
     "warning",
     "silent",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.30.1 and 1.1.1 accelerator.py `_prepare_deepspeed`: DeepSpeedCPUAdam "
-            "with lr and weight_decay; 1.10.1 to 1.15.0 utils/deepspeed.py "
-            "`map_pytorch_optim_to_deepspeed`: DeepSpeedCPUAdam is the default, Lion and Adagrad "
-            "are kept"
-        ),
-        "deepspeed 0.19.8 ops/adam/cpu_adam.py `DeepSpeedCPUAdam`: fp32_optimizer_states",
-    ),
     rows=(
         _EXCHANGED,
         replace(
@@ -112,17 +92,6 @@ _ON_GPU: Final = ("lamb", "fusedlamb", "onebitadam", "zerooneadam", "onebitlamb"
     "error",
     "step",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: FusedLamb "
-            "whatever the device; ops/lamb/fused_lamb.py: fused_lamb_cuda.lamb"
-        ),
-        (
-            "deepspeed 0.19.8 runtime/engine.py `get_optimizer_configuration`: torch.optim.AdamW "
-            "for torch_adam, before zero_use_cpu_optimizer is asked; arXiv 2101.06840 (ZeRO-Offload"
-            "), section 5.1: CPU-Adam against torch's"
-        ),
-    ),
     reads=("deepspeed:optimizer.type",),
 )
 def optimizer_not_for_offload(run: LintContext) -> Iterator[Finding]:
@@ -164,17 +133,6 @@ _WHY: Final[dict[str, tuple[Consequence, str]]] = {
     "error",
     "step",
     consumers=("deepspeed>=0.18",),
-    sources=(
-        (
-            "deepspeed 0.18.9, 0.19.8 runtime/superoffload/superoffload_stage3.py "
-            "`partition_grads`: copies into `fp32_partitioned_groups_flat[i].grad`, which "
-            "runtime/zero/stage3.py leaves to its swapper; `_optimizer_step`: `subgroup_to_device`"
-        ),
-        (
-            "deepspeed 0.18.9, 0.19.8 runtime/zero/stage3.py: `subgroup_to_device` is made where "
-            "`offload_optimizer` is on"
-        ),
-    ),
     reads=zero_keys("offload_optimizer.super_offload"),
 )
 def super_offload_not_on_cpu(run: LintContext) -> Iterator[Finding]:
@@ -201,23 +159,7 @@ _SHARDED: Final = (1, 2, 3)
 
 
 @rule(
-    "zenflow-refused",
-    "error",
-    "init",
-    consumers=("deepspeed>=0.17.6",),
-    sources=(
-        "deepspeed 0.17.6 to 0.19.8 runtime/zenflow/engine.py `configure_zenflow`",
-        (
-            "deepspeed 0.17.6 to 0.19.8 runtime/zenflow/zenflow_stage_1_and_2.py "
-            "`_configure_zenflow`: Zenflow must be used with cpu offload; `__init__`, and from "
-            "0.18.9 runtime/zenflow/engine_stage3.py: should be used with overlap_comm"
-        ),
-        (
-            "deepspeed 0.19.8 runtime/zero/config.py `overlap_comm`: absent, it is true at stage 3 "
-            "and false below"
-        ),
-    ),
-    reads=zero_keys("zenflow"),
+    "zenflow-refused", "error", "init", consumers=("deepspeed>=0.17.6",), reads=zero_keys("zenflow")
 )
 def zenflow_refused(run: LintContext) -> Iterator[Finding]:
     """Settings of ZenFlow that DeepSpeed refuses when its engine is made."""

@@ -25,13 +25,6 @@ and a schedule. Those of CogVideoX look into DeepSpeed's file first (`get_optimi
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: ValueError unless "
-            "the code passes DummyOptim and DummyScheduler"
-        ),
-        "huggingface/trl#636",
-    ),
     reads=keys("deepspeed", "optimizer", "scheduler"),
 )
 def optimizer_made_by_script(run: LintContext) -> Iterator[Finding]:
@@ -87,13 +80,6 @@ _COMPARES: Final = "transformers>=4.57,<5"
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`",
-        (
-            "transformers 4.40.2 to 4.51.3 there: ValueError under args.adafactor; 4.57.1 and "
-            "4.57.6: where optim is adafactor, which `adafactor: true` sets; 5.0.0 to 5.23.0: none"
-        ),
-    ),
     reads=keys("deepspeed", "optimizer", "optimizer.type"),
 )
 def optimizer_overridden(run: LintContext) -> Iterator[Finding]:
@@ -202,16 +188,6 @@ _PARAMETER_TORCH: Final[Mapping[str, Words]] = {
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: "
-            "max_grad_norm is not supported as an optimizer parameter; the others are keyword "
-            "arguments of ops/adam/fused_adam.py `FusedAdam`, cpu_adam.py `DeepSpeedCPUAdam`, "
-            "ops/lion, ops/lamb, ops/adagrad, runtime/fp16/onebit: TypeError, unexpected keyword "
-            "argument; RuntimeError, FusedAdam does not support the AMSGrad variant"
-        ),
-        "torch 2.13.0 optim/__init__.py `__all__`: the arguments of each class",
-    ),
     reads=("deepspeed:optimizer.params",),
 )
 def optimizer_parameter_refused(run: LintContext) -> Iterator[Finding]:
@@ -302,13 +278,6 @@ _MEANT: Final[Mapping[str, str]] = {
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_is_supported_optimizer`, "
-            "`_configure_basic_optimizer`; runtime/config.py `DEEPSPEED_OPTIMIZERS`"
-        ),
-        "torch 2.13.0 optim/__init__.py `__all__`",
-    ),
     reads=("deepspeed:optimizer.type",),
 )
 def optimizer_type_unknown(run: LintContext) -> Iterator[Finding]:

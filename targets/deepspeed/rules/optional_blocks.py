@@ -17,13 +17,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 utils/groups.py `_create_zero_param_parallel_group`: "
-            "_ensure_divisibility(world_size, min(size, world_size))"
-        ),
-        "arXiv 2306.10209 (ZeRO++), section 3.2: the secondary partition lies within a node",
-    ),
     reads=zero_keys("zero_hpz_partition_size"),
     hardware=True,
 )
@@ -75,14 +68,6 @@ quantised_weights_in_bf16 = rows(
     "error",
     "step",
     consumers=("deepspeed<0.19",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.18.9 runtime/zero/partition_parameters.py "
-            "`CUDAQuantizer.dequantize`, ops/csrc/quantization/pt_binding.cpp "
-            "`dequantize<__half>`: always fp16; in 0.19.8 cast to the parameter's dtype"
-        ),
-        "deepspeedai/DeepSpeed#4885: float != c10::BFloat16; #3992, #4852, #7775",
-    ),
     rows=(
         Row(
             "deepspeed:zero_optimization.zero_quantized_weights"
@@ -102,10 +87,6 @@ quantized_gradients_need_scatter = rows(
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py `__init__`: when enable "
-        "all_to_all_reduce, reduce_scatter should also be enabled"
-    ),
     rows=(
         Row(
             "deepspeed:zero_optimization.zero_quantized_gradients=true",
@@ -127,11 +108,6 @@ quantized_gradients_need_scatter = rows(
     "warning",
     "step",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `step`: _autotuning_exit() where "
-        "global_steps is autotuning_end_profile_step + 1; autotuning/constants.py: 5; "
-        "launcher/runner.py `main`: --autotuning starts the experiments"
-    ),
     reads=("deepspeed:autotuning.enabled",),
 )
 def autotuning_left_on(run: LintContext) -> Iterator[Finding]:
@@ -156,10 +132,6 @@ flops_profiler_left_on = rows(
     "note",
     "slow",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `forward`: flops_profiler.start_profile "
-        "at profile_step; profiling/flops_profiler/profiler.py `_patch_functionals`"
-    ),
     rows=(
         Row(
             "deepspeed:flops_profiler.enabled=true",
@@ -179,11 +151,6 @@ timers_left_on = rows(
     "note",
     "slow",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 utils/timer.py `SynchronizedWallClockTimer`: accelerator "
-        "events and synchronize around each phase; utils/comms_logging.py; comm/comm.py "
-        "`timed_op`"
-    ),
     rows=(
         *(
             Row(
@@ -216,11 +183,6 @@ _BLOCK = "activation_checkpointing"
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
-        "`configure`: Contiguous Checkpointing is only available with partitioned activations; "
-        "Must specify the number of layers"
-    ),
     reads=(f"deepspeed:{_BLOCK}.contiguous_memory_optimization",),
 )
 def contiguous_without_partition(run: LintContext) -> Iterator[Finding]:
@@ -257,13 +219,6 @@ _KEYS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimi
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
-            "`configure`, `checkpoint`: called by the model's code"
-        ),
-        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py, modeling_utils.py: no call",
-    ),
     reads=keys("deepspeed", *(f"{_BLOCK}.{key}" for key in _KEYS)),
 )
 def deepspeed_checkpointing_ignored(run: LintContext) -> Iterator[Finding]:

@@ -136,27 +136,6 @@ _NEWER: Final = (
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.19.8 runtime/config.py `_do_error_check`: gradient_allreduce_op='sum' "
-            "is not "
-            "supported with ZeRO stage 3; runtime/zero/config.py `compute_grad_norm_valid`; "
-            "runtime/engine.py `_assert_valid_mixed_precision_config`; runtime/zero/"
-            "stage_1_and_2.py `__init__`: compute_grad_norm=false requires gradient_clipping=0, "
-            "does not support optimizer offload; compile/init_z3.py `init_z3`: cannot be combined; "
-            "runtime/engine.py `_do_sanity_check`: managed_gradient_accumulation"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: DeepSpeed "
-            "lamb optimizer requires dynamic loss scaling; 0.14.5 to 0.18.9 "
-            "`_configure_basic_optimizer`: 1bit-Adam is not compatible with ZeRO"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config_utils.py `_process_deprecated_field`: "
-            "Cannot provide deprecated parameter and replacing parameter together; 0.14.5 to "
-            "0.18.9 runtime/config.py: One or more batch related parameters were found"
-        ),
-    ),
     reads=(
         *reads_of((*_PAIRS, *_PASSES)),
         *keys("deepspeed", "data_types.param_dtype", "elasticity.enabled"),

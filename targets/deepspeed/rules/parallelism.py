@@ -18,10 +18,6 @@ pipeline_under_zero_2 = rows(
     "warning",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/pipe/engine.py `PipelineEngine.__init__`: ZeRO-2 "
-        "and ZeRO-3 are incompatible with pipeline parallelism"
-    ),
     rows=(
         Row(
             "deepspeed:pipeline{}",
@@ -44,10 +40,6 @@ tensor_parallel_beside_adapters = rows(
     "error",
     "init",
     consumers=("deepspeed>=0.19.8",),
-    sources=(
-        "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py `_create_param_mapping`: KeyError of "
-        "`param_names`, in a run of peft 0.21.2 with tensor_parallel.autotp_size 2"
-    ),
     rows=(
         Row(
             "deepspeed:tensor_parallel.autotp_size>1",
@@ -66,17 +58,6 @@ tensor_parallel_under_zero_3 = rows(
     "error",
     "init",
     consumers=("deepspeed>=0.16.4,<0.19.4",),
-    sources=(
-        (
-            "deepspeed 0.16.9, 0.17.6, 0.18.9, 0.19.3 runtime/engine.py "
-            "`_configure_tensor_parallel`: the compatibility between 'autotp' and 'zero_stage = 3' "
-            "has not been validated"
-        ),
-        (
-            "deepspeed 0.19.4, 0.19.8 runtime/engine.py `_configure_tensor_parallel_states`: "
-            "AutoTP + ZeRO stage 3 is supported"
-        ),
-    ),
     rows=(
         Row(
             "deepspeed:tensor_parallel.autotp_size>1",
@@ -98,11 +79,6 @@ _EXPERT_BLOCK: Final = "expert_parallel"
     "error",
     "init",
     consumers=("deepspeed>=0.19.8",),
-    sources=(
-        "deepspeed 0.19.8 module_inject/auto_ep_folding.py `build_folding_spec`, "
-        "`validate_folding_global`; runtime/engine.py `_configure_expert_parallel`; not in "
-        "0.18.9"
-    ),
     reads=("deepspeed:expert_parallel.enabled",),
 )
 def expert_width_refused(run: LintContext) -> Iterator[Finding]:
@@ -167,13 +143,6 @@ _WHY: Final = (
     "warning",
     "silent",
     consumers=("deepspeed>=0.16.4",),
-    sources=(
-        (
-            "deepspeed 0.16.9 to 0.19.8 runtime/tensor_parallel/config.py `TPTrainingConfig`: "
-            "autotp_size, 0: disabled; runtime/engine.py: AutoTP where autotp_size is above it"
-        ),
-        "deepspeedai/DeepSpeed#7389",
-    ),
     reads=keys("deepspeed", *(f"{_TENSOR_BLOCK}.{name}.tp_size" for name in _NESTED)),
 )
 def tensor_width_unread(run: LintContext) -> Iterator[Finding]:
@@ -203,20 +172,6 @@ _SAID: Final = (
     "error",
     "step",
     consumers=("deepspeed<0.18",),
-    sources=(
-        (
-            "deepspeed 0.14.5 utils/z3_leaf_module.py `set_z3_leaf_modules`; "
-            "deepspeedai/DeepSpeed#4966, #7461"
-        ),
-        (
-            "deepspeed 0.18.9 runtime/zero/leaf_module_config.py `DEFAULT_LEAF_MODULE_CLASSES`; "
-            "0.17.6 has none"
-        ),
-        (
-            "transformers 4.57.6 models/qwen3_moe/modeling_qwen3_moe.py: experts are a ModuleList; "
-            "5.0.0: one parameter"
-        ),
-    ),
     reads=("deepspeed:zero_optimization.stage",),
 )
 def experts_are_no_leaf(run: LintContext) -> Iterator[Finding]:
@@ -262,12 +217,6 @@ _KEYS: Final = (
     "note",
     "silent",
     consumers=("deepspeed", "accelerate"),
-    sources=(
-        (
-            "deepspeed 0.18.9, 0.19.8 runtime/zero/parameter_offload.py: the only reader of leaf "
-            "modules"
-        ),
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def leaf_modules_below_stage_3(run: LintContext) -> Iterator[Finding]:

@@ -25,10 +25,6 @@ _HIGHEST = 24
     "warning",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/fp16/loss_scaler.py `DynamicLossScaler.update_scale`: "
-        "an overflow halves, `hysteresis` overflows later at first"
-    ),
     reads=("deepspeed:fp16.initial_scale_power",),
 )
 def initial_loss_scale_too_high(run: LintContext) -> Iterator[Finding]:
@@ -67,15 +63,6 @@ _POSITIVE: Final = {
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.18.9, 0.19.8 runtime/precision_config.py `_validate_loss_scale`: must be "
-            ">= 0; 0.19.8 `_validate_dynamic_loss_scale_params`: loss_scale_window, min_loss_scale "
-            "must be > 0; before, fp16/loss_scaler.py `DynamicLossScaler.update_scale`: % "
-            "scale_window"
-        ),
-        "deepspeedai/DeepSpeed#7889",
-    ),
     reads=keys("deepspeed", "fp16.loss_scale", *(f"fp16.{key}" for key in _POSITIVE)),
 )
 def loss_scale_refused(run: LintContext) -> Iterator[Finding]:
@@ -129,14 +116,6 @@ _SMALLEST = 2.0**-24
     "warning",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/precision_config.py, before 0.17 "
-            "runtime/config.py: loss_scale 0 is dynamic; runtime/fp16/loss_scaler.py "
-            "`LossScaler`: never changes"
-        ),
-        "IEEE 754 binary16: smallest subnormal 2^-24, largest 65504",
-    ),
     reads=("deepspeed:fp16.loss_scale",),
 )
 def static_loss_scale(run: LintContext) -> Iterator[Finding]:
@@ -167,17 +146,6 @@ def static_loss_scale(run: LintContext) -> Iterator[Finding]:
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `trainer_config_process`: "
-            "fp16.enabled and bf16.enabled are filled from the arguments"
-        ),
-        "zai-org/GLM-4 finetune_demo configs at 3f79b54: ds_zero_2.json with auto, no bf16",
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `set_mixed_precision` of the "
-            "DeepSpeedPlugin: the block of the trainer's dtype is added where it is not there"
-        ),
-    ),
     reads=("deepspeed:bf16.enabled", "deepspeed:fp16.enabled"),
 )
 def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
@@ -214,16 +182,7 @@ def _is_mixed(run: LintContext) -> bool:
 
 
 @rule(
-    "amp-beside-zero",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.18.9 runtime/engine.py `_do_optimizer_sanity_check`: Amp and "
-        "ZeRO are not currently compatible; Cannot enable both amp with (legacy) fp16 or "
-        "bfloat16 mode"
-    ),
-    reads=("deepspeed:amp.enabled",),
+    "amp-beside-zero", "error", "init", consumers=("deepspeed",), reads=("deepspeed:amp.enabled",)
 )
 def amp_beside_zero(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's amp block beside ZeRO or 16-bit modes."""
@@ -263,10 +222,6 @@ _ALL_STAGES = "deepspeed>=0.18"
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.18.9 and 0.19.8 runtime/config.py `_do_error_check`: only with ZeRO stage "
-        "1, 2, or 3; 0.14.5 to 0.17.6: fp16 only with stage 2"
-    ),
     reads=keys("deepspeed", *_KEYS),
 )
 def half_master_weights_without_zero(run: LintContext) -> Iterator[Finding]:
@@ -316,13 +271,6 @@ def _states_alone(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 accelerator/cuda_accelerator.py `is_fp16_supported`; "
-            "runtime/engine.py `_do_sanity_check`"
-        ),
-        "deepspeedai/DeepSpeed 3e94f8c (0.13.0, the check) and 6857061 (0.13.2, the variable)",
-    ),
     reads=("deepspeed:fp16.enabled",),
     hardware=True,
 )

@@ -21,20 +21,6 @@ _HEEDED: Final = "accelerate<1.0"
     "warning",
     "out-of-memory",
     consumers=("transformers", "deepspeed"),
-    sources=(
-        (
-            "transformers 5.23.0 modeling_utils.py `from_pretrained`: without a device map weights "
-            "are built on the CPU by every process"
-        ),
-        (
-            "deepspeed 0.19.8 runtime/zero/stage3.py `estimate_zero3_model_states_mem_needs`: "
-            "without zero.Init the model times num_gpus_per_node"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `set_deepspeed_weakref`: until "
-            "0.34.2 transformers is told of stage 3 if zero3_init_flag; from 1.0.1 on in any case"
-        ),
-    ),
     reads=("accelerate:deepspeed_config.zero3_init_flag", *STAGE),
     hardware=True,
 )
@@ -94,19 +80,6 @@ what a machine with such devices usually has, where only they are named."""
     "error",
     "out-of-memory",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py "
-            "`estimate_zero3_model_states_mem_needs`, stage_1_and_2.py "
-            "`estimate_zero2_model_states_mem_needs`: 18 or 16 bytes a parameter, "
-            "additional_buffer_factor 1.5"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 accelerator/cuda_accelerator.py `pin_memory`: "
-            "deepspeedai/DeepSpeedExamples#752; huggingface/transformers#24658"
-        ),
-        "hiyouga/LlamaFactory#4629, #2931; deepspeedai/DeepSpeed#4239, #4571",
-    ),
     reads=OFFLOADS_OPTIMIZER,
     hardware=True,
 )

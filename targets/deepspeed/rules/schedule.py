@@ -30,13 +30,6 @@ _NEEDED: Final = ("cycle_first_step_size",)
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.19.8 runtime/lr_schedules.py `OneCycle`: cycle_first_step_size must be "
-            "positive, cycle_second_step_size must be non-negative; `LRRangeTest`: "
-            "lr_range_test_step_size must be a positive integer"
-        ),
-    ),
     reads=("deepspeed:scheduler.type",),
 )
 def deepspeed_schedule_number_refused(run: LintContext) -> Iterator[Finding]:
@@ -93,12 +86,6 @@ _PARAMETERLESS: Final = frozenset({"WarmupLR", "LRRangeTest"})
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_scheduler_from_config`: "
-            "scheduler(optimizer, **scheduler_params); runtime/lr_schedules.py `WarmupDecayLR`"
-        ),
-    ),
     reads=("deepspeed:scheduler.type",),
 )
 def deepspeed_scheduler_incomplete(run: LintContext) -> Iterator[Finding]:
@@ -156,14 +143,6 @@ _MEANT: Final = {
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "modelscope/ms-swift#1906 (WarmupCosineLR before 0.12.4)",
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_scheduler_from_config`: DeepSpeed does "
-            "not recognize LR scheduler"
-        ),
-        "torch 2.13.0 optim/lr_scheduler.py: its classes",
-    ),
     reads=("deepspeed:scheduler.type",),
 )
 def deepspeed_scheduler_unknown(run: LintContext) -> Iterator[Finding]:
@@ -194,14 +173,6 @@ def deepspeed_scheduler_unknown(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py "
-            "`HfTrainerDeepSpeedConfig.trainer_config_finalize`: total_num_steps against "
-            "num_training_steps, warmup_num_steps against get_warmup_steps"
-        ),
-        "hendrycks/apps#9",
-    ),
     reads=tuple(
         f"deepspeed:scheduler.params.{each}" for each in ("total_num_steps", "warmup_num_steps")
     ),
@@ -252,14 +223,6 @@ _LATER: Final = "from deepspeed 0.17.6 on WarmupLR warms up to the optimizer's l
     "warning",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupLR.get_lr`: min_lrs + "
-            "delta_lrs * gamma; warmup_max_lr is 0.001 by default, in WarmupLR the optimizer's own "
-            "from 0.17.6 on; Using unknown warmup_type"
-        ),
-        "deepspeedai/DeepSpeed#7303",
-    ),
     reads=("deepspeed:scheduler.type",),
 )
 def scheduler_rate_beats_optimizer(run: LintContext) -> Iterator[Finding]:
@@ -331,14 +294,6 @@ _FEWEST: Final = 10
     "warning",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupLR._get_gamma`: log(step + "
-            "1) / log(warmup_num_steps); warmup_type is log by default in WarmupLR, WarmupDecayLR "
-            "and WarmupCosineLR"
-        ),
-        "transformers 4.40.2 to 5.23.0 optimization.py: step / num_warmup_steps",
-    ),
     reads=("deepspeed:scheduler.type",),
 )
 def warmup_by_logarithm(run: LintContext) -> Iterator[Finding]:

@@ -24,13 +24,6 @@ _WHY: Final = (
     "error",
     "step",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/ema.py `EMAModel.step`: `with "
-            "context_manager()`, where the context is an instance of GatheredParameters"
-        ),
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/partition_parameters.py `GatheredParameters`",
-    ),
     reads=("simpletuner:*",),
 )
 def averaged_weights_under_zero_3(run: LintContext) -> Iterator[Finding]:
@@ -58,17 +51,6 @@ _LOADS: Final = ("low_cpu_mem_usage", "model_init_kwargs.low_cpu_mem_usage")
     "error",
     "load",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 modeling_utils.py `from_pretrained`, "
-            "integrations/accelerate.py `check_and_set_device_map`: DeepSpeed Zero-3 is not "
-            "compatible with passing a `device_map`"
-        ),
-        (
-            "transformers 4.40.2, 4.44.2, 4.46.3 modeling_utils.py `from_pretrained`: nor with "
-            "low_cpu_mem_usage=True"
-        ),
-    ),
     reads=keys("model|trainer", *_MAPS, *_LOADS),
 )
 def device_map_under_zero_3(run: LintContext) -> Iterator[Finding]:
@@ -106,16 +88,6 @@ elastic_checkpoint_at_stage_3 = rows(
     "warning",
     "resume",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: stage 3 is "
-            "not given it, or given it and refuses another size (stage3.py `load_state_dict`)"
-        ),
-        (
-            "deepspeed 0.19.8 runtime/zero/config.py `elastic_checkpoint_deprecated`: no longer "
-            "supported; use Universal Checkpointing"
-        ),
-    ),
     rows=(
         Row(
             "deepspeed:zero_optimization.elastic_checkpoint=true",
@@ -139,13 +111,6 @@ _TASKS: Final = ("do_eval", "do_predict")
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_init`: ZeRO "
-            "inference only makes sense with ZeRO Stage 3"
-        ),
-        "deepspeedai/DeepSpeed#4526, zai-org/ChatGLM3#864",
-    ),
     reads=keys("hf|sft", *_TASKS),
 )
 def evaluation_below_stage_3(run: LintContext) -> Iterator[Finding]:
@@ -189,13 +154,6 @@ generation_under_zero_3 = rows(
     "warning",
     "slow",
     consumers=("transformers", "deepspeed"),
-    sources=(
-        (
-            "transformers 5.23.0 trainer_seq2seq.py `prediction_step`: synced_gpus under ZeRO-3; "
-            "deepspeed 0.19.8 runtime/zero/partitioned_param_coordinator.py `fetch_sub_module`"
-        ),
-        "llamafactory 0.9.5 train/ppo/trainer.py `get_inputs`: generate; hiyouga/LlamaFactory#3108",
-    ),
     rows=(
         Row(
             "llamafactory:stage=ppo",
@@ -225,14 +183,6 @@ _FLAG: Final = "deepspeed_config.zero3_init_flag"
     "warning",
     "step",
     consumers=("accelerate", "diffusers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `set_deepspeed_weakref`; transformers"
-            " 5.23.0 modeling_utils.py `get_init_context`: zero.Init around every model while the "
-            "flag is on"
-        ),
-        "FlyMyAI/flymyai-lora-trainer#40; huggingface/transformers#22705",
-    ),
     reads=("accelerate:deepspeed_config.zero3_init_flag",),
 )
 def text_encoders_under_zero_3_init(run: LintContext) -> Iterator[Finding]:
@@ -264,11 +214,6 @@ _SCATTER = "zero_optimization.reduce_scatter"
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.18.9 to 0.19.8 runtime/zero/stage3.py `__init__`: Muon and reduce scatter "
-        "cannot be used together; 0.17.6 to 0.18.8 runtime/engine.py "
-        "`_configure_basic_optimizer`: not yet compatible with ZeRO Stage 3"
-    ),
     reads=("deepspeed:optimizer.type",),
 )
 def muon_needs_whole_gradients(run: LintContext) -> Iterator[Finding]:

@@ -19,10 +19,6 @@ legacy_stage_1 = rows(
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: The "
-        "deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9"
-    ),
     rows=(
         Row(
             "deepspeed:zero_optimization.legacy_stage1=true",
@@ -51,10 +47,6 @@ _STAGE_2_KEYS: Final = (
     "note",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: the branch "
-        "of stage 3 passes none of them on"
-    ),
     reads=zero_keys(*_STAGE_2_KEYS),
 )
 def stage_2_keys_at_stage_3(run: LintContext) -> Iterator[Finding]:
@@ -105,10 +97,6 @@ _NOTHING: Final = (False, None, "auto")
     "warning",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: the branch "
-        "of stages 1 and 2 passes none of them on"
-    ),
     reads=zero_keys(*_STAGE_3_KEYS),
 )
 def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
@@ -137,19 +125,7 @@ def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
 
 
 @rule(
-    "zero-of-one-process",
-    "warning",
-    "slow",
-    consumers=("deepspeed",),
-    sources=(
-        "arXiv 1910.02054 (ZeRO), section 5: memory by the degree of data parallelism N_d",
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py: "
-            "partition_size = len(flat) / dist.get_world_size(group)"
-        ),
-    ),
-    reads=STAGE,
-    hardware=True,
+    "zero-of-one-process", "warning", "slow", consumers=("deepspeed",), reads=STAGE, hardware=True
 )
 def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
     """ZeRO over one process: there is no other process to shard with, and nothing is offloaded."""
@@ -184,10 +160,6 @@ zero_stage_left_out = rows(
     "error",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig.stage`: 0 by "
-        "default"
-    ),
     rows=(
         Row(
             "deepspeed:zero_optimization{}",
@@ -206,14 +178,7 @@ zero_stage_left_out = rows(
 _MOVED_KEYS: Final = ("gradient_clipping", "bf16.check_grad_overflow")
 
 
-@rule(
-    "default-moved",
-    "warning",
-    "silent",
-    consumers=("deepspeed",),
-    sources=("deepspeed 0.14.5 to 0.19.8 runtime/config.py: defaults by release",),
-    reads=("deepspeed:*",),
-)
+@rule("default-moved", "warning", "silent", consumers=("deepspeed",), reads=("deepspeed:*",))
 def default_moved(run: LintContext) -> Iterator[Finding]:
     """A key is left out whose default is not the same in all releases."""
     documents = run.of("deepspeed") if run.deepspeed_reader == "plain" else ()
@@ -253,16 +218,6 @@ def _moved(document: Document, key: str, values: Mapping[str, Any]) -> Finding:
     "warning",
     "save",
     consumers=("deepspeed", "transformers"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `save_model`: "
-            "stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 accelerator.py `get_state_dict`: ValueError, Cannot get "
-            "16bit model weights"
-        ),
-    ),
     reads=STAGE,
 )
 def weights_not_gathered_on_save(run: LintContext) -> Iterator[Finding]:

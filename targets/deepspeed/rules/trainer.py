@@ -24,10 +24,6 @@ _SAME: Final[Mapping[str, str]] = {
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`",
-        "hiyouga/LlamaFactory#3100, QwenLM/Qwen3#577",
-    ),
     reads=("trainer:lr_scheduler_type",),
 )
 def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
@@ -52,17 +48,6 @@ def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("deepspeed>=0.19.6",),
-    sources=(
-        (
-            "deepspeed 0.19.8 runtime/lr_schedules.py: ValueError, warmup_num_steps must be a "
-            "positive integer"
-        ),
-        (
-            "transformers 5.15.1, 5.23.0 integrations/deepspeed.py `trainer_config_finalize`: "
-            "args.get_warmup_steps(...), and from 5.23.0 max(1, ...) of that"
-        ),
-        "axolotl-ai-cloud/axolotl#3204",
-    ),
     reads=("deepspeed:scheduler.params.warmup_num_steps",),
 )
 def warmup_of_zero_steps(run: LintContext) -> Iterator[Finding]:
@@ -103,20 +88,6 @@ def _is_filled_with_none(run: LintContext) -> bool:
     "error",
     "silent",
     consumers=("deepspeed", "transformers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 accelerator.py `clip_grad_norm_`: under DeepSpeed the "
-            "engine clips, and the norm that is passed is not used"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.18.9 runtime/constants.py GRADIENT_CLIPPING_DEFAULT = 0.0; "
-            "0.19.8: 1.0"
-        ),
-        (
-            "transformers 5.23.0 integrations/deepspeed.py `trainer_config_process`: fill_match "
-            "compares only keys that the file has"
-        ),
-    ),
     reads=("trainer:max_grad_norm",),
 )
 def clipping_left_out(run: LintContext) -> Iterator[Finding]:
@@ -151,13 +122,6 @@ _CONSENT: Final = "zero_allow_untested_optimizer"
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`, "
-            "runtime/zero/utils.py `ZERO_SUPPORTED_OPTIMIZERS`"
-        ),
-        "EleutherAI/gpt-neox#1166, deepspeedai/DeepSpeed#281",
-    ),
     reads=("deepspeed:optimizer.type",),
 )
 def untested_optimizer(run: LintContext) -> Iterator[Finding]:
@@ -211,11 +175,6 @@ _UNNAMED: Final = (
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: "
-        "raises for a model dtype and a gradient accumulation dtype that do not go together; "
-        "bf16 with fp32 returns BFLOAT16 up to 0.17.6, and bf16 alone is refused up to 0.16.9"
-    ),
     reads=(f"deepspeed:{_DTYPE}",),
 )
 def gradient_dtype_without_zero(run: LintContext) -> Iterator[Finding]:

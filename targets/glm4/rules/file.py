@@ -25,20 +25,7 @@ _EVALUATION: Final = "data_config.val_file"
 _CLASSES: Final = {"training_args": "seq2seq_training_arguments", "peft_config": "lora_config"}
 
 
-@rule(
-    "glm-4-file-refused",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    sources=(
-        (
-            "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54, finetune.py and finetune_vision.py "
-            "`FinetuningConfig.from_dict`, `__post_init__`, `_load_datasets`, `main`"
-        ),
-        "zai-org/GLM-4#281, #501 (trainable parameters with those of the tower)",
-    ),
-    reads=("glm4:*",),
-)
+@rule("glm-4-file-refused", "error", "parse", consumers=("transformers",), reads=("glm4:*",))
 def glm_4_file_refused(run: LintContext) -> Iterator[Finding]:
     """A configuration of GLM-4's scripts that its classes refuse, or that the run dies of."""
     for document in run.of(_KIND):
@@ -185,10 +172,6 @@ _COMMITS: Final = ("da2fe37", "f6ee34e", "3f79b54")
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54 finetune.py, finetune_vision.py "
-        "`FinetuningConfig.from_dict`: cls(**kwargs)"
-    ),
     reads=("glm4:data_config",),
 )
 def key_outside_its_block(run: LintContext) -> Iterator[Finding]:

@@ -27,13 +27,6 @@ _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|f
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
-            "--load_best_model_at_end requires the save and eval strategy to match, a round "
-            "multiple"
-        ),
-    ),
     reads=("trainer:load_best_model_at_end",),
 )
 def best_model_cadence(run: LintContext) -> Iterator[Finding]:
@@ -129,13 +122,6 @@ def _word(value: Any) -> str:
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 5.23.0 trainer.py `_validate_args`: ValueError, can't be used with "
-            "`save_only_model` along with `load_best_model_at_end`"
-        ),
-        "huggingface/transformers#27751, #28866",
-    ),
     reads=("trainer:save_only_model",),
 )
 def best_model_of_weights_only(run: LintContext) -> Iterator[Finding]:
@@ -177,13 +163,6 @@ _HIGH: Final = re.compile(
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.44.2 to 5.23.0 training_args.py `__post_init__`: greater_is_better = "
-            "not metric_for_best_model.endswith('loss'); 4.40.2: not in ['loss', 'eval_loss']"
-        ),
-        "transformers 5.23.0 trainer.py `_determine_best_metric`: np.greater or np.less",
-    ),
     reads=("trainer:metric_for_best_model",),
 )
 def best_model_upside_down(run: LintContext) -> Iterator[Finding]:
@@ -242,14 +221,6 @@ def _upside_down(metric: Place, said: Place | None, greater: bool) -> Finding:
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.51.3 to 5.23.0 trainer.py `_validate_args`: ValueError, "
-            "`args.metric_for_best_model` must be provided when using 'best' save_strategy; "
-            "`_maybe_log_save_evaluate`: saves where an evaluation found a new best"
-        ),
-        "transformers 5.23.0 run on CPU without evaluation: 12 steps and no checkpoint",
-    ),
     reads=("trainer:save_strategy",),
 )
 def best_save_unguided(run: LintContext) -> Iterator[Finding]:
@@ -298,23 +269,6 @@ _CHOOSING: Final = ("load_best_model_at_end", "save_strategy=best")
     "error",
     "step",
     consumers=("transformers", "trl", "llamafactory"),
-    sources=(
-        (
-            "transformers 4.57.1 and 5.23.0 trainer.py `_determine_best_metric`: KeyError, not "
-            "found in the evaluation metrics; `evaluate` of several data sets: a prefix for each"
-        ),
-        (
-            "trl 0.15.2 to 0.21.0 and 0.27.2 to 1.4.0 trainer/sft_trainer.py `log`, 0.29.0 to "
-            "1.4.0 dpo_trainer.py, 0.15.2 to 1.4.0 grpo_trainer.py, 0.22.2 to 1.4.0 "
-            "rloo_trainer.py, 0.27.2 to 1.4.0 reward_trainer.py: a new dict; 1.5.0 to 1.16.0: "
-            "logs.update"
-        ),
-        (
-            "llamafactory 0.9.5 train/sft/workflow.py `run_sft`: compute_metrics with "
-            "predict_with_generate or compute_accuracy only; data/data_utils.py `split_dataset`"
-        ),
-        "huggingface/trl#5800, #5811, #3384; huggingface/sentence-transformers#2749",
-    ),
     reads=(*keys("trainer", "metric_for_best_model"), "llamafactory:eval_on_each_dataset"),
 )
 def metric_not_returned(run: LintContext) -> Iterator[Finding]:

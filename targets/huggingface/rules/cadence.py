@@ -26,13 +26,6 @@ from tunec.schemas.frozen import replace
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.0.0 trainer_callback.py `DefaultFlowCallback.on_step_end`: "
-            "only every eval_steps; 5.6.2 to 5.23.0: evaluate at the end if we have a step-based "
-            "strategy"
-        ),
-    ),
     reads=keys("trainer", "eval_steps", "eval_delay"),
 )
 def evaluation_after_the_end(run: LintContext) -> Iterator[Finding]:
@@ -95,16 +88,6 @@ interval_of_zero = rows(
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer_callback.py `DefaultFlowCallback.on_step_end`: "
-            "state.save_steps > 0 and state.global_step % state.save_steps == 0"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
-            "using `logging_steps` to initialize `eval_steps`"
-        ),
-    ),
     rows=(
         replace(_UNSAVED, beside=("no save_strategy", *_UNSAVED.beside)),
         replace(_UNSAVED, beside=("save_strategy=steps|null", *_UNSAVED.beside)),
@@ -127,12 +110,6 @@ _OTHERS: Final = (("save_steps", "save_strategy"), ("logging_steps", "logging_st
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer_callback.py `DefaultFlowCallback.on_step_end`: "
-            "each interval is looked at only with strategy steps; eval_strategy is no by default"
-        ),
-    ),
     reads=keys("trainer", "eval_steps", "eval_delay", "save_steps", "logging_steps"),
 )
 def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
@@ -193,13 +170,6 @@ limit_of_zero_checkpoints = rows(
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 trainer.py `_rotate_checkpoints`, 5.23.0 "
-            "trainer_utils.py `rotate_checkpoints`: returns where save_total_limit is None or <= 0"
-        ),
-        "arXiv 1910.02054 section 3.1: 2 bytes of weights and 12 of states in mixed precision",
-    ),
     rows=(
         Row(
             "trainer:save_total_limit<=0",
@@ -220,13 +190,6 @@ _WORDS: Final = ("true", "false", "none", "null", "auto", "last", "latest", "yes
     "warning",
     "resume",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `resume_from_checkpoint: str | None`; "
-            "trainer.py `train`: only False is None; `_load_from_checkpoint`: Can't find a valid "
-            "checkpoint at"
-        ),
-    ),
     reads=("trainer:resume_from_checkpoint",),
 )
 def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
@@ -256,13 +219,6 @@ def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
     "warning",
     "resume",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `_save_checkpoint`: states unless "
-            "save_only_model; `_load_optimizer_and_scheduler`; integrations/deepspeed.py "
-            "`deepspeed_load_checkpoint`: ValueError, can't find a valid checkpoint"
-        ),
-    ),
     reads=keys("trainer|axolotl", "save_only_model"),
 )
 def resume_of_weights_only(run: LintContext) -> Iterator[Finding]:

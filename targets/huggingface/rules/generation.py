@@ -30,13 +30,6 @@ _FLOAT32 = 4
     "warning",
     "out-of-memory",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py: per_device_eval_batch_size is 8 by "
-            "default; loss/loss_utils.py `ForCausalLMLoss`: logits.float()"
-        ),
-        "zai-org/GLM-4#281: per_device_eval_batch_size 4 beside a training batch of 1",
-    ),
     reads=keys("trainer", *STRATEGIES),
     hardware=True,
 )
@@ -102,13 +95,6 @@ generation_beside_loss_only = rows(
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer_seq2seq.py `prediction_step`: `if not "
-            "self.args.predict_with_generate or prediction_loss_only`; trainer.py "
-            "`evaluation_loop`: metrics only where there are predictions"
-        ),
-    ),
     rows=(
         Row(
             "trainer:predict_with_generate=true & prediction_loss_only=true",
@@ -131,13 +117,6 @@ _ASKS: Final = "predict_with_generate"
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args_seq2seq.py: predict_with_generate is "
-            "False unless given; trainer_seq2seq.py `prediction_step` goes to the Trainer's own "
-            "step without it"
-        ),
-    ),
     reads=keys("hf", *_KEYS),
 )
 def generation_keys_unread(run: LintContext) -> Iterator[Finding]:
@@ -170,13 +149,6 @@ generation_length_missing = rows(
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer_seq2seq.py `evaluate`: max_length only where "
-            "generation_max_length is given; 5.23.0 generation/configuration_utils.py: "
-            "max_length 20"
-        ),
-    ),
     rows=(
         Row(
             "hf:predict_with_generate=true",
@@ -203,12 +175,6 @@ _FREES = ("eval_accumulation_steps", "batch_eval_metrics", "predict_with_generat
     "warning",
     "out-of-memory",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `evaluation_loop`: all_preds.add(logits), "
-            "to_cpu_and_numpy only every eval_accumulation_steps"
-        ),
-    ),
     reads=("hf:metric_for_best_model",),
 )
 def logits_kept_on_device(run: LintContext) -> Iterator[Finding]:
@@ -265,13 +231,6 @@ def _logits_finding(metric: Place, terms: tuple[Term, ...]) -> Finding:
     "error",
     "step",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `evaluation_loop`: prediction_loss_only "
-            "returns no logits, compute_metrics needs them; 5.23.0 `_determine_best_metric`: "
-            "KeyError"
-        ),
-    ),
     reads=keys("hf|llamafactory", "prediction_loss_only"),
 )
 def metric_of_the_loss_only(run: LintContext) -> Iterator[Finding]:

@@ -38,31 +38,6 @@ _TELLING: Final = (*_SERIES, *_LLAVA, "conv_style", _PARTS[0], *_QWEN, *MINICPM_
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        "2U1/Qwen-VL-Series-Finetune 93fef86 src/train/train_sft.py `train`: ValueError",
-        (
-            "haotian-liu/LLaVA c121f04 llava/train/train.py `train`, llava/model/llava_arch.py "
-            "`initialize_vision_tokenizer`; haotian-liu/LLaVA#470, #1428"
-        ),
-        (
-            "haotian-liu/LLaVA c121f04 llava/model/multimodal_encoder/builder.py: Unknown vision "
-            "tower; LLaVA-VL/LLaVA-NeXT#216, haotian-liu/LLaVA#665"
-        ),
-        (
-            "OpenGVLab/InternVL 2410d1d internvl_chat_finetune.py `main`: _freeze_params, "
-            "wrap_llm_lora, wrap_backbone_lora"
-        ),
-        (
-            "OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: modules_to_save, "
-            "training_args.gradient_checkpointing_kwargs; OpenBMB/MiniCPM-V#651"
-        ),
-        (
-            "QwenLM/Qwen 2df8e8a finetune.py `train`: RuntimeError; README.md: only fp16 is "
-            "supported for Q-LoRA; optimum gptq/quantizer.py: You need to pass `dataset`"
-        ),
-        "haotian-liu/LLaVA#1554, #1250: size mismatch, current model is torch.Size([0])",
-        "QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/train_qwen.py `set_model`, `train`",
-    ),
     reads=keys("hf|sft", *_TELLING),
 )
 def script_settings_clash(run: LintContext) -> Iterator[Finding]:

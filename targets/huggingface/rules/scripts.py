@@ -54,17 +54,6 @@ _VISUALGLM: Final = re.compile(r"(^|/)finetune_visualglm\.py$")
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 hf_argparser.py `parse_args_into_dataclasses`: Some "
-            "specified arguments are not used by the HfArgumentParser"
-        ),
-        (
-            "SwissArmyTransformer 0.4.12 sat/arguments.py `get_args`: argparse; OpenBMB/MiniCPM-V "
-            "0dbb566 finetune/finetune.py: HfArgumentParser"
-        ),
-        "haotian-liu/LLaVA#342, bdytx5/finetune_LLaVA#1",
-    ),
     reads=("launch:script", *keys("hf", *MINICPM_FLAGS)),
 )
 def script_flag_unknown(run: LintContext) -> Iterator[Finding]:
@@ -191,12 +180,6 @@ _OF_TRAINING: Final = (
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 examples/pytorch/language-modeling/run_clm.py `main`: "
-            "if training_args.do_train; training_args.py `do_train`: False by default"
-        ),
-    ),
     reads=("launch:script",),
 )
 def training_not_asked_for(run: LintContext) -> Iterator[Finding]:
@@ -233,19 +216,7 @@ for the whole model."""
 
 
 @rule(
-    "chatglm-flags-clash",
-    "error",
-    "init",
-    consumers=("transformers",),
-    sources=(
-        (
-            "zai-org/ChatGLM2-6B cb8e8b4 ptuning/main.py `main`: ValueError, requires a train, "
-            "validation, test dataset; model.transformer.prefix_encoder, there where config has "
-            "pre_seq_len"
-        ),
-        "zai-org/ChatGLM-6B#389, zai-org/ChatGLM2-6B#53",
-    ),
-    reads=("hf:prompt_column",),
+    "chatglm-flags-clash", "error", "init", consumers=("transformers",), reads=("hf:prompt_column",)
 )
 def chatglm_flags_clash(run: LintContext) -> Iterator[Finding]:
     """Flags of ChatGLM's ptuning/main.py that it refuses, or does not read without others."""

@@ -25,14 +25,6 @@ _OF_ACCUMULATION: Final = (
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: "
-            "AcceleratorConfig(**self.accelerator_config), a TypeError for another name; "
-            "trainer_pt_utils.py `AcceleratorConfig`"
-        ),
-        "accelerate 1.15.0 utils/dataclasses.py `GradientAccumulationPlugin`",
-    ),
     reads=("trainer:accelerator_config",),
 )
 def accelerator_config_refused(run: LintContext) -> Iterator[Finding]:
@@ -67,12 +59,6 @@ _CPU_KEYS: Final = ("use_cpu", "no_cuda")
     "warning",
     "slow",
     consumers=("transformers", "accelerate"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices`: use_cpu, and no_cuda "
-            "up to 4.57"
-        ),
-    ),
     reads=keys("trainer|accelerate", *_CPU_KEYS),
     hardware=True,
 )
@@ -110,16 +96,6 @@ _ALONE: Final = "granite"
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 5.23.0 trainer.py: if self.args.use_liger_kernel, integrations/liger.py "
-            "`apply_liger_kernel`"
-        ),
-        (
-            "liger-kernel 0.6.2 transformers/monkey_patch.py `_apply_liger_kernel_to_instance`: "
-            "applicable_kwargs; the same assertion in all 22 of `apply_liger_kernel_to_*`"
-        ),
-    ),
     reads=(f"trainer:{_CONFIG}",),
 )
 def liger_settings_unusable(run: LintContext) -> Iterator[Finding]:
@@ -186,28 +162,6 @@ def _unknown(place: Place, name: str) -> Finding:
     "error",
     "step",
     consumers=("transformers", "llamafactory", "axolotl"),
-    sources=(
-        (
-            "torch 2.13.0 utils/checkpoint.py `checkpoint`: the reentrant variant does not work "
-            "with DDP's find_unused_parameters; csrc/distributed/c10d/reducer.cpp: mark a variable "
-            "ready only once"
-        ),
-        (
-            "transformers 4.40.2 to 4.57.6 modeling_utils.py `gradient_checkpointing_enable`: "
-            "use_reentrant True; 5.0.0 to 5.23.0: False"
-        ),
-        (
-            "llamafactory 0.9.5 model/model_utils/checkpointing.py `prepare_model_for_training`; "
-            "hparams/model_args.py `use_reentrant_gc`, true; hparams/parser.py: false for LoRA "
-            "where nobody sets it"
-        ),
-        (
-            "axolotl 0.13.2 and 0.19.0 utils/config/__init__.py `normalize_config`: use_reentrant "
-            "True where gradient_checkpointing_kwargs are left out, but for rl, "
-            "unfrozen_parameters and (0.19) Gemma 4; core/builders/causal.py hands the other on"
-        ),
-        "huggingface/accelerate#2017, hiyouga/LlamaFactory#2681",
-    ),
     reads=keys("trainer|axolotl", "ddp_find_unused_parameters"),
 )
 def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:

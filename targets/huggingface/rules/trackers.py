@@ -20,10 +20,6 @@ _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 5.23.0 trainer.py `__init__`: init_hf_repo if "
-        "args.push_to_hub; `_save_checkpoint`: _push_from_checkpoint if args.push_to_hub"
-    ),
     reads=keys("trainer", *_PUSH_KEYS),
 )
 def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
@@ -53,13 +49,6 @@ _AT_SAVES: Final = ("checkpoint", "all_checkpoints")
     "warning",
     "silent",
     consumers=("transformers", "axolotl"),
-    sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 utils/schemas/validation.py `check_push_save`: hub_model_id "
-            "is set without any models being saved (a warning in the log)"
-        ),
-        "transformers 4.40.2 to 5.23.0 trainer.py `_save_checkpoint`: `_push_from_checkpoint`",
-    ),
     reads=("axolotl:hub_model_id", "trainer:hub_strategy"),
 )
 def hub_without_saves(run: LintContext) -> Iterator[Finding]:
@@ -93,10 +82,6 @@ _VARIABLES: Final = ("WANDB_PROJECT", "WANDB_NAME", "TENSORBOARD_LOGGING_DIR", "
     "warning",
     "silent",
     consumers=("transformers>=5",),
-    sources=(
-        "transformers 4.40.2 to 4.57.6 training_args.py `__post_init__`: report_to None is "
-        "all; 5.0.0 to 5.23.0: its default is none"
-    ),
     reads=(
         *keys("trainer", *_SIGNS),
         *keys("launch", *(f"environment.{each}" for each in _VARIABLES)),
@@ -135,10 +120,6 @@ _NAME: Final = re.compile(r"(?:api_?key|token|secret)$", re.IGNORECASE)
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        "huggingface.co/docs/hub/security-tokens: user access tokens begin with hf_",
-        "transformers 5.23.0 training_args.py `to_dict`: obfuscates only fields that end in _token",
-    ),
     reads=ALWAYS,  # a secret may stand at any key
 )
 def secret_in_file(run: LintContext) -> Iterator[Finding]:
@@ -183,11 +164,6 @@ _EVERY: Final = "all"
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.57.6 to 5.23.0 integrations/integration_utils.py "
-        "`TrackioCallback.setup`: the one reader of args.project; `WandbCallback.setup`: "
-        "WANDB_PROJECT"
-    ),
     reads=keys("trainer", *_UNREAD_KEYS),
 )
 def tracker_keys_unread(run: LintContext) -> Iterator[Finding]:
@@ -238,11 +214,6 @@ _MEANT: Final = {
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 5.23.0 integrations/integration_utils.py "
-        "`get_reporting_integration_callbacks`: ValueError, is not supported, only ...; "
-        "training_args.py `__post_init__`: report_to = [report_to]"
-    ),
     reads=("trainer:report_to",),
 )
 def tracker_not_supported(run: LintContext) -> Iterator[Finding]:
@@ -293,16 +264,6 @@ _NAMELESS: Final = "write a name, or leave project out: it is huggingface then"
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.57.6 to 5.23.0 integrations/integration_utils.py "
-            "`TrackioCallback.setup`: trackio.init(project=args.project)"
-        ),
-        (
-            "trackio 0.43.0 utils.py `canonical_project_name`: safe or default; sqlite_storage.py "
-            "`validate_project_name`"
-        ),
-    ),
     reads=("trainer:project",),
 )
 def tracker_project_refused(run: LintContext) -> Iterator[Finding]:
@@ -353,15 +314,7 @@ def _taken(at: Place, name: str, beside: Label) -> Iterator[Finding]:
 
 
 @rule(
-    "tracker-turned-off",
-    "error",
-    "init",
-    consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 4.57.6 integrations/integration_utils.py `is_wandb_available`: "
-        "WANDB_DISABLED; `WandbCallback.__init__`: RuntimeError; 5.0.0 to 5.23.0: not read"
-    ),
-    reads=("trainer:report_to",),
+    "tracker-turned-off", "error", "init", consumers=("transformers",), reads=("trainer:report_to",)
 )
 def tracker_turned_off(run: LintContext) -> Iterator[Finding]:
     """A variable turns a tracker off that the arguments ask for."""

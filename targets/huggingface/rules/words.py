@@ -61,16 +61,6 @@ _LISTED: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `get_process_log_level`: "
-            "trainer_log_levels[self.log_level]; trainer.py: half_precision_backend; "
-            "`__post_init__`: DebugOption(word); trainer.py: args.include_for_metrics"
-        ),
-        "torch 2.13.0 distributed/distributed_c10d.py `Backend.backend_list`",
-        "torch 2.13.0 _inductor/__init__.py `list_mode_options`: mode_options[mode]",
-        "NVIDIA/apex apex/amp/frontend.py `opt_levels`",
-    ),
     reads=keys("trainer", *_WORDS, *_LISTED),
 )
 def word_refused_later(run: LintContext) -> Iterator[Finding]:
@@ -152,13 +142,6 @@ _COMPILE_KEYS: Final[tuple[tuple[str, str, Consequence], ...]] = (
     "error",
     "init",
     consumers=("transformers", "accelerate"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DynamoBackend`, "
-            "`TorchDynamoPlugin.__post_init__`: DynamoBackend(self.backend.upper()): ValueError"
-        ),
-        "transformers 4.40.2 to 5.23.0 training_args.py: ACCELERATE_DYNAMO_BACKEND",
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key, _ in _COMPILE_KEYS),
 )
 def compile_word_unknown(run: LintContext) -> Iterator[Finding]:
@@ -191,16 +174,6 @@ compile_turned_on = rows(
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: if torch_compile_mode "
-            "or torch_compile_backend is not None and not torch_compile: torch_compile = True"
-        ),
-        (
-            "transformers 5.23.0 run on CPU: TrainingArguments(torch_compile=False, "
-            "torch_compile_backend='inductor').torch_compile is True"
-        ),
-    ),
     rows=tuple(
         Row(
             f"trainer:torch_compile=false & {detail}!=null",
@@ -281,17 +254,5 @@ number_without_meaning = rows(
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer_pt_utils.py `LabelSmoother`: (1 - epsilon) * "
-            "nll_loss + epsilon * smoothed_loss; trainer.py: if self.args.max_grad_norm > 0"
-        ),
-        (
-            "torch 2.13.0 utils/data/dataloader.py `DataLoader.__init__`: num_workers option "
-            "should be non-negative, prefetch_factor option should be non-negative; optim/adam.py: "
-            "Invalid weight_decay value; nn/parallel/distributed.py: bucket_cap_mb, asked on gloo "
-            "with 0 and -5; distributed/rendezvous.py: TCPStore(timeout=...)"
-        ),
-    ),
     rows=tuple(_number(*each) for each in _NUMBERS),
 )

@@ -15,10 +15,6 @@ from tunec.compiler.lints.rule import Finding, rule
     "warning",
     "silent",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: the only "
-        "reader of the file; `Accelerator` reads the environment that it sets"
-    ),
     reads=("accelerate:*",),
 )
 def accelerate_file_not_read(run: LintContext) -> Iterator[Finding]:
@@ -72,14 +68,6 @@ deepspeed_fields_from_accelerate_config)."""
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
-            "`DeepSpeedPlugin._deepspeed_config_checks`, "
-            "commands/launch.py: ACCELERATE_CONFIG_DS_FIELDS"
-        ),
-        "huggingface/accelerate#941, yuvalkirstain/PickScore#2",
-    ),
     reads=("accelerate:deepspeed_config.deepspeed_config_file", *flags("deepspeed_config_file")),
 )
 def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
@@ -112,14 +100,7 @@ def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "launch-left-out",
-    "error",
-    "parse",
-    consumers=("accelerate",),
-    sources=("accelerate 0.30.1 to 1.15.0 commands/accelerate_cli.py `main`: sub-commands",),
-    reads=("launch:launcher",),
-)
+@rule("launch-left-out", "error", "parse", consumers=("accelerate",), reads=("launch:launcher",))
 def launch_left_out(run: LintContext) -> Iterator[Finding]:
     """accelerate is given its launcher's flags without `launch`."""
     for document in launches(run, "accelerate"):

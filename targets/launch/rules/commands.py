@@ -17,17 +17,7 @@ from tunec.targets.launch.rules.launcher_values import has_word_for_script
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 
-@rule(
-    "assignment-with-blanks",
-    "error",
-    "silent",
-    consumers=("bash",),
-    sources=(
-        "Bash reference manual 5.2, 3.4 Shell Parameters: name=[value]; 3.7.2 Command Search "
-        "and Execution: command not found"
-    ),
-    reads=COMMANDS,
-)
+@rule("assignment-with-blanks", "error", "silent", consumers=("bash",), reads=COMMANDS)
 def assignment_with_blanks(run: LintContext) -> Iterator[Finding]:
     """A shell script sets a variable with spaces around the `=`."""
     for document in scripts(run):
@@ -82,21 +72,7 @@ _PATTERN: Final = re.compile(r"(--?[\w-]+\s*\|\s*)+--?[\w-]+\s*\)")
 """A pattern of `case` with several flags: `--batch|-b)`."""
 
 
-@rule(
-    "command-cut-short",
-    "error",
-    "silent",
-    consumers=("bash",),
-    sources=(
-        (
-            "Bash reference manual 5.2, 3.1.2.1 Escape Character: a backslash-newline pair is a "
-            "line continuation; 3.1.3 Comments: from # to the end of that line"
-        ),
-        "hiyouga/LlamaFactory#3301: a blank behind the backslash of --hostfile",
-        "shufangxun/LLaVA-MoD#16: arguments are not used by the HfArgumentParser: ['\\r']",
-    ),
-    reads=COMMANDS,
-)
+@rule("command-cut-short", "error", "silent", consumers=("bash",), reads=COMMANDS)
 def command_cut_short(run: LintContext) -> Iterator[Finding]:
     """A command over several lines that the shell splits into several commands."""
     for document in scripts(run):
@@ -168,20 +144,7 @@ _STARTS: Final = re.compile(r"(.*/)?(python[\d.]*|torchrun|accelerate)")
 _FLAGS: Final = ("-m", "--module")
 
 
-@rule(
-    "file-for-a-module",
-    "error",
-    "parse",
-    consumers=("torch", "accelerate"),
-    sources=(
-        "Python 3.11 documentation, Command line and environment: -m <module-name>",
-        (
-            "torch 2.13.0 distributed/run.py: -m, --module; accelerate 1.15.0 commands/launch.py: "
-            "--module: python -m"
-        ),
-    ),
-    reads=COMMANDS,
-)
+@rule("file-for-a-module", "error", "parse", consumers=("torch", "accelerate"), reads=COMMANDS)
 def file_for_a_module(run: LintContext) -> Iterator[Finding]:
     """The path of a file behind -m, which takes the name of a module."""
     for document in scripts(run):
@@ -223,13 +186,6 @@ _LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
     "error",
     "parse",
     consumers=("accelerate", "torch", "deepspeed"),
-    sources=(
-        (
-            "torch 2.13.0 distributed/run.py, deepspeed 0.19.8 launcher/runner.py `parse_args`, "
-            "accelerate 1.15.0 commands/launch.py: the first positional word is the script"
-        ),
-        "deepspeedai/DeepSpeedExamples#575, hiyouga/LlamaFactory#2294",
-    ),
     reads=("launch:script",),
 )
 def word_taken_for_script(run: LintContext) -> Iterator[Finding]:

@@ -21,12 +21,6 @@ _FABRIC: Final = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("socket",)}
     "warning",
     "slow",
     consumers=("torch",),
-    sources=(
-        "NVIDIA NCCL 2.27 documentation, Environment Variables: NCCL_P2P_DISABLE (direct "
-        "access "
-        "over NVLink or PCI), NCCL_P2P_LEVEL (LOC: never), NCCL_SHM_DISABLE (the network "
-        "instead), NCCL_IB_DISABLE (IP sockets instead), NCCL_NET (the module by its name)"
-    ),
     reads=variables(*_PEER, *_SHARED, *_FABRIC),
     hardware=True,
 )
@@ -76,16 +70,6 @@ def _fast_finding(place: Place, what: str) -> Finding:
     "warning",
     "slow",
     consumers=("transformers",),
-    sources=(
-        (
-            "torch 2.13 documentation, torch.distributed, Which backend to use: NCCL for "
-            "distributed training with CUDA GPUs, Gloo with CPUs"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices`: ddp_backend goes to "
-            "PartialState(backend=...)"
-        ),
-    ),
     reads=("trainer:ddp_backend",),
     hardware=True,
 )
@@ -132,10 +116,6 @@ _NO: Final = ("", "false", "no", "off", "n", "f")
     "error",
     "silent",
     consumers=("nccl",),
-    sources=(
-        "NVIDIA/nccl 2.18 to 2.27 src/misc/param.cc `ncclLoadParam`: strtoll, and errno alone",
-        "NCCL 2.21 user guide, Environment Variables: values accepted are 0 and 1",
-    ),
     reads=variables(*sorted(_NUMBERS)),
 )
 def number_variable_in_words(run: LintContext) -> Iterator[Finding]:
@@ -173,10 +153,6 @@ _WHY: Final = (
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 state.py `PartialState.__init__`; utils/environment.py "
-        "`check_cuda_p2p_ib_support`: driver 550.40.07"
-    ),
     reads=("launch:launcher",),
     hardware=True,
 )

@@ -31,19 +31,6 @@ _NUMBERS: Final = re.compile(r"[\d,\s-]+")
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `parse_resource_filter`, "
-            "`parse_node_config`: NODE_SPEC is NAME[:SLOT[,SLOT ...]], Hostname not found in "
-            "hostfile, No slot specified on host"
-        ),
-        "deepspeedai/DeepSpeed#1331 (numbers of the node in a job of Slurm)",
-        "deepspeedai/DeepSpeed#3624",
-        (
-            "deepspeed 0.14.5 launcher/runner.py `main`; deepspeedai/DeepSpeed#4248, #5818, ended "
-            "by #6530"
-        ),
-    ),
     reads=(*flags("include", "exclude"), *VISIBLE_DEVICES),
     hardware=True,
 )
@@ -166,13 +153,6 @@ def _filter_finding(place: Place, why: str, is_open: bool) -> Finding:
     "warning",
     "silent",
     consumers=("torch",),
-    sources=(
-        (
-            "NVIDIA CUDA C++ Programming Guide, CUDA Environment Variables: CUDA_DEVICE_ORDER is "
-            "FASTEST_FIRST by default, PCI_BUS_ID otherwise (12.6)"
-        ),
-        "meta-llama/llama-cookbook#715: a TITAN RTX beside a GTX 1080 Ti",
-    ),
     reads=("accelerate:gpu_ids", *VISIBLE_DEVICES),
     hardware=True,
 )
@@ -226,14 +206,6 @@ def _order_finding(run: LintContext, place: Place) -> Finding:
     "warning",
     "slow",
     consumers=("torch", "accelerate"),
-    sources=(
-        "torch 2.13.0 distributed/run.py: --nproc_per_node is 1 by default",
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: nproc_per_node = "
-            "num_processes // num_machines"
-        ),
-        "tatsu-lab/stanford_alpaca#223",
-    ),
     reads=("launch:launcher",),
     hardware=True,
 )

@@ -33,11 +33,6 @@ _OTHERWISE: Final = ("flags.no_ssh", "flags.no_ssh_check")
     "warning",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 launcher/runner.py EXPORT_ENVS, `main`: "
-        "var.startswith(name) for name in exports; .deepspeed_env; "
-        "accelerator/cuda_accelerator.py `export_envs`: NCCL; launcher/multinode_runner.py"
-    ),
     reads=("launch:hostfile", *flags("num_nodes", "hostfile")),
 )
 def variable_left_behind(run: LintContext) -> Iterator[Finding]:
@@ -89,11 +84,6 @@ docs: HCCL_ASYNC_ERROR_HANDLING)."""
     "error",
     "silent",
     consumers=("torch", "nccl"),
-    sources=(
-        "CUDA C++ Programming Guide 12.6, CUDA Environment Variables; NCCL 2.21 user guide, "
-        "Environment Variables; torch 2.13.0 distributed/run.py, c10/core/AllocatorConfig, "
-        "distributed/distributed_c10d.py `init_process_group`: timeout"
-    ),
     reads=("launch:environment",),
 )
 def variable_misspelt(run: LintContext) -> Iterator[Finding]:
@@ -146,17 +136,7 @@ _EXPORTS_ALL: Final = re.compile(r"^\s*set\s+(-a|-o\s+allexport)\b", re.MULTILIN
 _DECLARING: Final = ("export", "declare", "typeset", "local")
 
 
-@rule(
-    "variable-not-exported",
-    "warning",
-    "silent",
-    consumers=("bash",),
-    sources=(
-        "Bash reference manual 5.2, 3.7.4 Environment: a command is given the variables that "
-        "are marked for export, and assignments before its name"
-    ),
-    reads=COMMANDS,
-)
+@rule("variable-not-exported", "warning", "silent", consumers=("bash",), reads=COMMANDS)
 def variable_not_exported(run: LintContext) -> Iterator[Finding]:
     """A variable that programs read is set only for the shell."""
     for document in scripts(run):
@@ -204,16 +184,7 @@ _EXPORTED: Final = re.compile(r"\s*export\s+([A-Z][A-Z0-9_]*)=")
 _NOTHING: Final = re.compile(r"\s*(?:#.*|(?:export\s+)?\w+=\S*|(?:echo|date|wait)\b.*|)")
 
 
-@rule(
-    "variable-set-too-late",
-    "error",
-    "silent",
-    consumers=("torch", "nccl"),
-    sources=(
-        "Bash reference manual 5.2, 3.7.4 Environment: given to a command when it is invoked",
-    ),
-    reads=COMMANDS,
-)
+@rule("variable-set-too-late", "error", "silent", consumers=("torch", "nccl"), reads=COMMANDS)
 def variable_set_too_late(run: LintContext) -> Iterator[Finding]:
     """An environment variable that is exported after the last run of the script."""
     for document in scripts(run):
@@ -264,17 +235,7 @@ _DIGITS: Final = re.compile(r"\d")
 _SCRIPT_LIKE: Final = 0.85
 
 
-@rule(
-    "script-variable-misspelt",
-    "warning",
-    "parse",
-    consumers=("bash",),
-    sources=(
-        "Bash reference manual 5.2, 3.5.3 Shell Parameter Expansion: an unset parameter is the "
-        "null string; 3.5.7 Word Splitting: an unquoted null argument is removed"
-    ),
-    reads=COMMANDS,
-)
+@rule("script-variable-misspelt", "warning", "parse", consumers=("bash",), reads=COMMANDS)
 def script_variable_misspelt(run: LintContext) -> Iterator[Finding]:
     """A variable that a script sets under one name and uses under another."""
     for document in scripts(run):

@@ -32,11 +32,6 @@ _FILES: Final = ("train_file", "validation_file")
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 4.57.6 examples/pytorch/language-modeling/run_clm.py "
-        "`ModelArguments.__post_init__`, `DataTrainingArguments.__post_init__`; the others in "
-        "question-answering, multiple-choice, token-classification alike"
-    ),
     reads=keys("hf|sft", "config_overrides", *_FILES),
 )
 def example_data_refused(run: LintContext) -> Iterator[Finding]:
@@ -92,19 +87,6 @@ _UNASKED: Final = "transformers<4.47"
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 examples/pytorch: text-classification/run_glue.py "
-            "`DataTrainingArguments.__post_init__`: Unknown task; question-answering/run_qa.py "
-            "`prepare_train_features`: stride=data_args.doc_stride"
-        ),
-        (
-            "transformers 4.51.3 to 5.23.0 data/data_collator.py "
-            "`DataCollatorForLanguageModeling`: mlm_probability should be between 0 and 1; 4.40.2 "
-            "to 4.46.3: torch.bernoulli"
-        ),
-        "tokenizers 0.19 to 0.22 src/utils/truncation.rs, tokenizer/encoding.rs `truncate`",
-    ),
     reads=keys("hf|sft", "mlm_probability", "task_name", "doc_stride"),
 )
 def example_value_refused(run: LintContext) -> Iterator[Finding]:
@@ -169,13 +151,6 @@ _RECIPES: Final = re.compile(r"(?:\A|/)run_(?:sft|dpo|orpo|cpt)\.py\Z")
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        (
-            "huggingface/alignment-handbook ae3f44f src/alignment/configs.py `H4ArgumentParser."
-            'parse_yaml_and_args`: arg.split("=")[1]'
-        ),
-        "allenai/open-instruct 4edd293 finetune.py: parse_args_into_dataclasses; #625",
-    ),
     reads=("launch:script",),
 )
 def recipe_flag_without_sign(run: LintContext) -> Iterator[Finding]:
@@ -238,14 +213,6 @@ _SWITCHES: Final[Mapping[str, tuple[str, str, Consequence]]] = {
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "bigcode-project/starcoder d72c7fe finetune/finetune.py `get_args`, `run_training`: "
-            "store_false; #145: --local-rank"
-        ),
-        "torch 2.0 to 2.13 distributed/launcher/run.py, launch.py: --local-rank",
-        "transformers 4.40.2 to 5.23.0 training_args.py: At most one of fp16 and bf16 can be True",
-    ),
     reads=("launch:script",),
 )
 def starcoder_switch_inverted(run: LintContext) -> Iterator[Finding]:

@@ -10,20 +10,7 @@ from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 
-@rule(
-    "hostfile-refused",
-    "error",
-    "init",
-    consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `_parse_hostfile`: Hostfile contains a "
-            "bad entry, Hostfile contains multiple entries, Hostfile is empty: ValueError"
-        ),
-        "deepspeedai/DeepSpeed#3669",
-    ),
-    reads=("hostfile:*",),
-)
+@rule("hostfile-refused", "error", "init", consumers=("deepspeed",), reads=("hostfile:*",))
 def hostfile_refused(run: LintContext) -> Iterator[Finding]:
     """A line of the hostfile that the deepspeed launcher does not take."""
     for document, entries in hostfiles(run):
@@ -58,14 +45,6 @@ def hostfile_refused(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`, 0.19.8 "
-            "`apply_num_nodes_and_gpus`: active_resources[hostname] = list(range(num_gpus)) for "
-            "each host; num_nodes stops after that many hosts"
-        ),
-        "deepspeedai/DeepSpeedExamples#893",
-    ),
     reads=flags("num_gpus", "num_accelerators", "num_nodes"),
 )
 def more_processes_than_slots(run: LintContext) -> Iterator[Finding]:
@@ -119,14 +98,6 @@ nodes_without_hostfile = rows(
     "warning",
     "silent",
     consumers=("deepspeed",),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `fetch_hostfile`: Unable to find "
-            "hostfile, "
-            "will proceed with training with local resources only; DLTS_HOSTFILE is /job/hostfile"
-        ),
-        "deepspeedai/DeepSpeedExamples#145, deepspeedai/DeepSpeed#5221",
-    ),
     rows=(
         Row(
             "launch:flags.num_nodes>1",

@@ -36,11 +36,6 @@ _READS: Final = flags(
     "error",
     "parse",
     consumers=("torch", "deepspeed", "accelerate"),
-    sources=(
-        "torch 2.13.0 distributed/run.py `get_args_parser`; asked: unrecognized arguments",
-        "deepspeed 0.19.8 launcher/runner.py `parse_args`; asked: unrecognized arguments",
-        "accelerate 1.15.0 commands/launch.py `launch_command_parser`; asked likewise",
-    ),
     reads=_READS,
 )
 def launcher_flag_of_another(run: LintContext) -> Iterator[Finding]:
@@ -92,11 +87,6 @@ _UNDASHED: Final = "deepspeed"
     "error",
     "parse",
     consumers=("torch", "deepspeed", "accelerate"),
-    sources=(
-        "torch 2.13.0 distributed/run.py `get_args_parser`; deepspeed 0.14.5 to 0.19.8 "
-        "launcher/runner.py `parse_args`; accelerate 0.33.0 to 1.15.0 commands/launch.py "
-        "`launch_command_parser`; asked: unrecognized arguments"
-    ),
     reads=("launch:flags",),
 )
 def launcher_flag_unknown(run: LintContext) -> Iterator[Finding]:
@@ -179,14 +169,6 @@ _OF_ACCELERATE: Final = re.compile(r"(?i)accelerate|zero[-_]?[123]|fsdp|multi[-_
     "error",
     "silent",
     consumers=("torch", "deepspeed", "accelerate"),
-    sources=(
-        (
-            "torch 2.13.0 distributed/run.py `get_args_parser`: training_script_args is REMAINDER; "
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `parse_args`: user_args; accelerate "
-            "0.30.1 to 1.15.0 commands/launch.py: training_script_args"
-        ),
-        "EleutherAI/gpt-neox#414",
-    ),
     reads=("launch:script",),
 )
 def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
@@ -242,12 +224,7 @@ _REPEATED: Final = ("--set", "--add", "--override", "-o", "--dataset", "--datase
 
 
 @rule(
-    "flag-given-twice",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    sources=("Python 3.11 argparse.py `_StoreAction`: setattr, for each occurrence anew",),
-    reads=("launch:script",),
+    "flag-given-twice", "warning", "silent", consumers=("transformers",), reads=("launch:script",)
 )
 def flag_given_twice(run: LintContext) -> Iterator[Finding]:
     """A flag that a command is given twice, of which the last counts."""

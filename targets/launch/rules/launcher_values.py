@@ -95,18 +95,6 @@ _NARROW: Final = ("openmpi", "mpich", "impi", "mvapich")
     "error",
     "init",
     consumers=("torch", "deepspeed", "accelerate"),
-    sources=(
-        (
-            "torch 2.13.0 distributed/run.py `determine_local_world_size`, `parse_min_max_nnodes`, "
-            "`config_from_args`; elastic/rendezvous/utils.py `_parse_rendezvous_config`, "
-            "registry.py; elastic/multiprocessing/api.py `Std.from_str`"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`: Unknown launcher; "
-            "multinode_runner.py `validate_args`"
-        ),
-        "accelerate 0.33.0 to 1.15.0 commands/launch.py `launch_command_parser`",
-    ),
     reads=flags(*(name for forms in _FORMS.values() for name in forms)),
 )
 def launcher_value_refused(run: LintContext) -> Iterator[Finding]:
@@ -175,11 +163,6 @@ def has_word_for_script(document: Document) -> bool:
     "error",
     "parse",
     consumers=("accelerate", "torch", "deepspeed"),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command_parser`: --multi_gpu, "
-        "--use_deepspeed, --use_fsdp: store_true; torch 2.13.0 distributed/run.py: "
-        "--standalone; deepspeed 0.19.8 launcher/runner.py: --no_ssh"
-    ),
     reads=("launch:script",),
 )
 def switch_with_a_value(run: LintContext) -> Iterator[Finding]:
@@ -217,19 +200,7 @@ _ENGINE_DEEPSPEED: Final = frozenset(
 _SWITCHES: Final[Mapping[str, str]] = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP"}
 
 
-@rule(
-    "engine-flags-unread",
-    "error",
-    "silent",
-    consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`: deepspeed_launcher "
-        "only under use_deepspeed; `_validate_launch_command`: distributed_type of a file only "
-        "without --multi_gpu; utils/launch.py `prepare_multi_gpu_env`: FSDP_* only under "
-        "use_fsdp"
-    ),
-    reads=("launch:flags",),
-)
+@rule("engine-flags-unread", "error", "silent", consumers=("accelerate",), reads=("launch:flags",))
 def engine_flags_unread(run: LintContext) -> Iterator[Finding]:
     """Settings of an engine that accelerate is not told to start."""
     files = run.of("accelerate")
@@ -271,17 +242,7 @@ def _flags_of(document: Document, switch: str) -> Iterator[Place]:
 _ENGINES: Final = ("multi_gpu", "cpu", "tpu", "use_deepspeed", "use_fsdp")
 
 
-@rule(
-    "launch-engines-exclude",
-    "error",
-    "parse",
-    consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: You can "
-        "only use one of --cpu, --multi_gpu, --tpu, --use_deepspeed, --use_fsdp at a time"
-    ),
-    reads=flags(*_ENGINES),
-)
+@rule("launch-engines-exclude", "error", "parse", consumers=("accelerate",), reads=flags(*_ENGINES))
 def launch_engines_exclude(run: LintContext) -> Iterator[Finding]:
     """Switches of accelerate that exclude each other."""
     for document in launches(run, "accelerate"):

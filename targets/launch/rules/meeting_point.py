@@ -27,13 +27,6 @@ _FORMS: Final = (
     "error",
     "init",
     consumers=("torch",),
-    sources=(
-        (
-            "torch 2.13.0 distributed/elastic/rendezvous/static_tcp_rendezvous.py, "
-            "distributed/rendezvous.py: TCPStore(MASTER_ADDR, ...), by getaddrinfo"
-        ),
-        "huggingface/accelerate#1317 (main_process_ip with a user)",
-    ),
     reads=("accelerate:main_process_ip", *keys("launch", *_ADDRESS_FLAGS)),
 )
 def address_refused(run: LintContext) -> Iterator[Finding]:
@@ -69,20 +62,7 @@ _OWN_PLACE: Final = re.compile(
 """In single quotes: the shell of each node says the name, and not the one that calls srun."""
 
 
-@rule(
-    "meeting-of-another-name",
-    "error",
-    "hang",
-    consumers=("torch",),
-    sources=(
-        (
-            "torch 2.13.0 distributed/run.py: --rdzv-id is a unique job id, shared by all nodes "
-            "participating in the job; --rdzv-endpoint is one place for all"
-        ),
-        "GNU Bash 5.2 manual, 3.1.2.2 Single Quotes: nothing is put in within them",
-    ),
-    reads=COMMANDS,
-)
+@rule("meeting-of-another-name", "error", "hang", consumers=("torch",), reads=COMMANDS)
 def meeting_of_another_name(run: LintContext) -> Iterator[Finding]:
     """Nodes meet under an id, or at an address, that differs on each of them."""
     batches = {each.name for each in run.of("slurm")}
@@ -146,16 +126,6 @@ _BEHIND: Final = re.compile(r"(?<![&>|<])&(?![&>])[ \t]*(?:\n|$|;|#)")
     "error",
     "init",
     consumers=("torch", "deepspeed", "accelerate"),
-    sources=(
-        (
-            "torch 2.13.0 distributed/run.py `run`: --master_port is 29500 where there are several "
-            "nodes, and a free port with one; deepspeed 0.19.8 "
-            "launcher/constants.py `TORCH_DISTRIBUTED_DEFAULT_PORT`; accelerate 1.15.0 "
-            "utils/launch.py `prepare_multi_gpu_env`: Tried to launch distributed communication on "
-            "port, but another process is utilizing it"
-        ),
-        "pytorch/pytorch#126510; thu-coai/CDial-GPT#103 (--master_port 66660)",
-    ),
     reads=("accelerate:main_process_port", *COMMANDS),
 )
 def port_taken(run: LintContext) -> Iterator[Finding]:
@@ -261,16 +231,6 @@ _ELSEWHERE: Final = ("flags.standalone", "flags.rdzv_endpoint", "flags.rdzv_back
     "warning",
     "silent",
     consumers=("torch", "deepspeed"),
-    sources=(
-        (
-            "torch 2.13.0 distributed/run.py: --master-port is PET_MASTER_PORT or left out; `run`: "
-            "then 29500, or with one node a free port; the agent sets MASTER_PORT"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/launch.py: "
-            'current_env["MASTER_PORT"] = str(args.master_port)'
-        ),
-    ),
     reads=variables(*_VARIABLE_FLAGS),
 )
 def port_variable_not_read(run: LintContext) -> Iterator[Finding]:

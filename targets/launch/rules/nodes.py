@@ -30,14 +30,7 @@ _BRIDGES: Final = ("docker", "virbr", "veth")
 itself where it may choose."""
 
 
-@rule(
-    "loopback-between-nodes",
-    "error",
-    "hang",
-    consumers=("nccl",),
-    sources=("NCCL 2.21 user guide, Environment Variables, NCCL_SOCKET_IFNAME",),
-    reads=variables(*_NAMES),
-)
+@rule("loopback-between-nodes", "error", "hang", consumers=("nccl",), reads=variables(*_NAMES))
 def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
     """Several nodes that are told to communicate over their own loopback."""
     for document in launches(run):
@@ -62,7 +55,6 @@ node_rank_missing = rows(
     "error",
     "init",
     consumers=("deepspeed",),
-    sources=("deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`: assert 0 <= args.node_rank",),
     rows=(
         Row(
             "launch:flags.no_ssh=true",
@@ -85,10 +77,6 @@ node_rank_missing = rows(
     "error",
     "silent",
     consumers=("torch", "accelerate"),
-    sources=(
-        "torch 2.13.0 distributed/run.py: --nnodes is 1:1 by default, --standalone for one node",
-        "Slurm 24.05 srun manual page: the command is started for each task of the job",
-    ),
     reads=("slurm:nodes",),
 )
 def nodes_train_apart(run: LintContext) -> Iterator[Finding]:
@@ -132,17 +120,7 @@ def _is_joined(document: Document, step: Document) -> bool:
 _WHERE = ("flags.master_addr", "flags.rdzv_endpoint")
 
 
-@rule(
-    "nodes-without-meeting-point",
-    "error",
-    "hang",
-    consumers=("torch",),
-    sources=(
-        "torch 2.13.0 distributed/run.py: --master_addr is 127.0.0.1 by default "
-        "(PET_MASTER_ADDR, not MASTER_ADDR); --standalone: rdzv_endpoint localhost:0"
-    ),
-    reads=("launch:nodes",),
-)
+@rule("nodes-without-meeting-point", "error", "hang", consumers=("torch",), reads=("launch:nodes",))
 def nodes_without_meeting_point(run: LintContext) -> Iterator[Finding]:
     """Several nodes, each of which waits for the others at itself."""
     for document in launches(run, "torchrun"):
@@ -201,22 +179,7 @@ _KEYS: Final = ("flags.node_rank", "flags.machine_rank")
 _RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
 
 
-@rule(
-    "one-rank-for-every-node",
-    "error",
-    "hang",
-    consumers=("torch", "accelerate"),
-    sources=(
-        "torch 2.13.0 distributed/run.py: --node_rank, for the static rendezvous",
-        "pytorch/pytorch#73656: a variable of Slurm that is expanded too early",
-        (
-            "Slurm 24.05 srun manual page: the command is started for each task with the same "
-            "arguments; OUTPUT ENVIRONMENT VARIABLES: SLURM_NODEID, SLURM_PROCID of the task"
-        ),
-        "Open MPI 5.0 mpirun manual page: copies of one command, of one set of arguments",
-    ),
-    reads=COMMANDS,
-)
+@rule("one-rank-for-every-node", "error", "hang", consumers=("torch", "accelerate"), reads=COMMANDS)
 def one_rank_for_every_node(run: LintContext) -> Iterator[Finding]:
     """Slurm starts a launcher on every node, and each is told that it is the same node."""
     starters = {each.name: each.value("launcher") for each in launches(run, *STARTERS)}
@@ -336,14 +299,6 @@ _PAIRS: Final = (
     "error",
     "hang",
     consumers=("torch", "accelerate"),
-    sources=(
-        (
-            "torch 2.13.0 distributed/run.py: --node_rank; "
-            "distributed/elastic/rendezvous/static_tcp_rendezvous.py: the node of rank 0 is the "
-            "master, ranks are taken as they are"
-        ),
-        "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: node_rank",
-    ),
     reads=tuple(f"{kind}:{rank}" for kind, rank, _ in _PAIRS),
 )
 def rank_beyond_nodes(run: LintContext) -> Iterator[Finding]:

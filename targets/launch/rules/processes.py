@@ -26,11 +26,6 @@ from tunec.targets.launch.rules.slurm import given_to
     "error",
     "init",
     consumers=("accelerate", "torch", "deepspeed"),
-    sources=(
-        "torch 2.13.0 cuda/__init__.py `set_device`: CUDA error, invalid device ordinal; "
-        "accelerate 0.33.0 to 1.15.0 state.py `PartialState.set_device`: local_process_index % "
-        "device_count()"
-    ),
     reads=("slot:parallel.world",),
     hardware=True,
 )
@@ -64,9 +59,6 @@ def _number(place: Place) -> Place:
     "error",
     "parse",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: ValueError",
-    ),
     reads=("accelerate:gpu_ids", *flags("multi_gpu")),
 )
 def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
@@ -113,15 +105,6 @@ def _is_one(place: Place) -> bool:
     "warning",
     "slow",
     consumers=("transformers", "llamafactory", "trl"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `_wrap_model`: if self.args.n_gpu > 1: "
-            "nn.DataParallel(model)"
-        ),
-        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: NOT_DISTRIBUTED",
-        "trl 1.15.0 and 1.16.0 trainer/*_trainer.py `__init__`: does not support nn.DataParallel",
-        "zai-org/GLM-4#281: 8 A100 and `python finetune_vision.py`",
-    ),
     reads=("launch:launcher",),
     hardware=True,
 )
@@ -197,13 +180,6 @@ def _what(run: LintContext, document: Document) -> tuple[str, str, Consequence]:
     "error",
     "init",
     consumers=("accelerate", "torch", "deepspeed"),
-    sources=(
-        "accelerate 1.15.0 commands/launch.py: the flags and file of the launcher decide alone",
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: the file's "
-            "num_processes where no flag says it; huggingface/open-r1 README: --num_processes=7"
-        ),
-    ),
     reads=("slot:parallel.world",),
 )
 def world_size_differs(run: LintContext) -> Iterator[Finding]:
@@ -268,16 +244,6 @@ _TOOLS: Final = re.compile(
     "error",
     "silent",
     consumers=("torch", "accelerate"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 state.py `PartialState._prepare_backend`: distributed "
-            "where LOCAL_RANK is set"
-        ),
-        (
-            "torch 2.13.0 distributed/rendezvous.py `_env_rendezvous_handler`: RANK expected, "
-            "but not set"
-        ),
-    ),
     reads=variables("WORLD_SIZE"),
 )
 def world_without_launcher(run: LintContext) -> Iterator[Finding]:

@@ -20,23 +20,7 @@ _SINCE: Final = (("expandable_segments", "2.1"), ("pinned_use_background_threads
 second, was opened in September 2024, behind torch 2.4."""
 
 
-@rule(
-    "allocator-setting-refused",
-    "error",
-    "load",
-    consumers=("torch",),
-    sources=(
-        (
-            "torch 2.13.0 c10/core/AllocatorConfig.cpp, AllocatorConfig.h `ConfigTokenizer`, "
-            "docs notes/cuda.rst: Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF"
-        ),
-        (
-            "torch 2.0.1 c10/cuda/CUDACachingAllocator.cpp `parseArgs`: Unrecognized "
-            "CachingAllocator option; jkulhanek/wild-gaussians#16"
-        ),
-    ),
-    reads=variables(*_NAMES),
-)
+@rule("allocator-setting-refused", "error", "load", consumers=("torch",), reads=variables(*_NAMES))
 def allocator_setting_refused(run: LintContext) -> Iterator[Finding]:
     """A setting of torch's allocator that it does not take."""
     seen = set[str]()
@@ -103,14 +87,6 @@ def _refused_setting(place: Place, name: str, why: str, mend: str) -> Finding:
     "warning",
     "slow",
     consumers=("torch", "deepspeed"),
-    sources=(
-        (
-            "torch 2.13.0 distributed/run.py `config_from_args`: OMP_NUM_THREADS is set to 1 where "
-            "it is unset and nproc_per_node > 1"
-        ),
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py: num_cpu_threads_per_process, 1",
-        "deepspeed 0.19.8 csrc/includes/cpu_adam.h: #pragma omp parallel for",
-    ),
     reads=("slot:zero.offload_optimizer",),
 )
 def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
@@ -182,17 +158,6 @@ _VARIABLES: Final = tuple(
     "warning",
     "slow",
     consumers=("torch", "accelerate"),
-    sources=(
-        "NVIDIA CUDA C++ Programming Guide 12.6, CUDA_LAUNCH_BLOCKING",
-        (
-            "torch 2.13 documentation, distributed, TORCH_DISTRIBUTED_DEBUG: DETAIL may impact the "
-            "performance; notes/cuda, PYTORCH_NO_CUDA_MEMORY_CACHING"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/launch.py: ACCELERATE_DEBUG_MODE by --debug; "
-            "utils/operations.py `verify_operation`"
-        ),
-    ),
     reads=("accelerate:debug", *flags("debug"), *reads_of(_VARIABLES)),
 )
 def debugging_left_on(run: LintContext) -> Iterator[Finding]:
@@ -220,17 +185,7 @@ _NEW: Final = "PYTORCH_ALLOC_CONF"
 _OLD: Final = "PYTORCH_CUDA_ALLOC_CONF"
 
 
-@rule(
-    "variable-of-a-newer-torch",
-    "error",
-    "silent",
-    consumers=("torch",),
-    sources=(
-        "torch 2.0 to 2.7 c10/cuda/CUDAAllocatorConfig.cpp: PYTORCH_CUDA_ALLOC_CONF alone",
-        "torch 2.13.0 c10/core/AllocatorConfig.cpp: both names; pytorch/pytorch#183387",
-    ),
-    reads=variables(_NEW),
-)
+@rule("variable-of-a-newer-torch", "error", "silent", consumers=("torch",), reads=variables(_NEW))
 def variable_of_a_newer_torch(run: LintContext) -> Iterator[Finding]:
     """The allocator's new variable, with a torch that reads only the old one."""
     if run.runs("torch<2.8") is not True:

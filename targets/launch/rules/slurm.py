@@ -17,17 +17,7 @@ _TEXT: Final = re.compile(r"""(?<!<)<<-?\s*["'\\]?([A-Za-z_]\w*)""")
 _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
 
 
-@rule(
-    "batch-directive-not-read",
-    "error",
-    "silent",
-    consumers=("slurm",),
-    sources=(
-        "Slurm 24.05 sbatch manual page, DESCRIPTION: options preceded with #SBATCH before any "
-        "executable commands; processing stops at the first non-comment non-whitespace line"
-    ),
-    reads=("slurm:*",),
-)
+@rule("batch-directive-not-read", "error", "silent", consumers=("slurm",), reads=("slurm:*",))
 def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
     """A line of options for Slurm that sbatch does not read, or not as it is meant."""
     for document in run.of("slurm"):
@@ -119,14 +109,7 @@ _MISSPELT_OPTIONS: Final = frozenset(
 _LIKE: Final = 0.85
 
 
-@rule(
-    "batch-option-misspelt",
-    "error",
-    "parse",
-    consumers=("slurm",),
-    sources=("Slurm 24.05 sbatch manual page, OPTIONS; getopt_long takes the beginning of a name",),
-    reads=("slurm:*",),
-)
+@rule("batch-option-misspelt", "error", "parse", consumers=("slurm",), reads=("slurm:*",))
 def batch_option_misspelt(run: LintContext) -> Iterator[Finding]:
     """An option for Slurm that is nearly one of sbatch's."""
     for document in run.of("slurm"):
@@ -161,13 +144,6 @@ _DEVICES: Final = re.compile(r"(?:(?:gres/)?gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,6})
     "error",
     "init",
     consumers=("torch", "accelerate", "deepspeed"),
-    sources=(
-        (
-            "Slurm 24.05 sbatch manual page: --gres, --gpus-per-node, --gpus, --gpus-per-task, "
-            "--nodes; gres.conf manual page: CUDA_VISIBLE_DEVICES is set to the devices of the job"
-        ),
-        "torch 2.13.0 distributed/run.py: --nnodes, --nproc_per_node",
-    ),
     reads=("slurm:*",),
 )
 def more_than_allocated(run: LintContext) -> Iterator[Finding]:
@@ -259,17 +235,7 @@ _ASKING: Final = (
 )
 
 
-@rule(
-    "no-device-asked-for",
-    "warning",
-    "init",
-    consumers=("slurm",),
-    sources=(
-        "Slurm 24.05 gres.conf and sbatch manual pages: a job is given no generic resources "
-        "unless it requests them with --gres or --gpus"
-    ),
-    reads=("slurm:*",),
-)
+@rule("no-device-asked-for", "warning", "init", consumers=("slurm",), reads=("slurm:*",))
 def no_device_asked_for(run: LintContext) -> Iterator[Finding]:
     """A job that trains on several devices and asks Slurm for none."""
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
@@ -311,17 +277,6 @@ _RESUME: Final = (
     "warning",
     "silent",
     consumers=("transformers", "axolotl", "llamafactory"),
-    sources=(
-        "Slurm 24.05 sbatch manual page: --requeue, the batch script is initiated from its start",
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `resume_from_checkpoint`: not used by "
-            "Trainer directly, meant for the scripts; trainer.py `train`: anew without it"
-        ),
-        (
-            "llamafactory 0.9.5 hparams/parser.py `get_train_args`: get_last_checkpoint unless "
-            "overwrite_output_dir; axolotl 0.19.0 train.py `determine_resume_checkpoint`"
-        ),
-    ),
     reads=("slurm:requeue",),
 )
 def requeued_from_the_start(run: LintContext) -> Iterator[Finding]:

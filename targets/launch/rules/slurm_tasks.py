@@ -23,18 +23,7 @@ from tunec.targets.launch.lines import at_line, lines
 _REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray|orterun)\b")
 
 
-@rule(
-    "nodes-without-srun",
-    "error",
-    "silent",
-    consumers=("slurm",),
-    sources=(
-        "Slurm 24.05 sbatch manual page, DESCRIPTION: when the job allocation is granted, "
-        "Slurm "
-        "runs a single copy of the batch script on the first node in the set of allocated nodes"
-    ),
-    reads=("slurm:nodes",),
-)
+@rule("nodes-without-srun", "error", "silent", consumers=("slurm",), reads=("slurm:nodes",))
 def nodes_without_srun(run: LintContext) -> Iterator[Finding]:
     """A job of several nodes whose script starts its command on the first one only."""
     for document in launches(run, "torchrun", "accelerate", "python"):
@@ -87,11 +76,6 @@ _ONE_A_NODE: Final = {"srun": "--ntasks-per-node 1", "mpirun": "-npernode 1"}
     "error",
     "hang",
     consumers=("torch", "accelerate", "deepspeed"),
-    sources=(
-        "Slurm 24.05 srun manual page: --ntasks-per-node, SLURM_NTASKS_PER_NODE from sbatch",
-        "Open MPI 5.0 mpirun manual page: -np copies of the program, -npernode on each node",
-        "torch 2.13.0 distributed/run.py: one agent a node, which starts nproc_per_node workers",
-    ),
     reads=("launch:launcher",),
 )
 def processes_started_twice(run: LintContext) -> Iterator[Finding]:
@@ -214,21 +198,7 @@ _SLURM_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 """Of each variable the options that set it, and those by which the same is asked for otherwise."""
 
 
-@rule(
-    "slurm-variable-unset",
-    "error",
-    "init",
-    consumers=("slurm",),
-    sources=(
-        (
-            "Slurm 24.05 sbatch manual page, OUTPUT ENVIRONMENT VARIABLES: SLURM_GPUS_PER_NODE, "
-            "SLURM_GPUS, SLURM_GPUS_PER_TASK, SLURM_NTASKS_PER_NODE: only set if the option is "
-            "specified"
-        ),
-        "torch 2.13.0 distributed/run.py: Unsupported nproc_per_node value",
-    ),
-    reads=("slurm:*",),
-)
+@rule("slurm-variable-unset", "error", "init", consumers=("slurm",), reads=("slurm:*",))
 def slurm_variable_unset(run: LintContext) -> Iterator[Finding]:
     """A script takes a number from a variable that Slurm sets for an option which is not given."""
     for document in run.of("launch"):
@@ -285,13 +255,6 @@ _TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "P
     "error",
     "silent",
     consumers=("accelerate", "transformers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 state.py `PartialState`: distributed where LOCAL_RANK is "
-            "set (or, on the CPU, the variables of an MPI)"
-        ),
-        "Slurm 24.05 srun manual page, output environment variables: SLURM_PROCID, SLURM_LOCALID",
-    ),
     reads=("launch:launcher",),
 )
 def tasks_train_apart(run: LintContext) -> Iterator[Finding]:

@@ -26,16 +26,6 @@ from tunec.targets.launch.rules.slurm import given_to, of_file
     "error",
     "silent",
     consumers=("torch",),
-    sources=(
-        (
-            "NVIDIA CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES (12.6): if one of the indices "
-            "is invalid, only the devices whose index precedes it are visible"
-        ),
-        (
-            "Slurm 24.05 gres.conf manual page and Generic Resource guide: a job sees its devices "
-            "alone, counted from 0, where cgroups constrain them"
-        ),
-    ),
     reads=("accelerate:gpu_ids", *VISIBLE_DEVICES),
     hardware=True,
 )
@@ -85,16 +75,7 @@ def _beyond(place: Place, most: int, name: str) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "visible-device-twice",
-    "error",
-    "init",
-    consumers=("torch",),
-    sources=(
-        "torch 2.13.0 cuda/__init__.py `_parse_visible_devices`: Repeated id results in empty set"
-    ),
-    reads=VISIBLE_DEVICES,
-)
+@rule("visible-device-twice", "error", "init", consumers=("torch",), reads=VISIBLE_DEVICES)
 def visible_device_twice(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES names a device twice, and leaves none."""
     for document in launches(run):
@@ -119,17 +100,7 @@ _NONE: Final = frozenset({"-1", "", "none", "void", "nodevfiles"})
 """What people write for no device at all."""
 
 
-@rule(
-    "visible-device-unreadable",
-    "error",
-    "init",
-    consumers=("torch",),
-    sources=(
-        "torch 2.13.0 cuda/__init__.py `_parse_visible_devices`: strtoul, as CUDA has it",
-        "CUDA C++ Programming Guide 12.6, CUDA Environment Variables",
-    ),
-    reads=VISIBLE_DEVICES,
-)
+@rule("visible-device-unreadable", "error", "init", consumers=("torch",), reads=VISIBLE_DEVICES)
 def visible_device_unreadable(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES in a form that is not read to its end."""
     for document in launches(run):
@@ -164,16 +135,6 @@ _OVERRIDDEN_COUNTS = ("flags.num_gpus", "flags.num_accelerators")
     "error",
     "silent",
     consumers=("deepspeed", "accelerate"),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`: Detected VISIBLE_DEVICES but "
-            "ignoring it because one or several of --include/--exclude/--num_gpus/--num_nodes"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
-            "`prepare_simple_launcher_cmd_env`: CUDA_VISIBLE_DEVICES = gpu_ids unless all"
-        ),
-    ),
     reads=VISIBLE_DEVICES,
 )
 def visible_devices_overridden(run: LintContext) -> Iterator[Finding]:
@@ -242,13 +203,6 @@ def _word(place: Place) -> str:
     "error",
     "init",
     consumers=("torch", "accelerate"),
-    sources=(
-        (
-            "torch 2.13.0 cuda/__init__.py `set_device`; accelerate 1.15.0 state.py "
-            "`PartialState.set_device`: the device of the local rank"
-        ),
-        "NVIDIA CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES (12.6)",
-    ),
     reads=("accelerate:gpu_ids", *VISIBLE_DEVICES),
 )
 def more_processes_than_visible(run: LintContext) -> Iterator[Finding]:
@@ -290,9 +244,6 @@ _INCLUDE_COUNTS = ("flags.num_gpus", "flags.num_accelerators", "flags.num_nodes"
     "error",
     "parse",
     consumers=("deepspeed",),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`, `parse_resource_filter`: ValueError",
-    ),
     reads=keys("launch", *_FILTERS),
 )
 def include_with_count(run: LintContext) -> Iterator[Finding]:

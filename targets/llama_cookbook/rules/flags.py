@@ -73,10 +73,6 @@ _WITHOUT: Final = (
     "warning",
     "silent",
     consumers=("llama-cookbook",),
-    sources=(
-        "meta-llama/llama-cookbook 0e00335 utils/config_utils.py `update_config`: Warning: "
-        "unknown parameter; finetuning.py `main`; utils/train_utils.py `train`, `get_policies`"
-    ),
     reads=("llama-cookbook:*",),
 )
 def flag_not_read_by_llama_cookbook(run: LintContext) -> Iterator[Finding]:
@@ -185,18 +181,6 @@ _FAMILIES: Final = ("llama", "mllama")
     "error",
     "init",
     consumers=("llama-cookbook",),
-    sources=(
-        (
-            "meta-llama/llama-cookbook 0e00335, llama-recipes 0.0.4 and 0.0.5 finetuning.py "
-            "`main`: ValueError; utils/config_utils.py `generate_peft_config`, "
-            "`get_dataloader_kwargs`, `check_fsdp_config`"
-        ),
-        (
-            "llama-cookbook 0.0.5.post1 utils/train_utils.py: imports is_ccl_available; accelerate "
-            "1.13.0 utils/__init__.py has none, 1.12.0 has"
-        ),
-        "meta-llama/llama-cookbook#240 (Cannot flatten integer dtype tensors), #556, #359",
-    ),
     reads=("llama-cookbook:*",),
     hardware=True,
 )

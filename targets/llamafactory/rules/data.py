@@ -22,11 +22,6 @@ from tunec.targets.llamafactory.templates import sees, since, template_names, te
     "warning",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.1 to 0.9.5 extras/constants.py `register_model_group`; data/template.py "
-        "`get_template_and_fix_tokenizer`; data/mm_plugin.py: This model does not support image "
-        "input"
-    ),
     reads=("llamafactory:template",),
 )
 def template_of_another_family(run: LintContext) -> Iterator[Finding]:
@@ -57,10 +52,6 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
     "error",
     "load",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.8.3 to 0.9.5 data/template.py `get_template_and_fix_tokenizer`: "
-        "Template ... does not exist; `register_template`"
-    ),
     reads=("llamafactory:template",),
 )
 def template_of_another_release(run: LintContext) -> Iterator[Finding]:
@@ -104,16 +95,6 @@ _EMBEDDINGS: Final = frozenset({"embed_tokens", "lm_head"})
     "warning",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "hiyouga/LlamaFactory#5593 (the maintainer: use `default` template for llama3 base "
-            "models), #3813, #5145"
-        ),
-        (
-            "llamafactory 0.9.5 extras/constants.py `register_model_group`: a template of its own "
-            "is set only for names with -Chat, -Distill, -Instruct or -Thinking"
-        ),
-    ),
     reads=("llamafactory:template",),
 )
 def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
@@ -148,11 +129,6 @@ packing_lets_samples_mix = rows(
     "warning",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.1 to 0.9.5 data/processor/supervised.py "
-        "`PackedSupervisedDatasetProcessor`: attention masks count samples only with "
-        "neat_packing; hparams/parser.py: block_diag_attn = neat_packing"
-    ),
     rows=(
         replace(
             _MIXED,
@@ -173,18 +149,6 @@ _BEFORE: Final = ("dispatch_batches", "split_batches")
     "error",
     "step",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams: nobody sets accelerator_config; "
-            "data/collator.py: each batch is padded to its longest"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 data_loader.py `prepare_data_loader`: dispatch_batches of "
-            "an IterableDataset; `DataLoaderDispatcher._fetch_batches`: You can't use batches of "
-            "different size with `dispatch_batches=True`"
-        ),
-        "hiyouga/LlamaFactory#2763",
-    ),
     reads=("llamafactory:streaming",),
 )
 def streamed_batches_handed_out(run: LintContext) -> Iterator[Finding]:
@@ -235,11 +199,6 @@ validation_split_refused = rows(
     "error",
     "parse",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `__post_init__`: Cannot specify "
-        "`val_size` if `eval_dataset` is not None; Streaming mode should have an integer val "
-        "size"
-    ),
     rows=(
         replace(_SHARE, beside=("eval_dataset",), help="keep one of them"),
         replace(
@@ -267,17 +226,6 @@ _TOGETHER: Final = 2
     "warning",
     "step",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.5 data/mm_plugin.py `_get_video_sample_indices`: at most "
-            "video_maxlen frames; `_regularize_videos`: scaled to video_max_pixels; Qwen2VLPlugin "
-            "`process_messages`: video_grid_thw"
-        ),
-        (
-            "transformers 5.23.0 models/qwen2_vl/modeling_qwen2_vl.py: Video features and video "
-            "tokens do not match"
-        ),
-    ),
     reads=("llamafactory:cutoff_len",),
 )
 def video_longer_than_sequence(run: LintContext) -> Iterator[Finding]:

@@ -103,20 +103,6 @@ _LOGGERS: Final = ("wandb", "tensorboard", "trackio", "none")
     "error",
     "parse",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: incompatible with "
-            "DeepSpeed ZeRO-3; GaLore and APOLLO are incompatible with DeepSpeed yet; PPO only "
-            "accepts ...; hparams/data_args.py, finetuning_args.py `__post_init__`: is "
-            "incompatible with; Cannot use PiSSA for current training stage; train/trainer_utils.py"
-            ": Per-layer GaLore does not support gradient accumulation"
-        ),
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py: Distributed training does not support "
-            "layer-wise GaLore; Unsloth does not support lora reward model; data/loader.py "
-            "`get_dataset`; 0.9.5 data/collator.py"
-        ),
-    ),
     reads=(
         *first_keys("llamafactory", _PAIRS),
         *reads_of(_ROWS),
@@ -254,17 +240,6 @@ _NEEDS: Final = (
     "error",
     "parse",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: Please specify "
-            "`max_steps` in streaming mode; Please specify dataset for training; 0.9.5: Please "
-            "make sure eval_dataset be provided or val_size >1e-6 (do_eval follows from "
-            "eval_strategy), before it transformers' Trainer asks for an eval_dataset; "
-            "hparams/data_args.py `__post_init__`: is only valid for interleaved mixing; 0.9.1 "
-            "hparams/finetuning_args.py: `train_mm_proj_only` is only valid for full training"
-        ),
-        "hiyouga/LlamaFactory#584, #744, #5948",
-    ),
     reads=first_keys("llamafactory", (*_OF_DATA, *_NEEDS)),
 )
 def refused_without(run: LintContext) -> Iterator[Finding]:

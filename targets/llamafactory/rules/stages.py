@@ -34,12 +34,6 @@ _OF_A_STAGE: Final = tuple(
     "error",
     "parse",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: cannot be set as True "
-        "except SFT; RM and PPO stages do not support `load_best_model_at_end`; "
-        "hparams/finetuning_args.py `__post_init__`: `reward_model` is necessary for PPO "
-        "training; Cannot use PiSSA for current training stage"
-    ),
     reads=("llamafactory:stage",),
 )
 def refused_outside_its_stage(run: LintContext) -> Iterator[Finding]:
@@ -71,17 +65,6 @@ _OTHERS: Final = ("hinge", "ipo")
     "error",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 train/dpo/trainer.py `compute_preference_loss`: "
-            "self.dpo_loss of four tensors; extras/misc.py `check_dependencies`: "
-            "trl>=0.8.6,<=0.9.6 until 0.9.3, trl>=0.18.0,<=0.24.0 from 0.9.4 on"
-        ),
-        (
-            "trl 0.9.6 to 0.19.0 trainer/dpo_trainer.py `DPOTrainer.dpo_loss`: self.loss_type; "
-            "0.20.0 to 0.24.0: the argument loss_type, sigmoid by default"
-        ),
-    ),
     reads=("llamafactory:pref_loss",),
 )
 def preference_loss_not_computed(run: LintContext) -> Iterator[Finding]:
@@ -174,17 +157,6 @@ _NEEDS: Final = (
     "warning",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_freeze_tuning`, "
-        "`_setup_lora_tuning`; train/trainer_utils.py `_create_galore_optimizer`, "
-        "`_create_apollo_optimizer`, `_create_badam_optimizer`, `_create_loraplus_optimizer`; "
-        "train/dpo/trainer.py, train/kto/trainer.py, train/ppo/workflow.py: each reads its own "
-        "keys; hparams/finetuning_args.py `use_ref_model`; data/loader.py "
-        "`_get_preprocessed_dataset`: packing of sft and pt alone; "
-        "model/model_utils/quantization.py, unsloth.py `_get_unsloth_kwargs`, checkpointing.py "
-        "`prepare_model_for_training`; train/trainer_utils.py `create_ref_model`; "
-        "hparams/parser.py `get_train_args`"
-    ),
     reads=(
         *first_keys("llamafactory", _NEEDS),
         "llamafactory:resume_from_checkpoint",
@@ -254,11 +226,6 @@ lora_options_of_another_method = rows(
     "error",
     "parse",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: is only valid "
-        "for LoRA training; Cannot use LoRA with GaLore, APOLLO or BAdam together; "
-        "hparams/parser.py: Adapter is only valid for the LoRA method"
-    ),
     rows=(
         *(
             replace(_REFUSED, when=f"llamafactory:{key}", beside=("finetuning_type=full|freeze",))
@@ -300,14 +267,6 @@ _OF_LANGUAGE: Final = frozenset(
     "warning",
     "silent",
     consumers=("llamafactory>=0.9.2",),
-    sources=(
-        (
-            "llamafactory 0.9.3 and 0.9.5 model/model_utils/misc.py `find_all_linear_modules`: "
-            "projector_keys are forbidden; visual.py `patch_target_modules`: of the rest only "
-            "names that hold a target; adapter.py `_setup_freeze_tuning` alone adds projector_keys"
-        ),
-        "hiyouga/LlamaFactory#6754: with LoRA, additional_target: merger",
-    ),
     reads=(f"llamafactory:{_SWITCH}",),
 )
 def projector_not_adapted(run: LintContext) -> Iterator[Finding]:

@@ -28,11 +28,6 @@ _ON = ("1", "true", "y")
     "error",
     "parse",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: Please use "
-        "`FORCE_TORCHRUN=1` to launch DeepSpeed training; launcher.py `launch`: torchrun for "
-        "more than one device; extras/misc.py `is_env_enabled`"
-    ),
     reads=("llamafactory:deepspeed",),
     hardware=True,
 )
@@ -84,16 +79,6 @@ _INDEX: Final = re.compile(r"\.\{\}\.")
     "error",
     "load",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_freeze_tuning`: Module ... is "
-            "not found, please choose from (the names after the first index of a parameter)"
-        ),
-        (
-            "llamafactory 0.9.2 to 0.9.5 model/model_utils/misc.py `find_all_linear_modules`, "
-            "visual.py `patch_target_modules`, `get_forbidden_modules`; hiyouga/LlamaFactory#8804"
-        ),
-    ),
     reads=keys(
         "llamafactory", "freeze_trainable_modules", "freeze_extra_modules", "freeze_language_model"
     ),
@@ -191,10 +176,6 @@ _FIRST: Final = "llamafactory<0.9.2"
     "warning",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.0 to 0.9.5 model/model_utils/liger_kernel.py `apply_liger_kernel`: "
-        "Current model does not support liger kernel"
-    ),
     reads=("llamafactory:enable_liger_kernel",),
 )
 def liger_not_for_the_model(run: LintContext) -> Iterator[Finding]:
@@ -225,11 +206,6 @@ _PATCHED: Final = "llama"
     "warning",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.5 model/model_utils/longlora.py `configure_longlora`: Current model "
-        "does not support shift short attention; extras/constants.py "
-        "`SUPPORTED_CLASS_FOR_S2ATTN`"
-    ),
     reads=("llamafactory:shift_attn",),
 )
 def shifted_attention_ignored(run: LintContext) -> Iterator[Finding]:
@@ -255,10 +231,6 @@ unsloth_on_several_devices = rows(
     "warning",
     "step",
     consumers=("llamafactory",),
-    sources=(
-        "hiyouga/LlamaFactory#4667, #5635, #6940; unslothai/unsloth#724, #1142: RuntimeError",
-        "llamafactory 0.9.1 to 0.9.5 model/model_utils/unsloth.py: FastLanguageModel",
-    ),
     rows=(
         Row(
             "llamafactory:use_unsloth=true",
@@ -281,13 +253,6 @@ _OWN = "disable_gradient_checkpointing"
     "warning",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 model/model_utils/checkpointing.py "
-            "`prepare_model_for_training`: if not model_args.disable_gradient_checkpointing"
-        ),
-        "transformers 4.44.2 to 4.57.6 trainer.py `_inner_training_loop`",
-    ),
     reads=("llamafactory:gradient_checkpointing",),
 )
 def checkpointing_not_turned_off(run: LintContext) -> Iterator[Finding]:
@@ -328,13 +293,6 @@ def _on_again(said: Place, own: Place) -> Finding:
     "note",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "LLaMA-Factory 0.9.5 model/model_utils/moe.py `configure_moe`: returns unless "
-            "moe_aux_loss_coef is set"
-        ),
-        "arXiv 2101.03961 (Switch Transformers), section 2.2: the load balancing loss",
-    ),
     reads=("llamafactory:*",),
 )
 def experts_without_balancing(run: LintContext) -> Iterator[Finding]:

@@ -35,18 +35,6 @@ pref_loss, which is the loss's (`preference-loss-not-computed`)."""
     "error",
     "parse",
     consumers=("llamafactory", "simpletuner", "axolotl"),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams: Literal fields; hparams/parser.py `_parse_args`: "
-            "parse_dict takes a file's words as they are, argparse compares flags; "
-            "model/model_utils/attention.py: unknown attention type"
-        ),
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: choices of each "
-            "flag; run: Optimizer adam_bfloat16 not found"
-        ),
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/enums.py ChatTemplate, RLType: Input should be",
-    ),
     reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def word_not_taken(run: LintContext) -> Iterator[Finding]:
@@ -110,17 +98,6 @@ def _is_word(document: Document, value: object) -> bool:
     "error",
     "parse",
     consumers=("llamafactory", "axolotl"),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`: parse_yaml_file, "
-            "parse_dict with allow_extra_keys false unless ALLOW_EXTRA_ARGS: ValueError"
-        ),
-        "hiyouga/LlamaFactory#2800, #7677",
-        (
-            "axolotl 0.8.1 to 0.19.0 utils/config/__init__.py `validate_config`: what the classes "
-            "do not have is not in what they give back; cli/config.py `prepare_plugins`"
-        ),
-    ),
     reads=("llamafactory:*", "axolotl:*"),
 )
 def key_of_no_release(run: LintContext) -> Iterator[Finding]:
@@ -213,11 +190,6 @@ _BESIDE: Final = ("ref_model_quantization_bit", "reward_model_quantization_bit")
     "error",
     "load",
     consumers=("llamafactory",),
-    sources=(
-        "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`: "
-        "Bitsandbytes only accepts 4-bit or 8-bit, HQQ 1/2/3/4/5/6/8, EETQ 8, AutoGPTQ 2/3/4/8; "
-        "hparams/finetuning_args.py: We only accept 4-bit or 8-bit"
-    ),
     reads=keys("llamafactory", "quantization_bit", "export_quantization_bit", *_BESIDE),
 )
 def bits_not_offered(run: LintContext) -> Iterator[Finding]:
@@ -257,16 +229,6 @@ pure_bf16_refused = rows(
     "error",
     "parse",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: ValueError; "
-            "compute_dtype is bfloat16 with pure_bf16, whatever fp16 says"
-        ),
-        (
-            "torch 2.13.0 amp/grad_scaler.py `_unscale_grads_`: "
-            "_amp_foreach_non_finite_check_and_unscale_cuda not implemented for BFloat16"
-        ),
-    ),
     rows=(
         Row(
             "llamafactory:fp16=true",
@@ -303,12 +265,6 @@ Llama 3.1, 4096 for DeepSeek V2 (config.json `original_max_position_embeddings`)
     "warning",
     "silent",
     consumers=("llamafactory",),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 model/model_utils/rope.py `configure_rope`: Input length "
-            "is smaller than max length. Disabling rope scaling."
-        ),
-    ),
     reads=("llamafactory:rope_scaling",),
 )
 def rope_scaling_without_need(run: LintContext) -> Iterator[Finding]:

@@ -43,25 +43,7 @@ _STORED: Final[Mapping[str, str]] = {
 
 
 @rule(
-    "data-set-refused",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/config/validators.py "
-            "`validate_crop_aspect`, `validate_crop_aspect_buckets`, `validate_crop_style`, "
-            "`validate_resolution_type`, `validate_caption_strategy`; factory.py "
-            "`init_backend_config`; run with the data sets of the page"
-        ),
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/factory.py: Text embed backend ... "
-            "not found; Could not find image embed backend ID; caption_strategy=instanceprompt, "
-            "but no instance_prompt was provided; Unknown metadata backend type: csv; "
-            "int(backend.get('repeats')); trainer.py: invalid probability ... must be a number"
-        ),
-    ),
-    reads=("simpletuner-data:*",),
+    "data-set-refused", "error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",)
 )
 def data_set_refused(run: LintContext) -> Iterator[Finding]:
     """An entry of multidatabackend.json that SimpleTuner refuses."""
@@ -319,12 +301,6 @@ _LIKE: Final = 0.88
     "warning",
     "silent",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/factory.py: backend.get(...) of "
-            "each known key; no other key is looked at"
-        ),
-    ),
     reads=("simpletuner-data:*",),
 )
 def key_of_no_data_set(run: LintContext) -> Iterator[Finding]:

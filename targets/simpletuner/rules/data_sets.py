@@ -23,22 +23,7 @@ _OF_EIGHT: Final = frozenset({"ltxvideo", "ltxvideo2", "wan", "longcat_video", "
 
 
 @rule(
-    "data-set-at-odds",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/config/validators.py "
-            "`validate_huggingface_backend_settings`, `validate_video_settings`: video->min_frames "
-            "must be greater than or equal to video->num_frames; 4.10.1 factory.py "
-            "`init_backend_config`: caption_shuffle.split_on must be one of; Adjusted "
-            "video->num_frames; end_epoch must be >= start_epoch; CSV backend requires a "
-            "caption_strategy of 'csv'; Cannot use CSV backend for text embed storage; "
-            "bghira/SimpleTuner#2480"
-        ),
-    ),
-    reads=("simpletuner-data:*",),
+    "data-set-at-odds", "error", "init", consumers=("simpletuner",), reads=("simpletuner-data:*",)
 )
 def data_set_at_odds(run: LintContext) -> Iterator[Finding]:
     """Two settings of one data set that SimpleTuner does not take together."""
@@ -182,15 +167,6 @@ _ALIGNED: Final = ("reference_strict", "mask")
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/factory.py: A local backend "
-            "requires instance_data_dir; Parquet metadata backend requires a 'parquet' field; "
-            "Missing required key; Could not find source dataset for strict conditioning "
-            "alignment; `_connect_conditioning_datasets`: dataset_type conditioning alone"
-        ),
-        "bghira/SimpleTuner#1711",
-    ),
     reads=("simpletuner-data:*",),
 )
 def data_set_incomplete(run: LintContext) -> Iterator[Finding]:
@@ -274,17 +250,6 @@ _SHARE_FOLDERS: Final = ("cache_dir_vae", "cache_dir")
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/factory.py: You can only have one "
-            "backend named ...; VAE image embed cache directory ... is the same as another VAE "
-            "image embed cache directory; ... as the text embed cache directory"
-        ),
-        (
-            "helpers/caching/text_embeds.py `hash_prompt_with_path`: by the prompt, and the "
-            "model's own encoders of each data set write to one file"
-        ),
-    ),
     reads=("simpletuner-data:*",),
 )
 def data_sets_share_a_cache(run: LintContext) -> Iterator[Finding]:

@@ -67,12 +67,6 @@ _FLAVOURS: Final[Mapping[str, tuple[str, ...]]] = {
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 2.2.1, 3.1.6 and 4.10.1 helpers/models/common.py `setup_model_flavour`: "
-            "Model flavour ... not found in, where pretrained_model_name_or_path is None"
-        ),
-    ),
     reads=flags_read("model_flavour"),
 )
 def flavour_of_another_family(run: LintContext) -> Iterator[Finding]:
@@ -117,12 +111,6 @@ _REFUSED_KNOWING: Final = "i_know_what_i_am_doing"
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 2.2.1, 3.1.6 and 4.10.1 helpers/models/*/model.py `check_user_config`: "
-            "does not support fp8-quanto; Schnell requires --flux_fast_schedule (sys.exit)"
-        ),
-    ),
     reads=flags_read("base_model_precision", "model_flavour"),
 )
 def refused_by_the_family(run: LintContext) -> Iterator[Finding]:
@@ -194,13 +182,6 @@ _OVERRIDDEN_KNOWING: Final = frozenset({"qwen_image"})
     "warning",
     "silent",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 2.2.1, 3.1.6 and 4.10.1 helpers/models/*/model.py `check_user_config`: "
-            "requires an alignment value of; --tokenizer_max_length is ignored; does not support "
-            "prediction type; pretrained_vae_model_name_or_path = None; Disabling SageAttention"
-        ),
-    ),
     reads=flags_read(
         *("aspect_bucket_alignment", "tokenizer_max_length", "prediction_type"),
         *("pretrained_vae_model_name_or_path", "attention_mechanism"),
@@ -246,13 +227,6 @@ _REFUSED: Final = "simpletuner<3.2"
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 helpers/training/default_settings/safety_check.py: "
-            "--flow_schedule_auto_shift cannot be combined with --flow_schedule_shift; "
-            "cmd_args.py: its default is 3; 4.10.1 safety_check.py: args.flow_schedule_shift = 0"
-        ),
-    ),
     reads=flags_read("flow_schedule_auto_shift"),
 )
 def flow_shift_given_twice(run: LintContext) -> Iterator[Finding]:
@@ -319,13 +293,6 @@ _OF_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "warning",
     "silent",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/models/common.py `ModelFoundation.loss`: "
-            "snr_gamma only below EPSILON and V_PREDICTION; helpers/models/*/model.py "
-            "`PREDICTION_TYPE`"
-        ),
-    ),
     reads=flags_read(*_OF_NOISE, *_OF_FLOW, *_OF_FLUX, *_OF_FAMILIES),
 )
 def key_of_another_objective(run: LintContext) -> Iterator[Finding]:

@@ -49,20 +49,7 @@ _OLD: Final = frozenset(
 """simpletuner 4.10.1 helpers/configuration/cli_utils.py `_LEGACY_ARG_HANDLERS`, cmd_args.py."""
 
 
-@rule(
-    "flag-not-known",
-    "error",
-    "parse",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: "
-            "parser.parse_args; cli_utils.py `mapping_to_cli_args`: each key is made a flag"
-        ),
-        "bghira/SimpleTuner#988, #2580",
-    ),
-    reads=("simpletuner:*",),
-)
+@rule("flag-not-known", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
 def flag_not_known(run: LintContext) -> Iterator[Finding]:
     """A flag of SimpleTuner's that is misspelt, or whose number is none."""
     for document in configs(run):
@@ -176,20 +163,7 @@ def flags() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     }
 
 
-@rule(
-    "false-is-dropped",
-    "error",
-    "silent",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cli_utils.py "
-            "`mapping_to_cli_args`: value_lower == 'false': continue; env_file.py "
-            "`load_env_config`: only true becomes a flag; run: gradient_checkpointing stays true"
-        ),
-    ),
-    reads=("simpletuner:*",),
-)
+@rule("false-is-dropped", "error", "silent", consumers=("simpletuner",), reads=("simpletuner:*",))
 def false_is_dropped(run: LintContext) -> Iterator[Finding]:
     """A switch of SimpleTuner's is turned off in words that its loader leaves out."""
     for document in configs(run):
@@ -246,18 +220,7 @@ _FORMER: Final = {"MIN_SNR_GAMMA": "snr_gamma", "SNR_GAMMA": "snr_gamma"}
 
 
 @rule(
-    "variable-of-no-flag",
-    "warning",
-    "silent",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/env_file.py `env_to_args_map`, "
-            "`load_env_config`: 81 and 131 variables of some 345 and 570 flags"
-        ),
-        "bghira/SimpleTuner#804, #759",
-    ),
-    reads=("simpletuner:*",),
+    "variable-of-no-flag", "warning", "silent", consumers=("simpletuner",), reads=("simpletuner:*",)
 )
 def variable_of_no_flag(run: LintContext) -> Iterator[Finding]:
     """A variable of SimpleTuner's config.env that becomes no flag."""
@@ -294,20 +257,7 @@ def _variable_finding(at: Place, name: str, wanted: str) -> Finding:
     )
 
 
-@rule(
-    "section-passed-over",
-    "error",
-    "parse",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/toml_file.py `load_toml_config`, "
-            "json_file.py; cli_utils.py `mapping_to_cli_args`: isinstance(value, Mapping): "
-            "continue; the required flags are then missing"
-        ),
-    ),
-    reads=("simpletuner:*",),
-)
+@rule("section-passed-over", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
 def section_passed_over(run: LintContext) -> Iterator[Finding]:
     """A section of SimpleTuner's configuration, whose keys become no flags."""
     for document in configs(run):

@@ -50,22 +50,6 @@ _END: Final = 4e-7
     "error",
     "parse",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/custom_schedule.py "
-            "`get_polynomial_decay_schedule_with_warmup`: lr_end must be be smaller than initial "
-            "lr; helpers/training/trainer.py `set_model_family`: Cannot enable Quanto and TorchAO "
-            "together"
-        ),
-        (
-            "simpletuner 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: Quanto "
-            "kernels do not register DTensor sharding strategies; quantize_via=pipeline cannot be "
-            "combined; Provide either --validation_adapter_path or --validation_adapter_config; "
-            "skip-layer guidance is not supported; FSDP v2 CPU parameter offload; "
-            "quantization_config should include any text encoder quantization settings, and is "
-            "intended for pipeline-backed quantization"
-        ),
-    ),
     reads=flags_read(
         *("fsdp_enable", "validation_adapter_path", "lr_scheduler", "quantize_via"),
         *("quantization_config", "validation_guidance_skip_layers", *_ENCODERS),
@@ -248,20 +232,6 @@ _ALONE: Final = "simpletuner<4.4"
     "error",
     "parse",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/trainer.py: --custom_tracker must be "
-            "provided when --report_to=custom-tracker; --custom_tracker was provided but "
-            "--report_to is not set; helpers/configuration/cmd_args.py: "
-            "--validation_external_script is required; --lora_type=lycoris requires you to add a "
-            "JSON configuration file location with --lycoris_config"
-        ),
-        (
-            "simpletuner 4.10.1 helpers/configuration/cmd_args.py: --disk_low_script is required; "
-            "helpers/training/trainer.py `_initial_lora_step`: init_lora_step requires init_lora; "
-            "cannot be combined with resume_from_checkpoint"
-        ),
-    ),
     reads=flags_read(*(each.flag for each in _PARTNERS), "custom_tracker", "context_parallel_size"),
 )
 def flag_without_its_partner(run: LintContext) -> Iterator[Finding]:

@@ -57,23 +57,6 @@ _TIMESTEPS: Final = 1000
     "warning",
     "silent",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/trainer.py `init_ema_model`: only under "
-            "use_ema; `init_hub`: only under push_to_hub; checkpoints and validations where "
-            "global_step % interval == 0"
-        ),
-        (
-            "helpers/training/custom_schedule.py `generate_timestep_weights`: slice(range_begin, "
-            "range_end); optimizer_param.py `cpu_offload_optimizer`: if not offload_mechanism; "
-            "helpers/models/common.py: if not flow_matching and offset_noise"
-        ),
-        "diffusers 0.40.0 optimization.py `get_scheduler`: CONSTANT is built without warm-up",
-        (
-            "simpletuner 4.10.1 cli/train.py: --num_processes={training_env.get("
-            "'TRAINING_NUM_PROCESSES', '1')}; cli/jobs.py: config.get('num_processes')"
-        ),
-    ),
     reads=("simpletuner:*",),
 )
 def flags_without_effect(run: LintContext) -> Iterator[Finding]:

@@ -63,24 +63,7 @@ _FLUX_2: Final = frozenset(
 """simpletuner 4.10.1 helpers/models/flux2/transformer.py: the classes of its modules."""
 
 
-@rule(
-    "lycoris-config-unusable",
-    "error",
-    "init",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: lycoris_config JSON "
-            "must contain multiplier key, linear_dim key if full_matrix is not set, linear_alpha"
-        ),
-        (
-            "lycoris-lora 3.4.0 and 4.1.3 wrapper.py `create_lycoris`: **kwargs; "
-            "network_module_dict[algo_name]; `apply_preset`: Unknown preset key"
-        ),
-        "bghira/SimpleTuner#2435, #2476",
-    ),
-    reads=("lycoris:*",),
-)
+@rule("lycoris-config-unusable", "error", "init", consumers=("simpletuner",), reads=("lycoris:*",))
 def lycoris_config_unusable(run: LintContext) -> Iterator[Finding]:
     """A LyCORIS file that SimpleTuner does not take, or that adapts no module of the model."""
     families = {family(each) for each in configs(run)}
@@ -184,13 +167,6 @@ def _elsewhere(document: Document) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/default_settings/safety_check.py: "
-            "LyCORIS training is not meant to be combined with --train_text_encoder; "
-            "helpers/training/trainer.py `create_lycoris` reads lycoris_config alone"
-        ),
-    ),
     reads=flags_read("lora_type"),
 )
 def refused_beside_lycoris(run: LintContext) -> Iterator[Finding]:

@@ -27,13 +27,6 @@ _NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
     "error",
     "parse",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizer_param.py "
-            "`convert_arg_to_parameters`: param.split('='), float(param[1]), asked by "
-            "helpers/configuration/cmd_args.py `parse_cmdline_args`"
-        ),
-    ),
     reads=flags_read("optimizer_config"),
 )
 def optimizer_config_unreadable(run: LintContext) -> Iterator[Finding]:
@@ -95,12 +88,6 @@ _KEPT: Final = ("adamw", "adam", "lion")
     "warning",
     "silent",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/deepspeed_optimizers.py "
-            "`SUPPORTED_OPTIMIZERS`, `sanitize_optimizer_mapping`"
-        ),
-    ),
     reads=flags_read("deepspeed_config"),
 )
 def optimizer_replaced_under_deepspeed(run: LintContext) -> Iterator[Finding]:
@@ -130,12 +117,6 @@ def _is_kept(at: Place) -> bool:
     "error",
     "parse",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: Both "
-            "--optimizer_beta1 and --optimizer_beta2 should be provided"
-        ),
-    ),
     reads=flags_read("optimizer_beta1", "optimizer_beta2"),
 )
 def one_beta_alone(run: LintContext) -> Iterator[Finding]:
@@ -158,14 +139,6 @@ def one_beta_alone(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("simpletuner>=4.10",),
-    sources=(
-        (
-            "simpletuner 4.10.1 helpers/training/trainer.py `init_ema_model`: RuntimeError, "
-            "ema_cpu_only is not supported with FSDP2; `_load_initial_lora_ema_state`: ValueError, "
-            "init_lora_ema requires init_lora, use_ema=true; neither is in 3.1.6"
-        ),
-        "simpletuner 4.10.1 helpers/configuration/cmd_args.py: fsdp_version is 2 unless written",
-    ),
     reads=flags_read("ema_cpu_only", "init_lora_ema"),
 )
 def averaged_weights_not_possible(run: LintContext) -> Iterator[Finding]:
@@ -217,14 +190,6 @@ def _lone(start: Place, flag: str) -> Finding:
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/validation.py `Validation.__init__`: "
-            "sys.exit(1), EMA validation is not supported via DeepSpeed; trainer.py "
-            "`init_validations`: none at stage 3, none with validation_disable; ema_validation is "
-            "comparison (field_registry)"
-        ),
-    ),
     reads=flags_read("use_ema"),
 )
 def averages_validated_under_deepspeed(run: LintContext) -> Iterator[Finding]:
@@ -266,17 +231,6 @@ def _stage(run: LintContext, at: Place) -> Any:
     "error",
     "step",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizers/adamw_bfloat16/__init__.py "
-            "`AdamWBF16.step`: assert p.dtype == torch.bfloat16"
-        ),
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizer_param.py "
-            "`determine_optimizer_class_with_config`"
-        ),
-        "bghira/SimpleTuner#755",
-    ),
     reads=("simpletuner:optimizer",),
 )
 def optimizer_of_bf16_only(run: LintContext) -> Iterator[Finding]:
@@ -325,13 +279,6 @@ def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
     "warning",
     "silent",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: "
-            'args.gradient_precision = "unmodified" unless `is_optimizer_grad_fp32`'
-        ),
-        "bghira/SimpleTuner 2ac3e0996: remove recommendation for gradient_precision",
-    ),
     reads=("simpletuner:gradient_precision",),
 )
 def gradient_precision_ignored(run: LintContext) -> Iterator[Finding]:

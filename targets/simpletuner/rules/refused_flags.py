@@ -67,33 +67,7 @@ _LOGGERS: Final = (
 )
 
 
-@rule(
-    "flags-refused",
-    "error",
-    "parse",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: "
-            "you must set --num_train_epochs to 0; Metadata update interval must be at least 60 "
-            "seconds; Timestep bias portion; quantization_config is only supported for LoRA "
-            "training; 4.10.1 --flow_cubic_schedule_weights"
-        ),
-        (
-            "helpers/training/default_settings/safety_check.py: RamTorch is incompatible with "
-            "Musubi block swap; ControlNet is not yet supported with ...; 4.10.1 "
-            "gradient_checkpointing_offload_attention is only supported; trainer.py: Optimizer "
-            "'muon' is not supported by model family"
-        ),
-        (
-            "helpers/training/validation.py `parse_validation_resolution`: Invalid validation "
-            "resolution (4.10.1), or no size at all (3.1.6); custom_schedule.py "
-            "`generate_timestep_weights`: ValueError, `Sine`: expects positive integer T_0; "
-            "trainer.py: You must specify either --max_train_steps or --num_train_epochs"
-        ),
-    ),
-    reads=("simpletuner:*",),
-)
+@rule("flags-refused", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",))
 def flags_refused(run: LintContext) -> Iterator[Finding]:
     """Flags of SimpleTuner that are refused together, alone, or beyond their range."""
     for document in configs(run):

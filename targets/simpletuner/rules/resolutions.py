@@ -22,15 +22,6 @@ the third stay megapixels under pixel_area."""
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/multiaspect/image.py `MultiaspectImage`: area in "
-            "megapixels, pixel in pixels; helpers/data_backend/factory.py `init_backend_config`: "
-            "pixel_area is squared; You may have accidentally entered pixels; "
-            "helpers/metadata/backends/base.py `meets_resolution_requirements`: minimum_image_size "
-            "above 5 under area"
-        ),
-    ),
     reads=(*flags_read(*_SIZES), "simpletuner-data:*"),
 )
 def megapixels_taken_for_pixels(run: LintContext) -> Iterator[Finding]:

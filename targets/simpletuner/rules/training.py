@@ -36,14 +36,6 @@ _STRIDES: Final = "simpletuner>=4.8"
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 helpers/training/default_settings/safety_check.py: Gradient "
-            "checkpointing interval must be greater than 0; supported models flux, sana, sdxl, "
-            "sd3, chroma; 4.10.1: a list of transformers, without sdxl; segment stride must be at "
-            "least the checkpointing interval, and requires an interval greater than 1"
-        ),
-    ),
     reads=flags_read(_STRIDE, "gradient_checkpointing_interval"),
 )
 def checkpointing_interval_unusable(run: LintContext) -> Iterator[Finding]:
@@ -114,14 +106,6 @@ def _ignored(at: Place, why: str) -> Finding:
     "error",
     "step",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: weight_dtype by "
-            "mixed_precision; torch 2.13.0 amp/grad_scaler.py `_unscale_grads_`: Attempting to "
-            "unscale FP16 gradients"
-        ),
-        "huggingface/diffusers#6086, #10910",
-    ),
     reads=flags_read("mixed_precision"),
 )
 def fp16_in_simpletuner(run: LintContext) -> Iterator[Finding]:
@@ -146,13 +130,6 @@ def fp16_in_simpletuner(run: LintContext) -> Iterator[Finding]:
     "error",
     "parse",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/error_handling.py "
-            "`validate_deepspeed_compat_from_args`: sys.exit(1)"
-        ),
-        "bghira/SimpleTuner#2142",
-    ),
     reads=flags_read("model_type"),
 )
 def lora_with_deepspeed(run: LintContext) -> Iterator[Finding]:
@@ -177,12 +154,6 @@ def lora_with_deepspeed(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/default_settings/safety_check.py: is "
-            "not supported with SageAttention"
-        ),
-    ),
     reads=flags_read("attention_mechanism"),
 )
 def sageattention_of_nf4(run: LintContext) -> Iterator[Finding]:
@@ -222,19 +193,7 @@ the data sets out. The files that SimpleTuner ships have 25 and more."""
 
 
 @rule(
-    "required-flag-missing",
-    "error",
-    "parse",
-    consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py `_is_required`: "
-            "model_family, model_type, optimizer, output_dir, data_backend_config; cli_utils.py "
-            "`mapping_to_cli_args`: if raw_value is None: continue; loader.py "
-            "`load_env_variables`: if value and isinstance(value, str)"
-        ),
-    ),
-    reads=("simpletuner:*",),
+    "required-flag-missing", "error", "parse", consumers=("simpletuner",), reads=("simpletuner:*",)
 )
 def required_flag_missing(run: LintContext) -> Iterator[Finding]:
     """A flag that SimpleTuner cannot do without is written with nothing, or alone left out."""
@@ -298,10 +257,6 @@ def _left_out(document: Document, flag: str) -> Finding:
     "error",
     "silent",
     consumers=("simpletuner",),
-    sources=(
-        "simpletuner 3.1.6 and 4.10.1 helpers/training/default_settings/safety_check.py: is "
-        "incompatible with multi-GPU training on PEFT LoRA"
-    ),
     reads=("simpletuner:base_model_precision",),
 )
 def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:

@@ -29,13 +29,6 @@ _SCHEDULED: Final = "simpletuner>=4.0"
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/factory.py: Must provide at least "
-            "one data backend; Only one text embed backend can be marked as default; 4.10.1 "
-            "helpers/training/trainer.py: No datasets are active at the start of training"
-        ),
-    ),
     reads=("simpletuner-data:*",),
 )
 def data_sets_never_trained(run: LintContext) -> Iterator[Finding]:
@@ -122,14 +115,6 @@ _CONDITIONING_TRAINED: Final = ("image", "video")
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 2.2.1, 3.1.6 and 4.10.1 helpers/data_backend/factory.py: When training "
-            "ControlNet, a conditioning block or conditioning_data string should be configured; "
-            "Model requires a conditioning dataset, but none was found; 3.1.6 and 4.10.1 "
-            "`_validate_edit_model_conditioning_type`"
-        ),
-    ),
     reads=("simpletuner-data:*",),
 )
 def conditioning_data_missing(run: LintContext) -> Iterator[Finding]:
@@ -203,13 +188,6 @@ _FILES: Final = (".json", ".yaml", ".toml", ".env", ".zip", ".tar", ".parquet", 
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/local.py "
-            "`LocalDataBackend.list_files`: files below instance_data_dir; factory.py: no images "
-            "were discovered"
-        ),
-    ),
     reads=("simpletuner-data:*",),
 )
 def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
@@ -234,14 +212,6 @@ def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("simpletuner<3.2",),
-    sources=(
-        (
-            "simpletuner 3.1.6 helpers/data_backend/factory.py `_validate_text_embed_backends`: "
-            "must contain at least one image dataset AND at least one text_embed dataset; Only one "
-            "text embed backend can be marked as default; 4.10.1 "
-            "`_ensure_text_embed_backends_present` makes one itself"
-        ),
-    ),
     reads=("simpletuner-data:*",),
 )
 def text_embeds_missing(run: LintContext) -> Iterator[Finding]:
@@ -289,13 +259,6 @@ _SWITCH: Final = "SIMPLETUNER_MAXIMUM_IMAGE_SIZE_OVERRIDE"
     "error",
     "init",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: --maximum_image_size "
-            "must be less than 5 megapixels; must be at least 512 pixels; "
-            "helpers/data_backend/factory.py `init_backend_config`: less than 20 megapixels"
-        ),
-    ),
     reads=(*flags_read(*_LIMITS), "simpletuner-data:*"),
 )
 def size_limit_refused(run: LintContext) -> Iterator[Finding]:
@@ -342,13 +305,6 @@ def _limit_finding(at: Place, what: str, bound: int, consequence: Consequence) -
     "error",
     "parse",
     consumers=("simpletuner",),
-    sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: When providing "
-            "--maximum_image_size, you must also provide a value for --target_downsample_size; "
-            "helpers/data_backend/config/base.py, the same for a data set"
-        ),
-    ),
     reads=(*flags_read("maximum_image_size"), "simpletuner-data:*"),
 )
 def maximum_size_without_target(run: LintContext) -> Iterator[Finding]:

@@ -28,13 +28,6 @@ from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
     "error",
     "parse",
     consumers=("trl>=0.18",),
-    sources=(
-        (
-            "trl 0.27.2 to 1.16.0 trainer/grpo_config.py `GRPOConfig.__post_init__`: "
-            "'generation_batch_size' and 'steps_per_generation' can not be both configured at the "
-            "same time; must be divisible by the global batch size; 0.17.0 has neither field"
-        ),
-    ),
     reads=grouped("generation_batch_size"),
 )
 def generation_batch_given_twice(run: LintContext) -> Iterator[Finding]:
@@ -105,17 +98,6 @@ positive integer, but is -1; 0 is none, and to vLLM -1 is none too."""
     "error",
     "step",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `_get_train_sampler` (repeat_count is "
-            "num_iterations x steps_per_generation), `get_high_entropy_mask`; run with trl 1.16.0"
-        ),
-        (
-            "transformers 5.23.0 generation/logits_process.py `RepetitionPenaltyLogitsProcessor`, "
-            "`MinPLogitsWarper`, generation/utils.py `_get_logits_processor` (top_p below 1.0 "
-            "alone is applied), configuration_utils.py `validate`"
-        ),
-    ),
     reads=grouped(*(each.key for each in (*_BOUNDS, _TOP))),
 )
 def generation_number_refused(run: LintContext) -> Iterator[Finding]:
@@ -162,15 +144,6 @@ _DEFAULTS: Final = {
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.27.2 to 1.16.0 trainer/grpo_config.py `GRPOConfig.__post_init__`: "
-            "generation_batch_size must be divisible by num_generations; at least 2 generations "
-            "per prompt; 0.17.0 grpo_trainer.py the same with accumulation"
-        ),
-        "axolotl 0.17.0 to 0.19.0 utils/schemas/validation.py `check_grpo_batch_size_divisibility`",
-        "huggingface/open-r1#249, #236; huggingface/trl#2858",
-    ),
     reads=(
         *keys("grpo|rloo", "num_generations", "generation_batch_size"),
         *keys("grpo|rloo", "per_device_train_batch_size"),
@@ -314,23 +287,7 @@ def _number(document: Document, at: Place | None, name: str) -> int | None:
     return None if name in document.unknown else _DEFAULTS[name]
 
 
-@rule(
-    "temperature-of-zero",
-    "error",
-    "step",
-    consumers=("trl",),
-    sources=(
-        (
-            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `_get_per_token_logps`: logits / "
-            "self.temperature"
-        ),
-        (
-            "transformers 5.23.0 generation/logits_process.py `TemperatureLogitsWarper`: has to be "
-            "a strictly positive float"
-        ),
-    ),
-    reads=grouped("temperature"),
-)
+@rule("temperature-of-zero", "error", "step", consumers=("trl",), reads=grouped("temperature"))
 def temperature_of_zero(run: LintContext) -> Iterator[Finding]:
     """GRPO samples its completions at temperature 0."""
     for document, name in preferences(run):

@@ -23,13 +23,6 @@ _METHODS: Final = ("dpo", "kto", "orpo", "simpo")
     "error",
     "silent",
     consumers=("trl", "llamafactory", "axolotl"),
-    sources=(
-        (
-            "trl 1.16.0 trainer/dpo_trainer.py `_compute_loss`: per_sequence_loss = "
-            "-logsigmoid(self.beta * delta_score); trl 0.12.2 trainer/orpo_trainer.py, "
-            "kto_trainer.py: the same product"
-        ),
-    ),
     reads=tuple(f"{kind}:{key}" for kind, names in _KEYS.items() for key in names),
 )
 def beta_of_zero(run: LintContext) -> Iterator[Finding]:
@@ -67,14 +60,6 @@ _EPSILON = 0.2
     "warning",
     "silent",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `_compute_loss`: torch.clamp(coef_1, 1 - "
-            "epsilon_low, 1 + epsilon_high), clamp(coef_1, max=delta); taken as it is by 1.16.0; "
-            "grpo_config.py: delta is recommended to be greater than 1 + epsilon"
-        ),
-        "arXiv 2503.14476 (DAPO), 3.1: epsilon_high 0.28 above epsilon_low 0.2",
-    ),
     reads=grouped("epsilon_high", "delta"),
 )
 def clip_bounds_crossed(run: LintContext) -> Iterator[Finding]:
@@ -118,21 +103,7 @@ _MARGIN: Final = ("simpo", "alphapo")
 _MARKS: Final = ("cpo_alpha", "simpo_gamma")
 
 
-@rule(
-    "cpo-loss-unfit",
-    "warning",
-    "silent",
-    consumers=("trl",),
-    sources=(
-        (
-            "trl 0.12.2 to 0.24.0 trainer/cpo_trainer.py, 1.16.0 experimental/cpo/cpo_trainer.py "
-            "`cpo_loss`: simpo_gamma only for simpo, label_smoothing for sigmoid and simpo, "
-            "Unknown loss type; `get_batch_loss_metrics`: losses.mean() + cpo_alpha * "
-            "policy_nll_loss; cpo_config.py: cpo_alpha 1.0"
-        ),
-    ),
-    reads=keys("hf", *_MARKS),
-)
+@rule("cpo-loss-unfit", "warning", "silent", consumers=("trl",), reads=keys("hf", *_MARKS))
 def cpo_loss_unfit(run: LintContext) -> Iterator[Finding]:
     """Numbers of TRL's CPO that its loss does not read, or that change the loss that is named."""
     for document in run.of("hf"):
@@ -218,23 +189,6 @@ _AS_SIGMOID: Final = "since 0.9.4 it is not passed on, and the loss is sigmoid"
     "error",
     "step",
     consumers=("trl", "llamafactory"),
-    sources=(
-        (
-            "trl 1.16.0 trainer/dpo_trainer.py `_compute_loss`: Unknown loss type. Should be one "
-            "of ...; trl 0.10.1 to 0.17.0 dpo_config.py `loss_type`; run: DPOConfig takes kto_pair "
-            "and aot_pair"
-        ),
-        (
-            "trl 0.9.6 to 0.28.0 trainer/dpo_trainer.py `__init__`: Support for kto_pair has been "
-            "removed; 0.8.6, 0.9.6, 0.10.1, 0.12.2, 0.13.0, 0.19.1, 0.20.0, 0.27.2, 0.28.0, 1.3.0 "
-            "and 1.4.0 `dpo_loss`, `_compute_loss`: the words"
-        ),
-        (
-            "llamafactory 0.9.5 hparams/finetuning_args.py `pref_loss`: kto_pair among the words; "
-            "train/dpo/trainer.py `compute_preference_loss`: TRL's dpo_loss; setup: trl>=0.18"
-        ),
-        "hiyouga/LlamaFactory#4839",
-    ),
     reads=("dpo:loss_type", "llamafactory:pref_loss"),
 )
 def dpo_loss_unknown(run: LintContext) -> Iterator[Finding]:

@@ -23,23 +23,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 
 
-@rule(
-    "reference-model-beside-zero-3",
-    "warning",
-    "step",
-    consumers=("trl",),
-    sources=(
-        (
-            "huggingface/trl#669, #687; trl 0.8.6 to 1.16.0 trainer/dpo_trainer.py: "
-            "prepare_deepspeed(self.ref_model)"
-        ),
-        (
-            "llamafactory 0.9.1 to 0.9.5 train/dpo/trainer.py, trainer_utils.py "
-            "`create_ref_model`: a second model unless LoRA"
-        ),
-    ),
-    reads=PREFERENCES,
-)
+@rule("reference-model-beside-zero-3", "warning", "step", consumers=("trl",), reads=PREFERENCES)
 def reference_model_beside_zero_3(run: LintContext) -> Iterator[Finding]:
     """A reference model of full size beside a policy that ZeRO-3 shards."""
     stage = run.effective("deepspeed", "zero_optimization.stage")
@@ -79,12 +63,6 @@ reference_synced_and_precomputed = rows(
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.10.1 to 1.16.0 trainer/dpo_trainer.py, 1.8.0 to 1.16.0 kto_trainer.py: You "
-            "cannot use `sync_ref_model=True` together with `precompute_ref_log_probs=True`"
-        ),
-    ),
     rows=(
         Row(
             "dpo|kto:sync_ref_model=true & precompute_ref_log_probs=true",
@@ -120,17 +98,6 @@ _TRAINED_REFUSED: Final = (
     "warning",
     "silent",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.11.4 to 1.9.0 examples/scripts/reward_modeling.py: You are using a `task_type` "
-            "that is different than `SEQ_CLS` for PEFT. This will lead to silent bugs"
-        ),
-        (
-            "peft 0.10.0 to 0.21.2 peft_model.py `PeftModelForSequenceClassification.__init__`: "
-            "modules_to_save classifier and score; trl 1.16.0 trainer/reward_trainer.py: it's "
-            "highly recommended to set modules_to_save score"
-        ),
-    ),
     reads=keys("sft|reward|hf", "use_peft"),
 )
 def reward_head_not_trained(run: LintContext) -> Iterator[Finding]:
@@ -170,13 +137,6 @@ def _rewards(launch: Document) -> bool:
     "error",
     "init",
     consumers=("trl", "axolotl"),
-    sources=(
-        (
-            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `__init__`: Number of reward weights "
-            "must match number of reward functions; run with trl 1.16.0"
-        ),
-        "trl 0.18.2 to 1.16.0 scripts/grpo.py: the reward model first, then the functions",
-    ),
     reads=grouped("reward_weights"),
 )
 def reward_weights_miscounted(run: LintContext) -> Iterator[Finding]:
@@ -208,13 +168,6 @@ def _count(value: object) -> int | None:
     "error",
     "init",
     consumers=("trl>=1.15",),
-    sources=(
-        (
-            "trl 1.15.0 and 1.16.0 trainer/dpo_trainer.py, grpo_trainer.py, kto_trainer.py, "
-            "rloo_trainer.py: Applying a PEFT adapter to `lm_head` is not supported; 1.9.2 only "
-            "with Liger"
-        ),
-    ),
     reads=(*keys("dpo|grpo|kto|rloo", "lora_target_modules"), "peft:target_modules"),
 )
 def head_adapted_in_preference_training(run: LintContext) -> Iterator[Finding]:
@@ -246,14 +199,6 @@ _DISPATCH: Final = "accelerator_config.dispatch_batches=true"
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.17.0 to 1.8.0 trainer/grpo_trainer.py, 0.23.0 to 1.8.0 rloo_trainer.py "
-            "`__init__`: NotImplementedError, Iterable datasets are not yet supported; 1.9.2 and "
-            "1.16.0: Iterable datasets require `dispatch_batches=False`"
-        ),
-        "huggingface/trl#3213",
-    ),
     reads=keys("grpo|rloo", "dataset_streaming"),
 )
 def stream_in_grouped_training(run: LintContext) -> Iterator[Finding]:
@@ -290,14 +235,6 @@ _SIZES: Final = {"per_device_train_batch_size": 8, "gradient_accumulation_steps"
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.12.2 to 0.28.0 trainer/ppo_trainer.py, 1.3.0 to 1.9.2 "
-            "experimental/ppo/ppo_trainer.py `PPOTrainer.__init__`: Per-rank minibatch size is "
-            "insufficient for whitening; from 0.17 on `exact_div` of local_batch_size, before it "
-            "local_batch_size is their product"
-        ),
-    ),
     reads=keys("ppo", "num_mini_batches", "whiten_rewards"),
 )
 def minibatch_refused(run: LintContext) -> Iterator[Finding]:

@@ -69,22 +69,7 @@ _UNREAD: Final = (
 )
 
 
-@rule(
-    "trl-option-unread",
-    "warning",
-    "silent",
-    consumers=("trl",),
-    sources=(
-        (
-            "trl 0.17.0 to 1.16.0 trainer/sft_trainer.py: packing_strategy only under packing, "
-            "packing only in `_prepare_dataset`; dpo_trainer.py: SyncRefModelCallback only under "
-            "sync_ref_model, precompute_ref_batch_size only where log-probabilities are computed "
-            "beforehand; grpo_trainer.py, generation/vllm_generation.py: keys of the server and of "
-            "the colocated engine"
-        ),
-    ),
-    reads=_UNREAD,
-)
+@rule("trl-option-unread", "warning", "silent", consumers=("trl",), reads=_UNREAD)
 def trl_option_unread(run: LintContext) -> Iterator[Finding]:
     """An option of TRL that nothing reads, given what stands beside it."""
     for document in run.of("sft"):
@@ -236,15 +221,6 @@ _UNBOUNDED: Final = (
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 1.16.0 trainer/grpo_config.py `__post_init__`: log_completions_hub_repo is set, "
-            "but log_completions is False; auto_find_batch_size is not supported by GRPO; must be "
-            "divisible by the global batch size; The global eval batch size; must be less than; "
-            "grpo_trainer.py, dpo_trainer.py `__init__`: sync_ref_model=True while using a PEFT "
-            "model; dpo_trainer.py: is only supported for the following loss types"
-        ),
-    ),
     reads=(
         *reads_of((*_REFUSED, *_UNBOUNDED)),
         *keys("dpo", "f_divergence_type", "use_weighting"),

@@ -153,34 +153,6 @@ _PAIRS: Final = (
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.17.0 to 0.19.1 trainer/sft_trainer.py `_prepare_dataset`: "
-            'select_columns("input_ids") before pack_dataset; huggingface/trl#3728'
-        ),
-        "trl 0.29.0 to 1.9.0 trainer/dpo_trainer.py `__init__`, `_compute_loss_liger`",
-        (
-            "trl 0.20.0 to 1.9.0 trainer/grpo_trainer.py `__init__`: based on entropy; 0.20.0 to "
-            "0.29.0: token-level importance sampling; none of them in 1.16.0"
-        ),
-        "trl 0.29.1 to 1.16.0 trainer/dpo_trainer.py: not supported with IterableDataset",
-        "trl 0.18.2 to 1.1.0 trainer/grpo_config.py `__post_init__`: two-sided GRPO loss",
-        "trl 0.11.4 to 0.28.0 trainer/dpo_trainer.py `__init__`: with Deepspeed ZeRO-3",
-        (
-            "trl 0.19.1 to 0.27.2 trainer/dpo_trainer.py `__init__`: but the loss type is not; "
-            "0.19.1 and 0.24.0 trainer/kto_trainer.py; 0.27.2 trainer/grpo_trainer.py, 1.0.0 to "
-            "1.16.0 generation/vllm_generation.py: does not support in-flight 8-bit quantization; "
-            "0.16.1 to 0.24.0 trainer/ppo_trainer.py, 1.9.2 experimental/ppo; 1.0.0 to 1.16.0 "
-            "trainer/grpo_trainer.py: VESPO; 1.9.2 and 1.16.0 trainer/kto_trainer.py: requires "
-            "`train_sampling_strategy='sequential'`; 1.16.0 trainer/*_trainer.py: "
-            '`liger_kernel_config={"fused_linear_cross_entropy": True}` is not supported'
-        ),
-        "trl 0.17.0 to 1.16.0 trainer/grpo_config.py: not compatible with vLLM generation",
-        (
-            "trl 1.15.0 and 1.16.0 trainer/sft_trainer.py: requires non-reentrant gradient "
-            "checkpointing; is not supported with PEFT + DeepSpeed ZeRO-3"
-        ),
-    ),
     reads=(*reads_of((*_SILENT, *_PAIRS)), "grpo:max_completion_length"),
 )
 def trl_pair_of_some_releases(run: LintContext) -> Iterator[Finding]:

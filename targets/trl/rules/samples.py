@@ -24,13 +24,6 @@ _SINCE: Final = "trl>=0.19,<1.1"
     "warning",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.19.1 to 1.0.0 trainer/sft_trainer.py `tokenize`: RuntimeError where 1 is not in "
-            "assistant_masks; 1.1.0 `get_training_chat_template`"
-        ),
-        "huggingface/trl#4879, #4147, #3784",
-    ),
     reads=("sft:assistant_only_loss",),
 )
 def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
@@ -52,19 +45,7 @@ def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "packing-without-length",
-    "error",
-    "init",
-    consumers=("trl>=0.20",),
-    sources=(
-        (
-            "trl 0.27.2 to 1.16.0 trainer/sft_trainer.py `_prepare_dataset`: When packing is "
-            "enabled, `max_length` can't be `None`"
-        ),
-    ),
-    reads=("sft:packing",),
-)
+@rule("packing-without-length", "error", "init", consumers=("trl>=0.20",), reads=("sft:packing",))
 def packing_without_length(run: LintContext) -> Iterator[Finding]:
     """Packing needs a length, and has none."""
     for document in run.of("sft"):
@@ -80,19 +61,7 @@ def packing_without_length(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "padding-free-not-cut",
-    "error",
-    "init",
-    consumers=("trl>=1.3",),
-    sources=(
-        (
-            "trl 1.3.0 to 1.16.0 trainer/sft_trainer.py: When `padding_free=True` without packing, "
-            "`max_length` is not enforced; 0.27.2 does not ask"
-        ),
-    ),
-    reads=("sft:padding_free",),
-)
+@rule("padding-free-not-cut", "error", "init", consumers=("trl>=1.3",), reads=("sft:padding_free",))
 def padding_free_not_cut(run: LintContext) -> Iterator[Finding]:
     """Batches are flattened without packing, and a length is set that nothing enforces."""
     for document in run.of("sft"):
@@ -167,19 +136,6 @@ _KEYS: Final = {"sft": ("eos_token", "pad_token"), "reward": ("eos_token", "pad_
     "error",
     "init",
     consumers=("trl>=0.19",),
-    sources=(
-        (
-            "trl 1.3.0 to 1.16.0 trainer/sft_trainer.py, reward_trainer.py `__init__`: the "
-            "specified `eos_token` is not found in the vocabulary; 0.19.1 to 1.0.0: "
-            "convert_tokens_to_ids gives None only where there is no unk_token"
-        ),
-        "meta-llama/llama3 0053e6b llama/tokenizer.py `Tokenizer`; hiyouga/LlamaFactory#7897",
-        "jzhang38/TinyLlama#56: the vocabulary of Llama 2 has none of ChatML's tokens",
-        (
-            "mistral-common 1.5.4 data/tokenizer.model.v1, "
-            "mistral_instruct_tokenizer_240323.model.v3: no <|im_end|>"
-        ),
-    ),
     reads=keys("sft|reward", "eos_token", "pad_token"),
 )
 def token_outside_vocabulary(run: LintContext) -> Iterator[Finding]:

@@ -17,18 +17,6 @@ _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unp
     "error",
     "init",
     consumers=("trl", "llamafactory"),
-    sources=(
-        (
-            "trl 1.3.0 to 1.16.0 trainer/dpo_trainer.py: Label smoothing must be greater than 0.0 "
-            "when using 'exo_pair' loss (0.12.2 to 0.27.2 take 0.001 for 0); `dpo_loss`: read by "
-            "sigmoid, robust, exo_pair and aot; 0.29.0 to 1.16.0 `__init__`: should lie in [0.0, "
-            "0.5) for the 'robust' loss, which 0.28.0 does not ask"
-        ),
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: "
-            "`dpo_label_smoothing` is only valid for sigmoid loss function"
-        ),
-    ),
     reads=("dpo:loss_type", "dpo:label_smoothing", "llamafactory:dpo_label_smoothing"),
 )
 def label_smoothing_unfit(run: LintContext) -> Iterator[Finding]:
@@ -110,13 +98,6 @@ def _of_factory(document: Document) -> Iterator[Finding]:
     "error",
     "parse",
     consumers=("trl>=1.3", "axolotl>=0.19"),
-    sources=(
-        (
-            "trl 1.3.0 to 1.16.0 trainer/dpo_config.py `DPOConfig.__post_init__`: `loss_weights` "
-            "must have the same length as `loss_type`"
-        ),
-        "axolotl 0.19.0 utils/schemas/validation.py: must be the same length",
-    ),
     reads=("dpo:loss_weights", "axolotl:dpo_loss_weights"),
 )
 def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
@@ -157,13 +138,6 @@ _VOCABULARIES: Final = (
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.12.2 to 1.16.0 gkd_config.py `__post_init__`: lmbda must be in the range, beta "
-            "must be in the range; 1.16.0 experimental/gkd/gkd_trainer.py `__init__`: vocab_size"
-        ),
-        "huggingface/trl#2215, #3028, #6252: before it a broadcast of kl_div failed",
-    ),
     reads=keys("gkd", *_SHARES, "teacher_model_name_or_path"),
 )
 def distillation_refused(run: LintContext) -> Iterator[Finding]:
@@ -211,16 +185,6 @@ def _vocabulary(name: object) -> int | None:
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.12.2 to 0.25.1, 1.8.0 to 1.16.0 trainer/kto_trainer.py: Actual (not effective) "
-            "batch size must be > 1"
-        ),
-        (
-            "llamafactory 0.9.5 train/kto/trainer.py `CustomKTOTrainer` does not ask: a batch of "
-            "one is its own comparison"
-        ),
-    ),
     reads=("kto:per_device_train_batch_size", "llamafactory:stage", "axolotl:rl"),
 )
 def kto_batch_of_one(run: LintContext) -> Iterator[Finding]:
@@ -249,19 +213,7 @@ _MOST_FULL: Final = 1e-5
 _MOST_LORA: Final = 1e-4
 
 
-@rule(
-    "preference-rate-as-for-sft",
-    "warning",
-    "silent",
-    consumers=("trl",),
-    sources=(
-        (
-            "arXiv 2305.18290 (DPO) appendix B: 1e-6; trl 0.12.2 to 1.16.0 dpo_config.py, "
-            "grpo_config.py: learning_rate 1e-6 by default; arXiv 2310.16944 (Zephyr): 5e-7"
-        ),
-    ),
-    reads=PREFERENCES,
-)
+@rule("preference-rate-as-for-sft", "warning", "silent", consumers=("trl",), reads=PREFERENCES)
 def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
     """A preference method has a learning rate of supervised training."""
     for document, name in preferences(run):
@@ -292,13 +244,6 @@ _CUT_AT_THE_END: Final = "trl<0.14"
     "error",
     "silent",
     consumers=("trl<0.29",),
-    sources=(
-        (
-            "trl 0.8.6 to 0.13.0 trainer/dpo_trainer.py `tokenize_row`, `concatenated_forward`: "
-            "prompts are cut to max_prompt_length, the sequence at its end to max_length; 0.14.0 "
-            "to 0.28.0: so with truncation_mode keep_start alone; the field is gone in 1.3.0"
-        ),
-    ),
     reads=("dpo:max_prompt_length",),
 )
 def prompt_fills_the_sequence(run: LintContext) -> Iterator[Finding]:

@@ -20,14 +20,6 @@ _SHARE: Final = "vllm_gpu_memory_utilization"
     "error",
     "out-of-memory",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.18.2 to 1.16.0 trainer/grpo_trainer.py, generation/vllm_generation.py: "
-            "LLM(gpu_memory_utilization=...) in the process that holds the model"
-        ),
-        "docs.vllm.ai/en/v0.10.0/configuration/engine_args.html: gpu_memory_utilization",
-        "huggingface/trl#3394",
-    ),
     reads=grouped(_SHARE),
     hardware=True,
 )
@@ -102,13 +94,6 @@ _APART: Final = "trl>=0.14,<0.16"
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.14.0 and 0.15.2 trainer/grpo_trainer.py `__init__`: The requested device for "
-            "vllm is not available; is also used for training; 0.16.1 has a server in its place"
-        ),
-        "huggingface/open-r1#249, #236",
-    ),
     reads=grouped("use_vllm"),
     hardware=True,
 )
@@ -152,19 +137,7 @@ def _number(word: str) -> int | None:
     return int(number) if kind == "cuda" and number.isdecimal() else None
 
 
-@rule(
-    "vllm-keys-without-vllm",
-    "warning",
-    "slow",
-    consumers=("trl",),
-    sources=(
-        (
-            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `GRPOTrainer.__init__`: vllm_* are read "
-            "only below `if self.use_vllm`"
-        ),
-    ),
-    reads=("grpo:*",),
-)
+@rule("vllm-keys-without-vllm", "warning", "slow", consumers=("trl",), reads=("grpo:*",))
 def vllm_keys_without_vllm(run: LintContext) -> Iterator[Finding]:
     """vLLM's settings are written, but vLLM is not used."""
     for document in run.of("grpo"):
@@ -188,21 +161,7 @@ def vllm_keys_without_vllm(run: LintContext) -> Iterator[Finding]:
 _KINDS: Final = ("grpo", "axolotl")
 
 
-@rule(
-    "vllm-width-does-not-divide",
-    "error",
-    "init",
-    consumers=("trl",),
-    sources=(
-        (
-            "trl 1.16.0 generation/vllm_generation.py `VLLMGeneration._init_vllm`, 0.18.2 "
-            "trainer/grpo_trainer.py: vllm_tensor_parallel_size must divide world size evenly"
-        ),
-        "vLLM documentation, vllm.config.cache `CacheConfig.gpu_memory_utilization`: gt 0, le 1",
-        "trl 1.16.0 trainer/grpo_config.py: vllm_mode colocate is the default",
-    ),
-    reads=grouped("use_vllm"),
-)
+@rule("vllm-width-does-not-divide", "error", "init", consumers=("trl",), reads=grouped("use_vllm"))
 def vllm_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
     """vLLM inside the training processes: its width has to divide them, its share to be a share."""
     for document, name in preferences(run):

@@ -54,18 +54,7 @@ _OWN: Final = (
 
 
 @rule(
-    "trl-recipe-refused",
-    "warning",
-    "parse",
-    consumers=("trl",),
-    sources=(
-        (
-            "trl 0.19.0 to 1.16.0 scripts/utils.py `TrlParser.parse_args_and_config`: Unknown "
-            "arguments from config file; 0.18.2 drops them"
-        ),
-        "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig`: its own names",
-    ),
-    reads=keys("|".join(TRL), *_MEANT),
+    "trl-recipe-refused", "warning", "parse", consumers=("trl",), reads=keys("|".join(TRL), *_MEANT)
 )
 def trl_recipe_refused(run: LintContext) -> Iterator[Finding]:
     """A recipe for TRL's scripts with keys of other tools."""
@@ -205,23 +194,7 @@ def _is_of_another(document: Document) -> bool:
     return document.kind != "axolotl" and len(own) > 1
 
 
-@rule(
-    "trl-word-refused",
-    "error",
-    "init",
-    consumers=("trl",),
-    sources=(
-        (
-            "trl 1.16.0 trainer/grpo_trainer.py `_compute_loss`: Unknown loss type, Unknown "
-            "importance sampling level, Invalid value for scale_rewards, Invalid "
-            "multi_objective_aggregation; sft_trainer.py: Invalid `loss_type`; data_utils.py "
-            "`pack_dataset`: Invalid packing strategy; dpo_trainer.py: Unknown f_divergence_type"
-        ),
-        "bitsandbytes 0.46 nn/modules.py `Params4bit`: quant_type fp4 or nf4; peft 0.21.2 TaskType",
-        "trl 0.8.6 to 1.16.0 scripts/sft.py: getattr(torch, model_args.dtype)",
-    ),
-    reads=_WORD_KEYS,
-)
+@rule("trl-word-refused", "error", "init", consumers=("trl",), reads=_WORD_KEYS)
 def trl_word_refused(run: LintContext) -> Iterator[Finding]:
     """A word that TRL's configuration accepts, and that its trainer does not know."""
     for document in run.of(*_WORDS):

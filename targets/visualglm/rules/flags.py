@@ -36,30 +36,7 @@ _FILE: Final = "visualglm/0.4.12.json"
 _TUNED: Final = ("use_lora", "use_qlora", "use_ptuning")
 
 
-@rule(
-    "sat-flags-clash",
-    "error",
-    "parse",
-    consumers=("swissarmytransformer",),
-    sources=(
-        (
-            "SwissArmyTransformer 0.4.12 sat/arguments.py `get_args`: cannot specify both fp16 and "
-            "bf16; only one of train_iters and epochs should be set; Will override arguments with "
-            "manually specified deepspeed_config; Automatically set fp16=True to use ZeRO; "
-            "training/deepspeed_zero0.json to deepspeed_zero2.json"
-        ),
-        (
-            "SwissArmyTransformer 0.4.12 sat/training/deepspeed_training.py "
-            "`report_iteration_metrics`: args.gradient_accumulation_steps * args.batch_size"
-        ),
-        (
-            "THUDM/VisualGLM-6B e314fb9 finetune_visualglm.py `FineTuneVisualGLMModel`, "
-            "`disable_untrainable_params`; zai-org/VisualGLM-6B#209; SwissArmyTransformer 0.4.12 "
-            "sat/model/finetune/lora2.py `LoraMixin.reinit`: for i in self.layer_range"
-        ),
-    ),
-    reads=("sat:*",),
-)
+@rule("sat-flags-clash", "error", "parse", consumers=("swissarmytransformer",), reads=("sat:*",))
 def sat_flags_clash(run: LintContext) -> Iterator[Finding]:
     """Flags of SwissArmyTransformer that it refuses together, or that a file takes the place of."""
     for document in run.of("sat"):

@@ -18,10 +18,6 @@ from tunec.compiler.lints.rule import Finding, rule
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `replicate_layers`: for i in range(start, "
-        "end): layers[i]; run: IndexError"
-    ),
     reads=lora_keys("layer_replication"),
 )
 def layer_replication_out_of_range(run: LintContext) -> Iterator[Finding]:
@@ -62,14 +58,6 @@ def _is_range(value: Any) -> bool:
     "error",
     "parse",
     consumers=("peft>=0.15", "axolotl>=0.8"),
-    sources=(
-        (
-            "peft 0.15.2 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: When "
-            "`layers_pattern` is specified, `layers_to_transform` must also be specified; 0.13.2 "
-            "does not ask"
-        ),
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/validation.py `check_peft_layers_pattern`",
-    ),
     reads=lora_keys("layers_pattern"),
 )
 def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
@@ -96,11 +84,6 @@ def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: "
-        "layer_index = re.match(rf'.*\\.{pattern}\\.(\\d+)\\.', key); run: Target modules ... "
-        "not found in the base model"
-    ),
     reads=lora_keys("layers_pattern"),
 )
 def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
@@ -129,10 +112,6 @@ def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: a module "
-        "counts only if its index is in layers_to_transform"
-    ),
     reads=lora_keys("layers_to_transform"),
 )
 def layers_to_transform_out_of_range(run: LintContext) -> Iterator[Finding]:
@@ -178,11 +157,6 @@ _REFUSING: Final = ("LoRA", "AdaLoRA", "FourierFT", "HRA")
     "error",
     "parse",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: "
-        "`layers_to_transform` cannot be used when `target_modules` is a str; 0.21.2 "
-        "tuners/adalora/config.py, fourierft/config.py, hra/config.py"
-    ),
     reads=lora_keys("layers_to_transform", "layers_pattern"),
 )
 def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
@@ -209,10 +183,6 @@ def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
     "warning",
     "silent",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_and_replace`: patterns "
-        "are asked for targeted modules only; 0.21.2 warns of keys that were ignored"
-    ),
     reads=lora_keys("rank_pattern", "alpha_pattern"),
 )
 def rank_pattern_unmatched(run: LintContext) -> Iterator[Finding]:
@@ -254,17 +224,6 @@ itself; `olora_init` dequantises, and the others do not look at the weight."""
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `pissa_init`: Please initialize PiSSA "
-            "under float32, float16, or bfloat16; `loftq_init`"
-        ),
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: "
-            "lora_initialisation_style = lora_init_type; LoftQ initialisation is not supported"
-        ),
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py, validation.py: loftq",
-    ),
     reads=(*lora_keys("init_lora_weights", "loftq_config"), "simpletuner:lora_init_type"),
 )
 def init_on_quantised_base(run: LintContext) -> Iterator[Finding]:
@@ -321,10 +280,6 @@ _CONFIGS = {
     "error",
     "parse",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: `loftq_config` "
-        "must be specified when `init_lora_weights` is 'loftq'; specified but will be ignored"
-    ),
     reads=lora_keys("init_lora_weights", *_CONFIGS.values()),
 )
 def loftq_config_mismatch(run: LintContext) -> Iterator[Finding]:

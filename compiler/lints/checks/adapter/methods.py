@@ -70,24 +70,7 @@ _IGNORED: Final = "PEFT warns of unexpected keywords, and goes on without them"
 _ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", "parent_library"})
 
 
-@rule(
-    "adapter-key-unread",
-    "error",
-    "silent",
-    consumers=("peft",),
-    sources=(
-        (
-            "peft 0.21.2 config.py `PeftConfigMixin.from_peft_type`: Unexpected keyword arguments "
-            "... these are ignored; before 0.14 and through `get_peft_config` a TypeError"
-        ),
-        (
-            "peft 0.10.0 to 0.21.2 tuners/prompt_tuning, prefix_tuning, p_tuning config.py: fields "
-            "of the input's virtual tokens alone; loha, lokr, oft, boft, vera, ia3, fourierft, hra "
-            "config.py; run: LoHa with lora_alpha warns and keeps alpha 8"
-        ),
-    ),
-    reads=("peft:*",),
-)
+@rule("adapter-key-unread", "error", "silent", consumers=("peft",), reads=("peft:*",))
 def adapter_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of adapter_config.json that its method does not have."""
     for document in run.of("peft"):
@@ -204,27 +187,7 @@ _UNREAD: Final = (
 )
 
 
-@rule(
-    "adapter-method-refused",
-    "error",
-    "parse",
-    consumers=("peft",),
-    sources=(
-        (
-            "peft 0.21.2 config.py `PeftConfigMixin.__post_init__`: Invalid task type; "
-            "tuners/prompt_tuning/config.py, adalora/config.py, ia3/config.py, oft/config.py "
-            "`__post_init__`; run: num_virtual_tokens None is a TypeError"
-        ),
-        (
-            "peft 0.21.2, run: PROMPT_TUNING, PREFIX_TUNING, P_TUNING without task_type are a "
-            "KeyError; tuners/p_tuning/model.py `PromptEncoder`; tuners/boft/layer.py "
-            "`update_layer`: must be divisible by boft_block_size; tuners/adalora/layer.py "
-            "`RankAllocator.mask_to_budget`: kthvalue(k=init_bgt - budget)"
-        ),
-        "peft 0.14.0 to 0.21.2 peft_model.py: does not work with gradient checkpointing",
-    ),
-    reads=("peft:*",),
-)
+@rule("adapter-method-refused", "error", "parse", consumers=("peft",), reads=("peft:*",))
 def adapter_method_refused(run: LintContext) -> Iterator[Finding]:
     """What an adapter method other than LoRA refuses, or does not read."""
     for document in run.of("peft"):

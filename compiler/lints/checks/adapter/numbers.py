@@ -32,17 +32,6 @@ _OF_EVA: Final = (("rho", 1.0, None), ("tau", 0.0, 1.0))
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        (
-            "peft 0.21.2, run: LoraConfig takes any value; tuners/lora/layer.py "
-            "`LoraLayer.update_layer`: nn.Linear(in_features, r), lora_alpha / r, lora_dropout > "
-            "0.0; tuners/tuners_utils.py `replicate_layers`: for start, end in"
-        ),
-        (
-            "peft 0.15.2 to 0.21.2 tuners/lora/config.py `EvaConfig.__post_init__`: `rho` must be "
-            ">= 1.0; utils/loftq_utils.py `loftq_init`: num_bits not in [4, 8], once 2 too"
-        ),
-    ),
     reads=lora_keys(*_NEEDED, *_PATTERNS, "layer_replication", "eva_config", "loftq_config"),
 )
 def adapter_number_refused(run: LintContext) -> Iterator[Finding]:
@@ -147,20 +136,7 @@ def _not_whole(at: Place, what: str) -> Finding:
     )
 
 
-@rule(
-    "lora-alpha-of-zero",
-    "error",
-    "silent",
-    consumers=("peft",),
-    sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: scaling = "
-            "lora_alpha / r; `Linear.forward`"
-        ),
-        "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py: lora_alpha or lora_rank * 2",
-    ),
-    reads=lora_keys("lora_alpha"),
-)
+@rule("lora-alpha-of-zero", "error", "silent", consumers=("peft",), reads=lora_keys("lora_alpha"))
 def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
     """LoRA's alpha is zero or negative."""
     for lora in loras(run):
@@ -185,10 +161,6 @@ def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: Dropout if more "
-        "than 0; torch 2.13.0 nn/modules/dropout.py: has to be between 0 and 1"
-    ),
     reads=lora_keys("lora_dropout"),
 )
 def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
@@ -221,10 +193,6 @@ def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: `r` should be a "
-        "positive integer value"
-    ),
     reads=lora_keys("r", "rank_pattern"),
 )
 def lora_rank_not_positive(run: LintContext) -> Iterator[Finding]:
@@ -252,15 +220,7 @@ def _ranks(lora: Lora) -> Iterator[Place]:
 
 
 @rule(
-    "lora-bias-rejected",
-    "error",
-    "parse",
-    consumers=("peft>=0.14",),
-    sources=(
-        "peft 0.15.2 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: lora_bias=True "
-        "is not supported for DoRA, and only with init_lora_weights True or False"
-    ),
-    reads=lora_keys("lora_bias"),
+    "lora-bias-rejected", "error", "parse", consumers=("peft>=0.14",), reads=lora_keys("lora_bias")
 )
 def lora_bias_rejected(run: LintContext) -> Iterator[Finding]:
     """Bias terms of LoRA's own beside what cannot have them."""
@@ -292,19 +252,6 @@ _EMBEDDINGS: Final = ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        (
-            "peft 0.17.1 to 0.21.2 tuners/lora/layer.py `ParamWrapper.__init__`: does not work "
-            "with lora_dropout != 0, fan_in_fan_out, lora_bias, use_dora; tuners/lora/config.py "
-            "`__post_init__`: must be a list of strings; DoRA does not support megatron_core"
-        ),
-        (
-            "peft 0.21.2, run: All modules were excluded; No `target_modules` passed; "
-            "trainable_token_indices cannot be applied to modules of type lora.layer.Embedding; "
-            "0.15.0 to 0.21.2: The embedding layer is already marked to be trained fully"
-        ),
-        "huggingface/peft#2653",
-    ),
     reads=lora_keys(
         "target_parameters", "trainable_token_indices", "target_modules", "megatron_config"
     ),

@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     "warning",
     "silent",
     consumers=("peft",),
-    sources=(
-        "peft 0.15.2 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: modules of "
-        "modules_to_save count as excluded; before, both were done to the same module"
-    ),
     reads=lora_keys("modules_to_save"),
 )
 def module_adapted_and_saved(run: LintContext) -> Iterator[Finding]:
@@ -63,10 +59,6 @@ _PLAIN = ("peft", "glm4")
     "error",
     "silent",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 utils/other.py `_set_trainable`: any(key.endswith(target_key) "
-        "for target_key in module_names); run: every layer of a small Llama is copied and trained"
-    ),
     reads=lora_keys("modules_to_save"),
 )
 def modules_to_save_as_text(run: LintContext) -> Iterator[Finding]:
@@ -103,10 +95,6 @@ _OF_TASKS: Final = frozenset({"qa_outputs", "v_head", "summary", "pooler", "pre_
     "warning",
     "silent",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 utils/other.py `_set_trainable`: names that match nothing are "
-        "passed over"
-    ),
     reads=lora_keys("modules_to_save"),
 )
 def modules_to_save_missing(run: LintContext) -> Iterator[Finding]:
@@ -156,22 +144,7 @@ _OF_FACTORY: Final = ("new_special_tokens", "add_tokens", "add_special_tokens")
     "error",
     "silent",
     consumers=("peft",),
-    sources=(
-        (
-            "axolotl 0.8.1 utils/models.py, 0.13.2 and 0.19.0 loaders/utils.py "
-            "`check_model_config`: not properly set when adding new tokens; loaders/tokenizer.py "
-            "`load_tokenizer`: Please set lora_modules_to_save ... changing the special tokens"
-        ),
-        (
-            "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_lora_tuning`: additional_target "
-            "is filled in after resize_vocab only where it is absent; hparams/model_args.py turns "
-            "resize_vocab on for new tokens"
-        ),
-    ),
-    reads=(
-        *keys("axolotl", "tokens", "special_tokens"),
-        *keys("llamafactory", *_OF_FACTORY),
-    ),
+    reads=(*keys("axolotl", "tokens", "special_tokens"), *keys("llamafactory", *_OF_FACTORY)),
 )
 def new_tokens_not_trained(run: LintContext) -> Iterator[Finding]:
     """Tokens are added, and their embeddings are neither trained nor saved."""
@@ -279,17 +252,6 @@ _BYTES: Final = 16
     "warning",
     "out-of-memory",
     consumers=("peft", "deepspeed"),
-    sources=(
-        (
-            "peft 0.10.0 to 0.21.2 utils/other.py `ModulesToSaveWrapper.update`: deepcopy of the "
-            "original module, gathered first where zero.Init has sharded it"
-        ),
-        (
-            "deepspeedai/DeepSpeed#7669 (open): modules_to_save with zero3_init_flag false; shapes "
-            "of [0, hidden_size], or memory until the batch has to be 1"
-        ),
-        "that the copy stays whole is what #7669 reports, and was not traced on devices",
-    ),
     reads=lora_keys("modules_to_save"),
 )
 def saved_module_under_zero_3(run: LintContext) -> Iterator[Finding]:
@@ -341,13 +303,6 @@ def _size(terms: tuple[Term, ...]) -> tuple[str, ...]:
     "warning",
     "silent",
     consumers=("peft",),
-    sources=(
-        (
-            "peft 0.18.1 to 0.21.2 tuners/tuners_utils.py: Model has `tie_word_embeddings=True` "
-            "and a tied layer is part of the adapter, but `ensure_weight_tying` is not set"
-        ),
-        "huggingface/peft#2777, #2898",
-    ),
     reads=lora_keys("target_modules", "modules_to_save"),
 )
 def tied_layer_adapted(run: LintContext) -> Iterator[Finding]:

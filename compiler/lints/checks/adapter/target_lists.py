@@ -22,13 +22,6 @@ _LISTS = ("target_modules", "modules_to_save", "exclude_modules")
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: items of a "
-            "list are compared by equality and `endswith`"
-        ),
-        "huggingface/peft#1206: it worked until 0.6.2",
-    ),
     reads=lora_keys("target_modules", "exclude_modules"),
 )
 def regex_in_target_list(run: LintContext) -> Iterator[Finding]:
@@ -95,14 +88,6 @@ finetune.py, which has `q_lora` too: List[str]; trl 0.9.6 to 1.16.0 trainer/mode
     "error",
     "init",
     consumers=("peft", "trl", "transformers", "axolotl"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 hf_argparser.py `_parse_dataclass_field`: List[str] "
-            'has nargs="+", words apart; peft 0.10.0 to 0.21.2 tuners/tuners_utils.py '
-            "`check_target_module_exists`: a text is a regular expression over the whole name"
-        ),
-        "huggingface/autotrain-advanced#494",
-    ),
     reads=keys("|".join(_KINDS), *_KEYS),
 )
 def targets_in_one_word(run: LintContext) -> Iterator[Finding]:
@@ -184,11 +169,6 @@ def _finding(document: Document, at: Place, text: str) -> Finding:
     "warning",
     "silent",
     consumers=("peft",),
-    sources=(
-        "peft 0.14.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: equality or "
-        "endswith for the items of a list, re.fullmatch for a text; 0.21.2 warns: no modules were "
-        "excluded"
-    ),
     reads=lora_keys("exclude_modules"),
 )
 def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
@@ -223,10 +203,6 @@ def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("peft>=0.17",),
-    sources=(
-        "peft 0.17.1 to 0.21.2 tuners/tuners_utils.py `BaseTuner._inject_parameters`, "
-        "`inject_adapter`; run: no modules were targeted"
-    ),
     reads=lora_keys("target_parameters"),
 )
 def parameter_targets_match_nothing(run: LintContext) -> Iterator[Finding]:

@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_new_module`: Target "
-        "module ... is not supported"
-    ),
     reads=lora_keys("target_modules"),
 )
 def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
@@ -71,16 +67,6 @@ def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`, "
-            "`match_target_against_key`: re.fullmatch for a string"
-        ),
-        (
-            "trl 0.10.1 to 1.16.0 trainer/model_config.py `ModelConfig.__post_init__`: "
-            "lora_target_modules[0] for a list of one; not in 0.8.6"
-        ),
-    ),
     reads=lora_keys("target_modules"),
 )
 def lora_target_string_is_a_regex(run: LintContext) -> Iterator[Finding]:
@@ -133,10 +119,6 @@ def _one(at: Place, name: str) -> Finding:
     "warning",
     "silent",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: only refuses "
-        "when no module at all matched"
-    ),
     reads=lora_keys("target_modules"),
 )
 def lora_target_unused(run: LintContext) -> Iterator[Finding]:
@@ -202,14 +184,6 @@ _NAMED: Final[Mapping[str, str]] = {
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        (
-            "peft 0.10.0 to 0.21.2 utils/constants.py "
-            "`TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`; tuners/tuners_utils.py "
-            "`_prepare_adapter_config`: Please specify `target_modules` in `peft_config`"
-        ),
-        "huggingface/peft#2128; trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`",
-    ),
     reads=("trainer:use_peft", "peft:*"),
 )
 def lora_targets_left_out(run: LintContext) -> Iterator[Finding]:
@@ -259,15 +233,6 @@ def _has(run: LintContext, kind: str) -> bool:
     "error",
     "init",
     consumers=("peft",),
-    sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: Target "
-            "modules ... not found in the base model; `check_target_module_exists`: a name, a "
-            "suffix after a dot, or a regex over the whole name"
-        ),
-        "peft 0.8.2 utils/constants.py INCLUDE_LINEAR_LAYERS_SHORTHAND; absent in 0.7.1",
-        "OptimalScale/LMFlow#125, huggingface/peft#758, #40; axolotl-ai-cloud/axolotl#2792",
-    ),
     reads=lora_keys("target_modules"),
 )
 def lora_targets_match_nothing(run: LintContext) -> Iterator[Finding]:

@@ -27,10 +27,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "error",
     "step",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: "
-        "inference_mode freezes the adapters; peft_model.py `save_pretrained` writes it as true"
-    ),
     reads=lora_keys("inference_mode"),
 )
 def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
@@ -59,10 +55,6 @@ def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
     "warning",
     "load",
     consumers=("peft",),
-    sources=(
-        "peft 0.10.0 to 0.21.2 config.py `PeftConfig`: base_model_name_or_path; peft_model.py "
-        "`from_pretrained` does not compare it with the model that it is given"
-    ),
     reads=("peft:base_model_name_or_path",),
 )
 def adapter_of_another_base(run: LintContext) -> Iterator[Finding]:
@@ -108,16 +100,6 @@ def _is_repository(value: Any) -> bool:
     "error",
     "resume",
     consumers=("transformers<5",),
-    sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 trainer.py `save_model`: on ValueError `_save` with an "
-            "empty state dict, and `remove_dummy_checkpoint` takes away the model's files only; "
-            "5.0.0 gathers a PeftModel's weights itself"
-        ),
-        "accelerate 0.30.1 to 1.15.0 accelerator.py `get_state_dict`: ValueError, Cannot get 16bit",
-        "peft 0.21.2 peft_model.py `save_pretrained` with an empty state dict: seen, no tensors",
-        "huggingface/peft#1328 (torch.Size([0])), deepspeedai/DeepSpeed#7436",
-    ),
     reads=("deepspeed:zero_optimization.stage",),
 )
 def adapter_saved_empty(run: LintContext) -> Iterator[Finding]:
@@ -162,11 +144,6 @@ _SWITCH: Final = {
     "error",
     "silent",
     consumers=("peft",),
-    sources=(
-        "trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`: None unless use_peft",
-        "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_adapter`: nothing without adapter",
-        "llamafactory 0.9.1 to 0.9.5 model/adapter.py `init_adapter`: by finetuning_type",
-    ),
     reads=(
         *(f"{kind}:{key}" for kind in _KEYS for key in _KEYS[kind]),
         *keys("dpo|grpo", *_KEYS["sft"]),
@@ -226,16 +203,6 @@ _ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit",
     "warning",
     "silent",
     consumers=("peft", "transformers"),
-    sources=(
-        (
-            "Thinking Machines Lab, LoRA Without Regret (2025): the best rate of LoRA is about ten "
-            "times that of full fine-tuning"
-        ),
-        (
-            "arXiv 2106.09685 (LoRA) appendix D: 2e-4; arXiv 2305.14314 (QLoRA) table 9: 1e-4 to "
-            "2e-4; meta-llama/llama recipes full fine-tuning 1e-5"
-        ),
-    ),
     reads=(
         *keys("trainer|axolotl|minicpm-v", "learning_rate"),
         "deepspeed:optimizer.params.lr",
@@ -297,18 +264,7 @@ _PACKED: Final = ("gptq", "awq", "aqlm")
 """Forms by a checkpoint's name for which no release has DoRA."""
 
 
-@rule(
-    "dora-on-quantised-base",
-    "error",
-    "init",
-    consumers=("peft",),
-    sources=(
-        "peft 0.9.0 tuners/lora/bnb.py `Linear8bitLt.__init__`, `Linear4bit.__init__`: does not "
-        "support DoRA yet; gone in 0.10.0; the same in gptq.py, awq.py and aqlm.py of 0.9.0 to "
-        "0.21.2"
-    ),
-    reads=lora_keys("use_dora"),
-)
+@rule("dora-on-quantised-base", "error", "init", consumers=("peft",), reads=lora_keys("use_dora"))
 def dora_on_quantised_base(run: LintContext) -> Iterator[Finding]:
     """DoRA over a quantised base whose layers have no form of it."""
     base, form = quantised(run), stored_form(run)

@@ -17,11 +17,6 @@ accumulation_given_twice = rows(
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
-        "ValueError, the `AcceleratorConfig`'s `num_steps` is set but "
-        "`gradient_accumulation_steps` is greater than 1"
-    ),
     rows=(
         Row(
             "trainer:accelerator_config.gradient_accumulation_kwargs.num_steps?",
@@ -45,17 +40,6 @@ _KEY: Final = "gradient_accumulation_steps"
     "error",
     "silent",
     consumers=("accelerate<1.8",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: 1 "
-            "where it is not in the config"
-        ),
-        (
-            "accelerate 0.30.1 to 1.7.0 utils/deepspeed.py `DeepSpeedEngineWrapper.backward`: "
-            "engine.step() each time; 1.8.0 to 1.15.0: set_gradient_accumulation_boundary"
-        ),
-        "baichuan-inc/Baichuan-13B#148, huggingface/accelerate#3552",
-    ),
     reads=(f"trainer:{_KEY}",),
 )
 def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
@@ -86,11 +70,6 @@ def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.46.3 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
-        "ValueError for `auto_find_batch_size` with ZeRO-3; 4.40.2 and 4.44.2 raise for any "
-        "DeepSpeed and for FSDP"
-    ),
     reads=("trainer:auto_find_batch_size",),
 )
 def auto_find_batch_size_refused(run: LintContext) -> Iterator[Finding]:
@@ -123,14 +102,6 @@ _FP16_WINS: Final = "axolotl>=0.13"
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py "
-            "`HfTrainerDeepSpeedConfig.fill_match`, `trainer_config_process`: ValueError, please "
-            "correct the following DeepSpeed config values that mismatch TrainingArguments values"
-        ),
-        "hendrycks/apps#9, hiyouga/LlamaFactory#201, shibing624/MedicalGPT#191",
-    ),
     reads=keys("deepspeed", *FILLS),
 )
 def deepspeed_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
@@ -202,16 +173,6 @@ def _default(run: LintContext, words: str) -> Effective:
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: using "
-            "`split_batches=True` will override the `per_device_train_batch_size`"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 data_loader.py `BatchSamplerShard`: ValueError unless the "
-            "batch size is a round multiple of the processes"
-        ),
-    ),
     reads=keys("trainer", "accelerator_config.split_batches", "split_batches"),
 )
 def split_batches_overrides_batch(run: LintContext) -> Iterator[Finding]:
@@ -248,14 +209,6 @@ batch_of_nothing = rows(
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `_get_dataloader` and "
-            "`get_train_dataloader`, "
-            "`_inner_training_loop`: len_dataloader // args.gradient_accumulation_steps"
-        ),
-        "torch 2.13.0 utils/data/sampler.py `BatchSampler`: ValueError",
-    ),
     rows=(
         *(
             Row(
@@ -281,13 +234,6 @@ batch_of_nothing = rows(
     "note",
     "out-of-memory",
     consumers=("deepspeed",),
-    sources=(
-        "modelscope/ms-swift#4710",
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_set_batch_related_parameters`: "
-            "train_batch_size = micro_batch * grad_acc * world_size at every stage"
-        ),
-    ),
     reads=("trainer:per_device_train_batch_size",),
 )
 def least_batch_of_zero_3(run: LintContext) -> Iterator[Finding]:

@@ -17,14 +17,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 5.23.0 trainer.py `set_initial_training_values`: ValueError, "
-            "args.max_steps must be set to a positive value if dataloader does not have a length, "
-            "for an empty one"
-        ),
-        "llamafactory 0.9.1 to 0.9.5 data/loader.py: max_samples of each data set",
-    ),
     reads=("llamafactory:max_samples", "hf:max_train_samples"),
 )
 def fewer_samples_than_a_batch(run: LintContext) -> Iterator[Finding]:
@@ -88,20 +80,6 @@ def _fewer_finding(
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 trainer.py `Trainer.__init__`: the `--group_by_length` "
-            "option is only available for `Dataset`, not `IterableDataset`: ValueError"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `_get_train_sampler`: no sampler for a data "
-            "set without a length"
-        ),
-        (
-            "axolotl 0.8.1 to 0.19.0 core/trainers/base.py `_get_train_sampler`: the multipack "
-            "sampler with sample_packing"
-        ),
-    ),
     reads=keys("trainer", "group_by_length", "train_sampling_strategy"),
 )
 def grouping_ignored(run: LintContext) -> Iterator[Finding]:
@@ -157,14 +135,6 @@ def _true(run: LintContext, *keys: str) -> Place | None:
     "warning",
     "slow",
     consumers=("transformers",),
-    sources=(
-        (
-            "torch 2.13.0 utils/data/dataloader.py `check_worker_number_rationality`: this "
-            "DataLoader will create N worker processes in total, the suggested max number is the "
-            "cores'"
-        ),
-        "Slurm 24.05 sbatch manual page: --cpus-per-task; slurm.conf manual page: DefCpuPerGPU",
-    ),
     reads=keys("trainer|axolotl", "dataloader_num_workers"),
     hardware=True,
 )
@@ -257,16 +227,6 @@ workers_missing = rows(
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`, `_validate_args`: "
-            "ValueError, --dataloader_prefetch_factor"
-        ),
-        (
-            "torch 2.13.0 utils/data/dataloader.py `DataLoader.__init__`: ValueError, "
-            "persistent_workers option needs num_workers > 0"
-        ),
-    ),
     rows=(
         Row(
             "trainer:dataloader_persistent_workers=true",

@@ -22,11 +22,6 @@ from tunec.compiler.lints.rule import Finding, rule
     "error",
     "step",
     consumers=("peft",),
-    sources=(
-        "huggingface/peft#1745: torchrun, use_reentrant true; false trains",
-        "peft 0.10.0 to 0.21.2 tuners/adalora/model.py `AdaLoraModel.forward`: orth_reg_weight",
-        "torch 2.13.0 csrc/distributed/c10d/reducer.cpp: mark a variable ready only once",
-    ),
     reads=("peft:peft_type",),
 )
 def adalora_recomputed_by_reentrance(run: LintContext) -> Iterator[Finding]:
@@ -65,15 +60,6 @@ _WHOLE: Final = ("full_shard", "hybrid_shard")
     "warning",
     "slow",
     consumers=("transformers<4.53",),
-    sources=(
-        (
-            "transformers 4.44.2 to 5.23.0 training_args.py: use `activation_checkpointing` in "
-            "`fsdp_config`; 4.40.2 to 4.51.3 models/llama/modeling_llama.py: checkpoints "
-            "decoder_layer.__call__, which is FSDP's; 4.57.6 modeling_layers.py "
-            "`GradientCheckpointingLayer` is inside it"
-        ),
-        "huggingface/transformers#30404, pytorch/pytorch#105635",
-    ),
     reads=("trainer:fsdp",),
 )
 def gathered_again_for_recomputation(run: LintContext) -> Iterator[Finding]:
@@ -124,25 +110,7 @@ _WHY: Final = (
 )
 
 
-@rule(
-    "non-reentrant-adapter-under-zero-3",
-    "error",
-    "step",
-    consumers=(_FAILS,),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.2 runtime/zero/partitioned_param_coordinator.py "
-            "`release_sub_module`; 0.19.3 keeps what is frozen while a backward runs "
-            "(deepspeedai/DeepSpeed#8148); run: CheckpointError with 0.14.5 and 0.18.9, none with "
-            "0.19.8"
-        ),
-        "huggingface/transformers#47254 (deepspeed 0.19.2), huggingface/trl#2514 (0.15.3)",
-        "transformers 5.0.0 `gradient_checkpointing_enable`: use_reentrant false where it is unset",
-        "trl 0.28.0 to 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: it is forced to True",
-        "axolotl 0.8.1 to 0.19.0 `warn_qlora_zero3_w_use_reentrant` warns of it",
-    ),
-    reads=RECOMPUTED,
-)
+@rule("non-reentrant-adapter-under-zero-3", "error", "step", consumers=(_FAILS,), reads=RECOMPUTED)
 def non_reentrant_adapter_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """Non-reentrant checkpointing over weights that are frozen, under ZeRO-3 of older releases."""
     stage = run.slot("zero.stage")
@@ -182,18 +150,6 @@ _REENTRANT_OWN = (*TRL, *("llamafactory", "axolotl", "simpletuner"), "alpaca-lor
     "warning",
     "step",
     consumers=("transformers<5", "axolotl>=0.8"),
-    sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 modeling_utils.py `gradient_checkpointing_enable`: "
-            "enable_input_require_grads only for add_adapter's adapters; 5.0.0: for all"
-        ),
-        (
-            "run with peft 0.13.2 and transformers 4.46.3, peft 0.18.1 and 4.57.6: element 0 of "
-            "tensors does not require grad; with 0.21.2 and 5.23.0 gradients flow"
-        ),
-        "axolotl 0.8.1 to 0.19.0 utils/schemas `check_use_reentrant_mismatch`",
-        "huggingface/peft#1142, huggingface/transformers#26221, locuslab/open-unlearning#178",
-    ),
     reads=(*RECOMPUTED, "axolotl:unfrozen_parameters"),
 )
 def reentrant_over_frozen_base(run: LintContext) -> Iterator[Finding]:

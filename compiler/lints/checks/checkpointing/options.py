@@ -27,14 +27,6 @@ _NOT_REENTRANT: Final = ("context_fn", "determinism_check", "debug", "early_stop
     "error",
     "step",
     consumers=("transformers", "torch"),
-    sources=(
-        (
-            "torch 2.13.0 utils/checkpoint.py `checkpoint`: Unexpected keyword arguments; "
-            "transformers 4.40.2 to 5.23.0 modeling_utils.py `gradient_checkpointing_enable`: "
-            "functools.partial(checkpoint, **gradient_checkpointing_kwargs)"
-        ),
-        "trl 1.15.0 and 1.16.0 trainer/sft_trainer.py: `selective` is a TRL-only key",
-    ),
     reads=keys("trainer", *(holder for holder, _ in _HOLDERS)),
 )
 def checkpointing_option_refused(run: LintContext) -> Iterator[Finding]:
@@ -105,16 +97,6 @@ _REFUSED: Final = ("activation_offloading", "selective_checkpointing")
     "warning",
     "silent",
     consumers=("transformers", "axolotl"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `_inner_training_loop`: "
-            "gradient_checkpointing_kwargs are passed under `if args.gradient_checkpointing`"
-        ),
-        (
-            "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py: activation_offloading requires "
-            "gradient_checkpointing"
-        ),
-    ),
     reads=(
         f"trainer:{_SWITCH}_kwargs",
         *keys("axolotl", f"{_SWITCH}_kwargs", *_OPTIONS["axolotl"]),
@@ -179,10 +161,6 @@ _NAMES: Final = (
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        "transformers 5.23.0 training_args.py `__post_init__`: gradient_checkpointing is used "
-        "where activation_checkpointing is None, and then set to it"
-    ),
     reads=keys("trainer", *(newer for _, newer in _NAMES)),
 )
 def older_name_overridden(run: LintContext) -> Iterator[Finding]:
@@ -212,14 +190,6 @@ _CACHE_KEYS: Final = ("use_cache", "model_init_kwargs.use_cache", "model_kwargs.
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 models/llama/modeling_llama.py `forward`: `use_cache=True` is "
-            "incompatible with gradient checkpointing. Setting `use_cache=False`; 5.23.0 "
-            "modeling_layers.py `GradientCheckpointingLayer.__init_subclass__`"
-        ),
-        "huggingface/transformers#28056, #34928",
-    ),
     reads=keys("model|trainer", *_CACHE_KEYS),
 )
 def cache_beside_checkpointing(run: LintContext) -> Iterator[Finding]:

@@ -28,20 +28,6 @@ _MENDED: Final = "bitsandbytes>=0.49.2"
     "warning",
     "save",
     consumers=("torch", "bitsandbytes", "axolotl"),
-    sources=(
-        (
-            "bitsandbytes-foundation/bitsandbytes#89, #1403, #1732; huggingface/accelerate#1362: "
-            "the optimizer is not saved"
-        ),
-        (
-            "bitsandbytes 0.49.2 and 0.50.2 optim/optimizer.py "
-            "`_FSDP_WRAPPED_QUANT_STATE_KEY`, not in 0.45.0"
-        ),
-        (
-            "pytorch/ao#1185, axolotl-ai-cloud/axolotl#2744; axolotl 0.19.0 "
-            "core/trainers/mixins/checkpoints.py `CheckpointSaveMixin`"
-        ),
-    ),
     reads=("trainer:optim",),
 )
 def fsdp_8_bit_states_lost(run: LintContext) -> Iterator[Finding]:
@@ -90,18 +76,6 @@ _FULL: Final = ("FULL_STATE_DICT", "1")
     "error",
     "resume",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 1.10.1 and 1.14.0 utils/fsdp_utils.py `_get_model_state_dict`, "
-            "`_set_model_state_dict`: an adapter's is peft's own, which gathers nothing; 1.15.0: "
-            "get_model_state_dict with ignore_frozen_params"
-        ),
-        (
-            "transformers 4.57.1 trainer.py, 5.23.0 distributed/fsdp.py: adapter_only wherever "
-            "`save_fsdp_model` takes it"
-        ),
-        "huggingface/accelerate#4206",
-    ),
     reads=fsdp_keys("state_dict_type"),
 )
 def fsdp_adapter_of_one_rank(run: LintContext) -> Iterator[Finding]:
@@ -136,17 +110,6 @@ _SHARDS: Final = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
     "warning",
     "save",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `save_model`: where FSDP is on, only if "
-            "FULL_STATE_DICT is in state_dict_type"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/fsdp_utils.py `save_fsdp_model`, "
-            "`merge_fsdp_weights`: a folder pytorch_model_fsdp_0 of shards"
-        ),
-        "huggingface/transformers#30491",
-    ),
     reads=fsdp_keys("state_dict_type"),
 )
 def fsdp_model_left_in_shards(run: LintContext) -> Iterator[Finding]:
@@ -178,11 +141,6 @@ _NAMES: Final = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT", "1
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
-        "`FullyShardedDataParallelPlugin.set_state_dict_type`: StateDictType[name]; FSDP2 does "
-        "not support LOCAL_STATE_DICT"
-    ),
     reads=fsdp_keys("state_dict_type"),
 )
 def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
@@ -214,10 +172,6 @@ def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("transformers>=4.51",),
-    sources=(
-        "transformers 4.51.3 to 5.23.0 trainer.py: ValueError, save_only_model option is not "
-        "compatible with FSDP state dict type 'SHARDED_STATE_DICT'"
-    ),
     reads=("trainer:save_only_model",),
 )
 def fsdp_weights_only_in_shards(run: LintContext) -> Iterator[Finding]:

@@ -23,16 +23,6 @@ from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
     "error",
     "parse",
     consumers=("axolotl", "transformers"),
-    sources=(
-        (
-            "axolotl utils/schemas/validation.py `check_fsdp_deepspeed`: deepspeed and fsdp cannot "
-            "be used together; axolotl-ai-cloud/axolotl#1388"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py: the pair is accepted; trainer.py "
-            "`__init__`: ValueError, Using --fsdp xxx together with --deepspeed is not possible"
-        ),
-    ),
     reads=keys("trainer|axolotl", "fsdp", "fsdp_config"),
 )
 def deepspeed_and_fsdp(run: LintContext) -> Iterator[Finding]:
@@ -53,18 +43,7 @@ def deepspeed_and_fsdp(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "fsdp-2-before-torch-2-6",
-    "error",
-    "init",
-    consumers=("accelerate",),
-    sources=(
-        "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
-        "`FullyShardedDataParallelPlugin.__post_init__`, utils/constants.py "
-        "FSDP2_PYTORCH_VERSION"
-    ),
-    reads=TURNS_ON,
-)
+@rule("fsdp-2-before-torch-2-6", "error", "init", consumers=("accelerate",), reads=TURNS_ON)
 def fsdp_2_before_torch_2_6(run: LintContext) -> Iterator[Finding]:
     """FSDP 2 with a release of torch with which accelerate refuses it."""
     if run.runs("torch<2.6") is not True:
@@ -90,21 +69,6 @@ _REFUSED: Final = ("adamw_8bit", "adamw_bnb_8bit")
     "error",
     "step",
     consumers=("bitsandbytes", "axolotl"),
-    sources=(
-        (
-            "axolotl 0.19.0 utils/schemas/validation.py `check_fsdp_offload_w_8bit_optimizer`, "
-            "`check_fsdp2_w_8bit_optimizer`: FSDP Offload not compatible with ...; CUDA ops errors "
-            "with bnb 8bit optimizer + FSDP2"
-        ),
-        (
-            "bitsandbytes-foundation/bitsandbytes#1633, 0.45.5: illegal memory access with FSDP2; "
-            "meta-pytorch/torchtune#1856: a CUDA error of PagedAdamW with FSDP2"
-        ),
-        (
-            "not checked in the code of bitsandbytes/bitsandbytes itself: outside Axolotl it is a "
-            "warning"
-        ),
-    ),
     reads=("trainer:optim",),
 )
 def fsdp_8_bit_optimizer(run: LintContext) -> Iterator[Finding]:
@@ -148,10 +112,6 @@ _KEY: Final = "activation_checkpointing_offload"
     "error",
     "init",
     consumers=("accelerate>=1.15",),
-    sources=(
-        "accelerate 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin.__post_init__`:"
-        " ValueError, `activation_checkpointing_offload=True` requires ..."
-    ),
     reads=fsdp_keys(_KEY),
 )
 def fsdp_activation_offload_refused(run: LintContext) -> Iterator[Finding]:
@@ -182,14 +142,6 @@ _BY_TRAINER: Final = ("gradient_checkpointing", "activation_checkpointing")
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
-            "ValueError, The activation_checkpointing in FSDP config and the gradient_checkpointing"
-            " in training arg can't be set to True simultaneously"
-        ),
-        "huggingface/transformers#30404",
-    ),
     reads=keys("trainer", *_BY_TRAINER),
 )
 def fsdp_checkpoints_twice(run: LintContext) -> Iterator[Finding]:
@@ -214,17 +166,6 @@ def fsdp_checkpoints_twice(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("accelerate", "transformers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: ValueError, When "
-            "using `--fsdp_cpu_ram_efficient_loading` set `--fsdp_sync_module_states` to `True`; "
-            "commands/launch.py: both default to true"
-        ),
-        (
-            "transformers 4.44.2 to 5.6.2 training_args.py: ValueError, `sync_module_states` must "
-            'be "True" if `cpu_ram_efficient_loading` is "True"; 5.15.1: it is turned on instead'
-        ),
-    ),
     reads=fsdp_keys("sync_module_states"),
 )
 def fsdp_loads_without_sync(run: LintContext) -> Iterator[Finding]:
@@ -252,21 +193,7 @@ def _is_refused(run: LintContext) -> bool:
 
 
 @rule(
-    "fsdp-of-one-process",
-    "error",
-    "init",
-    consumers=("transformers", "accelerate"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `__init__`: ValueError, Using fsdp only works"
-            " in distributed training"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 state.py `AcceleratorState.__init__`: DistributedType.FSDP"
-            " only where the process state is MULTI_GPU or its like"
-        ),
-    ),
-    reads=TURNS_ON,
+    "fsdp-of-one-process", "error", "init", consumers=("transformers", "accelerate"), reads=TURNS_ON
 )
 def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
     """FSDP is asked for, and one process is started."""
@@ -298,17 +225,6 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
     "error",
     "step",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 1.12.0 utils/fsdp_utils.py `fsdp2_load_full_state_dict`; 1.13.0: "
-            "cpu_offload, sharded_tensor.to('cpu')"
-        ),
-        "huggingface/accelerate#3910",
-        (
-            "torch 2.13.0 distributed/fsdp/_fully_shard/_fsdp_param_group.py "
-            "`_validate_cpu_offload_params`"
-        ),
-    ),
     reads=fsdp_keys("offload_params"),
 )
 def fsdp_offload_of_sent_weights(run: LintContext) -> Iterator[Finding]:
@@ -338,11 +254,6 @@ def fsdp_offload_of_sent_weights(run: LintContext) -> Iterator[Finding]:
     "error",
     "step",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 and 4.44.2 trainer_seq2seq.py `prediction_step`: "
-        "self.model.generate as it is; 4.46.3: FullyShardedDataParallel.summon_full_params "
-        "around it, and synced_gpus"
-    ),
     reads=("trainer:predict_with_generate",),
 )
 def generation_under_fsdp_1(run: LintContext) -> Iterator[Finding]:

@@ -16,16 +16,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "warning",
     "silent",
     consumers=("transformers", "axolotl"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py: `fsdp_config` is useful only when "
-            "`fsdp` is specified"
-        ),
-        (
-            "axolotl 0.8.1 core/trainer_builder.py, 0.11.0 core/builders/causal.py: if "
-            "self.cfg.fsdp; 0.12.0 core/builders/base.py: if self.cfg.fsdp_config or self.cfg.fsdp"
-        ),
-    ),
     reads=keys("trainer|axolotl", "fsdp_config"),
 )
 def fsdp_config_without_fsdp(run: LintContext) -> Iterator[Finding]:
@@ -92,12 +82,6 @@ _OF_XLA: Final = ("xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings")
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 5.6.2 training_args.py `__post_init__`, trainer.py "
-        "`create_accelerator_and_postprocess`; 5.10.1 to 5.23.0 training_args.py "
-        "`_process_fsdp_args`: the keys that are asked for; xla_fsdp_grad_ckpt is useful only "
-        "when xla is set to true"
-    ),
     reads=("trainer:fsdp_config",),
 )
 def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
@@ -153,18 +137,6 @@ _NEWER: Final[Mapping[str, tuple[str, ...]]] = {"reshard_after_forward": ("true"
     "warning",
     "silent",
     consumers=("accelerate", "transformers"),
-    sources=(
-        (
-            "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
-            "`FullyShardedDataParallelPlugin.__post_init__`: with fsdp_version 2 the environment of"
-            " these keys is not read; with 1 sharding_strategy goes before reshard_after_forward"
-        ),
-        (
-            "accelerate 1.15.0 utils/launch.py `prepare_multi_gpu_env`: FSDP_SHARDING_STRATEGY is "
-            "always set"
-        ),
-        "transformers 5.15.1, 5.23.0 training_args.py `_process_fsdp_args`",
-    ),
     reads=fsdp_keys(*_SAME, *_NEWER),
 )
 def fsdp_keys_of_another_version(run: LintContext) -> Iterator[Finding]:
@@ -218,13 +190,6 @@ _NUMBERS: Final = ("1", "2")
     "error",
     "init",
     consumers=("accelerate", "transformers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
-            "`FullyShardedDataParallelPlugin.__post_init__`: BackwardPrefetch[word.upper()]"
-        ),
-        "transformers 4.40.2 to 4.57.6 training_args.py: FSDP_BACKWARD_PREFETCH is the word",
-    ),
     reads=fsdp_keys("backward_prefetch"),
 )
 def fsdp_prefetch_refused(run: LintContext) -> Iterator[Finding]:
@@ -255,17 +220,6 @@ _RESHARD_NAMES: Final = (
     "error",
     "init",
     consumers=("accelerate>=1.6", "transformers"),
-    sources=(
-        (
-            "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
-            "`FullyShardedDataParallelPlugin.__post_init__`: str_to_bool, invalid truth value; "
-            "ShardingStrategy[name]"
-        ),
-        (
-            "transformers 5.0.0 to 5.23.0 training_args.py `_process_fsdp_args`: str_to_bool with "
-            "version 2, the name with version 1"
-        ),
-    ),
     reads=fsdp_keys("reshard_after_forward"),
 )
 def fsdp_reshard_refused(run: LintContext) -> Iterator[Finding]:
@@ -316,17 +270,6 @@ _OF_TWO: Final = ("full_shard", "shard_grad_op", "offload", "auto_wrap")
     "error",
     "init",
     consumers=("accelerate", "transformers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
-            "`FullyShardedDataParallelPlugin.__post_init__`: ShardingStrategy(int), "
-            "ShardingStrategy[name]; utils/constants.py FSDP_SHARDING_STRATEGY"
-        ),
-        (
-            "transformers 4.40.2 to 5.6.2 training_args.py: FSDPOption(word); 5.15.1, 5.23.0 "
-            "`_apply_legacy_fsdp_to_config`: Unknown `fsdp` option, is only available with FSDP1"
-        ),
-    ),
     reads=("trainer:fsdp", *fsdp_keys("sharding_strategy")),
 )
 def fsdp_strategy_refused(run: LintContext) -> Iterator[Finding]:

@@ -26,14 +26,6 @@ _KEYS: Final = (
     "error",
     "init",
     consumers=("accelerate", "transformers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin`: "
-            "FSDP_TRANSFORMER_CLS_TO_WRAP, split(','); `set_auto_wrap_policy`: Could not find the "
-            "transformer layer class"
-        ),
-        "huggingface/accelerate#2872",
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def fsdp_class_with_a_blank(run: LintContext) -> Iterator[Finding]:
@@ -65,11 +57,6 @@ _POLICIES: Final = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        "transformers 5.10.1 to 5.23.0 training_args.py `_process_fsdp_args`: "
-        "`auto_wrap_policy` must be one of; accelerate 1.15.0 utils/constants.py "
-        "FSDP_AUTO_WRAP_POLICY"
-    ),
     reads=fsdp_keys("auto_wrap_policy"),
 )
 def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
@@ -100,16 +87,6 @@ def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
     "error",
     "parse",
     consumers=("transformers", "accelerate"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.6.2 training_args.py: ValueError, `min_num_params` and "
-            "`transformer_layer_cls_to_wrap` are mutually exclusive"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
-            "`FullyShardedDataParallelPlugin.__post_init__`: one of the two is read, by the policy"
-        ),
-    ),
     reads=fsdp_keys("min_num_params"),
 )
 def fsdp_two_wrap_policies(run: LintContext) -> Iterator[Finding]:
@@ -219,13 +196,6 @@ each one's config.json."""
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `set_auto_wrap_policy`: Could not "
-            "find the transformer layer class in the model"
-        ),
-        "transformers 5.23.0 models/*/modeling_*.py: class names",
-    ),
     reads=fsdp_keys("transformer_layer_cls_to_wrap"),
 )
 def fsdp_wrap_class_of_another_model(run: LintContext) -> Iterator[Finding]:
@@ -291,22 +261,6 @@ _BY_CLASS: Final = "write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
     "warning",
     "out-of-memory",
     consumers=("accelerate", "transformers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin`: "
-            "FSDP_AUTO_WRAP_POLICY is NO_WRAP where absent; `set_auto_wrap_policy`: min_num_params "
-            "0 is None; FSDP_MIN_NUM_PARAMS is 0 where absent"
-        ),
-        (
-            "accelerate 1.6.0 to 1.13.0 utils/fsdp_utils.py `fsdp2_prepare_auto_wrap_policy`: the "
-            "policy is False where transformer_cls_names_to_wrap is None, also for "
-            "`fsdp2_apply_ac`; 1.14.0: the model's _no_split_modules"
-        ),
-        (
-            "transformers 4.40.2 to 5.6.2 training_args.py: a policy is passed on for the option "
-            "auto_wrap only"
-        ),
-    ),
     reads=TURNS_ON,
 )
 def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:

@@ -25,22 +25,6 @@ _LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
     "error",
     "step",
     consumers=("transformers",),
-    sources=(
-        (
-            "Dao-AILab/flash-attention 2.8 csrc/flash_attn/flash_api.cpp `mha_fwd`: FlashAttention "
-            "only supports Ampere GPUs or newer; README: FlashAttention-3 needs H100 or H800"
-        ),
-        (
-            "haotian-liu/LLaVA c121f04 llava/train/train_mem.py: attn_implementation="
-            "'flash_attention_2'; lm-sys/FastChat 0e6d3e4 fastchat/train/train_mem.py: "
-            "replace_llama_attn_with_flash_attn; haotian-liu/LLaVA#641"
-        ),
-        (
-            "simpletuner 4.10.1 helpers/training/attention_backend.py: flash-attn-3 is _flash_3; "
-            "`xformers_compute_capability_error`: major >= 9"
-        ),
-        "unslothai/unsloth#2838, huggingface/trl#1230",
-    ),
     reads=(
         *("simpletuner:attention_mechanism", "slot:attention.implementation", "launch:script"),
         *keys("model|trainer|axolotl", *_IMPLEMENTATIONS),
@@ -133,14 +117,6 @@ _FP8_KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
     "error",
     "step",
     consumers=("torch", "accelerate"),
-    sources=(
-        (
-            "torch 2.13.0 aten/src/ATen/native/cuda/ScaledBlas.cpp `_scaled_mm`: only supported on "
-            "CUDA devices with compute capability >= 9.0 or 8.9"
-        ),
-        "accelerate 1.15.0 utils/transformer_engine.py, utils/ao.py: fp8 recipes",
-        "axolotl 0.13.2 to 0.19.0 utils/schemas/config.py `check_fp8`: not supported on this GPU",
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key, _ in _FP8_KEYS),
     hardware=True,
 )
@@ -183,20 +159,6 @@ _SLOW: Final = (
     "error",
     "step",
     consumers=("transformers",),
-    sources=(
-        "bitsandbytes README: LLM.int8() needs NVIDIA Turing (compute capability 7.5) or newer",
-        (
-            "bitsandbytes 0.42.0 and 0.44.1 autograd/_functions.py `supports_igemmlt`, "
-            "`MatMul8bitLt`: below 7.5 F.linear, whose output autocast makes fp16"
-        ),
-        (
-            "bitsandbytes 0.45.0 to 0.50.2 autograd/_functions.py `MatMul8bitLt`: cublasLt for all "
-            "devices, the gradient cast to the dtype of the input; diagnostics/cuda.py: Only slow "
-            "8-bit matmul is supported; METADATA of 0.50.2: SM60+ minimum, SM75+ recommended"
-        ),
-        "transformers 5.0.0 to 5.23.0 utils/import_utils.py `BITSANDBYTES_MIN_VERSION`: 0.46.1",
-        "meta-llama/llama-cookbook#715: c10::Half != float beside a GTX 1080 Ti",
-    ),
     reads=("slot:quantization.format",),
     hardware=True,
 )
@@ -237,9 +199,6 @@ def _is_in_fp16(run: LintContext) -> bool:
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        "vLLM documentation, Installation, GPU: NVIDIA compute capability 7.0 or higher (0.10)",
-    ),
     reads=("trainer:use_vllm", "axolotl:trl.use_vllm"),
     hardware=True,
 )
@@ -273,10 +232,6 @@ _COMPILE_KEYS: Final = (
     "error",
     "step",
     consumers=("torch",),
-    sources=(
-        "torch 2.13.0 _inductor/exc.py `GPUTooOldForTriton`: needs CUDA capability 7.0; "
-        "utils/_triton.py `has_triton`: get_device_capability() >= (7, 0)"
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key in _COMPILE_KEYS),
     hardware=True,
 )

@@ -24,24 +24,7 @@ _SINCE: Final = "2.7"
 _CUDA: Final = "CUDA 12.8"
 
 
-@rule(
-    "device-newer-than-torch",
-    "error",
-    "init",
-    consumers=("torch",),
-    sources=(
-        (
-            "PyTorch 2.7 release, pytorch.org/blog/pytorch-2-7: support for the NVIDIA Blackwell "
-            "architecture, and wheels of CUDA 12.8"
-        ),
-        (
-            "pytorch/pytorch#150733, FlyMyAI/flymyai-lora-trainer#47, Hellod035/LeggedLab#26: "
-            "older wheels hold sm_50 to sm_90"
-        ),
-    ),
-    reads=ALWAYS,
-    hardware=True,
-)
+@rule("device-newer-than-torch", "error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
 def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
     """A device that is newer than the torch which is to run on it."""
     device = run.environment.weakest
@@ -60,18 +43,7 @@ def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "device-older-than-torch",
-    "error",
-    "init",
-    consumers=("torch",),
-    sources=(
-        "pytorch/pytorch RELEASE.md, PyTorch CUDA Support Matrix: 12.6 from 5.0, 13.0 from 7.5",
-        "pytorch/pytorch#157517, #172352, #190385: Maxwell, Pascal and Volta leave the builds",
-    ),
-    reads=ALWAYS,
-    hardware=True,
-)
+@rule("device-older-than-torch", "error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
 def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
     """A device that the builds of the torch which runs on it no longer have kernels for."""
     device = run.environment.weakest
@@ -125,13 +97,6 @@ def _older(capability: tuple[int, int]) -> str:
     "warning",
     "slow",
     consumers=("torch",),
-    sources=(
-        (
-            "torch 2.13.0 nn/parallel/distributed.py: every process holds the same model and joins "
-            "the same all-reduce"
-        ),
-        "transformers 4.40.2 to 5.23.0: per_device_train_batch_size is one number",
-    ),
     reads=("slot:parallel.world",),
     hardware=True,
 )
@@ -176,29 +141,7 @@ def _most_alike(run: LintContext) -> int:
     return max(counts.values(), default=0)
 
 
-@rule(
-    "device-memory-exceeded",
-    "error",
-    "out-of-memory",
-    consumers=("torch",),
-    sources=(
-        (
-            "llamafactory 0.9.5 cli.py `main`: torchrun by itself; axolotl 0.19.0 cli/train.py: "
-            "accelerate launch, with fsdp and deepspeed from the file"
-        ),
-        (
-            "tunec compiler/analyses/memory: the account, held against 1000 and more published "
-            "measurements (tests/analyses)"
-        ),
-        "hiyouga/LlamaFactory#2931, #260; haotian-liu/LLaVA#157, #68",
-        "zai-org/GLM-4#501, #281, #785",
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py: per_device_eval_batch_size is 8; "
-            "Roblox/FAI-RL#109"
-        ),
-    ),
-    hardware=True,
-)
+@rule("device-memory-exceeded", "error", "out-of-memory", consumers=("torch",), hardware=True)
 def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
     """What the run holds does not fit the device."""
     if run.environment.cluster is None:

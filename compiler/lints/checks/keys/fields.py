@@ -68,20 +68,6 @@ utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`).
     "error",
     "parse",
     consumers=("trl", "llamafactory", "axolotl", "accelerate"),
-    sources=(
-        (
-            "trl 0.10.1 to 1.16.0 trainer/sft_config.py, dpo_config.py, grpo_config.py: fields by "
-            "release; scripts/utils.py `TrlParser.parse_args_and_config`: unknown arguments from "
-            "config file (before 0.19 they are dropped); trainer/model_config.py: torch_dtype "
-            "until 0.26, dtype from 0.25 on"
-        ),
-        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`: HfArgumentParser.parse_dict",
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`: extra keys are left",
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py "
-            "`BaseConfig.from_yaml_file`: ValueError, the config file has unknown keys"
-        ),
-    ),
     reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def field_of_another_release(run: LintContext) -> Iterator[Finding]:

@@ -25,13 +25,6 @@ _OTHER_READERS: Final = ("deepspeed", "axolotl", "llamafactory", "simpletuner", 
     "error",
     "parse",
     consumers=("accelerate", "transformers"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `load_config_from_file`, "
-            "`BaseConfig.from_json_file`, `from_yaml_file`: distributed_type must be specified"
-        ),
-        "transformers 4.40.2 to 5.23.0 deepspeed: HfTrainerDeepSpeedConfig(path), json.load",
-    ),
     reads=("launch:flags.config_file", "launch:flags.deepspeed_config_file"),
 )
 def file_of_another_reader(run: LintContext) -> Iterator[Finding]:
@@ -94,16 +87,6 @@ def _file_finding(at: Place, other: Document, what: str, why: str, mend: str) ->
     "warning",
     "parse",
     consumers=("transformers", "accelerate", "deepspeed"),
-    sources=(
-        (
-            "transformers 5.23.0 integrations/deepspeed.py, accelerate 1.15.0 utils/deepspeed.py "
-            "`HfDeepSpeedConfig.__init__`: expected a path to an existing deepspeed config"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `fetch_hostfile`: Unable to find "
-            "hostfile, will proceed with training with local resources only"
-        ),
-    ),
     reads=ALWAYS,
 )
 def missing_file(run: LintContext) -> Iterator[Finding]:
@@ -143,14 +126,7 @@ _OWN: Final = {
 """By the first key of tunec's own files."""
 
 
-@rule(
-    "unrecognised-file",
-    "warning",
-    "unclear",
-    consumers=("tunec",),
-    sources="compiler/lints/documents.py: by content, 60 % of the keys have to be known",
-    reads=ALWAYS,
-)
+@rule("unrecognised-file", "warning", "unclear", consumers=("tunec",), reads=ALWAYS)
 def unrecognised_file(run: LintContext) -> Iterator[Finding]:
     """A file that is of no kind that is known."""
     for each in run.unread:
@@ -178,14 +154,7 @@ def findings(unused: Iterable[Allowance], known: Iterable[str]) -> Iterator[Find
             yield Finding(f"`allow({each.name})` {what}", (label,), (), "remove it")
 
 
-@rule(
-    "unused-allowance",
-    "note",
-    "silent",
-    consumers=("tunec",),
-    sources="compiler/diagnostics/allow.py `suppress`",
-    reads=(),
-)
+@rule("unused-allowance", "note", "silent", consumers=("tunec",), reads=())
 def unused_allowance(_: LintContext) -> Iterator[Finding]:
     """A comment allows what nothing finds; what is allowed is known only after all was found."""
     return iter(())
@@ -201,13 +170,6 @@ _DASHED: Final = re.compile(
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 hf_argparser.py `parse_args_into_dataclasses`: Some "
-            "specified arguments are not used by the HfArgumentParser"
-        ),
-        "Python 3.11 argparse.py `ArgumentParser._get_option_tuples`",
-    ),
     reads=("launch:script",),
 )
 def flag_with_another_dash(run: LintContext) -> Iterator[Finding]:
@@ -243,20 +205,7 @@ _SWITCHES: Final = frozenset({"debug"})
 """Words of the trainer's that most scripts mean otherwise."""
 
 
-@rule(
-    "flag-without-value",
-    "error",
-    "parse",
-    consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 hf_argparser.py "
-            '`HfArgumentParser._parse_dataclass_field`: nargs="?" for truth values only'
-        ),
-        "Python 3.11 argparse.py `ArgumentParser._match_argument`: expected one argument",
-    ),
-    reads=("trainer:*",),
-)
+@rule("flag-without-value", "error", "parse", consumers=("transformers",), reads=("trainer:*",))
 def flag_without_value(run: LintContext) -> Iterator[Finding]:
     """A flag of the trainer's arguments that asks for a value, and stands alone."""
     for document in run.of(*TRAINERS):

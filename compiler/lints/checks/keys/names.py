@@ -40,12 +40,6 @@ _LIKE: Final = 0.88
     "error",
     "parse",
     consumers=("llamafactory", "axolotl", "accelerate", "trl"),
-    sources=(
-        "llamafactory 0.9.5 hparams/parser.py `_parse_args`; axolotl 0.19.0 "
-        "utils/schemas/config.py; accelerate 1.15.0 commands/config/config_args.py "
-        "`BaseConfig.from_yaml_file`; trl 0.19.0 to 1.16.0 scripts/utils.py `TrlParser`, which "
-        "drops them before"
-    ),
     reads=tuple(f"{kind}:*" for kind in (*TOOLS, *CLASSES)),
 )
 def misspelt_key(run: LintContext) -> Iterator[Finding]:
@@ -112,15 +106,6 @@ _OF_ENGINES: Final = ("msamp",)
     "error",
     "silent",
     consumers=("deepspeed", "transformers"),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig._initialize_params`: "
-            "keys at the top are looked up by name and others never looked at; "
-            "runtime/config_utils.py `DeepSpeedConfigModel`: blocks forbid extra keys"
-        ),
-        "deepspeedai/DeepSpeed#653, #774, #1809",
-        "transformers 4.40.2 to 5.23.0 hf_argparser.py `HfArgumentParser.parse_dict`",
-    ),
     reads=("deepspeed:*", "hf:*"),
 )
 def unknown_key(run: LintContext) -> Iterator[Finding]:
@@ -222,10 +207,6 @@ hparams/training_args.py."""
     "error",
     "parse",
     consumers=("transformers", "deepspeed"),
-    sources=(
-        "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`: fields by release",
-        "deepspeed 0.14.5 to 0.19.8: keys by release",
-    ),
     reads=("trainer:*", "deepspeed:*"),
 )
 def key_of_another_release(run: LintContext) -> Iterator[Finding]:

@@ -78,19 +78,6 @@ _IN_FILES: Final = frozenset(
     "error",
     "silent",
     consumers=("axolotl", "llamafactory", "transformers"),
-    sources=(
-        "huggingface/open-r1#365: num_processes in a recipe",
-        (
-            "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`: pydantic "
-            "ignores what it does not know"
-        ),
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`, transformers 5.23.0 "
-            "hf_argparser.py `HfArgumentParser.parse_dict`: ValueError, some keys are not used; "
-            "run with zero_optimization"
-        ),
-        f"the keys of {len(TOOLS)} tools: schemas/json/axolotl, llamafactory, huggingface",
-    ),
     reads=(
         "axolotl:*",
         "llamafactory:*",
@@ -179,16 +166,6 @@ _ENDINGS: Final = (".yaml", ".yml")
     "error",
     "parse",
     consumers=("transformers", "accelerate"),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/deepspeed.py `HfDeepSpeedConfig.__init__`: "
-            "json.load of a path that exists"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py: json.load of fsdp_config; "
-            "trainer_pt_utils.py `AcceleratorConfig.from_json_file`"
-        ),
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key, _ in _KEYS),
 )
 def file_of_another_format(run: LintContext) -> Iterator[Finding]:

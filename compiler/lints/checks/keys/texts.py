@@ -56,17 +56,6 @@ _OPTIONS: Final = tuple(
     "error",
     "silent",
     consumers=("transformers", "deepspeed", "peft"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 hf_argparser.py `HfArgumentParser.parse_dict`: values "
-            "are taken as they are; 5.23.0 run: TrainingArguments(bf16='false').bf16 is 'false'"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `get_zero_allow_untested_optimizer` and "
-            "others: get_scalar_param, without a conversion"
-        ),
-        "peft 0.21.2, run: LoraConfig(use_rslora='false') scales by the root of the rank",
-    ),
     reads=("simpletuner-data:*", "deepspeed:*", "trainer:*", "peft:*"),
 )
 def boolean_as_text(run: LintContext) -> Iterator[Finding]:
@@ -159,14 +148,6 @@ def number_of(text: str) -> int | float | None:
     "error",
     "init",
     consumers=("deepspeed", "transformers"),
-    sources=(
-        (
-            "deepspeed 0.19.8 runtime/config.py `_batch_assertion`: TypeError, '>' not supported "
-            "between 'str' and 'int'; runtime/zero/config.py: int_parsing for '5e8'"
-        ),
-        "PyYAML 6.0.3 resolver.py: the pattern of a float has a point",
-        "hiyouga/LlamaFactory#1116, FlyMyAI/flymyai-lora-trainer#40",
-    ),
     reads=("deepspeed:*", "trainer:*", "accelerate:*", "peft:*"),
 )
 def number_as_text(run: LintContext) -> Iterator[Finding]:
@@ -310,14 +291,6 @@ _KEYS: Final = ("eval_strategy", "evaluation_strategy", "save_strategy", "loggin
     "error",
     "parse",
     consumers=("transformers", "axolotl"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
-            "IntervalStrategy(False) raises ValueError"
-        ),
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py: save_strategy, eval_strategy: str",
-        "YAML 1.1 type repository, bool (yaml.org/type/bool.html)",
-    ),
     reads=keys("trainer|axolotl", *_KEYS),
 )
 def no_read_as_false(run: LintContext) -> Iterator[Finding]:

@@ -80,14 +80,6 @@ _SCALE: Final = "fp16.loss_scale"
     "error",
     "init",
     consumers=("deepspeed", "transformers", "peft"),
-    sources=(
-        "deepspeed 0.19.8 runtime/zero/config.py: int_from_float for 15099494.4",
-        (
-            "transformers 5.23.0 training_args.py `TrainingArguments`: types of its fields; "
-            "integrations/deepspeed.py `HfTrainerDeepSpeedConfig`: 'int' object has no attribute "
-            "'get'"
-        ),
-    ),
     reads=("deepspeed:*", "trainer:*", "peft:*", "accelerate:fsdp_config", "launch:flags.use_fsdp"),
 )
 def value_of_another_type(run: LintContext) -> Iterator[Finding]:
@@ -273,10 +265,6 @@ def _value_finding(run: LintContext, document: Document, fault: Fault) -> Findin
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
-        "json.loads of each of _VALID_DICT_FIELDS that begins with a brace"
-    ),
     reads=keys("trainer", "deepspeed", *MAPPINGS),
 )
 def json_text_refused(run: LintContext) -> Iterator[Finding]:
@@ -325,10 +313,6 @@ def _as_json(text: str) -> str:
     "warning",
     "parse",
     consumers=("transformers", "trl"),
-    sources=(
-        "transformers 4.40.2 to 4.46.3 training_args.py: output_dir: str = field(metadata=...), "
-        "without a default; 4.51.3: Optional[str], default=None"
-    ),
     reads=("trainer:*",),
 )
 def required_field_missing(run: LintContext) -> Iterator[Finding]:

@@ -31,14 +31,6 @@ _KINDS: Final = ("hf", *TRL, "llamafactory")
     "error",
     "init",
     consumers=("deepspeed", "transformers", "peft"),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py, offload_config.py: enumerations "
-            "and bounds; runtime/config.py `get_gradient_clipping`; runtime/zero/stage_1_and_2.py, "
-            "stage3.py: clip_grad > 0"
-        ),
-        "transformers 5.23.0 trainer_utils.py, training_args.py: enumerations",
-    ),
     reads=("deepspeed:*", "trainer:*", "peft:*"),
 )
 def value_out_of_range(run: LintContext) -> Iterator[Finding]:
@@ -200,20 +192,6 @@ _OWN: Final = (*AUTO_OF_DEEPSPEED, "data_types.keep_in_fp32_modules")
     "error",
     "silent",
     consumers=("transformers", "deepspeed"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `trainer_config_process`, "
-            "`trainer_config_finalize`: the keys that are filled in"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
-            "fill_match of its own fields, zero_stage 2 by default"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config_utils.py `DeepSpeedConfigModel.__init__`: "
-            "drops auto; runtime/engine.py `_configure_basic_optimizer`"
-        ),
-    ),
     reads=("deepspeed:*",),
 )
 def auto_never_filled(run: LintContext) -> Iterator[Finding]:
@@ -298,17 +276,6 @@ _KEYS: Final[tuple[tuple[str, str, Consequence, str], ...]] = (
     "error",
     "step",
     consumers=("transformers", "deepspeed"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `evaluation_loop`: (step + 1) % "
-            "args.eval_accumulation_steps; training_args.py: torch_empty_cache_steps must be an "
-            "integer bigger than 0"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_take_model_step`: (self.global_steps + "
-            "1) % self.steps_per_print()"
-        ),
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key, _, _ in _KEYS),
 )
 def divided_by_zero(run: LintContext) -> Iterator[Finding]:

@@ -29,15 +29,6 @@ _LION: Final = frozenset({"lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_l
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to "
-            "5.23.0 trainer_optimizer.py `_get_adafactor`, `_get_sgd`, `_get_adagrad`, "
-            "`_get_rmsprop`, `_get_lomo_optimizer`: adam_kwargs are passed on for the others; "
-            "`_get_bitsandbytes_optimizer`: betas alone for lion"
-        ),
-        "axolotl 0.19.0 utils/schemas/validation.py `check_adamw_optimizer_params`",
-    ),
     reads=("trainer:optim",),
 )
 def adam_numbers_unread(run: LintContext) -> Iterator[Finding]:
@@ -77,14 +68,6 @@ trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0 trainer_optimizer.py.
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 5.23.0 trainer_optimizer.py `_parse_optim_args`: key, value = "
-            "mapping.split('='); `_get_adamw_torch`, `_get_bitsandbytes_optimizer`, "
-            "`_get_adafactor`"
-        ),
-        "transformers 4.40.2, 4.57.6 trainer.py `get_optimizer_cls_and_kwargs`",
-    ),
     reads=("trainer:optim_args",),
 )
 def optimizer_arguments(run: LintContext) -> Iterator[Finding]:
@@ -131,12 +114,6 @@ def _unread(place: Place, optim: Place | None) -> Finding:
     "error",
     "silent",
     consumers=("transformers<5",),
-    sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 training_args.py `__post_init__`: if self.adafactor: "
-            "self.optim = OptimizerNames.ADAFACTOR"
-        ),
-    ),
     reads=("trainer:adafactor",),
 )
 def optimizer_given_twice(run: LintContext) -> Iterator[Finding]:
@@ -169,13 +146,6 @@ cpu_adam.py `DeepSpeedCPUAdam.__init__`: betas[1]."""
     "error",
     "init",
     consumers=("transformers", "deepspeed"),
-    sources=(
-        (
-            "torch 2.13.0 optim/adam.py `Adam.__init__`: ValueError, invalid learning rate, "
-            "invalid epsilon value, invalid beta parameter at index 0"
-        ),
-        "torch 2.13.0 optim/sgd.py `SGD.__init__`: requires a momentum and zero dampening",
-    ),
     reads=(
         *keys("trainer", *_BETAS, *_FLOORS),
         *keys("deepspeed", *(f"{_BELOW}{each}" for each in ("lr", "eps", "betas", "nesterov"))),

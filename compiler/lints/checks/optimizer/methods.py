@@ -15,14 +15,6 @@ from tunec.compiler.lints.rule import Finding, rule
     "error",
     "init",
     consumers=("transformers", "llamafactory"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `get_optimizer_cls_and_kwargs`, "
-            "trainer_optimizer.py `_setup_low_rank_optimizer`: raises for a layer-wise optimizer "
-            "with gradient accumulation, and with more than one process"
-        ),
-        "llamafactory 0.9.5 hparams/parser.py: Layer-wise BAdam only supports DeepSpeed ZeRO-3",
-    ),
     reads=("trainer:optim", "llamafactory:use_badam"),
 )
 def layerwise_optimizer_refused(run: LintContext) -> Iterator[Finding]:
@@ -81,13 +73,6 @@ def _layerwise_finding(place: Place, what: str, other: Place | None) -> Finding:
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `get_optimizer_cls_and_kwargs`, "
-            "trainer_optimizer.py `_setup_low_rank_optimizer`: ValueError, you need to define "
-            "`optim_target_modules`"
-        ),
-    ),
     reads=("trainer:optim",),
 )
 def optimizer_targets_missing(run: LintContext) -> Iterator[Finding]:
@@ -119,13 +104,6 @@ _LOW_RANK: Final = ("galore_", "apollo_")
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to "
-            "5.23.0 trainer_optimizer.py `_setup_low_rank_optimizer`: the one reader of "
-            "optim_target_modules, for galore_* and apollo_*"
-        ),
-    ),
     reads=("trainer:optim_target_modules",),
 )
 def optimizer_targets_unread(run: LintContext) -> Iterator[Finding]:
@@ -154,14 +132,6 @@ def _is_open(document: Document) -> bool:
     "error",
     "step",
     consumers=("deepspeed", "transformers"),
-    sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `DeepSpeedZeroOptimizer`: "
-            "single_partition_of_fp32_groups replaces param_group['params']; stage3.py "
-            "`_create_fp32_partitions`"
-        ),
-        "llamafactory 0.9.4 hparams/parser.py: GaLore and APOLLO are incompatible with DeepSpeed",
-    ),
     reads=("trainer:optim",),
 )
 def projection_under_zero(run: LintContext) -> Iterator[Finding]:
@@ -202,19 +172,6 @@ _SMALL: Final = 0.1
     "warning",
     "silent",
     consumers=("simpletuner", "diffusers"),
-    sources=(
-        "arXiv 2306.06101 (Prodigy), algorithm 4: the step is lr times the estimate d",
-        "konstmish/prodigy README: leave lr at 1; konstmish/prodigy#27",
-        "arXiv 2301.07733 (D-Adaptation), section 2: the learning rate of the base method is d",
-        (
-            "diffusers 0.40.0 examples/dreambooth/train_dreambooth_lora_flux.py `main`: Learning "
-            "rate is too low, where it is 0.1 or less with prodigy"
-        ),
-        (
-            "simpletuner 4.10.1 helpers/training/optimizer_param.py `prodigy`: lr 1.0 by default, "
-            "and the configured one is passed on"
-        ),
-    ),
     reads=tuple(f"{kind}:{rate}" for kind, _, rate in _KEYS),
 )
 def rate_of_a_rate_free_optimizer(run: LintContext) -> Iterator[Finding]:
@@ -255,13 +212,6 @@ _FLAT: Final = ("constant", "constant_with_warmup")
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        "arXiv 2405.15682 (The Road Less Scheduled), section 2",
-        (
-            "transformers 4.57.6, 5.23.0 trainer_optimizer.py `_get_schedule_free_optimizer`: the "
-            "optimizer has warmup_steps of its own"
-        ),
-    ),
     reads=("trainer:optim",),
 )
 def schedule_of_a_schedule_free_optimizer(run: LintContext) -> Iterator[Finding]:
@@ -296,13 +246,6 @@ _OTHERS: Final = ("prodigy", "dadapt", "sgd", "lomo", "adafactor", "schedule_fre
     "warning",
     "step",
     consumers=("transformers", "deepspeed"),
-    sources=(
-        (
-            "Kingma and Ba, Adam, arXiv:1412.6980, 2.1: the effective magnitude of the steps in "
-            "parameter space in each timestep is approximately bounded by the stepsize"
-        ),
-        "transformers 5.23.0 models/llama/configuration_llama.py: initializer_range 0.02",
-    ),
     reads=("trainer:learning_rate", "deepspeed:optimizer.params.lr"),
 )
 def learning_rate_beyond_adam(run: LintContext) -> Iterator[Finding]:

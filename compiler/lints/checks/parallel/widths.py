@@ -23,16 +23,6 @@ _WRITTEN: Final = ("tensor_parallel.autotp_size", "sequence_parallel_size")
     "error",
     "init",
     consumers=("deepspeed", "accelerate", "axolotl"),
-    sources=(
-        (
-            "deepspeed 0.16.9 to 0.19.8 utils/groups.py `_ensure_divisibility`, "
-            "`_init_tp_mesh_device`"
-        ),
-        (
-            "accelerate 1.15.0 parallelism_config.py `ParallelismConfig`: total size must equal the"
-            " number of processes"
-        ),
-    ),
     reads=("slot:parallel.tensor", "slot:parallel.sequence", *keys("deepspeed", *_WRITTEN)),
 )
 def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
@@ -85,11 +75,6 @@ _KEYS: Final = (
     "error",
     "init",
     consumers=("deepspeed>=0.18.2",),
-    sources=(
-        "deepspeed 0.19.8 runtime/sequence_parallel/ulysses_sp.py "
-        "`UlyssesSPAttentionHF.__init__`: Attention head count is not divisible by SP size; KV "
-        "attention head count ..."
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
@@ -123,9 +108,6 @@ def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
     "error",
     "step",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.57.6, 5.23.0 trainer.py `_prepare_context_parallel_inputs`: ValueError",
-    ),
     reads=keys("trainer|model", "attn_implementation"),
 )
 def context_attention_not_sdpa(run: LintContext) -> Iterator[Finding]:
@@ -158,14 +140,6 @@ def _widths(run: LintContext) -> Iterator[Place]:
     "error",
     "init",
     consumers=("deepspeed>=0.18.2",),
-    sources=(
-        (
-            "deepspeed 0.19.0, 0.19.8 runtime/sequence_parallel/ulysses_sp.py "
-            "`register_with_transformers`: core_attn_implementation does not match; 0.18.9 "
-            "compares nothing"
-        ),
-        "accelerate 1.13.0 to 1.15.0 commands/launch.py: sdpa where the key is absent",
-    ),
     reads=keys("trainer|model", "attn_implementation"),
 )
 def sequence_attention_differs(run: LintContext) -> Iterator[Finding]:
@@ -204,13 +178,6 @@ _SINCE: Final = "trl>=1.7"
     "error",
     "init",
     consumers=("trl", "llamafactory"),
-    sources=(
-        (
-            "trl 1.7.0 to 1.16.0 trainer/sft_trainer.py, grpo_trainer.py (dpo, kto: 1.8) "
-            "`__init__`: is not a Mixture-of-Experts model; run with trl 1.16.0"
-        ),
-        "llamafactory 0.9.1 to 0.9.5 model/model_utils/moe.py `configure_moe`: by model_type",
-    ),
     reads=(*keys("|".join(TRL), "router_aux_loss_coef"), "llamafactory:moe_aux_loss_coef"),
 )
 def balancing_of_no_experts(run: LintContext) -> Iterator[Finding]:

@@ -30,16 +30,6 @@ _ROUNDS_UP: Final = ("adamw_bf16", "stochastic", "optimi", "kahan", "anyprecisio
     "warning",
     "silent",
     consumers=("torch",),
-    sources=(
-        "bfloat16: 8 bits of significand (Intel, BFLOAT16 hardware numerics definition, 2018)",
-        (
-            "arXiv 2010.06192 (Zamirai and others, Revisiting BFloat16 Training): nearest rounding "
-            "cancels small weight updates"
-        ),
-        "NVIDIA-NeMo/Automodel#3444, vllm-project/speculators#765: weights that stand still",
-        "arXiv 1412.6980 (Adam) section 2.1: a step is bounded by about the learning rate",
-        "llamafactory 0.9.5 model/adapter.py `init_adapter`: pure_bf16 leaves bf16",
-    ),
     reads=("llamafactory:pure_bf16", "axolotl:bfloat16", *LOADED),
 )
 def bf16_updates_lost(run: LintContext) -> Iterator[Finding]:
@@ -114,21 +104,6 @@ _ENGINES: Final = ("deepspeed", "sat")
     "error",
     "parse",
     consumers=("transformers", "deepspeed", "accelerate", "simpletuner", "diffusers"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
-            "ValueError, your setup doesn't support bf16/gpu"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_sanity_check`: Type bf16 is not "
-            "supported on your device; accelerate 0.30.1 to 1.15.0 commands/launch.py "
-            "`_validate_launch_command`: bf16 mixed precision requires a supported device"
-        ),
-        "trl 0.20.0 to 1.16.0 trainer/sft_config.py, base_config.py `__post_init__`: bf16",
-        "llama-cookbook 0.0.5.post1 finetuning.py `main`: float16 if use_fp16 else bfloat16",
-        "torch 2.13.0 cuda/__init__.py `is_bf16_supported`, including_emulation",
-        "lm-sys/FastChat#399, databrickslabs/dolly#11, unslothai/unsloth#2783",
-    ),
     reads=(
         *(f"{kind}:{key}" for kind, key in _KEYS),
         *(f"{kind}:*" for kind in TRL),
@@ -208,17 +183,6 @@ def _loaded(run: LintContext, device: str) -> Iterator[Finding]:
     "error",
     "parse",
     consumers=("transformers", "diffusers"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py: ValueError, --tf32 requires Ampere or "
-            "a newer GPU arch; utils/import_utils.py `is_torch_tf32_available`: major < 8, or "
-            "torch.version.cuda is None"
-        ),
-        (
-            "huggingface/diffusers 58eb52c examples: torch.backends.cuda.matmul.allow_tf32 = True; "
-            "torch 2.13.0 docs: TensorFloat-32 on Ampere (and later) CUDA devices"
-        ),
-    ),
     reads=("trainer:tf32", "diffusers:allow_tf32"),
     hardware=True,
 )
@@ -257,15 +221,6 @@ _DIFFERS_OTHER = {"bf16": "fp16", "fp16": "bf16"}
     "warning",
     "silent",
     consumers=("accelerate", "transformers", "diffusers", "simpletuner"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: the environment's "
-            "ACCELERATE_MIXED_PRECISION, then fp16 or bf16 of the arguments over it"
-        ),
-        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`",
-        "simpletuner 4.10.1 helpers/training/trainer.py: Accelerator(mixed_precision=...)",
-        "huggingface/diffusers 0.40.0 examples, `main`: Accelerator; huggingface/diffusers#6363",
-    ),
     reads=LAUNCHED,
 )
 def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:
@@ -320,22 +275,7 @@ def _word(place: Place) -> str:
 
 
 @rule(
-    "loss-scaling-over-bf16",
-    "error",
-    "step",
-    consumers=("torch", "trl"),
-    sources=(
-        (
-            "torch 2.13.0 amp/grad_scaler.py `GradScaler._unscale_grads_`: "
-            "_amp_foreach_non_finite_check_and_unscale_, on CUDA"
-        ),
-        "pytorch/pytorch#127176, huggingface/trl#4901, QwenLM/Qwen-VL#372",
-        (
-            "trl 0.26.2 to 1.16.0 trainer/sft_trainer.py: adapters of a quantised model are cast "
-            "to bfloat16"
-        ),
-    ),
-    reads=("trainer:fp16",),
+    "loss-scaling-over-bf16", "error", "step", consumers=("torch", "trl"), reads=("trainer:fp16",)
 )
 def loss_scaling_over_bf16(run: LintContext) -> Iterator[Finding]:
     """fp16 with loss scaling over trained weights that are bf16."""

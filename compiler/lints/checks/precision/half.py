@@ -29,22 +29,7 @@ _OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
 """Models whose activations are seen to leave fp16, so that hardware without bf16 is no way out."""
 
 
-@rule(
-    "bf16-model-in-fp16",
-    "warning",
-    "step",
-    consumers=("torch",),
-    sources=(
-        (
-            "huggingface/transformers#5651 (T5: 66246 in a feed-forward layer, beyond fp16), "
-            "#9295; google-research/text-to-text-transfer-transformer#539 (bf16 activations)"
-        ),
-        "huggingface/transformers#36822, #37226 (Gemma 3), unslothai/unsloth#5092 (Gemma 4)",
-        "torch 2.13.0 finfo: float16 max 65504, bfloat16 max 3.39e38",
-    ),
-    reads=_FP16,
-    hardware=True,
-)
+@rule("bf16-model-in-fp16", "warning", "step", consumers=("torch",), reads=_FP16, hardware=True)
 def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
     """A model that was trained in bf16 is fine-tuned in fp16."""
     yield from _model_of_examples(run)
@@ -110,13 +95,6 @@ _PAIRS: Final = (
     "error",
     "parse",
     consumers=("transformers", "deepspeed", "axolotl"),
-    sources=(
-        "transformers 4.40.2 to 5.23.0 training_args.py: ValueError, at most one of fp16 and bf16",
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_initialize_params`: bfloat16 and fp16 "
-            "modes cannot be simultaneously enabled"
-        ),
-    ),
     reads=(*keys("trainer", "fp16", "fp16_full_eval"), "deepspeed:fp16.enabled", "axolotl:fp16"),
 )
 def fp16_and_bf16(run: LintContext) -> Iterator[Finding]:
@@ -174,13 +152,6 @@ fp16_on_cpu = rows(
     "warning",
     "silent",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.31.0 to 1.15.0 accelerator.py `Accelerator.__init__`: native_amp and the "
-            'scaler for fp16 where device.type != "cpu"; run with 1.15.0: native_amp False'
-        ),
-        "transformers 5.23.0 training_args.py: fp16 with use_cpu is accepted",
-    ),
     rows=tuple(
         Row(
             half,
@@ -206,17 +177,6 @@ _CASTS = "peft>=0.12"
     "error",
     "step",
     consumers=("torch", "peft", "diffusers"),
-    sources=(
-        "torch 2.13.0 amp/grad_scaler.py `GradScaler._unscale_grads_`: ValueError",
-        (
-            "meta-llama/llama-cookbook 0e00335 finetuning.py `main`: torch_dtype=torch.float16; "
-            "utils/train_utils.py `train`: GradScaler; meta-llama/llama-cookbook#715"
-        ),
-        "peft 0.12.0 to 0.21.2 mapping.py `get_peft_model`: autocast_adapter_dtype=True",
-        "torch 2.13.0 finfo(float16).smallest_normal 6.1e-5, smallest subnormal 6e-8",
-        "diffusers 0.27.2 to 0.40.0 examples, `main`: cast_training_params; diffusers#6363",
-        "huggingface/diffusers#6086, haotian-liu/LLaVA#363, 2U1/Qwen-VL-Series-Finetune#184",
-    ),
     reads=(*LAUNCHED, *LOADED, "llama-cookbook:use_fp16"),
 )
 def fp16_trainable_weights(run: LintContext) -> Iterator[Finding]:
@@ -345,10 +305,6 @@ def _trainable_finding(place: Place, scaled: Place, *, is_certain: bool) -> Find
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `trainer_config_process`: "
-        'fill_match("fp16.enabled", (args.fp16 or args.fp16_full_eval))'
-    ),
     reads=("trainer:fp16_full_eval", "trainer:bf16_full_eval"),
 )
 def full_eval_turns_half_on(run: LintContext) -> Iterator[Finding]:

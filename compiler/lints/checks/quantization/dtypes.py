@@ -38,21 +38,6 @@ _SHORT: Final = {
     "error",
     "load",
     consumers=("trl", "transformers", "axolotl"),
-    sources=(
-        (
-            "trl 0.8.6 to 1.16.0 trainer/utils.py `get_quantization_config`: "
-            "bnb_4bit_compute_dtype=model_args.dtype (torch_dtype until 0.24)"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 utils/quantization_config.py "
-            "`BitsAndBytesConfig.__init__`: getattr(torch, bnb_4bit_compute_dtype); "
-            "`bnb_4bit_quant_storage` must be a valid string; run"
-        ),
-        (
-            "axolotl 0.8.1 to 0.19.0 loaders/model.py `_set_quantization_config`: "
-            "bnb_config.update(self.cfg.bnb_config_kwargs)"
-        ),
-    ),
     reads=(
         *keys("model|trainer", "load_in_4bit", _COMPUTE, _STORAGE),
         *BLOCKS,
@@ -113,14 +98,6 @@ def _unknown(at: Place, word: str, *, held: bool) -> Finding:
     "error",
     "parse",
     consumers=("trl", "axolotl", "transformers"),
-    sources=(
-        "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig.__post_init__`: ValueError",
-        (
-            "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `validate_qlora`; 0.19.0 "
-            "loaders/model.py `_set_quantization_config`"
-        ),
-        "transformers 5.23.0 utils/quantization_config.py `BitsAndBytesConfig`: ValueError",
-    ),
     reads=keys("model|trainer|axolotl", "load_in_8bit"),
 )
 def four_and_eight_bits(run: LintContext) -> Iterator[Finding]:
@@ -154,16 +131,6 @@ _KEY = "bnb_4bit_compute_dtype"
     "warning",
     "slow",
     consumers=("trl", "transformers"),
-    sources=(
-        (
-            "transformers 5.23.0 utils/quantization_config.py `BitsAndBytesConfig`: "
-            "bnb_4bit_compute_dtype, absent float32"
-        ),
-        (
-            "trl 1.16.0 trainer/model_config.py `dtype`: float32; trainer/utils.py "
-            "`get_quantization_config`: bnb_4bit_compute_dtype=model_args.dtype"
-        ),
-    ),
     reads=QUANTISED,
 )
 def four_bits_computed_in_fp32(run: LintContext) -> Iterator[Finding]:
@@ -235,10 +202,6 @@ _QUANTISED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
     "warning",
     "silent",
     consumers=("transformers", "trl"),
-    sources=(
-        "bitsandbytes 0.49.0 and 0.50.2 nn/modules.py `Linear4bit.forward`: "
-        "x.to(compute_dtype), and the result .to(inp_dtype)"
-    ),
     reads=QUANTISED,
 )
 def quantised_compute_differs(run: LintContext) -> Iterator[Finding]:

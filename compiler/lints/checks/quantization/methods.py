@@ -9,17 +9,7 @@ from tunec.compiler.lints.facts.quantization import QUANTISED, quantised, stored
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 
-@rule(
-    "int8-products-in-fp16",
-    "note",
-    "silent",
-    consumers=("transformers",),
-    sources=(
-        "bitsandbytes 0.49.0 and 0.50.2 autograd/_functions.py `MatMul8bitLt.forward`: inputs "
-        "will be cast from torch.bfloat16 to float16 during quantization"
-    ),
-    reads=QUANTISED,
-)
+@rule("int8-products-in-fp16", "note", "silent", consumers=("transformers",), reads=QUANTISED)
 def int8_products_in_fp16(run: LintContext) -> Iterator[Finding]:
     """LLM.int8() computes in fp16 whatever the run's dtype is."""
     base = quantised(run)
@@ -47,13 +37,6 @@ def int8_products_in_fp16(run: LintContext) -> Iterator[Finding]:
     "error",
     "load",
     consumers=("axolotl", "llamafactory"),
-    sources=(
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `validate_qlora`: Can't merge qlora",
-        (
-            "llamafactory 0.9.1 to 0.9.5 train/tuner.py `export_model`: Cannot merge adapters to a "
-            "quantized model; Please merge adapters before quantizing the model"
-        ),
-    ),
     reads=("axolotl:merge_lora", "llamafactory:export_dir"),
 )
 def merge_into_quantised_base(run: LintContext) -> Iterator[Finding]:
@@ -107,21 +90,7 @@ _BY_BITSANDBYTES = ("bnb-4bit", "bnb-8bit")
 
 
 @rule(
-    "quantised-twice",
-    "error",
-    "load",
-    consumers=("transformers", "llamafactory"),
-    sources=(
-        (
-            "transformers 5.23.0 quantizers/auto.py `AutoHfQuantizer.merge_quantization_configs`: "
-            "ValueError for another class, a warning for the same"
-        ),
-        (
-            "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py: `quantization_bit` "
-            "will not affect on the PTQ-quantized models"
-        ),
-    ),
-    reads=QUANTISED,
+    "quantised-twice", "error", "load", consumers=("transformers", "llamafactory"), reads=QUANTISED
 )
 def quantised_twice(run: LintContext) -> Iterator[Finding]:
     """A base that is stored quantised is to be quantised again."""
@@ -197,17 +166,6 @@ _REFUSED: Final[tuple[tuple[str, str, Test, str], ...]] = (
     "error",
     "parse",
     consumers=("llamafactory", "axolotl", "simpletuner"),
-    sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_verify_model_args`, `get_train_args` "
-            "(`fp8`: 0.9.4)"
-        ),
-        "axolotl 0.9 to 0.19.0 utils/schemas/validation.py `check_lora_kernels_8bit`",
-        (
-            "simpletuner 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: "
-            "ValueError, --mixed_precision=fp8 with a quantized base model"
-        ),
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key, _, _ in _REFUSED),
 )
 def refused_beside_quantisation(run: LintContext) -> Iterator[Finding]:

@@ -116,18 +116,6 @@ _SETTINGS: Final[Mapping[str, tuple[_Setting, ...]]] = {
     "error",
     "load",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 5.23.0 utils/quantization_config.py `post_init` of BitsAndBytesConfig, "
-            "GPTQConfig, HqqConfig, QuantoConfig, EetqConfig, FineGrainedFP8Config, HiggsConfig, "
-            "TorchAoConfig; run"
-        ),
-        (
-            "transformers 5.23.0 quantizers/auto.py `AutoQuantizationConfig.from_dict`: "
-            "load_in_4bit and load_in_8bit go before quant_method; Unknown quantization type"
-        ),
-        "bitsandbytes 0.46 nn/modules.py `Params4bit`: quant_type fp4 or nf4",
-    ),
     reads=(*BLOCKS, *keys("model", *(each.key for each in _BESIDE))),
 )
 def quantization_setting_refused(run: LintContext) -> Iterator[Finding]:
@@ -235,11 +223,6 @@ _OFF: Final = (None, False, "none", "None")
     "warning",
     "silent",
     consumers=("trl", "axolotl", "llamafactory"),
-    sources=(
-        "trl 0.8.6 to 1.16.0 trainer/utils.py `get_quantization_config`: only under load_in_4bit",
-        "axolotl 0.19.0 loaders/model.py `_set_quantization_config`",
-        "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`",
-    ),
     reads=tuple(f"{kind}:{key}" for kind, (options, _) in _OPTIONS.items() for key in options),
 )
 def quantization_options_ignored(run: LintContext) -> Iterator[Finding]:

@@ -30,25 +30,6 @@ _BITS = ("nf4", "fp4")
     "error",
     "init",
     consumers=("torch", "axolotl", "llamafactory", "trl"),
-    sources=(
-        (
-            "torch 2.13.0 distributed/fsdp/_flat_param.py `FlatParamHandle._validate_tensors_to_"
-            "flatten`: Must flatten tensors with uniform dtype"
-        ),
-        (
-            "axolotl 0.19.0 loaders/model.py `is_fsdp_enabled`, `_prepare_model_for_quantization`, "
-            "`_set_quantization_config`: bnb_4bit_quant_storage is bfloat16; "
-            "axolotl-ai-cloud/axolotl#1482, #1494"
-        ),
-        (
-            "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py: Only 4-bit quantized "
-            "model can use fsdp+qlora; hiyouga/LlamaFactory#3853"
-        ),
-        (
-            "trl 0.26 to 1.16.0 trainer/model_config.py `bnb_4bit_quant_storage`: absent, uint8; "
-            "huggingface/trl#1723"
-        ),
-    ),
     reads=SHARDED,
 )
 def quantised_base_under_fsdp(run: LintContext) -> Iterator[Finding]:
@@ -162,21 +143,6 @@ _MAPPED = "the script lays it on its own device: stage 3 is not compatible with 
     "error",
     "step",
     consumers=("deepspeed", "transformers", "llamafactory"),
-    sources=(
-        (
-            "huggingface/transformers#26412, axolotl-ai-cloud/axolotl#207: expected there to be "
-            "only one unique element in Init._convert_to_deepspeed_param.all_gather_coalesced"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 modeling_utils.py `from_pretrained`: DeepSpeed Zero-3 "
-            "is not compatible with passing a `device_map`; haotian-liu/LLaVA#1692"
-        ),
-        "huggingface/transformers#24395: out of memory while it is loaded under zero3_init",
-        "deepspeed 0.19.8 runtime/zero/partition_parameters.py `get_only_unique_item`",
-        "trl 0.26 to 1.16.0 trainer/model_config.py `bnb_4bit_quant_storage`: absent, uint8",
-        "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`",
-        "axolotl 0.8.1 to 0.19.0 `_set_quantization_config`: bnb_4bit_quant_storage is bfloat16",
-    ),
     reads=("deepspeed:zero_optimization.stage",),
 )
 def quantised_base_under_zero_3(run: LintContext) -> Iterator[Finding]:
@@ -269,14 +235,6 @@ _SPREADS: Final = ("auto", "balanced", "balanced_low_0", "sequential")
     "error",
     "init",
     consumers=("accelerate",),
-    sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 accelerator.py `prepare_model`: ValueError, on a "
-            "different device than the one you're training on; with device_map='auto' in any "
-            "distributed mode"
-        ),
-        "huggingface/trl#722, #1348, huggingface/accelerate#2713, artidoro/qlora#186",
-    ),
     reads=keys("model|trainer|axolotl", *_KEYS),
     hardware=True,
 )

@@ -43,25 +43,6 @@ _WHEN: Final[dict[str, Consequence]] = {
     "error",
     "init",
     consumers=("transformers", "axolotl", "llamafactory", "simpletuner"),
-    sources=(
-        (
-            "THUDM/ChatGLM2-6B cb8e8b4 ptuning/main.py `main`: model.quantize, then model.float() "
-            "without pre_seq_len; OpenBMB/MiniCPM-V#355: the int4 checkpoints of bitsandbytes"
-        ),
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py, trainer_utils.py "
-            "`validate_quantization_for_training`: ValueError, purely quantized models"
-        ),
-        "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `validate_adapter`",
-        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_verify_model_args`: only lora and oft",
-        "simpletuner 3.1.6 to 4.10.1 helpers/training/default_settings/safety_check.py",
-        "bghira/SimpleTuner#2142",
-        (
-            "unslothai/unsloth models/loader.py `FastModel.from_pretrained`: You selected full "
-            "finetuning support, but 4bit / 8bit is enabled"
-        ),
-        "artidoro/qlora 00e5ad2 qlora.py `get_accelerate_model`: assert args.bits in [16, 32]",
-    ),
     reads=(
         *QUANTISED,
         *NAMED,
@@ -203,18 +184,6 @@ _NOT_YET: Final = "transformers<5.16"
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 5.23.0 trainer_utils.py `validate_quantization_for_training`: that "
-            "quantization method do not support training; 4.40.2 to 4.57.6 trainer.py "
-            "`Trainer.__init__`; quantizers/quantizer_torchao.py `is_trainable`: 8 bits alone"
-        ),
-        (
-            "transformers 4.51.3 to 5.15.1 quantizers/quantizer_finegrained_fp8.py `is_trainable`: "
-            "False, in 5.23.0 True; below capability 8.9 it is expanded; huggingface/transformers"
-            "#46736, MiniMax-AI/MiniMax-M2#48"
-        ),
-    ),
     reads=(*BLOCKS, *NAMED),
     hardware=True,
 )
@@ -274,18 +243,6 @@ _TRAINERS: Final = (*TRL, "llamafactory", "axolotl")
     "warning",
     "step",
     consumers=("transformers", "axolotl", "llamafactory", "trl"),
-    sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 loaders/model.py: gptq_disable_exllama goes to the "
-            "checkpoint's quantization_config where it is given; axolotl-ai-cloud/axolotl#599"
-        ),
-        (
-            "transformers 4.40.2 docs/source/en/quantization/gptq.md: disable the ExLlama kernel "
-            "for fine-tuning; yuhuixu1993/qa-lora#10: QuantLinear with exllama backend not "
-            "support trainable mode yet; ModelCloud/GPTQModel#1435"
-        ),
-        "QwenLM/Qwen3-VL#1222, casper-hansen/AutoAWQ#420, vllm-project/vllm#1823",
-    ),
     reads=("axolotl:gptq", *keys("trainer|axolotl", "bf16", "pure_bf16")),
 )
 def stored_form_not_for_training(run: LintContext) -> Iterator[Finding]:

@@ -29,16 +29,6 @@ _END = 1e-7
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 optimization.py "
-            "`get_cosine_with_min_lr_schedule_with_warmup`: ValueError, one of min_lr or "
-            "min_lr_rate should be set; `get_polynomial_decay_schedule_with_warmup`: lr_end must "
-            "be smaller"
-        ),
-        "transformers 4.46.3, 4.51.3 to 5.23.0 optimization.py `get_wsd_schedule`: its signature",
-        "axolotl 0.8.1 to 0.19.0 core/trainer_builder.py, builders/base.py: both are handed on",
-    ),
     reads=(*keys("trainer", "lr_scheduler_type", "lr_scheduler_kwargs"), "axolotl:lr_scheduler"),
 )
 def schedule_argument_missing(run: LintContext) -> Iterator[Finding]:
@@ -113,13 +103,6 @@ _DROPPED: Final = ("constant", "constant_with_warmup")
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 optimization.py `get_scheduler`: "
-            "**scheduler_specific_kwargs; mismatched ones cause a TypeError; CONSTANT and "
-            "CONSTANT_WITH_WARMUP take none"
-        ),
-    ),
     reads=keys("trainer", "lr_scheduler_type", "lr_scheduler_kwargs"),
 )
 def schedule_argument_unknown(run: LintContext) -> Iterator[Finding]:
@@ -174,13 +157,6 @@ Fault = tuple[str, str, Consequence]
     "error",
     "init",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.51.3 to 5.23.0 optimization.py `get_wsd_schedule`: Unknown warmup "
-            "type, Unknown decay type; num_stable_steps is what is left of the training steps; "
-            "`get_cosine_with_min_lr_schedule_with_warmup`: min_lr_rate = min_lr / lr"
-        ),
-    ),
     reads=keys("trainer", "lr_scheduler_type", "lr_scheduler_kwargs"),
 )
 def schedule_argument_unusable(run: LintContext) -> Iterator[Finding]:
@@ -251,13 +227,6 @@ def _unusable_finding(place: Place, kind: Place, fault: Fault) -> Finding:
     "warning",
     "silent",
     consumers=("transformers<5.15",),
-    sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 training_args.py `get_warmup_steps`: steps above 0 win; "
-            "5.0.0 and 5.6.2 `__post_init__`: warmup_steps = warmup_ratio; 5.15.1 has no "
-            "warmup_ratio"
-        ),
-    ),
     reads=("trainer:warmup_ratio",),
 )
 def warmup_given_twice(run: LintContext) -> Iterator[Finding]:
@@ -295,21 +264,6 @@ _DIVIDED: Final[Mapping[str, Any]] = {
     "error",
     "silent",
     consumers=("transformers", "deepspeed"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 optimization.py "
-            "`_get_linear_schedule_with_warmup_lr_lambda`: current_step / num_warmup_steps while "
-            "below it"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupDecayLR.__init__`: a "
-            "warning, total_num_steps is less than warmup_num_steps"
-        ),
-        (
-            "deepspeed 0.14.5 to 0.18.9 runtime/lr_schedules.py `WarmupCosineLR.get_lr_ratio`: / "
-            "(total_num_steps - warmup_num_steps); 0.19.8: max(1, ...); deepspeedai/DeepSpeed#8142"
-        ),
-    ),
     reads=(
         *keys("trainer", "warmup_steps", "warmup_ratio"),
         "deepspeed:scheduler.params.warmup_num_steps",
@@ -352,12 +306,6 @@ _NONE: Final = ("constant", "reduce_lr_on_plateau", "greedy")
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 optimization.py `get_scheduler`: SchedulerType.CONSTANT "
-            "and REDUCE_ON_PLATEAU are built without num_warmup_steps"
-        ),
-    ),
     reads=keys("trainer", "warmup_steps", "warmup_ratio"),
 )
 def warmup_of_a_constant_rate(run: LintContext) -> Iterator[Finding]:

@@ -22,12 +22,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "note",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `_validate_args`: max_steps is given, it "
-            "will override any value given in num_train_epochs"
-        ),
-    ),
     reads=("trainer:max_steps",),
 )
 def epochs_beside_steps(run: LintContext) -> Iterator[Finding]:
@@ -58,13 +52,6 @@ _STEPS: Final = {
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`, `_validate_args`: "
-            "--logging_steps must be an integer if bigger than 1, requires non-zero "
-            "--logging_steps; 4.40.2 to 4.57.6: warmup_ratio must lie in range [0,1]"
-        ),
-    ),
     reads=keys("trainer", *_STEPS, "warmup_steps", "warmup_ratio"),
 )
 def interval_refused(run: LintContext) -> Iterator[Finding]:
@@ -131,13 +118,6 @@ def _check(run: LintContext) -> Iterator[Finding]:
     "error",
     "silent",
     consumers=("transformers>=4.51",),
-    sources=(
-        (
-            "transformers 4.51.3 to 5.23.0 trainer.py `set_initial_training_values`: epoch_based = "
-            "max_steps < 0; 4.40.2, 4.46.3 `_inner_training_loop`: if args.max_steps > 0"
-        ),
-        "transformers 5.23.0 run on CPU: 1 step of 12",
-    ),
     reads=("trainer:max_steps",),
 )
 def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
@@ -153,17 +133,6 @@ def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
     "error",
     "silent",
     consumers=("transformers", "llamafactory"),
-    sources=(
-        (
-            "transformers 5.23.0 trainer.py `set_initial_training_values`: max_steps = "
-            "ceil(num_train_epochs * steps); run on CPU with 0 epochs: 0 steps, with rate 0: no "
-            "change"
-        ),
-        (
-            "llamafactory 0.9.5 model/adapter.py `_setup_freeze_tuning`; torch 2.13.0 "
-            "optim/optimizer.py: optimizer got an empty parameter list"
-        ),
-    ),
     reads=(
         *keys("trainer", "num_train_epochs", "learning_rate"),
         "llamafactory:freeze_trainable_layers",
@@ -211,14 +180,6 @@ def nothing_is_trained(run: LintContext) -> Iterator[Finding]:
     "error",
     "init",
     consumers=("transformers>=4.30,<4.33",),
-    sources=(
-        (
-            "transformers 4.30.0, 4.30.2, 4.31.0 and 4.32.1 deepspeed.py `deepspeed_optim_sched`: "
-            "ValueError, found `optimizer` configured in the DeepSpeed config, but no `scheduler`; "
-            "4.29.2 and 4.33.3: none"
-        ),
-        "huggingface/transformers#24359, deepspeedai/DeepSpeedExamples#600, zjunlp/KnowLM#30",
-    ),
     reads=("deepspeed:optimizer",),
 )
 def optimizer_without_scheduler(run: LintContext) -> Iterator[Finding]:
@@ -245,12 +206,6 @@ _FOLLOWS: Final = ("reduce_lr_on_plateau", "greedy")
     "error",
     "parse",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`, `_validate_args`: "
-            "ValueError, lr_scheduler_type reduce_lr_on_plateau requires an eval strategy"
-        ),
-    ),
     reads=("trainer:lr_scheduler_type",),
 )
 def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
@@ -276,12 +231,6 @@ def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 optimization.py "
-            "`get_cosine_with_hard_restarts_schedule_with_warmup`: num_cycles=1"
-        ),
-    ),
     reads=("trainer:lr_scheduler_type",),
 )
 def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
@@ -308,11 +257,6 @@ def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
     "warning",
     "silent",
     consumers=("deepspeed", "transformers"),
-    sources=(
-        "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupLR`: and then fix at max lr",
-        "transformers 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`",
-        "hiyouga/LlamaFactory#3100",
-    ),
     reads=("deepspeed:scheduler.type",),
 )
 def scheduler_without_decay(run: LintContext) -> Iterator[Finding]:

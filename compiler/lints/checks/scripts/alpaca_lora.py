@@ -44,14 +44,6 @@ _MADE_OF_IT: Final = frozenset(
     "error",
     "init",
     consumers=("alpaca-lora",),
-    sources=(
-        (
-            "tloen/alpaca-lora 8bb8579 finetune.py `train`: gradient_accumulation_steps = "
-            "batch_size // micro_batch_size; gradient_accumulation_steps // world_size; "
-            "fire.Fire(train)"
-        ),
-        "transformers 4.40.2 trainer.py `_inner_training_loop`: // gradient_accumulation_steps",
-    ),
     reads=("alpaca-lora:*",),
 )
 def alpaca_lora_flags_refused(run: LintContext) -> Iterator[Finding]:

@@ -32,20 +32,7 @@ _WHOLE: Final = 5
 _NUMBERS: Final = {"int": "a whole number", "float": "a number"}
 
 
-@rule(
-    "example-flag-refused",
-    "error",
-    "parse",
-    consumers=("diffusers",),
-    sources=(
-        (
-            "huggingface/diffusers 0.27.2 to 0.40.0 and 58eb52c, examples: argparse of each script "
-            "that trains, `parse_args`; schemas/json/diffusers/examples.json"
-        ),
-        "Python 3.11 argparse.py `parse_args`: unrecognized arguments; invalid choice",
-    ),
-    reads=("diffusers:*",),
-)
+@rule("example-flag-refused", "error", "parse", consumers=("diffusers",), reads=("diffusers:*",))
 def example_flag_refused(run: LintContext) -> Iterator[Finding]:
     """A flag that an example script of diffusers does not take, or not so, or cannot do without."""
     for document, script in commands(run):
@@ -193,26 +180,7 @@ _BESIDE: Final = (
 """A flag, beside what it does nothing, and why."""
 
 
-@rule(
-    "example-flag-unread",
-    "warning",
-    "silent",
-    consumers=("diffusers",),
-    sources=(
-        (
-            "huggingface/diffusers 0.27.2 to 0.40.0 and 58eb52c, examples/dreambooth/*.py "
-            "`parse_args`: You need not use --class_data_dir without --with_prior_preservation; "
-            "`main`: use_8bit_adam is ignored; args.num_train_epochs = math.ceil(max_train_steps / "
-            "num_update_steps_per_epoch)"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: Gradient "
-            "accumulation steps mismatch ... Using DeepSpeed's value"
-        ),
-        "diffusers 0.42.1 optimization.py `get_scheduler`: CONSTANT takes no num_warmup_steps",
-    ),
-    reads=("diffusers:*",),
-)
+@rule("example-flag-unread", "warning", "silent", consumers=("diffusers",), reads=("diffusers:*",))
 def example_flag_unread(run: LintContext) -> Iterator[Finding]:
     """A flag of diffusers' example scripts that another flag keeps from doing anything."""
     for document, _ in commands(run):

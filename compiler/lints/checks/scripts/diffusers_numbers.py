@@ -42,26 +42,6 @@ _MOST: Final = 0.01
     "error",
     "step",
     consumers=("diffusers",),
-    sources=(
-        (
-            "huggingface/diffusers 0.27.2 to 0.40.0 and 58eb52c, examples/text_to_image/"
-            "train_text_to_image_lora.py `main` and its like: epoch % args.validation_epochs; "
-            "global_step % args.checkpointing_steps; snr_gamma * ones_like(timesteps) .min; "
-            "args.learning_rate * gradient_accumulation_steps * train_batch_size * num_processes"
-        ),
-        "diffusers 0.42.1 optimization.py `get_scheduler`: SchedulerType(name)",
-        (
-            "huggingface/diffusers 0.40.0 examples/textual_inversion/textual_inversion.py: The "
-            "initializer token must be a single token; --num_vectors has to be larger or equal to "
-            "1; pipelines/flux/pipeline_flux.py `_pack_latents`: view(height // 2, 2); npu flash "
-            "attention requires torch_npu; peft 0.21.2 lora/layer.py: r should be positive"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 tracking.py `filter_trackers`: Unsupported logging "
-            "capability"
-        ),
-        "unslothai/unsloth#6791",
-    ),
     reads=("diffusers:*",),
     hardware=True,
 )

@@ -45,17 +45,6 @@ _EIGHT: Final = 8
     "error",
     "parse",
     consumers=("diffusers",),
-    sources=(
-        (
-            "huggingface/diffusers 0.27.2 to 0.40.0 and 58eb52c, examples: ValueError in "
-            "`parse_args` and `main` of train_dreambooth*.py, train_control*.py, "
-            "train_text_to_image*.py"
-        ),
-        (
-            "accelerate 0.30.1 to 1.15.0 accelerator.py `prepare`: multiple models when using "
-            "DeepSpeed; huggingface/diffusers#1815"
-        ),
-    ),
     reads=("diffusers:*",),
 )
 def example_flags_refused_together(run: LintContext) -> Iterator[Finding]:
@@ -206,20 +195,7 @@ _WHY: Final = (
 _PATHS: Final = ("pretrained_model_name_or_path", "pretrained_teacher_model")
 
 
-@rule(
-    "example-of-another-model",
-    "error",
-    "step",
-    consumers=("diffusers",),
-    sources=(
-        (
-            "diffusers 0.27.2 to 0.42.1 models/unets/unet_2d_condition.py `get_aug_embed`: "
-            "addition_embed_type text_time needs text_embeds in added_cond_kwargs"
-        ),
-        "huggingface/diffusers#4324, #4507, #4405",
-    ),
-    reads=("diffusers:*",),
-)
+@rule("example-of-another-model", "error", "step", consumers=("diffusers",), reads=("diffusers:*",))
 def example_of_another_model(run: LintContext) -> Iterator[Finding]:
     """An example script of diffusers is given a model of another architecture than it trains."""
     for document, script in commands(run):

@@ -41,17 +41,6 @@ _MEANT: Final[Mapping[str, str]] = {
     "error",
     "load",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 modeling_utils.py `get_correct_attn_implementation` "
-            "(4.40: `_autoset_attn_implementation`): Specified `attn_implementation` is not "
-            "supported; run with 5.23.0"
-        ),
-        (
-            "transformers 4.51.3 to 5.15.1 utils/import_utils.py `is_torch_flex_attn_available`: "
-            "torch 2.5.0"
-        ),
-    ),
     reads=keys("|".join((*_KINDS, "hf")), *_ATTENTION_KEYS),
 )
 def attention_word_unknown(run: LintContext) -> Iterator[Finding]:
@@ -100,19 +89,6 @@ _NAMED_BY: Final = ("attn_implementation", "model_init_kwargs.attn_implementatio
     "error",
     "silent",
     consumers=("trl", "axolotl"),
-    sources=(
-        (
-            "trl 0.27.2 to 1.9.2 trainer/sft_trainer.py: Using other implementations may lead to "
-            "cross-contamination between samples; 1.16.0 no longer asks"
-        ),
-        (
-            "axolotl 0.8.1 utils/schemas/config.py `check_sample_packing_wo_flash`, 0.19.0 "
-            "validation.py `check_sample_packing_without_attention`"
-        ),
-        "transformers 4.57.6 and 5.23.0 masking_utils.py `find_packed_sequence_indices`",
-        "trl 0.27.2 trainer/sft_trainer.py: model_init_kwargs are those of from_pretrained",
-        "huggingface/trl#3910, #1230, #3067; axolotl-ai-cloud/axolotl#449",
-    ),
     reads=(*keys("sft", "packing", "padding_free"), "axolotl:sample_packing"),
 )
 def packing_without_varlen(run: LintContext) -> Iterator[Finding]:
@@ -204,17 +180,6 @@ _SOFTCAPPING_KEYS: Final = (
     "warning",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.44.2 to 5.15.1 models/gemma2/modeling_gemma2.py: _supports_sdpa, and "
-            "integrations/sdpa_attention.py reads no softcap; 5.23.0: _supports_sdpa = False, "
-            "`sdpa` attention does not support `softcap`"
-        ),
-        (
-            "llamafactory 0.9.5 model/model_utils/attention.py: Gemma-2 should use soft-capping "
-            "attention, while the SDPA attention does not support it"
-        ),
-    ),
     reads=tuple(f"{kind}:{key}" for kind, key in _SOFTCAPPING_KEYS),
 )
 def softcapping_left_out(run: LintContext) -> Iterator[Finding]:
@@ -258,16 +223,6 @@ _FLASH_WORDS = ("flash_attention_2", "flash_attention_3")
     "error",
     "step",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 5.23.0 modeling_utils.py `_flash_attn_can_dispatch`: only supports "
-            "torch.float16 and torch.bfloat16 dtypes, a warning"
-        ),
-        (
-            "Dao-AILab/flash-attention 2.8 csrc/flash_attn/flash_api.cpp `mha_fwd`: FlashAttention "
-            "only support fp16 and bf16 data type"
-        ),
-    ),
     reads=(
         *keys("model|trainer|axolotl", "attn_implementation", "model_init_kwargs"),
         "axolotl:flash_attention",
@@ -314,23 +269,7 @@ _SCALED: Final = (
 )
 
 
-@rule(
-    "longer-than-context",
-    "warning",
-    "silent",
-    consumers=("transformers",),
-    sources=(
-        (
-            "transformers 5.23.0 modeling_rope_utils.py: frequencies by max_position_embeddings; "
-            "the model's own config.json"
-        ),
-        (
-            "axolotl 0.8.1 to 0.19.0 loaders/model.py: increasing "
-            "model.config.max_position_embeddings; llamafactory 0.9.1 to 0.9.5 "
-            "model/model_utils/rope.py `configure_rope`: only where rope_scaling is set"
-        ),
-    ),
-)
+@rule("longer-than-context", "warning", "silent", consumers=("transformers",))
 def longer_than_context(run: LintContext) -> Iterator[Finding]:
     """Sequences are longer than the model's context."""
     at, context = _told(run), run.model.architecture.context if run.model else 0
@@ -367,13 +306,6 @@ _TRL_SCRIPTS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
     "error",
     "init",
     consumers=("trl", "transformers"),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `Trainer.__init__`: does not implement "
-            "__len__, max_steps has to be specified"
-        ),
-        "trl 0.19.1 to 1.16.0 scripts/utils.py `ScriptArguments`: dataset_streaming",
-    ),
     reads=keys("|".join(_TRL_SCRIPTS), "dataset_streaming"),
 )
 def stream_without_steps(run: LintContext) -> Iterator[Finding]:

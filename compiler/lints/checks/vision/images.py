@@ -30,18 +30,6 @@ _CUT: Final = (
     "error",
     "step",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.46.3 to 5.23.0 models/qwen2_vl/modeling_qwen2_vl.py: Image features "
-            "and image tokens do not match; image_processing_qwen2_vl.py `smart_resize`"
-        ),
-        (
-            "trl 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: ValueError where `max_length` cuts "
-            "the tokens of an image"
-        ),
-        "llamafactory 0.9.5 data/mm_plugin.py `_preprocess_image`: scaled to image_max_pixels",
-        "hiyouga/LlamaFactory#6559, #5968; huggingface/trl#5927; TIGER-AI-Lab/VLM2Vec#38",
-    ),
     reads=(
         *keys("sft|dpo", "max_length", "max_seq_length"),
         "llamafactory:cutoff_len",
@@ -224,20 +212,6 @@ _KEPT: Final = "trl>=0.22"
     "warning",
     "step",
     consumers=("transformers",),
-    sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `_remove_unused_columns`, "
-            "`_get_collator_with_removed_columns`: columns that forward's signature lacks"
-        ),
-        (
-            "trl 0.21.0 trainer/sft_trainer.py: the columns of input_ids; 0.22.2 "
-            "`_set_signature_columns_if_needed`: messages, prompt, completion, images"
-        ),
-        (
-            "OpenBMB/MiniCPM-V 0dbb566 finetune/finetune_lora.sh: --remove_unused_columns false; "
-            "THUDM/GLM-4 3f79b54 configs/lora.yaml"
-        ),
-    ),
     reads=(
         "hf:remove_unused_columns",
         "glm4:training_args.output_dir",
@@ -309,10 +283,6 @@ _PAIRS: Final = (
     "error",
     "parse",
     consumers=("llamafactory", "transformers"),
-    sources=(
-        "llamafactory 0.9.3 to 0.9.5 hparams/model_args.py `ProcessorArguments.__post_init__`: "
-        "`image_max_pixels` cannot be smaller than `image_min_pixels`"
-    ),
     reads=keys("trainer|model|minicpm-v", *(low for low, _ in _PAIRS)),
 )
 def pixel_bounds_crossed(run: LintContext) -> Iterator[Finding]:

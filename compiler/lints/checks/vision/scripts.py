@@ -40,25 +40,6 @@ _QUERIES: Final = ((re.compile(r"(?i)minicpm-llama3-v"), 96), (re.compile(r"(?i)
     "error",
     "step",
     consumers=("transformers",),
-    sources=(
-        (
-            "OpenGVLab/InternVL 2410d1d internvl_chat/internvl/train/internvl_chat_finetune.py "
-            "`DataTrainingArguments`, `main`: num_image_token; dataset.py `preprocess_internlm`"
-        ),
-        (
-            "OpenBMB/MiniCPM-V 0dbb566 finetune/dataset.py `conversation_to_ids`: query_num for "
-            "each slice and for the whole; OpenBMB/MiniCPM-V#523"
-        ),
-        (
-            "QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/data/data_processor.py "
-            "`DataCollatorForSupervisedDataset`: input_ids[:, : model_max_length]"
-        ),
-        (
-            "haotian-liu/LLaVA c121f04 llava/model/llava_arch.py "
-            "`prepare_inputs_labels_for_multimodal`: tokenizer_model_max_length, Inputs truncated; "
-            "haotian-liu/LLaVA#816"
-        ),
-    ),
     reads=keys("trainer", "conv_style", *MINICPM_FLAGS, "dataset_use", "fix_vit", "vision_tower"),
 )
 def script_cuts_images(run: LintContext) -> Iterator[Finding]:
@@ -212,12 +193,6 @@ _NEXT: Final = (
     "error",
     "load",
     consumers=("transformers",),
-    sources=(
-        "haotian-liu/LLaVA c121f04 llava/model/multimodal_projector/builder.py "
-        "`build_vision_projector`; multimodal_encoder/clip_encoder.py `feature_select`; "
-        "llava/train/train.py `train`: else conv_templates['vicuna_v1']; "
-        "`LazySupervisedDataset.__getitem__`: image_aspect_ratio == 'pad'"
-    ),
     reads=keys("trainer", *_WORDS),
 )
 def script_word_unknown(run: LintContext) -> Iterator[Finding]:
@@ -250,14 +225,6 @@ BY_MODEL: Final = "trl>=0.22,<1.11"
     "error",
     "init",
     consumers=("trl", "axolotl"),
-    sources=(
-        (
-            "trl 0.22.2 to 1.9.2 trainer/sft_trainer.py: Packing is not supported for "
-            "vision-language models; Padding-free training is yet not supported; 1.16.0: for "
-            "vision datasets"
-        ),
-        "axolotl 0.19.0 docs/multimodal.qmd: sample_packing: false",
-    ),
     reads=("sft:packing", "sft:padding_free", "axolotl:sample_packing"),
 )
 def images_packed(run: LintContext) -> Iterator[Finding]:
@@ -303,19 +270,6 @@ _ROWS: Final = (
     "error",
     "init",
     consumers=("trl",),
-    sources=(
-        (
-            "trl 0.22.2 to 1.9.2 trainer/sft_trainer.py `__init__` (by the model), 1.11.0 to "
-            "1.16.0 (by the data set): Assistant-only loss is not yet supported for vision; from "
-            "1.16 with transformers before 5.18 only"
-        ),
-        (
-            "trl 1.0.0 to 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: truncation_mode='keep_end'"
-            " is not supported for vision-language models; precompute_ref_log_probs=True is not "
-            "supported for vision datasets"
-        ),
-        "huggingface/trl#6545",
-    ),
     reads=first_keys("sft|dpo", (condition for _, condition, _, _ in _ROWS)),
 )
 def option_not_for_images(run: LintContext) -> Iterator[Finding]:

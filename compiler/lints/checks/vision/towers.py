@@ -17,10 +17,6 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "error",
     "load",
     consumers=("minicpm-v",),
-    sources=(
-        "OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: if training_args.use_lora and "
-        "training_args.tune_llm: raise ValueError; tune_llm is True by default"
-    ),
     reads=keys("trainer|model|minicpm-v", "use_lora"),
 )
 def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
@@ -50,16 +46,6 @@ def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
     "warning",
     "silent",
     consumers=("peft",),
-    sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`, "
-            "`_maybe_include_all_linear_layers`: over the whole module tree"
-        ),
-        (
-            "zai-org/GLM-4#325: query_key_value matches the vision tower too; llamafactory 0.9.5 "
-            "model/model_utils/visual.py `patch_target_modules` keeps it out"
-        ),
-    ),
     reads=(*lora_keys("target_modules"), "axolotl:lora_target_linear"),
 )
 def lora_reaches_vision_tower(run: LintContext) -> Iterator[Finding]:
@@ -117,14 +103,6 @@ _OTHERS: Final = frozenset({"llava_llama_2", "llama_2", "mpt", "mistral_instruct
     "error",
     "silent",
     consumers=("transformers",),
-    sources=(
-        (
-            "OpenBMB/MiniCPM-V finetune/dataset.py `conversation_to_ids`: by llm_type; "
-            "finetune/readme.md: if use openbmb/MiniCPM-V-2_6, LLM_TYPE=qwen"
-        ),
-        "OpenBMB/MiniCPM-V#1033",
-        "OpenGVLab/InternVL 2410d1d internvl_chat/shell; bdytx5/finetune_LLaVA#1",
-    ),
     reads=keys("trainer|minicpm-v", "model_name_or_path"),
 )
 def chat_form_of_another_model(run: LintContext) -> Iterator[Finding]:
