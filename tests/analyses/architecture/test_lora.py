@@ -10,6 +10,7 @@ import pytest
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "memory")]
 from test_real_models import native_cards
+from tests.cards import one_of_each_family
 from workload_builders import BF16_LORA, layout, lora
 
 from tunec.compiler.analyses.architecture import HalfTarget, derive, lora_parameters, matching
@@ -170,7 +171,7 @@ def targets_of(name: str) -> str | list[str]:
     return found.lora_pattern or list(found.lora_targets) or "all-linear"
 
 
-@pytest.mark.parametrize("name", native_cards())
+@pytest.mark.parametrize("name", one_of_each_family(native_cards()))
 def test_every_card_has_as_many_adapters_as_peft_gives_it(name, build):
     """Elements, and bytes as they lie beside a bf16 base: each adapter is fp32."""
     import torch
