@@ -2,7 +2,8 @@
 
 A build is what follows the `+` of a wheel's version, and the last part of its index:
 `download.pytorch.org/whl/cu126` has `2.13.0+cu126`. A kernel runs on devices of its own major
-compute capability and of no smaller minor one (CUDA C++ Programming Guide, binary compatibility).
+compute capability and of no smaller minor one (CUDA C++ Programming Guide, binary compatibility):
+those of 10.0 on a B300 (10.3), those of 12.0 on a GB10 (12.1). AMD's run on their own processor.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from msgspec import Struct
 from tunec.schemas.terms import Vendor
 
 Capability = tuple[int, int]
+Kernels = Capability | str
+"""What kernels are compiled for: a compute capability, or an AMD processor (`gfx942`)."""
 
 USUAL: Final = "2.13.0"
 """The release that is taken where none is named: the accounts are held against it."""
@@ -20,16 +23,19 @@ INDEX: Final = "https://download.pytorch.org/whl"
 
 
 class Build(Struct, frozen=True):
-    """One build of a minor release of torch for Linux on x86-64."""
+    """One build of a minor release of torch for Linux on x86-64.
+
+    On the Arm of a Grace CPU the builds for Hopper and Blackwell have their kernels too (torch
+    2.13.0 `PYTORCH_RELEASES_CODE_CC`, `aarch64`), and none for older devices.
+    """
 
     release: str
     """The newest patch of the minor release: `2.13.0`."""
     name: str
     """`cu130`, `rocm7.2`."""
     vendor: Vendor
-    kernels: tuple[Capability, ...]
-    """Compute capabilities that it has kernels for; empty for other vendors than NVIDIA, whose
-    devices of the catalogue all of them have."""
+    kernels: tuple[Kernels, ...]
+    """What it has kernels for; of AMD's processors, those of Instinct devices."""
     source: str
     is_usual: bool = False
     """Whether `pip install torch` gives this one: the build on PyPI."""
@@ -39,22 +45,37 @@ class Build(Struct, frozen=True):
         """As pip spells it: `2.13.0+cu130`."""
         return f"{self.release}+{self.name}"
 
-    def runs_on(self, vendor: Vendor, capability: Capability | None) -> bool:
-        """Whether a device has a kernel in it."""
+    def runs_on(self, vendor: Vendor, kernels: Kernels | None) -> bool:
+        """Whether a device has a kernel in it; `kernels`: what is compiled for it, if known."""
         if vendor != self.vendor:
             return False
-        if capability is None or not self.kernels:
-            return True
-        major, minor = capability
-        return any(each[0] == major and each[1] <= minor for each in self.kernels)
+        return kernels is None or any(_runs(each, kernels) for each in self.kernels)
+
+
+def spelled(kernels: Kernels) -> str:
+    """As people write it: `9.0`, `gfx942`."""
+    return kernels if isinstance(kernels, str) else "{}.{}".format(*kernels)
+
+
+def _runs(compiled: Kernels, device: Kernels) -> bool:
+    if isinstance(compiled, str) or isinstance(device, str):
+        return compiled == device
+    return compiled[0] == device[0] and compiled[1] <= device[1]
 
 
 _TO_HOPPER: Final = ((5, 0), (6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0))
 _TURING_UP: Final = ((7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0))
 _VOLTA_UP: Final = ((7, 0), *_TURING_UP)
 
+_CDNA_3: Final = ("gfx90a", "gfx942")
+_CDNA_4: Final = (*_CDNA_3, "gfx950")
+
 _MATRIX: Final = "pytorch/pytorch RELEASE.md, PyTorch CUDA Support Matrix"
 _SCRIPT: Final = "pytorch/pytorch .ci/manywheel/build_cuda.sh `TORCH_CUDA_ARCH_LIST`"
+_ROCM: Final = (
+    "pytorch/pytorch .ci/docker/manywheel/build.sh `PYTORCH_ROCM_ARCH`, with gfx950 since ROCm 7.0 "
+    "(pull 163860)"
+)
 _OF_2_6: Final = "pytorch/pytorch pull 143538; torch 2.5.1: sm_50 to sm_90 of its warning"
 _OF_2_7: Final = "pytorch/pytorch issue 145570 and pull 146265: no sm_50 to sm_70 with CUDA 12.8"
 _OF_2_8: Final = f"{_SCRIPT} (00c7a380b836); pull 158700: `torch.cuda.get_arch_list()`"
@@ -74,7 +95,8 @@ def _cuda(
 
 
 def _rocm(release: str, name: str, source: str) -> Build:
-    return Build(release, name, "amd", (), f"{source}: stable ROCm")
+    kernels = _CDNA_4 if name >= "rocm7" else _CDNA_3
+    return Build(release, name, "amd", kernels, f"{source}: stable ROCm; {_ROCM}")
 
 
 BUILDS: Final = (
@@ -112,12 +134,12 @@ def builds_of(release: str) -> tuple[Build, ...]:
     return tuple(build for build in BUILDS if build.release.split(".")[:2] == minor)
 
 
-def newest_for(vendor: Vendor, capability: Capability | None) -> Build | None:
+def newest_for(vendor: Vendor, kernels: Kernels | None) -> Build | None:
     """The newest build that a device has kernels in, up to the usual release first."""
-    return next(_newest_first(vendor, capability), None)
+    return next(_newest_first(vendor, kernels), None)
 
 
-def _newest_first(vendor: Vendor, capability: Capability | None) -> Iterator[Build]:
+def _newest_first(vendor: Vendor, kernels: Kernels | None) -> Iterator[Build]:
     usual = builds_of(USUAL)
     older = tuple(reversed(BUILDS[: BUILDS.index(usual[0])]))
-    yield from (each for each in (*usual, *older) if each.runs_on(vendor, capability))
+    yield from (each for each in (*usual, *older) if each.runs_on(vendor, kernels))

@@ -37,6 +37,11 @@ class Selection(Struct, frozen=True):
     """Bytes of the smallest device."""
 
     @property
+    def shares_host_memory(self) -> bool:
+        """Whether what the devices hold lies in the RAM of their host."""
+        return any(each.shares_host_memory for each in self.devices)
+
+    @property
     def count(self) -> int:
         """Devices on all nodes together."""
         return self.nodes * len(self.places)

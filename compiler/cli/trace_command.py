@@ -92,7 +92,8 @@ def subject_of(result: Planned, memory: Account) -> Subject:
     if spec is None:
         raise ValueError("a plan without a spec")  # the driver makes none
     config = config_of(spec.model, result.loaded.base)
-    return Subject(config, replace(memory.workload, calibration=None), memory.layout)
+    alone = replace(memory.workload, calibration=None, shares_host_memory=False)
+    return Subject(config, alone, memory.layout)
 
 
 def config_of(model: str | InlineModel, base: Path) -> Mapping[str, Any]:

@@ -200,6 +200,11 @@ def _catalogue_cluster(name: str, tree: Node) -> Named:
 
 
 def _unknown_hardware(name: str, near: tuple[str, ...], span: Span) -> Diagnostic:
+    from tunec.schemas.hardware.catalogue import no_account_of, unsupported
+
+    what = unsupported(name)
+    if what is not None:
+        return _unsupported(name, no_account_of(what), span, ("hardware",))
     return error(
         "E0305",
         f"no hardware is called `{shortened(name)}`",
@@ -208,6 +213,18 @@ def _unknown_hardware(name: str, near: tuple[str, ...], span: Span) -> Diagnosti
         path=("hardware",),
         notes=("it is a cluster's name, or `<device>-x<devices>[-n<nodes>]`, or a file",),
         help=did_you_mean(near) or "`tunec catalog clusters` and `devices` list the known ones",
+    )
+
+
+def _unsupported(name: str, why: str, span: Span, path: Place) -> Diagnostic:
+    return error(
+        "E0305",
+        f"`{shortened(name)}` is not supported",
+        span,
+        label="no plan is made for it",
+        path=path,
+        notes=(why,),
+        help="`tunec catalog clusters` and `devices` list what is supported",
     )
 
 
@@ -234,12 +251,17 @@ def _faults_of_cluster(data: Mapping[str, Any], tree: Node, base: Place) -> Iter
 
 
 def _unknown_devices(data: Mapping[str, Any], tree: Node, base: Place) -> Iterator[Diagnostic]:
-    from tunec.schemas.hardware.catalogue import UnknownName, device
+    from tunec.schemas.hardware.catalogue import UnknownName, device, no_account_of, unsupported
 
     for path, name in _device_names(data):
         try:
             device(name)
         except UnknownName as unknown:
+            what = unsupported(name)
+            if what is not None:
+                at = (*base, *path)
+                yield _unsupported(name, no_account_of(what), _at(tree, at), at)
+                continue
             yield error(
                 "E0305",
                 f"no device is called `{shortened(name)}`",

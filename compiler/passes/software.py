@@ -8,7 +8,7 @@ from packaging.version import InvalidVersion, Version
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Scribe, device, slot, spec
 from tunec.schemas.hardware.profile import Device
-from tunec.schemas.torch_builds import INDEX, USUAL, Build, builds_of, newest_for
+from tunec.schemas.torch_builds import INDEX, USUAL, Build, builds_of, newest_for, spelled
 
 _TORCH: Final = "torch"
 
@@ -32,11 +32,12 @@ def _torch(scribe: Scribe) -> None:
     devices = scribe.facts.selection.devices
     weakest = scribe.facts.selection.weakest.device
     named = scribe.facts.versions.get(_TORCH)
-    rests = (spec("software.torch"), device(weakest.name, "compute_capability"))
+    compiled_for = "gfx" if weakest.gfx else "compute_capability"
+    rests = (spec("software.torch"), device(weakest.name, compiled_for))
     if named is not None and builds_of(named):
         build = _of_release(scribe, named, devices)
     else:
-        build = newest_for(weakest.vendor, weakest.compute_capability)
+        build = newest_for(weakest.vendor, weakest.kernels)
     why = _why(build, weakest, named)
     value = _version(build, named) if build is not None else None
     scribe.say("job.torch", value, why, *rests)
@@ -71,23 +72,25 @@ def _of_release(scribe: Scribe, named: str, devices: tuple[Device, ...]) -> Buil
     """
     local = _local(named)
     known = tuple(each for each in builds_of(named) if local in ("", each.name))
-    fitting = (b for b in known if all(b.runs_on(d.vendor, d.compute_capability) for d in devices))
+    fitting = (b for b in known if all(b.runs_on(d.vendor, d.kernels) for d in devices))
     found = next(fitting, None)
     weakest = scribe.facts.selection.weakest.device
-    if found is None and weakest.vendor == "nvidia":
-        _refuse(scribe, named, weakest, known)
+    own = tuple(each for each in known if each.vendor == weakest.vendor)
+    if found is None and (own or weakest.vendor == "nvidia"):
+        _refuse(scribe, named, weakest, own)
     return found
 
 
 def _refuse(scribe: Scribe, named: str, weakest: Device, known: tuple[Build, ...]) -> None:
-    other = newest_for(weakest.vendor, weakest.compute_capability)
-    kernels = sorted({each for build in known for each in build.kernels})
+    other = newest_for(weakest.vendor, weakest.kernels)
+    every = {each for build in known for each in build.kernels}
+    kernels = map(spelled, sorted(every, key=lambda each: () if isinstance(each, str) else each))
     scribe.error(
         "E0607",
         f"torch {named} has no kernels for {weakest.title} ({_capability(weakest)})",
         "software.torch",
         notes=(
-            f"its wheels have kernels for {', '.join(f'{a}.{b}' for a, b in kernels)}",
+            f"its wheels have kernels for {', '.join(kernels)}",
             *dict.fromkeys(build.source for build in known),
         ),
         help=f"use torch {other.release}, whose build {other.name} includes them"
@@ -97,7 +100,8 @@ def _refuse(scribe: Scribe, named: str, weakest: Device, known: tuple[Build, ...
 
 
 def _capability(each: Device) -> str:
-    return "compute capability {}.{}".format(*(each.compute_capability or (0, 0)))
+    capability = each.compute_capability
+    return each.gfx or (f"compute capability {spelled(capability)}" if capability else each.vendor)
 
 
 def _why(build: Build | None, weakest: Device, named: str | None) -> str:

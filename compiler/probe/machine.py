@@ -53,7 +53,9 @@ def describe(readings: Readings, name: str = "") -> Cluster:
     return Cluster(
         name=name or readings.host.partition(".")[0] or "this-machine",
         title=_title(models),
-        nodes=(Node(accelerators=tuple(_groups(found, models)), link=link, host=host),),
+        nodes=(
+            Node(accelerators=tuple(_groups(found, models, host.memory)), link=link, host=host),
+        ),
         software=dict(readings.software),
         sources=_sources(link),
         notes=(*wiring, *host_notes),
@@ -98,18 +100,24 @@ def _refused(found: Sequence[Board]) -> Iterator[str]:
             yield f"{unknown}{near}"
 
 
-def _groups(found: Sequence[Board], models: Sequence[Device]) -> Iterator[Accelerators]:
+def _groups(found: Sequence[Board], models: Sequence[Device], ram: int) -> Iterator[Accelerators]:
     """Neighbours of one model and size together, in the order of the bus."""
     pairs = [
-        (model, _own_size(board, model), board) for board, model in zip(found, models, strict=True)
+        (model, _own_size(board, model, ram), board)
+        for board, model in zip(found, models, strict=True)
     ]
     for (name, size), group in groupby(pairs, key=lambda each: (each[0].name, each[1])):
         uuids = tuple(board.uuid for _, _, board in group)
         yield Accelerators(device=name, count=len(uuids), uuids=uuids, memory=size)
 
 
-def _own_size(board: Board, model: Device) -> int | None:
-    """The board's memory where it is not the catalogue's."""
+def _own_size(board: Board, model: Device, ram: int) -> int | None:
+    """The board's memory where it is not the catalogue's; the host's RAM where that is all it has.
+
+    nvidia-smi lists none of a device that shares it, and torch lists all of it (devices/gb10.yaml).
+    """
+    if model.shares_host_memory:
+        return ram
     agrees = not board.memory or abs(board.memory - model.memory) <= _AGREES * model.memory
     return None if agrees else board.memory
 

@@ -132,6 +132,8 @@ def _traced(memory: Account, known: Calibration) -> str:
 def _host(plan: Plan, memory: Account) -> Iterator[str]:
     budget = plan.devices.host_budget
     of = f" of {format_bytes(budget)}" if budget is not None else ""
+    if memory.workload.shares_host_memory:
+        of = " of the same memory"
     needs, highest = format_bytes(memory.host.peak_bytes), memory.host.peak_phase
     yield f"memory of a node's host: {needs}{of}, highest in {highest}"
     yield from _terms(memory.host.terms)

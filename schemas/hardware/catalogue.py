@@ -56,6 +56,38 @@ _COUNTED: Final = re.compile(r"([1-9]\d{0,2}) ?x ?([a-z0-9].*)")
 """A name with the number of devices in front: `8xh100-sxm`, `8 x h100-sxm`."""
 
 
+_UNSUPPORTED: Final = {
+    "cpu": "a CPU",
+    "mps": "Apple's GPU",
+    "xpu": "Intel's GPU",
+    "tpu": "a TPU",
+    "neuron": "a Trainium device",
+}
+"""What torch and XLA call devices of which there is no account of memory."""
+_UNSUPPORTED_NAME: Final = re.compile(
+    r"(cpu|mps|xpu|tpu|neuron)(?:[-:][\w-]*|\d\w*)?"
+    r"|(?:apple[- ]?)?m[1-9](?:[- ]?(?:pro|max|ultra))?"
+)
+
+
+def unsupported(name: str) -> str | None:
+    """What a name stands for that no plan is made for, `cpu` or `m3-max`; None: no such thing."""
+    match = _UNSUPPORTED_NAME.fullmatch(_stem(name.strip().lower()))
+    return _UNSUPPORTED[match[1] or "mps"] if match else None
+
+
+def no_account_of(what: str) -> str:
+    """Why a device of some kind is not supported."""
+    return f"tunec accounts for the memory of NVIDIA, AMD, Gaudi and Ascend devices, not of {what}"
+
+
+def _stem(name: str) -> str:
+    """A name without the number of devices and nodes."""
+    counted = _COUNTED.fullmatch(name)
+    match = _DERIVED.fullmatch(counted[2] if counted else name)
+    return match[1] if match else name
+
+
 class UnknownName(KeyError):
     """A name that the catalogue does not have.
 
@@ -72,11 +104,16 @@ class UnknownName(KeyError):
         """The known names most like this one, best first, each in one spelling."""
         from difflib import get_close_matches
 
+        if unsupported(self.name) is not None:
+            return ()
         found = get_close_matches(self.name.lower(), self.known, n=9)
         once = {_spelled(word): word for word in reversed(found)}
         return tuple(dict.fromkeys(word for word in found if word in once.values()))[:3]
 
     def __str__(self) -> str:
+        what = unsupported(self.name)
+        if what is not None:
+            return f"{self.name!r} is not supported: {no_account_of(what)}"
         return f"{self.name!r} is not in the hardware catalogue"
 
 

@@ -50,6 +50,10 @@ class Device(Shape):
     form_factor: FormFactor = "pcie"
     compute_capability: tuple[int, int] | None = None
     """NVIDIA's major and minor; absent for other vendors."""
+    gfx: str | None = None
+    """AMD's name of the processor, `gfx942`; absent for other vendors."""
+    shares_host_memory: bool = False
+    """Whether its memory is the RAM of its host: what one takes, the other lacks."""
     memory: Bytes
     """Total device memory as the driver reports it (what `torch.cuda.mem_get_info` calls total)."""
     bandwidth: Rate
@@ -72,6 +76,11 @@ class Device(Shape):
     path of a field stands for all within it (`rates`)."""
     notes: tuple[str, ...] = ()
 
+    @property
+    def kernels(self) -> tuple[int, int] | str | None:
+        """What code is compiled for it: a compute capability or a processor; None: neither."""
+        return self.compute_capability or self.gfx
+
     def supports(self, dtype: Dtype) -> bool:
         """Say whether the arithmetic units themselves do this dtype."""
         return self.precisions[dtype] == "native"
@@ -90,6 +99,8 @@ class Device(Shape):
             raise ValueError(
                 f"compute_capability of {self.name} is given by NVIDIA's devices and by no others"
             )
+        if (self.vendor == "amd") != (self.gfx is not None):
+            raise ValueError(f"gfx of {self.name} is given by AMD's devices and by no others")
         return self
 
     @model_validator(mode="after")
@@ -251,7 +262,7 @@ def _root(path: str) -> str:
 
 
 def _numbers(value: object, path: str = "") -> Iterator[str]:
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and value is not False:
         yield path
     elif isinstance(value, Shape):
         for field in type(value).model_fields:

@@ -8,6 +8,7 @@ _SAME_TOO: Final = {"h200": "H200", "l4": "L4", "l40": "L40", "l40s": "L40S", "t
 NAMES: Final[Mapping[str, str]] = {
     **_SAME,
     **_SAME_TOO,
+    "b300": "B300",
     "a100-sxm4-40g": "A100",
     "a100-sxm4-80g": "A100-80GB",
     "gh200-96g": "GH200",
@@ -21,6 +22,8 @@ NAMES: Final[Mapping[str, str]] = {
     "rtx-4090": "RTX4090",
     "rtx-5090": "RTX5090",
     "rtx-6000-ada": "RTX6000-Ada",
+    "rtx-pro-6000": "RTXPRO6000-WK",
+    "rtx-pro-6000-server": "RTXPRO6000",
     "rtx-a4000": "RTXA4000",
     "rtx-a5000": "RTXA5000",
     "rtx-a6000": "RTXA6000",

@@ -30,7 +30,7 @@ from tunec.schemas.units import GIB
 
 MODELS = ("smollm2-360m", "llama-3.2-1b", "gemma-2-2b", "glm-4v-9b", "sdxl-base-1.0")
 METHODS = ("full", "lora", "qlora")
-HARDWARE = ("t4-x1", "rtx-3090-x2", "a100-80g-x4", "v100-32g-x8", "h100-x8-n2")
+HARDWARE = ("t4-x1", "rtx-3090-x2", "a100-80g-x4", "v100-32g-x8", "h100-x8-n2", "dgx-spark")
 BATCHES = (None, 12, 64)
 PINS: tuple[dict[str, object], ...] = (
     {},

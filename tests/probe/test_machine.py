@@ -50,6 +50,13 @@ def test_a_node_of_two_wired_modules():
     assert (node.host.memory, node.host.cores) == (1056768000 * 1024, 64)
 
 
+def test_a_device_without_memory_of_its_own_has_the_hosts():
+    found = describe(machine(devices="NVIDIA GB10, GPU-aa, [N/A], [N/A], [N/A]\n", topology=""))
+    (node,) = found.nodes
+    assert (node.accelerators[0].device, node.link) == ("gb10", None)
+    assert node.accelerators[0].memory == node.host.memory == 1056768000 * 1024
+
+
 def test_every_number_has_a_source():
     assert unsourced(describe(machine())) == ()
 

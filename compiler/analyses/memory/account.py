@@ -17,12 +17,13 @@ from tunec.compiler.analyses.memory.margin import (
 )
 from tunec.compiler.analyses.memory.rank import of_rank, reached
 from tunec.compiler.analyses.memory.sharding import sharding_of
-from tunec.compiler.analyses.memory.terms.host import HostAccount, host_account
+from tunec.compiler.analyses.memory.terms.host import BESIDE, HostAccount, host_account
 from tunec.compiler.analyses.memory.terms.passes import pass_of
 from tunec.compiler.analyses.memory.terms.run import always_held, phases
-from tunec.compiler.analyses.memory.timeline import At, Phase, timeline
+from tunec.compiler.analyses.memory.timeline import At, Phase, Term, timeline
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
+from tunec.schemas.frozen import replace
 from tunec.schemas.terms import Vendor
 
 
@@ -167,15 +168,38 @@ def _lines(
     plan = sharding_of(rank, layout, accumulates=layout.batch.accumulation > 1)
     run = pass_of(rank, layout, padded=padded, short=short)
     lines = phases(rank, plan, run, _share(workload, layout))
-    if workload.calibration is None:
-        return lines
-    traced = calibrated(workload, layout, padded=padded)
+    traced = calibrated(workload, layout, padded=padded) if workload.calibration else ()
+    of_host = tuple(_of_host(workload, layout)) if workload.shares_host_memory else ()
+    if of_host:
+        lines = timeline((*lines[0].course, *of_host))
     if not traced:
         return lines
     return (
-        *timeline(traced),
+        *timeline((*traced, *of_host)),
         *(line for line in lines if line.evaluates or line.name in AHEAD),
     )
+
+
+def _of_host(workload: Workload, layout: Layout) -> Iterator[Term]:
+    """What the host of a node holds, for each of its devices, where both share one memory.
+
+    A sample more adds what a second adds to the first.
+    """
+    ranks = -(-layout.parallel.world // layout.nodes)
+    one, two = (
+        host_account(workload, replace(layout, batch=replace(layout.batch, micro=micro))).course
+        for micro in (1, 2)
+    )
+    for first, second in zip(one, two, strict=True):
+        each = second.bytes - first.bytes
+        for size, by_sample in ((first.bytes - each, False), (each, True)):
+            yield Term(
+                f"host: {first.name}",
+                -(-size // ranks),
+                BESIDE[first.born],
+                BESIDE[first.freed],
+                by_sample,
+            )
 
 
 AHEAD: Final = (At.ENCODING.name, At.LOADING.name)

@@ -146,6 +146,8 @@ class Workload(Struct, frozen=True, eq=False):
     """Of the components, those that stay through training."""
     calibration: Calibration | None = None
     """A kept trace of the model, which is used for the layout that it speaks of."""
+    shares_host_memory: bool = False
+    """Whether devices have no memory but their host's RAM: the host's terms are then a device's."""
 
     def version(self, consumer: str) -> Version | None:
         """The version of a consumer; none: unknown, to be taken as the newest."""

@@ -91,6 +91,6 @@ def below(run: LintContext, major: int, minor: int = 0) -> "Device | None":
 
 
 def with_capability(device: "Device") -> str:
-    """A device with its compute capability: `Tesla V100 (compute capability 7.0)`."""
+    """A device with what is compiled for it: `Tesla V100 (compute capability 7.0)`, `(gfx942)`."""
     major, minor = device.compute_capability or (0, 0)
-    return f"{device.title} (compute capability {major}.{minor})"
+    return f"{device.title} ({device.gfx or f'compute capability {major}.{minor}'})"

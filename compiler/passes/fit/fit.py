@@ -100,7 +100,7 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
         *(draft.data, _stored(draft.precision), draft.attention, draft.quantization),
         *(draft.adapter, draft.optimizer, draft.loss, draft.objective, draft.generation),
         draft.evaluation,
-        *(facts.versions, _engine_bytes(draft)),
+        *(facts.versions, _engine_bytes(draft), facts.selection.shares_host_memory),
     )
     return _WORKLOADS.of(told, (), partial(_workload, facts, draft))
 
@@ -142,6 +142,7 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         kept_evaluation_batches=_kept(draft.evaluation),
         generation_engine_bytes=_engine_bytes(draft),
         calibration=facts.model.calibration,
+        shares_host_memory=facts.selection.shares_host_memory,
     )
 
 

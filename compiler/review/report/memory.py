@@ -76,6 +76,8 @@ def _device(
 def _host(plan: Plan, account: Account) -> Iterator[Child]:
     host, budget = account.host, plan.devices.host_budget
     of = f" of {format_bytes(budget)}" if budget is not None else ", and its size is unknown"
+    if account.workload.shares_host_memory:
+        of = " of the devices' own memory, where it is counted with theirs"
     colours = coloured(host.phases.values())
     bars = [
         Bar(name, _in_colours(terms, colours), emphasized=name == host.peak_phase)

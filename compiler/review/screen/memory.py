@@ -64,12 +64,14 @@ def host_lines(plan: Plan, memory: Account, pen: Pen) -> Iterator[str]:
     """One line, and bars where the host holds much of what it has."""
     host, budget = memory.host, plan.devices.host_budget
     of = f" of {format_bytes(budget)}" if budget is not None else ""
+    if memory.workload.shares_host_memory:
+        of = " of the same memory"
     title = "memory of its host"
     largest, amount = next(iter(host.terms.items()))
     text = f": {format_bytes(host.peak_bytes)}{of}, highest in {host.peak_phase}"
     why = f" ({largest} {format_bytes(amount)})"
     yield pen.paint("bold", title) + pen.shortened(text + why, WIDTH - len(title))
-    if budget is not None and _is_near(plan, memory):
+    if budget is not None and _is_near(plan, memory) and not memory.workload.shares_host_memory:
         free = {"left": budget - host.peak_bytes}
         yield from _bars(host.terms, free, budget, pen, _MOST_OF_BOTH)
 

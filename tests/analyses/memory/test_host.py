@@ -103,6 +103,40 @@ def test_nvme_takes_buffers_instead_of_states() -> None:
     assert nvme.phases["training"]["NVMe optimizer buffers"] == 8 * 4 * 4 * 10**8
 
 
+SHARED = replace(FULL, shares_host_memory=True)
+
+
+def test_what_the_host_of_a_shared_memory_holds_is_the_devices() -> None:
+    settings = {"engine": "none", "world": 1} | MIXED
+    apart, together = (account(each, layout(**settings)) for each in (FULL, SHARED))
+    of_host = {f"host: {name}": size for name, size in apart.host.phases["training"].items()}
+    assert together.terms == apart.terms | of_host
+    assert together.peak_bytes == apart.peak_bytes + sum(of_host.values())
+
+
+def test_weights_on_their_way_and_checkpoints_lie_in_the_shared_memory() -> None:
+    settings = {"engine": "none", "world": 1} | MIXED
+    together = account(SHARED, layout(**settings))
+    loading, saving = together.phases["loading"], together.phases["saving"]
+    assert loading["host: weights while loading"] == 2 * MODEL.parameters
+    assert not {"optimizer states", "trained weights"} & set(loading)
+    assert {"optimizer states", "trained weights"} <= set(saving)
+
+
+@pytest.mark.parametrize("where", ["none", "cpu"])
+def test_offloading_frees_nothing_of_a_shared_memory(where: str) -> None:
+    settings = {"engine": "deepspeed", "world": 1, "stage": 2, "offload_optimizer": where} | MIXED
+    together = account(SHARED, layout(**settings))
+    states = sum(size for name, size in together.terms.items() if "optimizer states" in name)
+    assert states >= 8 * MODEL.parameters
+
+
+def test_each_device_of_a_shared_memory_has_its_part_of_the_host() -> None:
+    settings = {"engine": "ddp", "world": 2} | MIXED
+    found = account(SHARED, layout(**settings))
+    assert found.terms["host: processes"] == found.host.phases["training"]["processes"] / 2
+
+
 def test_workers_and_images_take_memory() -> None:
     plain, busy = host(), host(full(MODEL, dataloader_workers=4))
     processes = busy.phases["training"]["data loading processes"]

@@ -19,7 +19,15 @@ from tunec.compiler.analyses.memory.terms.optimizer import (
 )
 from tunec.compiler.analyses.memory.terms.passes import activations, pass_of
 from tunec.compiler.analyses.memory.terms.weights import frozen_bytes, second_shards
-from tunec.compiler.analyses.memory.timeline import Moment, Phase, Sizes, Term, lasting, timeline
+from tunec.compiler.analyses.memory.timeline import (
+    At,
+    Moment,
+    Phase,
+    Sizes,
+    Term,
+    lasting,
+    timeline,
+)
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
@@ -101,6 +109,17 @@ class _At:
     MERGING: Final = Moment(5, "merging")
 
 
+BESIDE: Final = {
+    _At.LOADING: At.LOADING,
+    _At.PINNING: At.START,
+    _At.TRAINING: At.START,
+    _At.SAVING: At.SAVING,
+    _At.SAVING_STATES: At.SAVING,
+    _At.MERGING: At.MERGING,
+}
+"""The moment at which a device is when its host is at one of its own."""
+
+
 class HostAccount(Struct, frozen=True):
     """The RAM that one node needs: the one that holds rank 0."""
 
@@ -110,6 +129,11 @@ class HostAccount(Struct, frozen=True):
     def phases(self) -> dict[str, dict[str, int]]:
         """Bytes by phase and by name; terms of zero bytes are left out."""
         return {line.name: line.terms(1) for line in self.lines}
+
+    @property
+    def course(self) -> tuple[Term, ...]:
+        """All terms of the run."""
+        return self.lines[0].course
 
     @property
     def peak(self) -> Phase:

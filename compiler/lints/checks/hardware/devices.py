@@ -1,7 +1,7 @@
 """Devices that torch does not serve, that differ, or whose memory does not hold the run."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Label, Term
 from tunec.compiler.lints.context import LintContext
@@ -11,17 +11,27 @@ from tunec.compiler.lints.facts.quantization import processes
 from tunec.compiler.lints.facts.training_loop import strategy_of
 from tunec.compiler.lints.rule import ALWAYS, Finding, rule
 from tunec.schemas.frozen import replace
-from tunec.schemas.torch_builds import BUILDS, INDEX, Build, builds_of
+from tunec.schemas.torch_builds import BUILDS, INDEX, Build, builds_of, spelled
 
 if TYPE_CHECKING:
     from tunec.compiler.analyses.memory.account import Account
     from tunec.compiler.analyses.memory.workload import Workload
     from tunec.compiler.lints.facts.memory.estimate import Estimate
+    from tunec.schemas.hardware.profile import Device
 
 
 _BLACKWELL: Final = (10, 0)
-_SINCE: Final = "2.7"
-_CUDA: Final = "CUDA 12.8"
+
+
+class _Newer(NamedTuple):
+    """A generation of devices: the first torch with kernels for it, and the wheels they are in."""
+
+    release: str
+    wheels: str
+
+
+_OF_BLACKWELL: Final = _Newer("2.7", "CUDA 12.8")
+_OF_CDNA_4: Final = _Newer("2.10", "ROCm 7.0")
 
 
 @rule("device-newer-than-torch", "error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
@@ -29,18 +39,31 @@ def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
     """A device that is newer than the torch which is to run on it."""
     device = run.environment.weakest
     documents = [each for each in run.documents if not each.is_view]
-    if device is None or device.compute_capability is None or not documents:
+    newer = _generation(device) if device is not None else None
+    if device is None or newer is None or not documents:
         return
-    if tuple(device.compute_capability) >= _BLACKWELL and run.runs(f"torch<{_SINCE}") is True:
+    if run.runs(f"torch<{newer.release}") is True:
+        runtime = "HIP" if device.gfx else "CUDA"
         yield Finding(
             f"{with_capability(device)} is newer than torch {run.release('torch').version}",
             (Label("runs there", documents[0].start(), "", True),),
             (
-                "CUDA error: no kernel image is available for execution on the device",
-                f"torch {_SINCE} is the first with kernels for it, in its wheels of {_CUDA}",
+                f"{runtime} error: no kernel image is available for execution on the device",
+                (
+                    f"torch {newer.release} is the first with kernels for it, in its wheels of "
+                    f"{newer.wheels}"
+                ),
             ),
-            f"use torch {_SINCE} or later, of {_CUDA} or later",
+            f"use torch {newer.release} or later, of {newer.wheels} or later",
         )
+
+
+def _generation(device: "Device") -> _Newer | None:
+    """What a device needs that older wheels lack; None: nothing."""
+    if device.gfx == "gfx950":
+        return _OF_CDNA_4
+    is_blackwell = device.compute_capability and device.compute_capability >= _BLACKWELL
+    return _OF_BLACKWELL if is_blackwell else None
 
 
 @rule("device-older-than-torch", "error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
@@ -57,7 +80,7 @@ def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
         return
     other = next((each for each in known if each.runs_on("nvidia", capability)), None)
     label = Label("runs there", documents[0].start(), "", True)
-    kernels = ", ".join(f"{major}.{minor}" for major, minor in known[0].kernels)
+    kernels = ", ".join(map(spelled, known[0].kernels))
     notes = (
         "CUDA error: no kernel image is available for execution on the device",
         f"torch {known[0].version} has kernels for {kernels}",

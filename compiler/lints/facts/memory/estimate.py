@@ -340,6 +340,9 @@ def _workload(
         preference=pairs_of(run, parts.adapter.kind),
         evaluated=answers_of(run),
         kept_components=kept_encoders(run),
+        shares_host_memory=any(
+            each.shares_host_memory for each in run.environment.devices.values()
+        ),
     )
 
 
