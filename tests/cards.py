@@ -1,6 +1,6 @@
 """The catalogue's cards as parameters of a test."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ def first_of_each_family(names: Iterable[str]) -> set[str]:
     return set(first.values())
 
 
-def one_of_each_family(names: Iterable[str]) -> Iterator[Any]:
+def one_of_each_family(names: Iterable[str]) -> list[Any]:
     """Cards as parameters: the first of each family in every run, the others nightly.
 
     What differs between cards of a family is widths, and those are held for every card by the
@@ -31,5 +31,5 @@ def one_of_each_family(names: Iterable[str]) -> Iterator[Any]:
     """
     every = tuple(names)
     first = first_of_each_family(every)
-    for name in every:
-        yield pytest.param(name, marks=() if name in first else (pytest.mark.nightly,))
+    later = (pytest.mark.nightly,)
+    return [pytest.param(name, marks=() if name in first else later) for name in every]
