@@ -8,8 +8,7 @@ import pytest
 FOLDER = Path(__file__).parent
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER)]
 
-from covered import ELSEWHERE, NOT_PROVEN  # noqa: E402
-from proofs import REFUSED, SEEN  # noqa: E402
+from proofs import ELSEWHERE, NOT_PROVEN, REFUSED, SEEN  # noqa: E402
 from refusals import refusals  # noqa: E402
 
 from tunec.compiler.lints.index import rule_names  # noqa: E402
