@@ -49,6 +49,12 @@ def config_class(family: str) -> Any:
 
 
 def class_default(family: str, key: str) -> Any:
+    """The class's own default, as a config.json holds it: a tuple is a list there."""
+    found = declared_default(family, key)
+    return list(found) if isinstance(found, tuple) else found
+
+
+def declared_default(family: str, key: str) -> Any:
     real = config_class(family)
     if real.__module__.startswith("diffusers"):
         parameter = inspect.signature(real.__init__).parameters.get(key)
