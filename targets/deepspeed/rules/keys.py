@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tunec.compiler.consumers.moved_keys import MOVED
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
@@ -84,37 +85,28 @@ def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
             )
 
 
-_BLOCK: Final = "zero_optimization"
-_NEW: Final = {
-    "cpu_offload": "offload_optimizer: {device: cpu}",
-    "cpu_offload_param": "offload_param: {device: cpu}",
-    "cpu_offload_use_pin_memory": "pin_memory, in offload_optimizer or offload_param",
-    "stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_weights_on_model_save",
-}
-
-
 @rule(
     "deprecated-key",
     "warning",
     "silent",
     consumers=("deepspeed",),
-    reads=keys("deepspeed", *(f"{_BLOCK}.{old}" for old in _NEW)),
+    reads=keys("deepspeed", *(each.old for each in MOVED["deepspeed"])),
 )
 def deprecated_key(run: LintContext) -> Iterator[Finding]:
     """A key that DeepSpeed still reads, as another one."""
     for document in run.of("deepspeed"):
-        for old, new in _NEW.items():
-            place = document.get(f"{_BLOCK}.{old}")
+        for moved in MOVED["deepspeed"]:
+            place = document.get(moved.old)
             if place is None or document.is_view:
                 continue
-            is_renamed = ":" not in new and "," not in new
-            is_unread = old == "cpu_offload_use_pin_memory"
+            old, new = (key.rpartition(".")[2] for key in (moved.old, moved.new))
+            how = moved.help or f"write {new}"
             yield Finding(
-                f"{old} is deprecated{': it is not read' if is_unread else ''}",
-                (place.key_label("not read" if is_unread else "read as another key"),),
-                (f"the key is {new} now",),
-                f"write {new}",
-                Fix((place.renamed(new),), "safe") if is_renamed else None,
+                f"{old} is deprecated{'' if new else ': it is not read'}",
+                (place.key_label("read as another key" if new else "not read"),),
+                (f"the key is {how.removeprefix('write ')} now",),
+                how,
+                Fix((place.renamed(new),), "safe") if moved.is_same else None,
             )
 
 

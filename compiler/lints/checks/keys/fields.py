@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.consumers.moved_keys import former_name, moved_key
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
@@ -23,35 +24,6 @@ from tunec.compiler.lints.kinds import fields_of as class_fields
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 
-_RENAMED: Final = {
-    "max_seq_length": "max_length",
-    "max_length": "max_seq_length",
-    "use_liger": "use_liger_kernel",
-    "vllm_max_model_len": "vllm_max_model_length",
-    "vllm_guided_decoding_regex": "vllm_structured_outputs_regex",
-    "wandb_log_unique_prompts": "log_unique_prompts",
-    "padding_value": "pad_token",
-    "evaluation_strategy": "eval_strategy",
-    "image_dir": "media_dir",
-    "train_mm_proj_only": "freeze_multi_modal_projector",
-    "new_special_tokens": "add_special_tokens",
-    "relora_steps": "jagged_restart_steps",
-    "relora_warmup_steps": "jagged_restart_warmup_steps",
-    "relora_anneal_steps": "jagged_restart_anneal_steps",
-    "context_parallel_size": "sequence_parallel_degree",
-}
-_EARLIER: Final = {
-    "context_parallel_size": "sequence_parallel_degree",
-    "jagged_restart_steps": "relora_steps",
-    "pref_beta": "dpo_beta",
-    "pref_loss": "dpo_loss",
-}
-"""What a key was called before, by those of Axolotl until 0.12 and LLaMA-Factory until 0.8."""
-_SAME: Final = frozenset(
-    {"max_seq_length", "max_length", "use_liger", "evaluation_strategy", "image_dir"}
-    | {"vllm_max_model_len"}
-)
-"""Renamed with the same meaning and the same kind of value."""
 _ELSEWHERE: Final = frozenset({"trust_remote_code", "activation_offloading", "loss_type"})
 """Fields that other classes of the same file have too: trl 0.8.6 to 1.16.0 trainer/model_config.py
 and the script arguments."""
@@ -103,7 +75,8 @@ def _too_new(run: LintContext, place: Place, came: str) -> Finding:
     """A key that came between the releases whose schemas are known, after the one that runs."""
     kind, path = place.document.kind, place.path
     consequence = of_unknown(run, place.document)
-    new = _EARLIER.get(path)
+    moved = former_name(package_of(kind), path)
+    new = moved.old if moved is not None else None
     return Finding(
         f"{run.release(package_of(kind))} has no key `{path}`",
         (place.key_label("not in this release"),),
@@ -219,7 +192,8 @@ def _finding(
     run: LintContext, kind: str, path: str, place: Place, known: tuple[str, ...]
 ) -> Finding:
     release = run.release(package_of(kind))
-    new, consequence = _RENAMED.get(path), of_unknown(run, place.document)
+    consequence = of_unknown(run, place.document)
+    new, is_same = _other_name(kind, path)
     if new is not None and (
         not having(kind, new, around(run, kind)) or new in place.document.found
     ):
@@ -232,10 +206,20 @@ def _finding(
             _DROPPED if kind == "axolotl" else "a key that no class of the script has is refused",
         ),
         f"write `{new}`" if new else "remove it",
-        Fix((place.renamed(new),), "safe") if new and path in _SAME else None,
+        Fix((place.renamed(new),), "safe") if new and is_same else None,
         severity=None if release.is_named else "warning",
         consequence=consequence,
     )
+
+
+def _other_name(kind: str, path: str) -> tuple[str | None, bool]:
+    """What a key is called in other releases, and whether nothing else differs."""
+    for package in (package_of(kind), "transformers"):
+        if moved := moved_key(package, path):
+            return moved.new or None, moved.is_same
+        if moved := former_name(package, path):
+            return moved.old, moved.is_same
+    return None, False
 
 
 _DROPPED: Final = "it is silently dropped"

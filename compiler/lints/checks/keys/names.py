@@ -1,11 +1,12 @@
 """Keys that nobody reads under that name or in that release."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.consumers.moved_keys import Moved, moved_key
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
@@ -160,25 +161,6 @@ def _near_miss(place: Place, near: str) -> Finding:
     )
 
 
-_RENAMED: Final = {
-    "evaluation_strategy": "eval_strategy",
-    "no_cuda": "use_cpu",
-    "per_gpu_train_batch_size": "per_device_train_batch_size",
-    "per_gpu_eval_batch_size": "per_device_eval_batch_size",
-    "push_to_hub_token": "hub_token",
-    "include_tokens_per_second": "include_num_input_tokens_seen",
-}
-_HELP: Final = {
-    "warmup_ratio": "write warmup_steps: a number below 1 is a share of all steps from 5.0 on",
-    "group_by_length": "write train_sampling_strategy: group_by_length",
-    "adafactor": "write optim: adafactor",
-    "overwrite_output_dir": "remove it: the directory is written to as it is",
-    "save_safetensors": "remove it: safetensors are always written",
-    "torchdynamo": "write torch_compile_backend",
-    "logging_dir": "set TENSORBOARD_LOGGING_DIR instead",
-    "fsdp_min_num_params": "write fsdp_config.min_num_params",
-    "fsdp_transformer_layer_cls_to_wrap": "write fsdp_config.transformer_layer_cls_to_wrap",
-}
 _GONE: Final = {
     "sharded_ddp": "write fsdp, or deepspeed",
     "evaluate_during_training": "write eval_strategy: steps",
@@ -294,9 +276,14 @@ def _gone_later(run: LintContext, document: Document) -> Iterator[Finding]:
             f"transformers {newest} has no key {names}",
             tuple(place.key_label("gone", primary=place is gone[0]) for place in gone),
             (f"nobody names the version of transformers; {release} still has them",),
-            next((_HELP[place.path] for place in gone if place.path in _HELP), "remove it"),
+            next((each.help for each in _moved(gone) if each.help), "remove it"),
             severity="warning",
         )
+
+
+def _moved(places: Iterable[Place]) -> Iterator[Moved]:
+    found = (moved_key("transformers", place.path) for place in places)
+    yield from (each for each in found if each is not None)
 
 
 def _field(run: LintContext, document: Document, path: str, place: Place) -> Iterator[Finding]:
@@ -324,7 +311,9 @@ def _of_another_release(
 ) -> Finding:
     release = run.release(package)
     came = known[-1].split(".") < str(release.version).split(".")
-    new = _RENAMED.get(path)
+    moved = moved_key(package, path)
+    how = moved.help if moved is not None else ""
+    new = moved.new if moved is not None and not how else ""
     return Finding(
         f"{release} has no key `{path}`",
         (place.key_label("not in this release"),),
@@ -332,8 +321,13 @@ def _of_another_release(
             f"of the releases that were read, {known[0]} to {known[-1]} have it",
             *(() if release.is_named else (f"nobody names the version of {package}",)),
         ),
-        f"write `{new}`" if new else _HELP.get(path, "remove it" if came else "leave it out"),
-        Fix((place.renamed(new),), "safe") if new and new != "use_cpu" else None,
+        f"write `{new}`" if new else how or ("remove it" if came else "leave it out"),
+        Fix((place.renamed(new),), "safe") if _is_safe(new) else None,
         severity=None if release.is_named else "warning",
         consequence=consequence,
     )
+
+
+def _is_safe(new: str) -> bool:
+    """Whether a rename alone will do; without devices, `use_cpu` would be another run."""
+    return bool(new) and "." not in new and new != "use_cpu"
