@@ -133,6 +133,11 @@ def _fault(extra: Extra, text: str, how: str | None = None) -> Diagnostic:
     return Diagnostic("E0919", "error", message, (label,), help=how)
 
 
+def is_known(schema: Json, path: str) -> bool:
+    """Whether a schema has a dotted key, or does not say what is around it."""
+    return _stranger(schema, path) is None
+
+
 # ── schemas ──────────────────────────────────────────────────────────────────────────────────────
 
 

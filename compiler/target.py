@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.analyses.counting import Counting
+from tunec.compiler.consumers.moved_keys import Moved
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft, Plan
@@ -178,8 +179,13 @@ class File(Struct, frozen=True):
     """What its keys say to a spec beside the rows."""
     foreign: Callable[[Mapping[str, Json]], Iterable[tuple[str, str]]] = field(default=lambda _: ())
     """Keys whose values its reader alone understands, though a slot holds them: each with why."""
+    leaves: tuple[Moved, ...] = ()
+    """Keys that no slot stands for: what says the same in the files of other programs, or what
+    happens there without it."""
     names: tuple[str, ...] = ()
     """Dotted keys that hold the name of another file of the run, or words among which it is one."""
+    alone: "File | None" = None
+    """It, as it is where none of the files that it can name is there."""
     is_optional: bool = False
     """Whether it says what other files say too, so that it may be left out where it cannot say a
     plan; a note tells."""

@@ -15,6 +15,8 @@ from tunec.schemas.frozen import replace
 
 _TRL: Final = "trl"
 _ENGINE: Final = "deepspeed"
+_TRAINER: Final = "huggingface"
+_AUTO: Final = "auto"
 _SLURM: Final = "slurm"
 _SBATCH: Final = "sbatch"
 _BATCH_SCRIPT: Final = "train.sbatch"
@@ -45,7 +47,32 @@ def documents_of(documents: Iterable[Document], run: LintContext) -> Documents:
     every = [part for each in own for part in (_split(each) if each in scripts else (each,))]
     flagged = {each.name for each in every if each.format == "shell" and each.kind != "launch"}
     cut = [_cut(each) if each.name in flagged else each for each in every]
-    return Documents(tuple(_of_slurm(cut, run)), bool(scripts))
+    read = [_alone(_filled(each, run)) for each in _of_slurm(cut, run)]
+    return Documents(tuple(read), bool(scripts))
+
+
+def _alone(document: Document) -> Document:
+    """A file that could name another one, and does not."""
+    file = document.file
+    if file is None or file.alone is None or any(key in document.found for key in file.names):
+        return document
+    return replace(document, file=file.alone)
+
+
+def _filled(document: Document, run: LintContext) -> Document:
+    """DeepSpeed's file, which leaves keys to a trainer though none of its own files was read.
+
+    DeepSpeed by itself knows no `auto`, and would take its default.
+    """
+    file = document.file
+    if document.kind != _ENGINE or file is None or file.filled:
+        return document
+    trainers = next(each for each in run.targets[_TRAINER].files if each.name == file.name)
+    is_left = any(
+        place.value == _AUTO and key in (trainers.filled or ())
+        for key, place in document.found.items()
+    )
+    return replace(document, file=replace(file, filled=trainers.filled)) if is_left else document
 
 
 def _of_slurm(documents: Sequence[Document], run: LintContext) -> Iterator[Document]:

@@ -5,16 +5,16 @@ program does nothing unasked, the key is left out.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct
 
-from tunec.compiler.emit import schema
-from tunec.compiler.read import WRONG_SHAPE, settle
+from tunec.compiler.read import WRONG_SHAPE, found_plain, settle
 from tunec.compiler.target import Dialect, Entry, File, Json, Target
+from tunec.compiler.translate.carrying import Kept, kept_in
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.statements import matters
+from tunec.schemas.frozen import replace
 
 
 class Row(Struct, frozen=True):
@@ -34,8 +34,8 @@ class Draft(Struct, frozen=True):
     file: File
     values: dict[str, Json]
     rows: tuple[Row, ...]
-    kept: dict[str, Json]
-    """Keys that no slot stands for, as they were."""
+    kept: tuple[Kept, ...] = ()
+    """Keys that no slot stands for."""
 
     @property
     def said(self) -> frozenset[str]:
@@ -75,10 +75,17 @@ def drafts_of(
     """The files that have something to say of what was read, with the keys that they keep."""
     every = (_draft(file, known, filled, dialect) for file in target.files)
     drafts = _kept([each for each in every if each is not None], known)
-    for each in drafts:
-        each.kept.update(_carried(target, each.file, sources, dialect))
-        _put_all(each.values, each.kept)
-    return drafts
+    return [_with_kept(each, target, sources, dialect) for each in drafts]
+
+
+def _with_kept(draft: Draft, target: Target, sources: Sources, dialect: Dialect) -> Draft:
+    there = found_plain(draft.values)
+    kept = tuple(kept_in(target, draft.file, there, sources, dialect))
+    for each in kept:
+        _put_all(draft.values, each.keys)
+    is_open = frozenset(key for each in kept for key in each.keys if each.read.fate == "filled")
+    file = replace(draft.file, filled=(draft.file.filled or frozenset()) | is_open)
+    return replace(draft, kept=kept, file=file if is_open else draft.file)
 
 
 def undecided(target: Target, filled: Partial) -> Mapping[str, tuple[File, ...]]:
@@ -107,7 +114,7 @@ def _draft(file: File, known: Partial, filled: Partial, dialect: Dialect) -> Dra
     values: dict[str, Json] = {}
     for row in rows:
         _put_all(values, row.written)
-    return Draft(file, values, rows, {})
+    return Draft(file, values, rows)
 
 
 def _row(entry: Entry, known: Partial, filled: Partial, dialect: Dialect) -> Row | None:
@@ -153,26 +160,3 @@ def _put_all(document: dict[str, Json], keys: Mapping[str, Json]) -> None:
         for parent in parents:
             inner = inner.setdefault(parent, {})
         inner[last] = value
-
-
-def _carried(target: Target, file: File, sources: Sources, dialect: Dialect) -> Mapping[str, Json]:
-    """Keys that no slot stands for, from the same file of the same consumer, as they were."""
-    known = schema_of(file, dialect)
-    return {
-        place.path: place.value
-        for place in sources.leftovers
-        if (table := place.document.target) is not None
-        and (of := place.document.file) is not None
-        and (table.name, of.name) == (target.name, file.name)
-        and _admits(known, place.path.partition(".")[0])
-    }
-
-
-def schema_of(file: File, dialect: Dialect) -> Mapping[str, Any]:
-    """The JSON Schema of a file's reader; empty where there is none."""
-    name = file.schema(dialect) if file.schema else None
-    return {} if name is None else schema(name)
-
-
-def _admits(known: Mapping[str, Any], key: str) -> bool:
-    return key in known.get("properties", ()) or known.get("additionalProperties") is not False

@@ -12,7 +12,8 @@ from tunec.compiler.ir.show import show
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Dialect, Json, Target, refused
-from tunec.compiler.translate.drafts import Draft, schema_of, undecided
+from tunec.compiler.translate.admission import schema_of
+from tunec.compiler.translate.drafts import Draft, Row, undecided
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.sources import Sources
 
@@ -189,7 +190,7 @@ def _left_open(
         slot
         for draft in drafts
         for row in draft.rows
-        if row.needs and row.needs in row.entry.slots
+        if row.needs and row.needs in row.entry.slots and not _is_kept(row, draft)
         for slot in row.entry.slots
         if slot not in told and slot not in said
     )
@@ -213,6 +214,11 @@ def _left_open(
             notes=(", ".join(left),) if len(left) > _FEW else (),
             help="set the values with --set SLOT=VALUE",
         )
+
+
+def _is_kept(row: Row, draft: Draft) -> bool:
+    """Whether the file has a key of a row as it was read."""
+    return any(key in row.entry.keys for each in draft.kept for key in each.keys)
 
 
 def _refused_by(

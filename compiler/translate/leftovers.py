@@ -1,9 +1,10 @@
 """What rows make nothing of: keys of files that no slot stands for, or whose value says nothing."""
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.context import LintContext
@@ -15,6 +16,7 @@ from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.statements import dialect_of
 
 _AUTO: Final = "auto"
+_STARTING: Final = ("launch", "slurm")
 MEETING: Final = frozenset(
     {
         *("nproc_per_node", "nnodes", "num_processes", "num_machines", "num_gpus", "num_nodes"),
@@ -31,10 +33,34 @@ more: torch 2.13.0 distributed/run.py; deepspeed 0.14.5 to 0.19.8 launcher/runne
 for the others."""
 
 
-def leftovers(
+Fate = Literal[
+    "said", "idle", "follows", "may follow", "filled", "meeting", "file", "default", "left"
+]
+"""What a key of a file is: `said` by slots; of no effect (`idle`); what its program makes of other
+keys anyway (`follows`), or, by what is known, could (`may follow`); `auto`, which another file
+fills; where processes meet; the name of a file that was read; as if absent; or none of these."""
+
+
+class Read(Struct, frozen=True):
+    """A key of a file that was read, with its value, and what rows make of it."""
+
+    key: str
+    """As rows have it."""
+    place: Place
+    fate: Fate
+    slots: tuple[str, ...] = ()
+    """The slots that it says, alone or with others."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether no slot stands for it, nor for what it follows from."""
+        return self.fate == "left"
+
+
+def reads(
     run: LintContext, document: Document, known: Partial, given: Collection[str] = ()
-) -> Iterator[Place]:
-    """The keys of a document of which no row makes a slot, and that are not as if absent.
+) -> Iterator[Read]:
+    """Every key of a document that holds no others, and what rows make of it.
 
     `known` is what all files say: a key that its program derives from it is no news. `given` are
     slots of the command line, by which keys that say them in another way are settled.
@@ -42,14 +68,15 @@ def leftovers(
     if document.target is None or document.file is None:
         return
     dialect = dialect_of(run, document.target)
-    understood = set(_understood(document, dialect, known, given))
-    understood -= set(_misunderstood(document, dialect, known, given))
+    understood = _understood(document, dialect, known, given)
+    for path in _misunderstood(document, dialect, known, given):
+        understood.pop(path, None)
     for path, place in document.found.items():
-        around = _around(path)
-        if place.node.fields is not None or not understood.isdisjoint(around):
+        if place.node.fields is not None and (place.node.fields or document.format == "shell"):
             continue
-        if not says_nothing(run, document, path, place.value):
-            yield place
+        held = next((understood[each] for each in _around(path) if each in understood), None)
+        fate, slots = held or (_unsaid(run, document, path, place.value), ())
+        yield Read(path, place, fate, slots)
 
 
 def hidden(document: Document) -> Iterator[str]:
@@ -71,15 +98,29 @@ def _around(path: str) -> Iterator[str]:
 
 def _understood(
     document: Document, dialect: Dialect, known: Partial, given: Collection[str]
-) -> Iterator[str]:
+) -> dict[str, tuple[Fate, tuple[str, ...]]]:
     """The keys of the rows that give a slot, and those that matter only in company of theirs."""
-    for entry in document.file.entries if document.file else ():
+    found: dict[str, tuple[Fate, tuple[str, ...]]] = {}
+    entries = document.file.entries if document.file else ()
+    for entry in sorted(entries, key=lambda each: bool(each.slots)):
         present = {key: document.flat[key].value for key in entry.keys if key in document.flat}
         if not present or not entry.holds_in(dialect):
             continue
-        is_given = bool(entry.slots) and all(slot in given for slot in entry.slots)
-        if is_given or (settle if entry.slots else partial(_follows, known))(entry, present):
-            yield from present
+        fate = _fate(entry, present, known, given)
+        if fate is not None:
+            more = {key: found.get(key, (fate, ()))[1] + entry.slots for key in present}
+            found |= {key: (fate, slots) for key, slots in more.items()}
+    return found
+
+
+def _fate(  # rows that give slots come last, and have their way
+    entry: Entry, present: Mapping[str, Any], known: Partial, given: Collection[str]
+) -> Fate | None:
+    if not entry.slots:
+        return _following(entry, present, known)
+    if all(slot in given for slot in entry.slots):
+        return "said"
+    return "said" if settle(entry, present) else None
 
 
 def _misunderstood(
@@ -106,15 +147,16 @@ def _may_matter(entry: Entry, known: Partial) -> bool:
         return False
 
 
-def _follows(known: Partial, entry: Entry, present: Mapping[str, Any]) -> bool:
+def _following(entry: Entry, present: Mapping[str, Any], known: Partial) -> Fate | None:
     """Whether a row without slots would write the same; where that is open, it may."""
     try:
         matters = known.ask(entry.when)
-        return matters and listed(known.ask(entry.write)) == listed(present)
+        is_same = matters and listed(known.ask(entry.write)) == listed(present)
     except Unsaid:
-        return True
+        return "may follow"
     except WRONG_SHAPE:
-        return False
+        return None
+    return "follows" if is_same else None
 
 
 def listed(keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,14 +169,20 @@ def listed(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 def says_nothing(run: LintContext, document: Document, path: str, value: Any) -> bool:
     """Whether the key is filled by others, set as it is unasked, or of no effect on the run."""
+    return _unsaid(run, document, path, value) != "left"
+
+
+def _unsaid(run: LintContext, document: Document, path: str, value: Any) -> Fate:
+    """What a key is of which no row makes a slot."""
     if value == _AUTO and document.file is not None and document.file.filled is not None:
-        return True
-    if document.kind in ("launch", "slurm") and path.rpartition(".")[2] in MEETING:
-        return True
-    if value is None or _names_a_document(run, value):
-        return True
+        return "filled"
+    if document.kind in _STARTING and path.rpartition(".")[2] in MEETING:
+        return "meeting"
+    if _names_a_document(run, value):
+        return "file"
     default = default_of(run, document.kind, path)
-    return default.known and is_same(default.value, value)
+    as_absent = value in (None, {}) if not default.known else is_same(default.value, value)
+    return "default" if as_absent else "left"
 
 
 def _names_a_document(run: LintContext, value: Any) -> bool:

@@ -17,7 +17,7 @@ from tunec.compiler.passthrough import Placed, placed_alone
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import File, Target
-from tunec.compiler.translate.leftovers import listed, says_nothing
+from tunec.compiler.translate.leftovers import Read, listed, says_nothing
 from tunec.compiler.translate.partial import Unsaid
 from tunec.compiler.translate.sources import Sources
 
@@ -40,7 +40,7 @@ class Dropped(Struct, frozen=True):
 
 
 def carried(
-    leftovers: Iterable[Place], asked: Sequence[Asked], sources: Sources
+    leftovers: Iterable[Read], asked: Sequence[Asked], sources: Sources
 ) -> Iterator[Carried | Dropped]:
     """What becomes of each key: it is passed through where a file of the same name has it.
 
@@ -48,7 +48,7 @@ def carried(
     dialect's key is passed on to the program that runs it where both hand it to the Trainer.
     """
     software = sources.run.environment.software
-    found = [_carried(place, asked, software, _homes(place, asked, sources)) for place in leftovers]
+    found = [_carried(read, asked, software, homes(read, asked, sources)) for read in leftovers]
     yield from found
     for document, block in dict.fromkeys(
         (each.place.document, each.place.path.partition(".")[0])
@@ -56,26 +56,27 @@ def carried(
         if isinstance(each, Carried)
     ):
         more = (
-            _carried(place, asked, software, _homes(place, asked, sources))
-            for place in _left_to_others(document, block)
+            _carried(read, asked, software, homes(read, asked, sources))
+            for read in _left_to_others(sources, document, block)
         )
         yield from (each for each in more if isinstance(each, Carried))
 
 
-def _left_to_others(document: Document, block: str) -> Iterator[Place]:
+def _left_to_others(sources: Sources, document: Document, block: str) -> Iterator[Read]:
     rows = {key for entry in (document.file.entries if document.file else ()) for key in entry.keys}
-    for path, place in document.found.items():
-        if path.startswith(f"{block}.") and place.value == _AUTO and path not in rows:
-            yield place
+    for read in sources.reads:
+        is_here = read.place.document is document and read.key.startswith(f"{block}.")
+        if is_here and read.place.value == _AUTO and read.key not in rows:
+            yield read
 
 
-def _homes(place: Place, asked: Sequence[Asked], sources: Sources) -> Mapping[str, Files]:
+def homes(read: Read, asked: Iterable[Asked], sources: Sources) -> Mapping[str, Files]:
     """The files of each asked target that may take a key of this file."""
-    file, own = place.document.file, place.document.target
+    file, own = read.place.document.file, read.place.document.target
     if file is None or own is None:
         return {}
     if own.run_by:
-        shared = place.path in _trainers_keys(sources.run)
+        shared = read.key in _trainers_keys(sources.run)
         every = {target.name: _used(target, sources) for target, _ in asked if shared}
         return {name: files for name, files in every.items() if name == own.run_by}
     return {
@@ -104,16 +105,17 @@ def _used(target: Target, sources: Sources) -> Files:
 
 
 def _carried(
-    place: Place,
+    read: Read,
     asked: Sequence[Asked],
     software: Mapping[str, str],
     homes: Mapping[str, Files],
 ) -> Carried | Dropped:
+    place = read.place
     for target, version in asked:
         mine = homes.get(target.name, ())
         if not mine:
             continue
-        extra = Extra(target.name, key_of(place), place.value)
+        extra = Extra(target.name, read.key, place.value)
         found = placed_alone(extra, mine, target.dialect(version, software), schema)
         if isinstance(found, Placed):
             return Carried(place, extra)
@@ -127,19 +129,14 @@ def _carried(
 # ── keys that follow from the rest of a plan ─────────────────────────────────────────────────────
 
 
-def key_of(place: Place) -> str:
-    """A key as rows have it: SimpleTuner takes its keys with the dashes of flags, too."""
-    return place.path.lstrip("-")
-
-
-def follows(place: Place) -> bool:
+def follows(read: Read) -> bool:
     """Whether only rows that say no slot have a key: what they write follows from other slots."""
-    entries = place.document.file.entries if place.document.file else ()
-    rows = [entry for entry in entries if key_of(place) in entry.keys]
+    file = read.place.document.file
+    rows = [entry for entry in (file.entries if file else ()) if read.key in entry.keys]
     return bool(rows) and not any(entry.slots or entry.yields for entry in rows)
 
 
-def strayed(run: LintContext, planned: Planned, asked: Sequence[Asked]) -> Iterator[Dropped]:
+def strayed(sources: Sources, planned: Planned, asked: Sequence[Asked]) -> Iterator[Dropped]:
     """Keys that follow, where the files of the spec have them otherwise than those that were read.
 
     Without a plan there are no such files, and nothing can be told.
@@ -147,20 +144,20 @@ def strayed(run: LintContext, planned: Planned, asked: Sequence[Asked]) -> Itera
     if planned.plan is None:
         return
     written = _written(planned, asked)
-    for document in run.documents:
-        there = written.get(document.file.name) if document.file is not None else None
-        for place in document.found.values():
-            if not follows(place) or _is_met(run, place, there):
-                continue
-            is_there = there is not None and key_of(place) in there
-            what = f"has {shown(there[key_of(place)])}" if there and is_there else "leaves it out"
-            yield Dropped(place, f"the file that the spec compiles to {what}")
+    for read in sources.reads:
+        file = read.place.document.file
+        there = written.get(file.name) if file is not None else None
+        if not follows(read) or _is_met(sources.run, read, there):
+            continue
+        what = f"has {shown(there[read.key])}" if there and read.key in there else "leaves it out"
+        yield Dropped(read.place, f"the file that the spec compiles to {what}")
 
 
-def _is_met(run: LintContext, place: Place, there: Mapping[str, Any] | None) -> bool:
-    if there is None or key_of(place) not in there:
-        return says_nothing(run, place.document, key_of(place), place.value)
-    one, other = (listed({"": each})[""] for each in (place.value, there[key_of(place)]))
+def _is_met(run: LintContext, read: Read, there: Mapping[str, Any] | None) -> bool:
+    place = read.place
+    if there is None or read.key not in there:
+        return says_nothing(run, place.document, read.key, place.value)
+    one, other = (listed({"": each})[""] for each in (place.value, there[read.key]))
     return is_same(one, other)
 
 

@@ -15,9 +15,10 @@ from tunec.compiler.lints.documents import Reading
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Entry, Target, in_every_plan, in_no_plan
+from tunec.compiler.translate.aliases import with_newer_names
 from tunec.compiler.translate.documents import documents_of
 from tunec.compiler.translate.follows import with_consequences
-from tunec.compiler.translate.leftovers import leftovers
+from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.statements import said_by, with_defaults
 from tunec.schemas.frozen import replace
@@ -34,12 +35,19 @@ class Sources(Struct, frozen=True):
     """The value that holds of each slot that is known."""
     disputed: Mapping[str, tuple[Definition, ...]]
     """Slots that no file says, and of which consumers' defaults differ."""
-    leftovers: tuple[Place, ...]
-    """Keys that no slot stands for."""
+    reads: tuple[Read, ...]
+    """Every key of the files that holds no others, and what rows make of it."""
     diagnostics: tuple[Diagnostic, ...]
     idle: frozenset[str] = frozenset()
     """Slots of which the files hold only keys that have no effect in their run."""
+    phrased: frozenset[tuple[str, str]] = frozenset()
+    """Keys of which phrases make a slot, each with the name of its document."""
     texts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def leftovers(self) -> tuple[Read, ...]:
+        """Keys that no slot stands for."""
+        return tuple(each for each in self.reads if each.is_left)
 
     @property
     def programs(self) -> frozenset[str]:
@@ -50,6 +58,10 @@ class Sources(Struct, frozen=True):
             for table in tables
             if (script := table.cannot.get("launch.script")) is not None and script.loses
         )
+
+    def is_phrase(self, place: Place) -> bool:
+        """Whether a key says a slot in a word of its own (`all` linear layers)."""
+        return (place.document.name, place.path) in self.phrased
 
     def is_written(self, slot: str) -> bool:
         """Whether a file or the command line says the slot."""
@@ -73,6 +85,7 @@ def sources_of(reading: Reading, run: LintContext, given: Iterable[Definition]) 
     documents = documents_of(reading.documents, run)
     run = replace(run, documents=documents.every)
     run = replace(run, environment=_released(run))
+    run = replace(run, documents=tuple(with_newer_names(each, run) for each in run.documents))
     tables = tuple(
         {each.target.name: each.target for each in run.documents if each.target}.values()
     )
@@ -93,9 +106,16 @@ def sources_of(reading: Reading, run: LintContext, given: Iterable[Definition]) 
         *_breaches(run, ledger, Partial(heeded, possible)),
     )
     pinned = [slot for slot in values if _is_given(ledger, slot)]
-    rest = (place for each in run.documents for place in leftovers(run, each, known, pinned))
+    keys = (read for each in run.documents for read in reads(run, each, known, pinned))
+    every = tuple(_heeded(each, idle) for each in keys)
     disputed = dict(_disputed(ledger))
-    return Sources(run, ledger, known, disputed, tuple(rest), found, idle, reading.sources)
+    return Sources(run, ledger, known, disputed, every, found, idle, texts=reading.sources)
+
+
+def _heeded(read: Read, idle: frozenset[str]) -> Read:
+    """The key, where its slots have no effect as one that has none."""
+    is_idle = bool(read.slots) and idle.issuperset(read.slots)
+    return replace(read, fate="idle") if is_idle else read
 
 
 def _known(ledger: Ledger, possible: Mapping[str, tuple[Any, ...]]) -> Partial:

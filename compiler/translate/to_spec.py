@@ -101,17 +101,17 @@ def spec_of_files(paths: Iterable[Path], asking: Asking) -> Specified:
         return Specified(None, sources.diagnostics, sources.texts)
     known = _known(sources, asking.known)
     asked = _asked(sources, asking)
-    rest = (place for place in sources.leftovers if not follows(place))
+    rest = (each for each in sources.leftovers if not follows(each))
     phrases = phrases_of(sources.run)
-    rest = (each for each in rest if not (phrases.are_of(each) or is_argument(each)))
+    rest = (each for each in rest if not (phrases.are_of(each.place) or is_argument(each.place)))
     keys = tuple(carried(rest, asked, sources))
     base = foundation(known, asking.environment, asking.beside)
     versions = _versions(asked, keys, asking)
     found = _settled(sources, base, (known, phrases.words), asked, asking, versions)
     dropped = [each for each in keys if isinstance(each, Dropped)]
     if found.planned.plan is None:
-        dropped += [Dropped(each, _OPEN) for each in sources.leftovers if follows(each)]
-    dropped += strayed(sources.run, found.planned, asked)
+        dropped += [Dropped(each.place, _OPEN) for each in sources.leftovers if follows(each)]
+    dropped += strayed(sources, found.planned, asked)
     return _specified(sources, found, base, dropped, asked, asking)
 
 

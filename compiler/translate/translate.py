@@ -19,10 +19,12 @@ from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.documents import Reading, read_files, read_texts
 from tunec.compiler.lints.emission import spoken_by
 from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.lints.lint import catalogue_model, check
 from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
+from tunec.compiler.translate.accounts import Account, accounts, left_out
 from tunec.compiler.translate.leftovers import hidden
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of, sources_of
 from tunec.compiler.translate.writing import Written, write
@@ -48,6 +50,8 @@ class Translated(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, str] = field(default_factory=dict)
     """Text of each file that was read, by the name that spans use."""
+    accounts: tuple[Account, ...] = ()
+    """What became of each key of these files."""
 
     @property
     def ok(self) -> bool:
@@ -138,23 +142,28 @@ def _translated(
         reading.documents, environment, targets, reading.missing, reading.unread, catalogue_model
     )
     sources = sources_of(reading, run, given)
+    software = sources.run.environment.software  # releases that nobody names are those read
     header = f"tunec {__version__}; translated from {', '.join(map(_name, sources.texts))}"
     is_unread = not sources.run.documents and has_errors(sources.diagnostics)
+    is_alone = not _has_engine_file(sources, asked)
     written = {
-        each[0].name: _written(each, sources, header) for each in (() if is_unread else asked)
+        each[0].name: write(each, sources, software, header, is_alone=is_alone)
+        for each in (() if is_unread else asked)
     }
+    every = accounts(sources, written.values())
     found = [
         *sources.diagnostics,
-        *_left_behind(sources, written.values(), without),
+        *_left_behind(sources, every, without),
         *(fault for each in written.values() for fault in each.diagnostics),
     ]
     if not has_errors(found):
         for each in asked:
             found += _objections(each, written[each[0].name], sources)
+        found += left_out([one for one in every if not is_named(one.path, without)])
         found += [*_not_carried(sources, asked, written), *assumed(sources, environment)]
     artifacts = {name: each.artifacts for name, each in written.items()}
     return Translated(
-        {} if has_errors(found) else artifacts, tuple(dict.fromkeys(found)), sources.texts
+        {} if has_errors(found) else artifacts, tuple(dict.fromkeys(found)), sources.texts, every
     )
 
 
@@ -162,21 +171,24 @@ def _name(path: str) -> str:
     return Path(path).name
 
 
-def _written(asked: Asked, sources: Sources, header: str) -> Written:
-    """The files of one target; versions that nobody names are those that were read."""
-    named = sources.run.environment.software
-    return write(asked, sources, named, header)
+def _has_engine_file(sources: Sources, asked: Sequence[Asked]) -> bool:
+    """Whether a file of DeepSpeed's was read, is named, or will be written."""
+    read = sources.run.documents
+    kinds = {each.kind for each in read}
+    kinds |= {kind_of(target, file) for target, _ in asked for file in target.files}
+    named = (key in each.found for each in read if each.file for key in each.file.names)
+    return "deepspeed" in kinds or any(named)
 
 
 def _left_behind(
-    sources: Sources, written: Iterable[Written], without: frozenset[str]
+    sources: Sources, every: Iterable[Account], without: frozenset[str]
 ) -> Iterator[Diagnostic]:
     """Keys of the files that none of the targets has, but those that may stay behind."""
-    taken = frozenset(path for each in written for path in each.taken)
-    rest = dict(_uncarried(sources, taken))
-    yield from (fault for path, fault in rest.items() if not is_named(path, without))
+    lost = dict(_lost(sources, every))
+    yield from (fault for path, fault in lost.items() if not is_named(path, without))
+    left = [*lost, *(each.path for each in every if each.outcome in ("harmless", "other"))]
     for name in sorted(without):
-        if not any(is_named(path, {name}) for path in rest):
+        if not any(is_named(path, {name}) for path in left):
             yield not_understood(
                 f"{leaving(name)} names no key that is left out",
                 (),
@@ -184,10 +196,11 @@ def _left_behind(
             )
 
 
-def _uncarried(sources: Sources, taken: frozenset[str]) -> Iterator[tuple[str, Diagnostic]]:
+def _lost(sources: Sources, every: Iterable[Account]) -> Iterator[tuple[str, Diagnostic]]:
     """What would be left behind, by key."""
-    for place in sources.leftovers:
-        if place.path not in taken:
+    for each in every:
+        place = each.read.place
+        if each.outcome == "lost":
             yield (
                 place.path,
                 not_understood(
@@ -309,7 +322,7 @@ def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Di
     documents = read_texts(texts, {target.name: target}, (target.name,)).documents
     found = [
         each
-        for each in spoken_by(LintContext(documents, environment, {target.name: target}))
+        for each in spoken_by(LintContext(documents, environment, sources.run.targets))
         if each.severity == "error"
     ]
     if not found:

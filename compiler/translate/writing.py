@@ -9,14 +9,16 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import unsupported
 from tunec.compiler.ir.show import show
-from tunec.compiler.read import WRONG_SHAPE
+from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
+from tunec.compiler.translate.carrying import Kept
 from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_defaults
 from tunec.compiler.translate.faults import faults_of, nothing
 from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.sources import Sources
+from tunec.schemas.frozen import replace
 
 _STARTING: Final = "launch."
 """Slots that the target itself decides: whoever asks for another launcher wants that one."""
@@ -31,13 +33,20 @@ class Written(Struct, frozen=True):
     said: frozenset[str] = frozenset()
     covered: frozenset[str] = frozenset()
     """Slots of which its files have rows, whether or not these matter in this run."""
-    taken: frozenset[str] = frozenset()
-    """Paths of the leftovers that its files hold as they were."""
+    kept: tuple[Kept, ...] = ()
+    """What its files hold of keys that no slot stands for."""
+    keys: frozenset[tuple[str, str]] = frozenset()
+    """The names of its files, each with its keys."""
 
 
-def write(asked: Asked, sources: Sources, software: Mapping[str, str], header: str) -> Written:
-    """Write what is known in the words of a target, in memory."""
-    target, version = asked
+def write(
+    asked: Asked, sources: Sources, software: Mapping[str, str], header: str, *, is_alone: bool
+) -> Written:
+    """Write what is known in the words of a target, in memory.
+
+    `is_alone`: there is no file of DeepSpeed's that another one could name.
+    """
+    target, version = _alone(asked[0]) if is_alone else asked[0], asked[1]
     faults = tuple(unsupported(target, version, software))
     known, unmet = _required(target, sources)
     if faults or unmet:
@@ -47,7 +56,7 @@ def write(asked: Asked, sources: Sources, software: Mapping[str, str], header: s
     drafts = drafts_of(target, known, filled, sources, dialect)
     if not drafts and not undecided(target, filled):
         return Written((), (nothing(target),))
-    found = faults_of(asked, drafts, known, filled, sources, software)
+    found = faults_of((target, version), drafts, known, filled, sources, software)
     artifacts, faulty = ((), []) if has_errors(found) else _artifacts(drafts, header)
     rows = (each for draft in drafts for each in draft.file.entries if each.holds_in(dialect))
     return Written(
@@ -55,8 +64,14 @@ def write(asked: Asked, sources: Sources, software: Mapping[str, str], header: s
         tuple(dict.fromkeys((*found, *faulty))),
         frozenset(slot for draft in drafts for slot in draft.said),
         frozenset(slot for row in rows for slot in row.slots),
-        frozenset(path for draft in drafts for path in draft.kept),
+        tuple(each for draft in drafts for each in draft.kept),
+        frozenset((draft.file.name, key) for draft in drafts for key in found_plain(draft.values)),
     )
+
+
+def _alone(target: Target) -> Target:
+    """The target, its files as they are where no other file is named."""
+    return replace(target, files=tuple(file.alone or file for file in target.files))
 
 
 def _required(target: Target, sources: Sources) -> tuple[Partial, tuple[Diagnostic, ...]]:

@@ -19,7 +19,8 @@ from tunec.compiler.target import (
     in_no_plan,
     on_deepspeed,
 )
-from tunec.targets.accelerate.deepspeed import INLINE
+from tunec.schemas.frozen import replace
+from tunec.targets.accelerate.deepspeed import ALONE, INLINE
 from tunec.targets.accelerate.fsdp import FSDP, WORD
 from tunec.targets.accelerate.packages import PACKAGE
 from tunec.targets.accelerate.processes import processes, uses_every_device
@@ -171,15 +172,15 @@ _SETTINGS = (
     constant("debug", False, _CONFIG, package=PACKAGE),
 )
 
+_NAMED = constant(
+    "deepspeed_config.deepspeed_config_file",
+    "ds_config.json",
+    "accelerate utils/dataclasses.py `DeepSpeedPlugin`: beside it no other key of "
+    "ds_config.json may stand here",
+    when=on_deepspeed,
+    package=PACKAGE,
+)
 _DEEPSPEED = (
-    constant(
-        "deepspeed_config.deepspeed_config_file",
-        "ds_config.json",
-        "accelerate utils/dataclasses.py `DeepSpeedPlugin`: beside it no other key of "
-        "ds_config.json may stand here",
-        when=on_deepspeed,
-        package=PACKAGE,
-    ),
     constant(
         "deepspeed_config.deepspeed_multinode_launcher",
         "standard",
@@ -203,7 +204,6 @@ _ENTRIES = (
     *_SETTINGS,
     *_PRECISION,
     *_DEEPSPEED,
-    *INLINE,
     *FSDP,
     *SEQUENCES,
 )
@@ -231,12 +231,17 @@ def schema(dialect: Dialect) -> str | None:
     return f"accelerate/{older[-1]}.json" if older else None
 
 
-ACCELERATE_CONFIG: Final = File(
+_ALONE: Final = File(
     name="accelerate.yaml",
     format="yaml",
-    entries=_ENTRIES,
+    entries=(*_ENTRIES, *ALONE),
     recognise=_is_accelerate,
     schema=schema,
     when=by_accelerate,
-    names=("deepspeed_config.deepspeed_config_file",),
+)
+ACCELERATE_CONFIG: Final = replace(
+    _ALONE,
+    entries=(*_ENTRIES, _NAMED, *INLINE),
+    names=_NAMED.keys,
+    alone=_ALONE,
 )

@@ -1,13 +1,16 @@
 """What accelerate.yaml says of DeepSpeed itself: keys that are read where no other file is named.
 
-Emission names ds_config.json, which can say all of it; nothing is written inline.
+A plan's file names ds_config.json, which can say all of it. A file that was read without one is
+written without one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
-from tunec.compiler.target import Documents, Entry, Found, Json, in_no_plan
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Documents, Entry, Found, Json, in_no_plan, on_deepspeed
+from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.packages import PACKAGE
 
 NAME: Final = "accelerate.yaml"
@@ -49,6 +52,39 @@ def _inline(name: str, slot: str, type_: Callable[[Json], Json], source: str = _
     )
 
 
+def _written(entry: Entry) -> Entry:
+    """The row of a file that names no other."""
+    key, (slot,) = entry.keys[0], entry.slots
+
+    def write(plan: Plan) -> Mapping[str, Json]:
+        return {key: plan[slot]}
+
+    return replace(entry, keys=(key,), write=write, when=on_deepspeed)
+
+
+_HALF: Final = ("bf16", "fp16")
+
+
+def _is_half(plan: Plan) -> bool:
+    return on_deepspeed(plan) and plan.precision.compute in _HALF
+
+
+def _read_half(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    word = found.get("mixed_precision")
+    is_here = found.get("distributed_type") == "DEEPSPEED" and word in _HALF
+    return {"precision.compute": word} if is_here else {}
+
+
+_PRECISION: Final = Entry(
+    ("mixed_precision", "distributed_type"),
+    ("precision.compute",),
+    lambda plan: {"mixed_precision": plan.precision.compute, "distributed_type": "DEEPSPEED"},
+    _read_half,
+    "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.set_mixed_precision`",
+    when=_is_half,
+    package=PACKAGE,
+)
+
 INLINE: Final = (
     _inline("zero_stage", "zero.stage", _whole),
     _inline("offload_optimizer_device", "zero.offload_optimizer", _same),
@@ -59,6 +95,8 @@ INLINE: Final = (
 )
 """`offload_optimizer_nvme_path` and `offload_param_nvme_path` say nothing: utils/launch.py
 `prepare_deepspeed_cmd_env` hands neither on, and the plugin takes the path `none`."""
+ALONE: Final = (*map(_written, INLINE), _PRECISION)
+"""The rows of a file that names no other."""
 
 _ABSENT: Final[Mapping[str, tuple[str, Any]]] = {
     "zero_stage": ("zero.stage", 2),

@@ -46,7 +46,7 @@ OF_VERIFY = {"E1001", "E1002", "E1003", "beyond-the-plan"}
 
 OF_TRANSLATE = {
     *("E0906", "E0907", "E0908"),
-    *("left-to-its-default", "left-unsaid", "not-carried-over", "version-assumed"),
+    *("left-to-its-default", "left-out", "left-unsaid", "not-carried-over", "version-assumed"),
 }
 """What only `tunec translate` says: tests/translate/test_pages.py runs these examples."""
 

@@ -1,0 +1,56 @@
+"""Which keys the reader of a file knows in a release."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.consumers.schemas import known_releases
+from tunec.compiler.emit import schema
+from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.effective import CLASSES
+from tunec.compiler.lints.facts.known_keys import fields_of
+from tunec.compiler.lints.kinds import kind_of
+from tunec.compiler.passthrough import is_known
+from tunec.compiler.target import Dialect, File, Target
+
+PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(TRL, ("transformers", "trl")),
+    "hf": ("transformers",),
+    "llamafactory": ("transformers", "llamafactory"),
+    "axolotl": ("axolotl",),
+    "deepspeed": ("deepspeed",),
+}
+"""Whose keys a kind of file has."""
+
+
+def admits(target: Target, file: File, dialect: Dialect, key: str) -> bool:
+    """Whether the reader of a file knows a key, or takes keys that it does not know."""
+    known, top = schema_of(file, dialect), key.partition(".")[0]
+    if not known:
+        return knows(target, file, dialect, key) or not _is_ever_known(kind_of(target, file), top)
+    is_free = known.get("additionalProperties") is not False
+    return knows(target, file, dialect, key) or (is_free and top not in known.get("properties", ()))
+
+
+def knows(target: Target, file: File, dialect: Dialect, key: str) -> bool:
+    """Whether the reader of a file has a key in a release, by its schema or by its class."""
+    known, top = schema_of(file, dialect), key.partition(".")[0]
+    if known:
+        return top in known.get("properties", ()) and is_known(known, key)
+    classes = CLASSES.get(kind_of(target, file), ())
+    return any(
+        top in fields_of(stem, str(dialect[package]))
+        for stem, package in classes
+        if package in dialect
+    )
+
+
+def _is_ever_known(kind: str, key: str) -> bool:
+    """Whether any release has a field: keys that no release has may be the script's own."""
+    stems = [stem for stem, _ in CLASSES.get(kind, ())]
+    return any(key in fields_of(stem, each) for stem in stems for each in known_releases(stem))
+
+
+def schema_of(file: File, dialect: Dialect) -> Mapping[str, Any]:
+    """The JSON Schema of a file's reader; empty where there is none."""
+    name = file.schema(dialect) if file.schema else None
+    return {} if name is None else schema(name)

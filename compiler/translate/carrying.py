@@ -1,0 +1,132 @@
+"""Keys that no slot stands for, in the new files: as they were, or under the name they have now."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from tunec.compiler.consumers.moved_keys import MOVED, Moved
+from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.kinds import kind_of, known_keys
+from tunec.compiler.target import Dialect, File, Json, Target
+from tunec.compiler.translate.admission import PACKAGES, admits, knows
+from tunec.compiler.translate.leftovers import Read
+from tunec.compiler.translate.sources import Sources
+
+_SHARED: Final = (*TRL, "hf", "model", "peft", "deepspeed", "accelerate")
+"""Kinds of files that mean the same, whichever target writes them."""
+_ARGUMENTS: Final = (*TRL, "hf")
+"""Kinds that hold the Trainer's arguments."""
+
+
+class Kept(Struct, frozen=True):
+    """A key that was read, and what a new file holds of it."""
+
+    read: Read
+    keys: Mapping[str, Json]
+    """None: the new reader does so by itself."""
+
+
+def kept_in(
+    target: Target, file: File, written: Mapping[str, Json], sources: Sources, dialect: Dialect
+) -> Iterator[Kept]:
+    """What a file holds of the keys that no slot stands for, beside what its rows have `written`.
+
+    Keys of the same kind of file stay; those of the Trainer, in every file of its arguments.
+    """
+    for read in sources.reads:
+        keys = _kept(read, target, file, written, dialect, sources)
+        if keys is not None:
+            yield Kept(read, keys)
+
+
+def _kept(
+    read: Read,
+    target: Target,
+    file: File,
+    written: Mapping[str, Json],
+    dialect: Dialect,
+    sources: Sources,
+) -> Mapping[str, Json] | None:
+    is_own = _is_same(read, target, file)
+
+    def fits(keys: Mapping[str, Json]) -> bool:
+        return all(admits(target, file, dialect, key) for key in keys)
+
+    match read.fate:
+        case "left" | "default":
+            return next(filter(fits, _names(read, target, file, sources)), None)
+        case "filled":
+            return {read.key: read.place.value} if _stays_open(read, file, is_own=is_own) else None
+        case "follows" | "may follow" if is_own:
+            is_decided = read.key in written and read.fate == "follows"
+            is_known = knows(target, file, dialect, read.key)
+            return {read.key: read.place.value} if is_known and not is_decided else None
+    return None
+
+
+def _stays_open(read: Read, file: File, *, is_own: bool) -> bool:
+    """Whether a trainer fills in `auto` there, too."""
+    own = read.place.document.file
+    if own is None or own.name != file.name:
+        return False
+    return read.key in (file.filled or ()) or (is_own and read.key in (own.filled or ()))
+
+
+def _names(
+    read: Read, target: Target, file: File, sources: Sources
+) -> Iterator[Mapping[str, Json]]:
+    """What a file may hold of a key, the nearest first."""
+    kind, value = read.place.document.kind, read.place.value
+    if _is_at_home(read, target, file, sources):
+        yield {read.key: value}
+        for package in PACKAGES.get(kind, ()):
+            yield from _moved(MOVED[package], read.key, value)
+    own = read.place.document.file
+    for moved in own.leaves if own is not None else ():
+        if moved.old == read.key and moved.new:
+            yield from _forward(moved, value)
+
+
+def _moved(table: Iterable[Moved], key: str, value: Any) -> Iterator[Mapping[str, Json]]:
+    for moved in table:
+        if moved.old == key and moved.new:
+            yield from _forward(moved, value)
+        if moved.new == key and moved.back is not None:
+            said = moved.back(value)
+            yield {} if said is None else {moved.old: said}
+
+
+def _forward(moved: Moved, value: Any) -> Iterator[Mapping[str, Json]]:
+    """What the newer key holds; of a value that it has no word for, nothing is known."""
+    said = moved.words(value)
+    if said is not None:
+        yield {moved.new: said}
+    elif not value:
+        yield {}
+
+
+def _is_at_home(read: Read, target: Target, file: File, sources: Sources) -> bool:
+    """Whether a key of a file is read as what it was: by the same kind of file, or the Trainer."""
+    if _is_same(read, target, file):
+        return True
+    kind, own = kind_of(target, file), read.place.document.kind
+    if kind == own and kind in _SHARED:
+        return True
+    table = read.place.document.target
+    heirs = (*_ARGUMENTS, *((own,) if table is not None and table.run_by else ()))
+    return kind in _ARGUMENTS and own in heirs and read.key in trainers_keys(sources)
+
+
+def _is_same(read: Read, target: Target, file: File) -> bool:
+    table, own = read.place.document.target, read.place.document.file
+    return (
+        table is not None and own is not None and (table.name, own.name) == (target.name, file.name)
+    )
+
+
+def trainers_keys(sources: Sources) -> frozenset[str]:
+    """The arguments of transformers' Trainer, which the programs on it hand to it as they are."""
+    trainer = sources.run.targets["huggingface"]
+    (file,) = (each for each in trainer.files if each.name == "training_args.yaml")
+    return known_keys(trainer, file)
