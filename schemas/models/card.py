@@ -55,8 +55,8 @@ class ModelCard(Shape):
     processor: dict[str, Any] = {}
     """The facts of its preprocessor_config.json that decide how many tokens an image becomes."""
     processor_source: str = ""
-    stored_dtype: Literal["bf16", "fp16", "fp32"]
-    """The dtype of the published weights."""
+    stored_dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
+    """The dtype of the published weights; what a spec's own config gets, where it was not read."""
     published_parameters: int | None = None
     """The count that the maker states (safetensors index), a check on the derived one."""
     precision_refused: dict[Literal["bf16", "fp16", "fp32"], Refusal] = {}
