@@ -26,7 +26,7 @@ from trace_row import Combination
 from trace_shared import FULLY_SHARDED, SHARED, flat, fully_sharded, in_one_bucket, shared
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
-from tunec.compiler.analyses.memory.lora import is_stack
+from tunec.compiler.analyses.memory.modules import is_stack
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP
 from tunec.compiler.ir.slots import AttentionKernel, Quantization
 from tunec.compiler.tracing.subject import Subject

@@ -17,10 +17,14 @@ from tunec.compiler.analyses.memory.attention import (
     masks_kept,
     scores_working,
 )
+from tunec.compiler.analyses.memory.experts import (
+    ExpertsPass,
+    experts_pass,
+    experts_saved,
+)
 from tunec.compiler.analyses.memory.layers import (
     dropped_saved,
     expanding_working,
-    experts_saved,
     feed_forward_saved,
     final_input_saved,
     forward_working,
@@ -204,6 +208,8 @@ class Activations(Struct, frozen=True):
     """Everything alive when a first segment of several layers has been recomputed."""
     moved: tuple[float, int] = (0.0, 0)
     """Bytes of one tensor that waits on the host, and how many there are."""
+    experts: ExpertsPass | None = None
+    """Moments inside of a layer's experts; None: layers have none."""
 
 
 def text_tokens(workload: Workload) -> int:
@@ -280,6 +286,12 @@ def part_activations(
     halved, layer = tokens * (half + working), held.most + held.working
     expanding = partial(expanding_working, widths=widths)
     first = one[0] if split.whole else inputs
+    input_ = held.inputs * bool(split.segments)
+    fresh = split.segments > 0 and not split.tail
+    layer_held = held.most + input_
+    experts = experts_pass(stacks[-1], widths, tokens, layer_held, name, recomputed=fresh)
+    if experts is not None:
+        halved = experts.ending[name] - input_
     return Activations(
         kept=kept(part, held, split, offload=run.offload),
         last_layer={name: at_last(held, split)},
@@ -292,6 +304,7 @@ def part_activations(
         encoder=_encoder(part, widths, tokens * stacks[0].layers * first),
         first_segment={name: layer + held.inputs + others} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
+        experts=experts,
     )
 
 

@@ -18,6 +18,7 @@ from tunec.compiler.analyses.memory.modules import (
     Router,
     experts_apart,
     flavour,
+    is_stack,
 )
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
@@ -102,6 +103,10 @@ class Arithmetic(Struct, frozen=True):
     """Whether its mask is a bias that all layers share, and not made one in each."""
     experts_apart: bool
     """Whether experts run one after the other, each linear layers of its own."""
+    trains_experts: bool
+    """Whether the weights of routed experts get gradients, by themselves or through adapters."""
+    gates_shared: bool
+    """Whether shared experts come before the routed ones, and a gate weighs what they give."""
     liger_norms: bool
     """Whether RMSNorms are Liger's, which keep their input (liger-kernel 0.3.1 to 0.8.0
     `ops/rms_norm.py`, `LigerRMSNormFunction`)."""
@@ -175,6 +180,8 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         repeats=masks and _is_before(workload, _GROUPED_QUERIES),
         shares_mask=_is_before(workload, _BOOLEAN_MASKS),
         experts_apart=experts_apart(workload),
+        trains_experts=trained or any(map(is_stack, adapted)),
+        gates_shared=special.gates_shared,
         liger_norms=patched,
         liger_products=patched and liger.fuses_products(workload.architecture.family),
     )

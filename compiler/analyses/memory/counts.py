@@ -10,6 +10,7 @@ from tunec.compiler.analyses.memory.modules import (
     adapter_shapes,
     flavour,
     is_after_attention,
+    is_stack,
     quantizes,
     tower_of,
     wants_gradient,
@@ -204,6 +205,11 @@ class Counts:
         """Trained in the experts of one layer, on average."""
         found = (module for module in self._workload.trained if ".experts" in module.path)
         return round(self._share * (_elements(found) // _expert_layers(self._model)))
+
+    @cached_property
+    def merges(self) -> bool:
+        """Whether adapters are added to weights of experts in each pass."""
+        return any(map(is_stack, self._workload.adapted))
 
     @cached_property
     def block(self) -> int:

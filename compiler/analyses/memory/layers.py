@@ -4,58 +4,21 @@ All figures are bytes a token. Traced with transformers 5.23 and torch 2.13 (eag
 fused kernels); with h, a, k, d, f for hidden width, heads, key-value heads, head width and inner
 width, a gated RMSNorm layer in bf16 keeps 16h + 4ad + 4kd + 4a + 8f when it is trained and
 8h + 4ad + 4kd + 4a + 6f when only gradients pass through it.
-
-Every token passes a mixture's `active` experts, so that the figures do not depend on how tokens are
-routed; an imbalance costs time, not memory. Traced with transformers 5.23 `integrations/moe.py`,
-`grouped_mm_experts_forward`, and for the loop over experts of releases before 5 with 4.57.6
-`models/mixtral/modeling_mixtral.py`, `MixtralSparseMoeBlock`.
 """
 
 from typing import Final
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.attention import attention_saved, scores_forward
+from tunec.compiler.analyses.memory.experts import (
+    experts_backward,
+    experts_forward,
+    experts_saved,
+)
 from tunec.compiler.analyses.memory.modules import Activation
-from tunec.schemas.models.architecture import Architecture, Experts, Part, Stack
+from tunec.schemas.models.architecture import Architecture, Part, Stack
 
 _FP32: Final = 4
-_INDICES: Final = 40
-"""Bytes an active expert of sorted indices and offsets: four int64 and two fp32 numbers."""
-
-
-def experts_saved(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
-    """Bytes a token that routed and shared experts keep.
-
-    Of each active expert gate and up, the activation and the result that the router weighs;
-    trained, also the token itself and the product. The router keeps its probabilities, and may
-    read the token in fp32. A loop adds each expert's weighed result to the sum by `index_add_`,
-    which keeps it.
-    """
-    tensors = 4 if widths.trained else 3
-    results = (2 if widths.trained else 1) + widths.experts_apart
-    routed = widths.answer * (tensors * experts.ffn + results * stack.hidden)
-    shared = widths.compute * tensors * experts.shared_ffn
-    if widths.keeps_inputs and not widths.trained:
-        inputs = (2 if widths.casts else 1) * stack.hidden + experts.ffn
-        routed += widths.compute * inputs
-    read = _FP32 * stack.hidden if widths.trained and widths.router == "double" else 0
-    return experts.active * (routed + _INDICES) + shared + read + _FP32 * experts.count
-
-
-def experts_working(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
-    """Bytes a token of gradients on their way: three copies of the weighed results, and a cast.
-
-    With fp32 router weights the gradients of weighing are fp32 too. In a loop two of the whole
-    batch, and those of one expert's share of the tokens.
-    """
-    if widths.experts_apart:
-        share = experts.active / experts.count
-        return widths.answer * (2 * stack.hidden + 1.5 * share * experts.ffn)
-    if widths.router == "narrow":
-        return experts.active * 3 * widths.compute * stack.hidden
-    return experts.active * (3 * _FP32 + widths.compute) * stack.hidden
-
-
 _MASK: Final = 1
 """Bytes an element of what was drawn (torch 2.13 `aten/src/ATen/native/cuda/Dropout.cu`,
 `native_dropout_cuda`: a mask of booleans)."""
@@ -185,7 +148,8 @@ def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False)
     not kept, and its gradient comes beside those of both.
     """
     if stack.experts is not None and stack.ffn == 0:
-        return experts_working(stack, stack.experts, widths)
+        course = experts_backward(stack, stack.experts, widths, recomputed=recomputed)
+        return course.beginning
     width = _FP32 if _widens_inside(widths) else widths.compute
     inner = width * stack.ffn * _inner(stack, widths)
     if widths.trained:
@@ -256,9 +220,8 @@ def forward_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
     attention = float(made * (2 * stack.heads + 2 * stack.kv_heads) * stack.head_dim)
     if widths.eager:
         attention += scores_forward(widths) * stack.heads * keys
-    inner = stack.ffn
+    feed_forward: float = made * stack.ffn * (3 if stack.gated else 2)
     if stack.experts is not None:
-        inner = max(inner, stack.experts.active * stack.experts.ffn + stack.experts.shared_ffn)
-    feed_forward = made * inner * (3 if stack.gated else 2)
+        feed_forward = max(feed_forward, experts_forward(stack, stack.experts, widths))
     around = (2 * widths.stream + made) * stack.hidden
     return around + max(attention, feed_forward + widths.stream * stack.hidden)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.modules import (
     BYTES,
+    is_stack,
     quantized_bytes,
     quantizes,
     reads_attention,
@@ -100,33 +101,35 @@ def adapters_working(workload: Workload, widths: Arithmetic) -> float:
     return max(there - 3 * max(widths.compute, base) * ffn, 0)
 
 
-def is_stack(module: Module) -> bool:
-    """Whether a module is the weights of all experts in one tensor."""
-    return module.kind == "parameter" and len(module.shape) == 3
-
-
 def experts_merged(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Sizes:
     """Bytes of expert weights with their adapters added, kept for the gradient of their inputs.
 
     peft 0.21 merges A and B into a copy of the whole tensor in each forward pass (`tuners/lora/
-    layer.py`, `_LoraFactorsProxy`), which the graph keeps (traced); nothing of a token is kept.
+    layer.py`, `_LoraFactorsProxy`), which the graph keeps (traced).
     """
     if checkpointed:
         return {}
     elements = sum(prod(m.shape) * m.copies for m in workload.adapted if is_stack(m))
-    return {"merged experts": float(widths.stream * elements)}
+    return {"merged experts": float(widths.held * elements)}
 
 
-def experts_merging(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Sizes:
-    """Bytes of merged weights while one layer is differentiated, the smaller stack first.
+class Merging(NamedTuple):
+    """Bytes of merged weights, and of their gradients, while one layer is differentiated."""
 
-    A gradient of each, and where the layer is recomputed the copies of those to come (traced).
-    """
+    merged: float
+    """Both stacks as they were merged for the forward pass."""
+    gradient: float
+    """The most that a gradient takes beyond what is merged by then: that of the smaller stack.
+
+    When the larger one's comes, the smaller stack is gone, which is half of it."""
+
+
+def experts_merging(workload: Workload, widths: Arithmetic) -> Merging:
+    """What merging takes in one layer (traced)."""
     stacks = [prod(module.shape) for module in workload.adapted if is_stack(module)]
-    if not stacks:
-        return {}
-    most = max(sum(stacks) + min(stacks), 2 * max(stacks)) if checkpointed else max(stacks)
-    return {"merged experts and gradient": float(widths.stream * most)}
+    larger, smaller = max(stacks, default=0), min(stacks, default=0)
+    most = max(smaller, larger - smaller) if len(stacks) > 1 else larger
+    return Merging(float(widths.held * sum(stacks)), float(widths.held * most))
 
 
 def norms_working(workload: Workload, widths: Arithmetic) -> float:

@@ -120,6 +120,11 @@ def experts_apart(workload: Workload) -> bool:
     return version is not None and version < _FUSED_EXPERTS and family in _ONCE_SEPARATE
 
 
+def is_stack(module: Module) -> bool:
+    """Whether a module is the weights of all experts in one tensor."""
+    return module.kind == "parameter" and len(module.shape) == 3
+
+
 def adapter_elements(workload: Workload, module: Module) -> int:
     """Elements of the adapters on all copies of a module (LoRA, arXiv 2106.09685, section 4.1).
 
@@ -171,6 +176,8 @@ class Flavour(Struct, frozen=True):
     norm: Norm = "plain"
     rotary: Rotary = "whole"
     router: Router = "wide"
+    gates_shared: bool = False
+    """Whether shared experts run before the routed ones, and a gate weighs what they give."""
     biased: bool = False
     """Whether self attention adds a bias a head."""
     own_biases: bool = False
@@ -208,6 +215,7 @@ _CONCATENATED: Final = frozenset(
 )
 _NARROW_ROUTER: Final = frozenset({"qwen2_moe", "qwen3_moe", "olmoe", "granitemoe"})
 _DOUBLE_ROUTER: Final = frozenset({"deepseek_v2", "deepseek_v3"})
+_GATED_SHARED: Final = frozenset({"qwen2_moe"})
 _QUICK_TOWERS: Final = frozenset({"llava", "llava_next", "qwen2_vl"})
 _NARROW_SCORES: Final = _ENCODER_DECODER | {"gpt2", "falcon", "bert", "roberta"}
 _WIDE_QUERIES: Final = frozenset({"gptj", "codegen", "gpt_neo"})
@@ -231,6 +239,7 @@ def flavour(family: str, part: Part) -> Flavour:
             _norm(family),
             _rotary(family),
             _router(family),
+            gates_shared=family in _GATED_SHARED,
             biased=family in _T5,
             own_biases=family == "umt5",
             shares_norm_inputs=family in _PARALLEL_NORMS,

@@ -151,6 +151,9 @@ class At:
     VISION_FORWARD: Final = Moment(32, "vision forward")
     LAYERS: Final = Moment(32.5)
     GATHERING: Final = Moment(33, "parameter gathering")
+    FORWARDED: Final = Moment(33.4)
+    LAST_FORWARD: Final = Moment(33.5, "experts forward")
+    """The last layer's experts have run, and what they worked in is still there."""
     LOSS_FORWARD: Final = Moment(34, "loss forward")
     REFERENCE_FORWARD: Final = Moment(35, "reference forward")
     REFERENCE_LOSS: Final = Moment(36, "reference loss")
@@ -165,14 +168,17 @@ class At:
     ROOT_GATHERING: Final = Moment(44, "root gathering backward")
     LAST_LAYER: Final = Moment(45, "last layer backward")
     EXPANSION: Final = Moment(46, "weight expansion backward")
-    LAST_EXPERTS: Final = Moment(47, "experts backward")
+    LAST_INNER: Final = Moment(46.5, "last experts halfway backward")
+    """The second product of its experts has its gradient, in the last layer."""
+    LAST_EXPERTS: Final = Moment(47, "last experts backward")
     REDUCTIONS: Final = Moment(48)
     """From here on gradients are reduced as they come."""
     ALL_REDUCED: Final = Moment(49)
     FIRST_SEGMENT: Final = Moment(50, "first segment backward")
     """Several layers have been recomputed together, and none of them is differentiated yet."""
     FIRST_LAYER: Final = Moment(51, "first layer backward")
-    FIRST_EXPERTS: Final = Moment(52, "experts backward")
+    FIRST_INNER: Final = Moment(51.5, "first experts halfway backward")
+    FIRST_EXPERTS: Final = Moment(52, "first experts backward")
     DECODER_EMBEDDING: Final = Moment(53, "decoder embedding backward")
     LAYERS_DONE: Final = Moment(53.5)
     VISION_BACKWARD: Final = Moment(54, "vision backward")

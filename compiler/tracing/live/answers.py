@@ -36,6 +36,8 @@ class Answers:
             return self._nonzero(args[0])
         if func is aten.index.Tensor and args[0].device.type == "meta":
             return self._index(*args)
+        if func is aten._grouped_mm.default and args[0].is_meta:  # noqa: SLF001
+            return _grouped(*args)
         if self.logs and func is aten._local_scalar_dense.default and args[0].is_meta:  # noqa: SLF001
             return 0
         if self.mixed and _is_mixed(args, kwargs):
@@ -59,6 +61,18 @@ class Answers:
             return NotImplemented
         rest = value.shape[first.dim() :]
         return torch.empty(self._count(first), *rest, dtype=value.dtype, device="meta")
+
+
+def _grouped(
+    left: torch.Tensor, right: torch.Tensor, offsets: torch.Tensor, *_: Any
+) -> torch.Tensor:
+    """The result of a grouped product in any dtype; torch's rule of shapes knows bf16 alone.
+
+    torch 2.13 `aten/src/ATen/native/cuda/GroupedBlas.cpp`, `_grouped_mm_cuda`: others go one group
+    after the other. Of two matrices it makes one product a group.
+    """
+    groups = offsets.shape if left.dim() == right.dim() else ()
+    return left.new_empty(*groups, left.shape[-2], right.shape[-1])
 
 
 def _leaves(source: Any, target: torch.Tensor) -> bool:

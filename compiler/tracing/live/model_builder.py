@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import torch
 
-from tunec.compiler.analyses.memory.lora import is_stack
-from tunec.compiler.analyses.memory.modules import quantizes
+from tunec.compiler.analyses.memory.modules import is_stack, quantizes
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
 from tunec.compiler.tracing.live.kernels import register_attention
 from tunec.compiler.tracing.live.segments import needs_segments, recompute_in_segments

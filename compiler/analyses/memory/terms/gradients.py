@@ -40,7 +40,9 @@ def at_last_layer(plan: Sharding) -> Sizes:
     if plan.releases:
         return _released(plan)
     if is_hooked(plan):
-        return {**_on_their_way(plan, counts.embedding if counts.tied else 0), **_held(plan)}
+        # in a mixture of experts the first gradients to come are those of experts
+        waiting = (counts.embedding if counts.tied else 0) - counts.inner * (counts.experts > 0)
+        return {**_on_their_way(plan, max(waiting, -counts.inner)), **_held(plan)}
     return _partial(plan, counts.embedding if counts.tied else counts.head)
 
 
@@ -100,16 +102,25 @@ def _of_a_layer(plan: Sharding) -> int:
     return max(plan.arriving - ends, 0) // max(layers, 1)
 
 
-def at_experts(plan: Sharding) -> Sizes:
-    """At a layer's experts, the first one's, when their own gradients have come."""
+def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
+    """At a layer's experts, the last one's or the first's, when their gradients come.
+
+    `parts`: thirds of a layer's experts that have theirs: one by the second product, all by the
+    first, which is as wide as gate and up.
+    """
     counts = plan.counts
-    if plan.leaf:
-        whole = max(counts.experts, counts.inner)
-        return {**_on_their_way(plan, whole - counts.inner), **_held(plan)}
-    if is_hooked(plan) or plan.releases:
-        return at_last_layer(plan)
+    third = counts.experts // 3
+    if is_hooked(plan):
+        arriving = parts if plan.leaf or parts == 1 else parts - 1
+        return {**_on_their_way(plan, arriving * third - counts.inner), **_held(plan)}
+    if plan.releases:
+        return _released(plan)
+    if last:
+        own = counts.embedding if counts.tied else counts.head
+        return _partial(plan, own + parts * third)
     embedding = 0 if counts.tied else counts.embedding
-    return _partial(plan, plan.arriving - counts.late - embedding - counts.vision)
+    later = counts.late + embedding + counts.vision + (3 - parts) * third
+    return _partial(plan, plan.arriving - later)
 
 
 def at_vision(plan: Sharding) -> Sizes:
@@ -314,12 +325,27 @@ def gradient_terms(plan: Sharding, segment: int, *, dora: bool) -> Iterator[Term
     yield from lasting(first, At.FIRST_LAYER if segment > 1 else At.ALL_REDUCED, At.FIRST_LAYER)
     if dora:
         yield from lasting(first, At.NORMS, At.NORMS)
-    if plan.counts.experts:
-        moment = experts_moment(plan)
-        yield from lasting(at_experts(plan), moment, moment)
+    if plan.counts.experts or plan.counts.merges:
+        yield from _in_experts(plan)
     if plan.workload.data.vision_tokens:
         yield from lasting(at_vision(plan), At.LAYERS_DONE, At.VISION_BACKWARD)
     yield from lasting(at_embedding(plan), At.EMBEDDING, At.EMBEDDING)
+
+
+def last_layer(plan: Sharding, moment: Moment) -> Moment:
+    """A moment inside of the last layer, when the others wait."""
+    layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
+    return moment._replace(layers=1 - 1 / max(layers, 1))
+
+
+def _in_experts(plan: Sharding) -> Iterator[Term]:
+    """Gradients while experts' own come, in the last layer and, where they stay, in the first."""
+    for parts, at in ((1, At.LAST_INNER), (3, At.LAST_EXPERTS)):
+        moment = last_layer(plan, at)
+        yield from lasting(at_experts(plan, parts, last=True), moment, moment)
+    if not is_hooked(plan):
+        for parts, moment in ((1, At.FIRST_INNER), (3, At.FIRST_EXPERTS)):
+            yield from lasting(at_experts(plan, parts, last=False), moment, moment)
 
 
 def _as_they_come(plan: Sharding) -> Iterator[Term]:
@@ -329,17 +355,6 @@ def _as_they_come(plan: Sharding) -> Iterator[Term]:
     for one in plan.reductions:
         moment = reduction(one.number, one.left)
         yield from lasting(at_reduction_on_the_way(plan, one), moment, moment)
-
-
-def experts_moment(plan: Sharding) -> Moment:
-    """When a layer's experts have their gradients: the first layer's, or, by blocks, the last's.
-
-    Stage 3 has more parameters whole the earlier it is in a backward pass.
-    """
-    if not plan.leaf:
-        return At.FIRST_EXPERTS
-    layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
-    return At.LAST_EXPERTS._replace(layers=1 - 1 / max(layers, 1))
 
 
 def resident_gradients(workload: Workload, plan: Sharding) -> Sizes:

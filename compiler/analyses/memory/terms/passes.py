@@ -143,6 +143,8 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     if main_part(workload) == "denoiser":
         yield from of_samples(norm, At.LAST_LAYER, At.LAST_LAYER, number)
     yield from of_samples(passed.last_layer, At.LAST_LAYER, At.LAST_LAYER, number)
+    if passed.experts is not None:
+        yield from of_samples(passed.experts.forward, At.LAST_FORWARD, At.LAST_FORWARD, number)
     if count(workload).quantized:
         weight = {"expanded weight": float(EXPANDED * count(workload).expanded)}
         yield from lasting(weight, At.EXPANSION, At.EXPANSION)
@@ -235,14 +237,25 @@ def _of_copies(workload: Workload, run: Pass) -> Iterator[Term]:
     forward = forward_casts(counts, widths, checkpointed=checkpointed, head=head)
     backward = backward_casts(counts, widths, checkpointed=checkpointed, head=head)
     left = left_copies(workload, run)
-    yield from lasting({**forward, **merged}, At.LOSS_FORWARD, At.REFERENCE_LOSS)
+    yield from lasting({**forward, **merged}, At.FORWARDED, At.REFERENCE_LOSS)
     yield from lasting({**backward, **merged}, At.LOSS_BACKWARD, At.HEAD)
     if workload.optimizer.name in STEPS_IN_BACKWARD:
         yield from lasting(left, At.HEAD_STEPPED, At.HEAD_STEPPED)
-    yield from lasting(left, At.LAST_LAYER, At.EXPANSION)
-    merging = experts_merging(workload, widths, checkpointed=checkpointed)
-    yield from lasting(merging, At.LAST_LAYER, At.LAST_LAYER)
-    yield from lasting(merging, At.ALL_REDUCED, At.FIRST_LAYER)
+    yield from lasting(left, At.LAST_LAYER, At.LAST_EXPERTS)
+    if widths.trains_experts and not widths.trained:
+        yield from _of_merging(workload, widths, checkpointed=checkpointed)
+
+
+def _of_merging(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Iterator[Term]:
+    """Weights with adapters added, of the layer that is differentiated, and their gradients."""
+    merged, gradient = experts_merging(workload, widths)
+    own, arriving = {"merged experts": merged}, {"merged experts' gradient": gradient}
+    if checkpointed:
+        yield from lasting(own, At.LAST_FORWARD, At.LAST_FORWARD)
+        yield from lasting(own, At.LAST_LAYER, At.LAST_EXPERTS)
+    yield from lasting(own, At.ALL_REDUCED, At.FIRST_EXPERTS)
+    yield from lasting(arriving, At.LAST_INNER, At.LAST_EXPERTS)
+    yield from lasting(arriving, At.FIRST_INNER, At.FIRST_EXPERTS)
 
 
 def left_copies(workload: Workload, run: Pass) -> Sizes:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from tunec.compiler.analyses.memory.activations import Pass
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.counts import visited_layers
+from tunec.compiler.analyses.memory.experts import ExpertsPass
 from tunec.compiler.analyses.memory.lora import merged, norms_working, weights_kept
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, is_hooked
 from tunec.compiler.analyses.memory.terms.answers import answer_terms
@@ -13,9 +14,9 @@ from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced
 from tunec.compiler.analyses.memory.terms.fsdp_units import run_of
 from tunec.compiler.analyses.memory.terms.gradients import (
     at_decoder_embedding,
-    experts_moment,
     gradient_terms,
     head_stepped,
+    last_layer,
     resident_gradients,
 )
 from tunec.compiler.analyses.memory.terms.optimizer import (
@@ -109,7 +110,7 @@ def _gathered(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iter
     layers = visited_layers(workload)
     turning = gathered(plan, checkpointed=checkpointed)
     yield from lasting(turning, At.FORWARD, At.VISION_FORWARD)
-    yield from lasting(turning, At.LOSS_FORWARD, At.NORMS)
+    yield from lasting(turning, At.FORWARDED, At.NORMS)
     yield from lasting(turning, At.EVALUATION, At.EVALUATION)
     share, together = gathered_together(plan, checkpointed=checkpointed)
     gathering = At.GATHERING._replace(layers=share)
@@ -220,9 +221,18 @@ def _in_layers(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
     for one in under_way(workload, plan, checkpointed=run.checkpointed):
         layer = whole if one.is_whole else half
         yield from of_samples(layer, one.moment, one.moment, number)
-    if plan.counts.experts:
-        moment, layer = experts_moment(plan), half if plan.leaf else passed.one_layer
-        yield from of_samples(layer, moment, moment, number)
+    if passed.experts is not None and arithmetic(workload, run.states, "text").trains_experts:
+        for moment, layer in _in_experts(plan, passed.experts):
+            yield from of_samples(layer, moment, moment, number)
+
+
+def _in_experts(plan: Sharding, experts: ExpertsPass) -> Iterator[tuple[Moment, Sizes]]:
+    """Moments at which weights of experts get gradients, and what their layer holds then."""
+    yield last_layer(plan, At.LAST_INNER), experts.inner
+    yield last_layer(plan, At.LAST_EXPERTS), experts.ending
+    if plan.fsdp.version or not is_hooked(plan):
+        yield At.FIRST_INNER, experts.inner
+        yield At.FIRST_EXPERTS, experts.ending
 
 
 def _at_decoder(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
