@@ -49,9 +49,10 @@ def class_schema(stem: str, version: str) -> Schema:
     return schema
 
 
+@cache
 def known_releases(stem: str) -> tuple[str, ...]:
-    """The releases whose configuration class `stem` was read, in no order."""
-    return tuple(_load("huggingface/index.json")[stem])
+    """The releases whose configuration class `stem` was read, oldest first."""
+    return tuple(sorted(_load("huggingface/index.json")[stem], key=Version))
 
 
 def ds_config_defaults(version: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The run: documents that are read together, their ledger, and what is known beside them.
+"""The run: documents that are read together, what they say, and what is known beside them.
 
 This is what a rule is given. It answers, in this order of usefulness:
 
@@ -13,7 +13,7 @@ Each may be unknown. A rule that needs what is unknown finds nothing, or a `Find
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct, field
 from packaging.version import Version
@@ -37,11 +37,6 @@ _ON_EVERY_DEVICE: Final = ("deepspeed", "accelerate")
 """Launchers that start a process for every device that they see, unless they are told a number:
 deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`; accelerate 0.30.1 to 1.15.0
 commands/launch.py `_validate_launch_command`."""
-_OF_FILES: Final = (
-    *("_of", "_said", "_faults", "_places", "written", "inline_json"),
-    *("kinds", "keys", "releases", "deepspeed_reader"),
-)
-"""What a run works out from its files and versions alone."""
 _COUNTED: Final = (_WORLD, "devices.nodes", "devices.per_node")
 
 DeepspeedReader = Literal["trainer", "plain", "unknown"]
@@ -76,6 +71,12 @@ class Unread(Struct, frozen=True):
 class LintContext(Struct, frozen=True, eq=False, dict=True):
     """Documents of one training run with their surroundings."""
 
+    OF_FILES: ClassVar[tuple[str, ...]] = (
+        *("_of", "_said", "_faults", "_places", "written", "inline_json"),
+        *("kinds", "keys", "releases", "deepspeed_reader"),
+    )
+    """What is worked out from files and versions alone."""
+
     documents: tuple[Document, ...]
     """In the order in which they were named; views follow what they are views of."""
     environment: Environment
@@ -92,7 +93,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         """The run on other hardware, with its files and versions; the files are not read again."""
         moved = replace(self, environment=environment)
         known = self.__dict__
-        moved.__dict__.update({name: known[name] for name in _OF_FILES if name in known})
+        moved.__dict__.update({name: known[name] for name in self.OF_FILES if name in known})
         return moved
 
     # ── documents and keys ───────────────────────────────────────────────────────────────────────
@@ -150,11 +151,6 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
     # ── slots ────────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
-    def ledger(self) -> Ledger:
-        """Every definition of every slot by any document or by the surroundings."""
-        return self.written.add(tuple(self._surroundings()))
-
-    @cached_property
     def written(self) -> Ledger:
         """What the documents say about slots, and what their readers do unasked."""
         return Ledger().add(tuple(self._definitions()))
@@ -170,8 +166,13 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         return max(self.definitions(path), key=lambda each: each.rank, default=None)
 
     def definitions(self, path: str) -> tuple[Definition, ...]:
-        """Every definition of a slot."""
-        return self.ledger.of(path)
+        """Every definition of a slot, by any document or by the surroundings."""
+        written = self.written_of(path)
+        return (*written, *self._surroundings()) if path == _WORLD else written
+
+    def written_of(self, path: str) -> tuple[Definition, ...]:
+        """What the documents say about one slot."""
+        return self.written.of(path)
 
     def value(self, path: str, otherwise: Any = None) -> Any:
         """The value of a slot, or `otherwise` where nobody says it."""
@@ -304,7 +305,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
         return {name: self.targets[name] for name in sorted(self.targets, key=order)}
 
-    # ── the ledger ───────────────────────────────────────────────────────────────────────────────
+    # ── definitions ──────────────────────────────────────────────────────────────────────────────
 
     def _definitions(self) -> Iterator[Definition]:
         # flags win over the file that a launcher or a program is given beside them

@@ -311,7 +311,7 @@ def _class_default(stem: str, version: str, key: str) -> Any:
 def releases_around(stem: str, version: str) -> tuple[str, ...]:
     """The known release of the same minor as a version, or the ones before and after it."""
     asked = Version(version)
-    known = sorted(known_releases(stem), key=Version)
+    known = known_releases(stem)
     same = [each for each in known if Version(each).release[:2] == asked.release[:2]]
     if same:
         return (same[-1],)
@@ -346,7 +346,7 @@ def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> R
     if release.is_named:
         return release
     said = {key for each in documents if each.kind in _KINDS for key in each.root.fields or ()}
-    known = sorted(map(Version, known_releases(_STEM)))
+    known = tuple(map(Version, known_releases(_STEM)))
     told = said & _fields(known[-1])
     lacking = [each for each in known if not told <= _fields(each)]
     if not lacking:

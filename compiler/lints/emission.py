@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct, field
 from packaging.version import Version
@@ -10,7 +10,9 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.ir.likeness import Likeness
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
 from tunec.compiler.lints.context import LintContext
@@ -21,7 +23,7 @@ from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.lints.rule import Rule, findings_of, is_elsewhere
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
-from tunec.compiler.target import Artifact, Entry, Target
+from tunec.compiler.target import Artifact, Dialect, Entry, File, Target
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
@@ -72,39 +74,68 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
     Rules that ask for a slot are given what was decided, and not what the files' rows read back.
     """
 
+    OF_FILES: ClassVar[tuple[str, ...]] = (*LintContext.OF_FILES, "_carriers", "_decided")
+
     plan: Plan
 
     def place(self, definition: Definition | None) -> Place | None:
         """The key that says a slot; None where none does."""
-        return None if definition is None else self._places_of_slots.get(definition.slot)
+        rows = () if definition is None else self._rows_of(definition.slot)
+        return next((place for _, place in reversed(rows) if place is not None), None)
+
+    def written_of(self, path: str) -> tuple[Definition, ...]:
+        """What was decided for a slot, once for each row that carries it."""
+        if path not in self._decided:
+            # flags win over the file that a program is given beside them
+            rows = sorted(self._rows_of(path), key=lambda each: each[0].format != "shell")
+            together = (each for each in self.together() if each.slot == path)
+            decided = (self._definition(path, *row) for row in rows)
+            self._decided[path] = (*decided, *together)
+        return self._decided[path]
 
     @cached_property
-    def _places_of_slots(self) -> Mapping[str, Place]:
-        return {
-            slot: place
-            for document in self.documents
-            for row, place in self._rows(document)
-            for slot in row.slots
-            if place is not None
-        }
+    def _decided(self) -> dict[str, tuple[Definition, ...]]:
+        return {}
 
-    def _rows(self, document: Document) -> Iterator[tuple[Entry, Place | None]]:
-        """The rows of a file in this release, each with the first of its keys that is written."""
-        if document.target is None or document.file is None:
-            return
-        release = self.release(document.target.package).version
-        dialect = document.target.dialect(release, self.environment.software)
-        for row in document.file.entries:
-            if row.holds_in(dialect):
-                yield row, next(filter(None, map(document.get, row.keys)), None)
+    def _definition(self, slot: str, document: Document, place: Place | None) -> Definition:
+        rank, span = (Rank.CONSUMER, None) if place is None else (Rank.OBSERVED, place.span)
+        why = "it was decided"
+        return Definition(slot, self.plan[slot], rank, document.name, why, span=span)
 
-    def _said_by(self, document: Document) -> Iterator[Definition]:
-        for row, place in self._rows(document):
-            rank, span = (Rank.CONSUMER, None) if place is None else (Rank.OBSERVED, place.span)
+    def _rows_of(self, slot: str) -> tuple[tuple[Document, Place | None], ...]:
+        """The files with a row for a slot, each with the first of its keys that is written."""
+        return tuple(
+            (document, next(filter(None, map(document.get, row.keys)), None))
+            for document, carriers in self._carriers
+            for row in carriers.get(slot, ())
+        )
+
+    @cached_property
+    def _carriers(self) -> tuple[tuple[Document, Mapping[str, Sequence[Entry]]], ...]:
+        """Each file with the rows that hold in its release, by the slots that they carry."""
+        software = self.environment.software
+        return tuple(
+            (each, carriers(each.file, each.target.dialect(version, software)))
+            for each in self.documents
+            if each.target is not None and each.file is not None
+            for version in (self.release(each.target.package).version,)
+        )
+
+
+_CARRIERS: Final = Kept[Mapping[str, Sequence[Entry]]](256)
+
+
+def carriers(file: File, dialect: Dialect) -> Mapping[str, Sequence[Entry]]:
+    """The rows of a file in a dialect by each slot that they carry."""
+
+    def made() -> Mapping[str, Sequence[Entry]]:
+        found: dict[str, list[Entry]] = {}
+        for row in (each for each in file.entries if each.holds_in(dialect)):
             for slot in row.slots:
-                yield Definition(
-                    slot, self.plan[slot], rank, document.name, "it was decided", span=span
-                )
+                found.setdefault(slot, []).append(row)
+        return found
+
+    return _CARRIERS.of((file, dialect), (), made)
 
 
 def run_of(
@@ -216,15 +247,20 @@ class Remembered(Struct):
     """What was found in the files of one spec."""
 
     _judged: dict[tuple[Any, ...], _Judged] = field(default_factory=dict)
-    """By the identity of files and model, which are kept with them."""
+    """By the identity of files and model, which are kept with them, and by what the plan says in
+    the slots of rows: a row whose key is left out still has its slot."""
     _software: dict[tuple[Any, ...], dict[str, str]] = field(default_factory=dict)
     """Of each target in a version, with what is named beside it."""
     _rules: dict[tuple[Any, ...], tuple[Rule, ...]] = field(default_factory=dict)
     """That may speak of files of some kinds, for the same versions."""
 
+    _likeness: dict[tuple[Any, ...], Likeness] = field(default_factory=dict)
+    """Of plans in the slots that rules may ask for: those that some row carries."""
+
     def forget(self) -> None:
         """Begin with another spec."""
         self._judged.clear()
+        self._likeness.clear()
 
     def objections(
         self, asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan
@@ -236,7 +272,11 @@ class Remembered(Struct):
             self._software[dialect] = software_of(target, version, facts.versions)
         environment = around(target, self._software[dialect], facts, plan)
         files = (id(each.values) for each in artifacts)
-        key = (*dialect, id(facts.model), environment.world, *files)
+        if dialect not in self._likeness:
+            sayable = target.sayable(target.dialect(version, facts.versions))
+            self._likeness[dialect] = Likeness(sayable)
+        said = self._likeness[dialect].key(plan)
+        key = (*dialect, id(facts.model), environment.world, *files, *said)
         if key not in self._judged:
             run = run_of(target, artifacts, environment, plan)
             rules = self._asked(run, dialect)

@@ -239,4 +239,4 @@ def newest(stem: str) -> str:
     """The newest known release of a class."""
     from tunec.compiler.consumers.schemas import known_releases
 
-    return max(known_releases(stem), key=Version)
+    return known_releases(stem)[-1]

@@ -203,7 +203,7 @@ def _ledger(
 def _surroundings(run: LintContext) -> Iterator[Definition]:
     """The processes that --world-size or the hardware say."""
     world = run.slot("parallel.world")
-    every = run.ledger.of("parallel.world") if world is not None else ()
+    every = run.definitions("parallel.world") if world is not None else ()
     yield from (each for each in every if each.author in ("command line", "hardware"))
 
 

@@ -13,7 +13,7 @@ from tunec.compiler.lints import emission
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rules
-from tunec.compiler.lints.rule import Rule, findings_of
+from tunec.compiler.lints.rule import Finding, Rule, findings_of, rule
 from tunec.targets.registry import TARGETS
 
 
@@ -48,3 +48,29 @@ def test_files_that_come_again_are_judged_by_rules_of_hardware_alone(
     assert again == {each.name for each in rules() if each.hardware} & set(judged)
     assert again, "rules of hardware are asked of these files"
     assert again < set(judged), "and others, once"
+
+
+def test_a_slot_that_its_file_leaves_out_is_asked_of_each_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The files of two plans are equal, and a rule reads a slot in which the plans differ."""
+
+    @rule("gathered", "warning", "save", consumers=())
+    def gathered(run: LintContext) -> Iterator[Finding]:
+        yield Finding(f"gathered: {run.value('zero.gather_on_save')}", ())
+
+    monkeypatch.setattr(emission, "asked_of", lambda _: (gathered,))
+    emissions, asked = Emissions(), TARGETS.resolve("deepspeed")
+    planned = plan(load_text(SPEC), [asked])
+    assert planned.plan is not None
+    assert planned.facts is not None
+    assert planned.plan.zero.stage == 0, "so that the row of the slot writes nothing"
+    texts, told = [], []
+    for is_gathered in (False, True):
+        decided = planned.plan.with_values({"zero.gather_on_save": is_gathered})
+        files, _ = emissions.emit(SPEC, asked, decided, planned.facts.versions, ("h",))
+        found = emissions.objections(asked, files, planned.facts, decided)
+        texts.append([each.text for each in files])
+        told += [each.message for each in found]
+    assert texts[0] == texts[1]
+    assert told == ["gathered: False", "gathered: True"]

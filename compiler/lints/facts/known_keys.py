@@ -95,7 +95,7 @@ def known_in_other_releases(run: LintContext, kind: str, path: str) -> tuple[str
     around = releases_around("training_arguments", str(run.release("transformers").version))
     if any(path in fields_of("training_arguments", each) for each in around):
         return ()
-    known = sorted(known_releases("training_arguments"), key=Version)
+    known = known_releases("training_arguments")
     return tuple(each for each in known if path in fields_of("training_arguments", each))
 
 
@@ -157,7 +157,7 @@ _FILES: Final = {
 def releases_of(kind: str) -> tuple[str, ...]:
     """The releases whose keys are known, oldest first."""
     if kind in CLASSES:
-        return tuple(sorted(known_releases(f"{kind}_config"), key=Version))
+        return known_releases(f"{kind}_config")
     return _FILES[kind]
 
 
@@ -189,6 +189,11 @@ def around(run: LintContext, kind: str) -> tuple[str, ...]:
         asked = run.release(package_of(kind)).version
     except (LookupError, InvalidVersion):
         return ()
+    return _around(kind, asked)
+
+
+@cache
+def _around(kind: str, asked: Version) -> tuple[str, ...]:
     known = releases_of(kind)
     same = [each for each in known if Version(each).release[:2] == asked.release[:2]]
     among = same or known

@@ -34,7 +34,7 @@ def more_processes_than_devices(run: LintContext) -> Iterator[Finding]:
     cluster = run.environment.cluster
     if cluster is None:
         return
-    for said in run.ledger.of("parallel.world"):
+    for said in run.definitions("parallel.world"):
         place = run.place(said)
         if said.rank == Rank.OBSERVED and place and said.value > cluster.device_count:
             yield Finding(
@@ -187,7 +187,7 @@ def world_size_differs(run: LintContext) -> Iterator[Finding]:
     winner = run.world
     if winner is None:
         return
-    for other in run.ledger.of("parallel.world"):
+    for other in run.definitions("parallel.world"):
         place = run.place(other)
         if other.rank != Rank.OBSERVED or other.value == winner.value or place is None:
             continue

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from packaging.version import Version
-
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
@@ -100,7 +98,7 @@ def _of_lora(run: LintContext, document: Document) -> Iterator[Finding]:
         for name in class_schema("lora_config", release)["properties"]
     )
     release = run.release("peft")
-    if release.is_named and str(release.version) > max(known_releases("lora_config")):
+    if release.is_named and str(release.version) > known_releases("lora_config")[-1]:
         return  # keys may have come since
     for path, at in document.found.items():
         if "." in path or path in known or path in _ALWAYS or path.startswith("_"):
@@ -116,7 +114,7 @@ def _come_later(run: LintContext, document: Document) -> Iterator[Finding]:
     release = run.release("peft")
     around = releases_around("lora_config", str(release.version))
     here = [class_schema("lora_config", each)["properties"] for each in around]
-    every = sorted(known_releases("lora_config"), key=Version)
+    every = known_releases("lora_config")
     is_refused = run.runs("peft<0.14") is True
     for path, at in document.found.items():
         if "." in path or path in _ALWAYS or any(path in each for each in here):

@@ -45,8 +45,8 @@ utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`).
 def field_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A key of TRL, LLaMA-Factory, Axolotl or accelerate that the release which runs has not."""
     for kind in _KINDS:
-        here = around(run, kind)
         for document in run.of(kind):
+            here = around(run, kind)
             if _is_of_another_script(document):
                 continue
             if here and not document.is_view:

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import Final
 
-from packaging.version import Version
-
 from tunec.compiler.consumers.moved_keys import Moved, moved_key
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -46,10 +44,8 @@ _LIKE: Final = 0.88
 def misspelt_key(run: LintContext) -> Iterator[Finding]:
     """A key that is nearly one of the tool's."""
     for kind in (*TOOLS, *CLASSES):
-        here = around(run, kind)
-        keys = frozenset[str]().union(*(keys_at(kind, each) for each in here))
         for document in run.of(kind):
-            keys |= _of_script(document)
+            keys = _keys_here(run, kind) | _of_script(document)
             for path, place in document.found.items():
                 if "." in path or document.is_view or _is_known(kind, path):
                     continue
@@ -58,11 +54,18 @@ def misspelt_key(run: LintContext) -> Iterator[Finding]:
                     yield _misspelt(run, place, near)
 
 
+def _keys_here(run: LintContext, kind: str) -> frozenset[str]:
+    return frozenset[str]().union(*(keys_at(kind, each) for each in around(run, kind)))
+
+
 def _is_known(kind: str, path: str) -> bool:
-    every = fields_of("training_arguments", "4.40.2") | fields_of("training_arguments", "5.23.0")
-    if kind not in CLASSES:
-        return path in keys_ever(kind)
-    return path in keys_ever(kind) | every | script_keys()
+    if path in keys_ever(kind):
+        return True
+    return kind in CLASSES and (path in script_keys() or path in _of_trainer())
+
+
+def _of_trainer() -> frozenset[str]:
+    return fields_of("training_arguments", "4.40.2") | fields_of("training_arguments", "5.23.0")
 
 
 def _of_script(document: Document) -> frozenset[str]:
@@ -262,7 +265,8 @@ def _gone_later(run: LintContext, document: Document) -> Iterator[Finding]:
     release = run.release("transformers")
     if release.is_named or document.is_partial or document.is_compiled:
         return
-    stem, newest = "training_arguments", max(known_releases("training_arguments"), key=Version)
+    stem = "training_arguments"
+    newest = known_releases(stem)[-1]
     around = releases_around(stem, str(release.version))
     here = frozenset(name for each in around for name in fields_of(stem, each))
     gone = [

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from packaging.version import Version
-
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
@@ -91,7 +89,7 @@ def _elsewhere(run: LintContext, document: Document, fault: Fault) -> tuple[str,
     stem, package = next(iter(CLASSES.get(document.kind, ())), ("", ""))
     if not stem or run.release(package).is_named:
         return ()
-    known = sorted(known_releases(stem), key=Version)
+    known = known_releases(stem)
     fields = ((each, class_schema(stem, each)["properties"].get(fault.path, {})) for each in known)
     return tuple(
         f"{package} {each}" for each, field in fields if fault.place.value in _words(field)
