@@ -17,14 +17,16 @@ from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.leniency import is_of_nobody, is_of_nothing
+from tunec.compiler.lints.models import UNKNOWN, catalogue_model, model_at_hand
 from tunec.compiler.lints.neighbours import files_of
 from tunec.compiler.lints.rule import check_rule, to_diagnostic
 from tunec.compiler.target import Artifact, Target
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
-    from tunec.compiler.facts import ResolvedModel
+    from collections.abc import Callable
 
+    from tunec.compiler.facts import ResolvedModel
 
 _BY_FLAGS: Final = ("shell", "env")
 _MANY: Final = frozenset({"checkpoint", "hostfile"})
@@ -198,7 +200,11 @@ def lint_files(
     readings = list(read_runs(tuple(gathered.files), targets, surroundings.readers))
     strange = frozenset(name for each in readings for name in _strangers(each)) & found
     kept = [_without(each, strange) for each in readings]
-    linted = _together([_checked(each, targets, surroundings, allowances) for each in kept])
+    checked = (
+        _checked(each, targets, surroundings, allowances, model_at_hand(map(Path, each.sources)))
+        for each in kept
+    )
+    linted = _together(list(checked))
     cut = tuple(map(str, gathered.cut_short))
     return replace(linted, passed_over=tuple(sorted(strange)), cut_short=cut)
 
@@ -257,6 +263,7 @@ def _checked(
     targets: Mapping[str, Target],
     environment: Environment,
     allowed: Sequence[Allowance],
+    resolve_model: "Callable[[str], ResolvedModel | None]" = catalogue_model,
 ) -> _Checked:
     run = LintContext(
         reading.documents,
@@ -264,7 +271,7 @@ def _checked(
         targets,
         reading.missing,
         reading.unread,
-        catalogue_model,
+        resolve_model,
     )
     every = (*allowed, *reading.allowances)
     rest = suppress(check(run), every)
@@ -277,8 +284,25 @@ def _together(runs: Sequence[_Checked]) -> Linted:
     used = {each for run in runs for each in run.allowed if each not in run.unused}
     found = [*_agreed(runs), *(each for run in runs for each in _unused(run, used))]
     sources = {name: text for each in runs for name, text in each.sources.items()}
-    every = tuple(sorted(dict.fromkeys(found), key=_order))
+    every = tuple(_once(sorted(dict.fromkeys(found), key=_order)))
     return Linted(tuple(each.run for each in runs), every, sources)
+
+
+_UNKNOWN_MODEL: Final = f"cannot tell: {UNKNOWN}"
+_MOST_NAMED: Final = 3
+
+
+def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    """One note of all that say that a model is not known: it names the other files."""
+    unknown = [each for each in found if each.message == _UNKNOWN_MODEL]
+    files = list(dict.fromkeys(each.file for each in unknown))[1:]
+    named = ", ".join(files[:_MOST_NAMED])
+    more = f"{named} and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else named
+    for each in found:
+        if files and each is unknown[0]:
+            yield replace(each, notes=(*each.notes, f"nor are those of {more}"))
+        elif each not in unknown[1:]:
+            yield each
 
 
 def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
@@ -321,20 +345,3 @@ def _unused(run: _Checked, used: Set[Allowance]) -> Iterator[Diagnostic]:
 
     rest = [each for each in run.allowed if each not in used]
     return (to_diagnostic(unused_allowance, each, run.run) for each in findings(rest, rule_names()))
-
-
-def catalogue_model(name: str) -> "ResolvedModel | None":
-    """What the catalogue knows of a repository or catalogue name; None where that is nothing.
-
-    A folder, or another's copy, has the modules of the model that is called as its last part is.
-    """
-    from tunec.compiler.resolve import catalogued
-
-    last = name.rstrip("/").rpartition("/")[2]
-    for each in dict.fromkeys((name, last)):
-        try:
-            found = catalogued(each)
-            return found if each == name else replace(found, path=name)
-        except (LookupError, ValueError, OSError):
-            continue
-    return None

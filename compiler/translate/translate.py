@@ -20,7 +20,8 @@ from tunec.compiler.lints.documents import Reading, read_files, read_texts
 from tunec.compiler.lints.emission import spoken_by
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.kinds import kind_of
-from tunec.compiler.lints.lint import catalogue_model, check
+from tunec.compiler.lints.lint import check
+from tunec.compiler.lints.models import catalogue_model
 from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target

@@ -1,4 +1,4 @@
-"""Runs that had enough memory are told of none that is missing."""
+"""Runs that had enough memory are told of none that is missing; of little that is left, perhaps."""
 
 from pathlib import Path
 from typing import Any
@@ -25,5 +25,10 @@ def test_nothing_is_said_to_be_too_much(case: dict[str, Any], tmp_path: Path) ->
     texts = {name: text_of(name, data) for name, data in case["files"].items()}
     named = [name for name in texts if "/" not in name]
     answer = lint(tmp_path, texts, [*named, *case["arguments"].split()])
-    told = [each for each in answer.findings if each["id"] in OF_MEMORY]
+    told = [each for each in answer.findings if each["id"] in OF_MEMORY and not is_near(each)]
     assert [each["message"] for each in told if each["severity"] != "note"] == []
+
+
+def is_near(finding: dict[str, Any]) -> bool:
+    """Whether it says of a run that it fits, with less beside it than a plan leaves."""
+    return finding["severity"] == "warning" and finding["message"].startswith("near the limit: ")
