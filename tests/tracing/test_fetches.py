@@ -22,7 +22,9 @@ def test_experts_are_whole_as_deepspeed_counts(monkeypatch: pytest.MonkeyPatch) 
     asked = subject(ROW)
     # DeepSpeed does not count the buffers that parameters are copied out of
     monkeypatch.setattr(fetches._Buffers, "held", 0)
-    found = fetches.live_elements(asked.workload.architecture, asked.layout.zero, checkpointed=True)
+    found = fetches.live_elements(
+        asked.workload.architecture, asked.layout.zero, checkpointed=True, blocks=True
+    )
     assert [found.turn, *found.layers] == _counted()
 
 

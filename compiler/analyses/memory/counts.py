@@ -8,6 +8,7 @@ from typing import Final
 from tunec.compiler.analyses.memory.modules import (
     adapter_elements,
     adapter_shapes,
+    experts_apart,
     flavour,
     is_after_attention,
     is_stack,
@@ -134,6 +135,21 @@ class Counts:
     def largest(self) -> int:
         """In the largest trained parameter."""
         return max(map(prod, _trained_shapes(self._workload)), default=0)
+
+    @cached_property
+    def largest_parameter(self) -> int:
+        """In the largest parameter, trained or not."""
+        return max((prod(module.shape) for module in self._model.modules), default=0)
+
+    @cached_property
+    def largest_module(self) -> int:
+        """In the largest module, of its own: one holds both stacks of experts."""
+        stacks: dict[str, int] = {}
+        if not experts_apart(self._workload):
+            for module in filter(is_stack, self._model.modules):
+                owner = module.path.rpartition(".")[0]
+                stacks[owner] = stacks.get(owner, 0) + prod(module.shape)
+        return max(self.largest_parameter, *stacks.values(), 0)
 
     @cached_property
     def inner(self) -> int:

@@ -1,4 +1,4 @@
-"""Which parameters ZeRO stage 3 has whole at a time, where it gathers blocks of experts as one.
+"""Which parameters ZeRO stage 3 has whole at a time, in mixtures of experts.
 
 DeepSpeed remembers the order in which a step visits modules. At each module it gathers what is not
 whole, then some of what comes next, as long as fewer than `max_live_parameters` elements are whole;
@@ -8,6 +8,12 @@ a module that is done lets go of its parameters unless one is visited again with
 in 0.14.5, 0.15.4, 0.16.9, 0.17.6 and 0.18.9). The distance from a leaf module is counted through
 all modules with everything that is in them, that from others through what modules hold themselves,
 which is nothing for a block of experts.
+
+The weights of all experts of a layer are one tensor, of which the grouped product saves a view.
+What is let go of by `param.data = empty(0)` stays for as long as that view is saved, and is
+gathered a second time for the backward pass (transformers 5.23 `integrations/moe.py`,
+`_grouped_linear`; linear layers are spared by DeepSpeed's own product, which saves the parameter
+itself: 0.19.8 `runtime/zero/linear.py`, `LinearFunctionForZeroStage3`). Traced.
 """
 
 from collections import deque
@@ -17,6 +23,7 @@ from itertools import accumulate, chain, groupby
 from math import inf, prod
 from typing import Final, NamedTuple
 
+from tunec.compiler.analyses.memory.modules import is_stack
 from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.slots import Zero
 from tunec.schemas.models.architecture import Architecture, Module
@@ -49,6 +56,10 @@ class _Visit(NamedTuple):
     under: tuple[int, ...] = ()
     """Those of it and of all modules in it."""
     is_leaf: bool = False
+    saves: frozenset[int] = frozenset()
+    """Those of which a graph that is kept saves views from here on."""
+    frees: frozenset[int] = frozenset()
+    """Those whose views are let go of when it is done."""
 
 
 class _Sizes(NamedTuple):
@@ -59,11 +70,12 @@ class _Sizes(NamedTuple):
 
 
 def live_elements(
-    model: Architecture, zero: Zero, *, checkpointed: bool, apart: bool = False
+    model: Architecture, zero: Zero, *, checkpointed: bool, blocks: bool, apart: bool = False
 ) -> Live:
     """Follow one step through a model; found again for the same model and sizes.
 
-    `apart`: whether each expert is a module of its own.
+    `blocks`: whether a block of experts is gathered as one; `apart`: whether each expert is a
+    module of its own.
     """
     sizes = _Sizes(
         zero.max_live_parameters,
@@ -71,28 +83,33 @@ def live_elements(
         zero.prefetch_bucket,
         zero.persistence_threshold,
     )
-    options = {"checkpointed": checkpointed, "apart": apart}
+    options = {"checkpointed": checkpointed, "blocks": blocks, "apart": apart}
     made = partial(_live, model, sizes, **options)
-    return _LIVE.of((model,), (sizes, checkpointed, apart), made)
+    return _LIVE.of((model,), (sizes, checkpointed, blocks, apart), made)
 
 
 _LIVE: Final = Kept[Live](256)
 
 
-def _live(model: Architecture, sizes: _Sizes, *, checkpointed: bool, apart: bool) -> Live:
+def _live(
+    model: Architecture, sizes: _Sizes, *, checkpointed: bool, blocks: bool, apart: bool
+) -> Live:
     parameters = _Parameters(sizes, apart=apart)
     ends = {m.path: m for m in model.modules if "{}" not in m.path and m.part == "text"}
     embedding = parameters.of(ends.pop(model.embedding or "", None))
-    layers = [_layer(parameters, *each) for each in _by_layer(model)]
+    layers = [_layer(parameters, *each, blocks=blocks) for each in _by_layer(model)]
     output = parameters.of(ends.pop(model.head or "", None)) or embedding
     root = _Visit(_OUTSIDE, (), tuple(range(len(parameters.elements))))
     first, last = _Visit(_OUTSIDE, embedding, embedding), _Visit(_OUTSIDE, output, output)
     rest = [_Visit(_OUTSIDE)] * len(ends)
     # the model and what it holds; the embedding, positions
-    forward = [root, root, first, _Visit(_OUTSIDE), *chain(*layers), *rest, last]
+    passed = list(chain(*layers))
+    if not checkpointed:
+        passed = list(map(parameters.saving, passed))
+    forward = [root, root, first, _Visit(_OUTSIDE), *passed, *rest, last]
     backward = [root, last, root, *rest]
     for layer in reversed(layers):
-        backward += _differentiated(layer, checkpointed=checkpointed)
+        backward += _differentiated(parameters, layer, checkpointed=checkpointed)
     order = [*forward, *backward, first]
     moments = list(_moments(order, parameters.elements, sizes))
     highest: dict[int, int] = {}
@@ -114,6 +131,8 @@ class _Parameters:
 
     def __init__(self, sizes: _Sizes, *, apart: bool) -> None:
         self.elements: list[int] = []
+        self.stacks: set[int] = set()
+        """Weights of several experts in one tensor."""
         self._sizes, self._apart = sizes, apart
 
     def of(self, module: Module | None) -> tuple[int, ...]:
@@ -129,7 +148,17 @@ class _Parameters:
             self.elements += [size // pieces] * pieces
         elif size > self._sizes.persistent:
             self.elements.append(size)
+            if is_stack(module):
+                self.stacks.add(first)
         return tuple(range(first, len(self.elements)))
+
+    def saving(self, visit: _Visit) -> _Visit:
+        """A visit whose graph is kept."""
+        return visit._replace(saves=frozenset(visit.own) & self.stacks)
+
+    def freeing(self, visit: _Visit) -> _Visit:
+        """A visit whose graph is let go of."""
+        return visit._replace(frees=frozenset(visit.own) & self.stacks)
 
 
 def _by_layer(model: Architecture) -> Iterator[tuple[int, list[Module]]]:
@@ -142,25 +171,27 @@ def _by_layer(model: Architecture) -> Iterator[tuple[int, list[Module]]]:
     yield from sorted(found.items())
 
 
-def _layer(parameters: _Parameters, layer: int, modules: Sequence[Module]) -> list[_Visit]:
-    """One layer as it runs: itself, its norms, attention and what is in it, the experts as one."""
+def _layer(
+    parameters: _Parameters, layer: int, modules: Sequence[Module], *, blocks: bool
+) -> list[_Visit]:
+    """One layer as it runs: itself, its norms, attention and what is in it, then the experts."""
     experts = {_block(module) for module in modules if ".experts" in module.path}
     norms: list[_Visit] = []
-    blocks: list[list[_Visit]] = []
+    parts: list[list[_Visit]] = []
     under: tuple[int, ...] = ()
     for name, members in groupby(modules, key=_block):
-        inside = [_Visit(layer, own, own) for own in map(parameters.of, members)]
+        inside = [_Visit(layer, own, own) for own in _by_owner(parameters, members)]
         whole = tuple(each for visit in inside for each in visit.own)
         under += whole
-        if name in experts:
-            blocks.append([_Visit(layer, whole, whole, is_leaf=True)])
+        if name in experts and blocks:
+            parts.append([_Visit(layer, whole, whole, is_leaf=True)])
         elif len(inside) == 1:
             norms += inside
         else:
-            blocks.append([_Visit(layer, (), whole), *inside])
+            parts.append([_Visit(layer, (), whole), *inside])
     run = [_Visit(layer, (), under)]
-    for block in blocks:
-        run += [*norms[:1], *block]
+    for part in parts:
+        run += [*norms[:1], *part]
         norms = norms[1:]
     return run + norms
 
@@ -170,12 +201,26 @@ def _block(module: Module) -> str:
     return module.path.partition("{}.")[2].partition(".")[0]
 
 
-def _differentiated(layer: Sequence[_Visit], *, checkpointed: bool) -> Iterable[_Visit]:
+def _by_owner(parameters: _Parameters, modules: Iterable[Module]) -> Iterator[tuple[int, ...]]:
+    """Parameters of each module; both stacks of experts belong to one."""
+    for _, members in groupby(modules, key=_owner):
+        yield tuple(chain(*map(parameters.of, members)))
+
+
+def _owner(module: Module) -> str:
+    return module.path.rpartition(".")[0] if module.kind == "parameter" else module.path
+
+
+def _differentiated(
+    parameters: _Parameters, layer: Sequence[_Visit], *, checkpointed: bool
+) -> Iterable[_Visit]:
     """A layer in a backward pass: where it is recomputed, when its last module is reached."""
     whole, last = layer[0], layer[-1]
-    if checkpointed:
-        return [whole, last, *layer[1:], *layer[-2:0:-1]]
-    return [whole, *layer[:0:-1]]
+    if not checkpointed:
+        return [whole, *map(parameters.freeing, layer[:0:-1])]
+    again = [parameters.saving(each) for each in layer[1:]]
+    again[-1] = parameters.freeing(again[-1])
+    return [whole, last, *again, *map(parameters.freeing, layer[-2:0:-1])]
 
 
 class _Moment(NamedTuple):
@@ -232,11 +277,16 @@ def _moments(order: Sequence[_Visit], elements: Sequence[int], sizes: _Sizes) ->
     awaited = deque((each, step) for step, visit in enumerate(order) for each in visit.own)
     reached = [-1] * len(elements)
     there: set[int] = set()
+    saved: set[int] = set()
+    left: set[int] = set()
+    """Let go of while a view of them was saved."""
     count = 0
     for step, visit in enumerate(order):
         count += buffers.gather([each for each in visit.own if each not in there])
         there.update(visit.own)
-        meanwhile, beside = buffers.visit(visit.own), count
+        saved |= visit.saves
+        still = _sum(elements, left)
+        meanwhile, beside = buffers.visit(visit.own), count + still
         for _ in range(sum(reached[each] < step for each in visit.own)):
             each, at = awaited.popleft()
             reached[each] = at
@@ -249,11 +299,14 @@ def _moments(order: Sequence[_Visit], elements: Sequence[int], sizes: _Sizes) ->
                 ahead.append(each)
                 taken += elements[each]
         count += buffers.gather(ahead)
-        yield _Moment(count + buffers.held, beside, meanwhile)
+        yield _Moment(count + still + buffers.held, beside, meanwhile)
+        saved -= visit.frees
+        left -= visit.frees
         for each, distance in zip(visit.own, distances[step], strict=True):
             if reached[each] <= step and distance >= sizes.distance:
                 there.discard(each)
                 count -= elements[each]
+                left.update({each} & saved)
 
 
 def _distances(order: Sequence[_Visit], elements: Sequence[int]) -> list[list[float]]:

@@ -103,10 +103,9 @@ def _of_a_layer(plan: Sharding) -> int:
 
 
 def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
-    """At a layer's experts, the last one's or the first's, when their gradients come.
+    """At the last layer's experts, or the first's, when their gradients come.
 
-    `parts`: thirds of a layer's experts that have theirs: one by the second product, all by the
-    first, which is as wide as gate and up.
+    `parts`: thirds of them that have theirs: one by the second product, all by that of gate and up.
     """
     counts = plan.counts
     third = counts.experts // 3

@@ -96,7 +96,8 @@ def saved(workload: Workload, plan: Sharding) -> Sizes:
         return {"gathered parameters": max(size for size, _ in units)}
     wide = plan.fsdp.version and plan.counts.trained
     size = plan.parameter if wide else BYTES[plan.states.weights]
-    largest = max((prod(m.shape) for m in workload.architecture.modules), default=0)
+    counts = plan.whole
+    largest = counts.largest_parameter if plan.fsdp.version else counts.largest_module
     second = {} if plan.fsdp.version else _made_again(plan)
     return {"gathered parameters": float(size * largest), **second}
 
@@ -249,7 +250,7 @@ def gathered(plan: Sharding, *, checkpointed: bool) -> Sizes:
     """
     found = _followed(plan, checkpointed=checkpointed)
     if found is not None:
-        return _whole(plan, found.turn, plan.counts.output)
+        return _followed_sizes(plan, found.turn)
     kept = min(_kept(plan, checkpointed=checkpointed), plan.counts.base - _passed(plan))
     return _whole(plan, kept, plan.counts.output)
 
@@ -269,7 +270,7 @@ def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool)
     found = _followed(plan, checkpointed=checkpointed)
     if found is not None:
         begun = round((1 - left) * len(found.layers))
-        return _whole(plan, (found.turn, *found.layers)[begun], 0)
+        return _followed_sizes(plan, (found.turn, *found.layers)[begun])
     unit = _unit(plan, layers)
     visited = plan.counts.base - plan.counts.unvisited
     most = min(_kept(plan, checkpointed=checkpointed), left * visited + unit)
@@ -278,13 +279,13 @@ def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool)
 
 def gathered_last(plan: Sharding, layers: int, *, checkpointed: bool) -> Sizes:
     """Whole parameters at stage 3 when the last layer is differentiated, in bytes."""
-    left = 1 - 1 / max(layers, 1) if plan.leaf else 1.0
+    left = 1 - 1 / max(layers, 1) if plan.counts.block else 1.0
     return gathered_at(plan, layers, left, checkpointed=checkpointed)
 
 
 def gathered_layer(plan: Sharding, layers: int, *, checkpointed: bool) -> Sizes:
     """Whole parameters at stage 3 near the end of a backward pass, in bytes: a layer's, mostly."""
-    if plan.leaf:
+    if plan.stage == PARAMETERS and plan.counts.block:
         return gathered_at(plan, layers, 0.0, checkpointed=checkpointed)
     return _whole(plan, 0, _unit(plan, layers))
 
@@ -300,7 +301,7 @@ def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Siz
     if found is None:
         return 0.0, {}
     buffer = {"gather buffer": float(BYTES[plan.states.weights] * found.buffers)}
-    return found.reached, {**_whole(plan, found.beside, 0), **buffer}
+    return found.reached, {**_followed_sizes(plan, found.beside), **buffer}
 
 
 def fetched(plan: Sharding) -> Sizes:
@@ -329,11 +330,12 @@ def _followed(plan: Sharding, *, checkpointed: bool) -> Live | None:
     """
     most = plan.zero.max_live_parameters
     ahead = plan.counts.output > most > plan.counts.inner
-    if plan.stage < PARAMETERS or not (plan.leaf or ahead) or lies_whole(plan):
+    if plan.stage < PARAMETERS or not (plan.counts.block or ahead) or lies_whole(plan):
         return None
     workload = plan.workload
     apart = experts_apart(workload)
-    return live_elements(workload.architecture, plan.zero, checkpointed=checkpointed, apart=apart)
+    how = {"checkpointed": checkpointed, "blocks": plan.leaf > 0, "apart": apart}
+    return live_elements(workload.architecture, plan.zero, **how)
 
 
 def _kept(plan: Sharding, *, checkpointed: bool) -> float:
@@ -346,6 +348,16 @@ def _unit(plan: Sharding, layers: int) -> float:
     """Elements that are gathered together while a layer is differentiated."""
     visited = plan.counts.base - plan.counts.unvisited
     return max(visited / max(layers, 1), plan.counts.largest)
+
+
+def _followed_sizes(plan: Sharding, elements: float) -> Sizes:
+    """So many elements as were followed, which may be more than all: some are there twice."""
+    counts = plan.counts
+    base = counts.base + counts.adapters
+    return {
+        "gathered parameters": BYTES[plan.states.weights] * elements,
+        "second shards": second_shards(plan) * (1 - min(elements / base, 1)),
+    }
 
 
 def _whole(plan: Sharding, elements: float, unit: float) -> Sizes:
