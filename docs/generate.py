@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from docs.gaps import gaps
 from docs.picture import architecture
-from docs.readme import ROOT, readme
+from docs.readme import ROOT, CommandFailed, readme
 
 from tunec.compiler.cli.arguments import build_parser
 from tunec.compiler.diagnostics.codes import AREAS, known_codes, known_names, title
@@ -54,7 +54,12 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     sys.stderr.write("".join(map(str, missing)))
     if missing:
         return 1
-    stale = {path: text for path, text in derived().items() if _text_at(root / path) != text}
+    try:
+        made = derived()
+    except CommandFailed as failed:
+        sys.stderr.write(f"{failed}\n")
+        return 1
+    stale = {path: text for path, text in made.items() if _text_at(root / path) != text}
     for path, text in stale.items():
         if not options.check:
             (root / path).write_text(text, "utf-8")

@@ -7,10 +7,9 @@ from others is left out, and so is each from a layer to the next, which the laye
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Final
 
+from docs.imports import FACE, graph
 from docs.readme import ROOT
 
 LAYERS: Final = ("targets", "compiler", "schemas")
@@ -18,11 +17,6 @@ _FACE: Final = "src/tunec"
 _ALONE: Final = frozenset({"compiler/driver", "compiler/emit", "compiler/target"})
 """Modules that have a box of their own."""
 _PICTURE: Final = re.compile(r"(?<=^```mermaid\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
-_IMPORT: Final = re.compile(
-    r"^[ \t]*(?:from|import) (tunec(?:\.\w+)*)(?: import (\([^)]*\)|.*))?", re.MULTILINE
-)
-"""Read by their text, which takes a twentieth of parsing; `tests/house` compares the two."""
-_NAMES: Final = re.compile(r"(?<! as )\b\w+")
 
 Edges = Mapping[str, frozenset[str]]
 
@@ -70,23 +64,17 @@ def drawn() -> Iterator[str]:
 # ── imports ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@cache
 def imports() -> Edges:
-    """The modules of ours that each module imports, by their paths without `.py`."""
-    files = {_module(file): file for layer in LAYERS for file in (ROOT / layer).rglob("*.py")}
-    return {name: frozenset(_imported(file) & files.keys()) for name, file in files.items()}
+    """The modules of ours that each module of a layer imports, by their paths without `.py`."""
+    return {
+        _path(name): frozenset(_path(other) for other in others if other not in FACE)
+        for name, others in graph(lazy=True).items()
+        if name not in FACE
+    }
 
 
-def _module(file: Path) -> str:
-    return file.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__")
-
-
-def _imported(file: Path) -> set[str]:
-    """What may be a module of ours among the words of a file's import statements."""
-    found = set[str]()
-    for module, names in _IMPORT.findall(file.read_text("utf-8")):
-        found |= {module, *(f"{module}.{name}" for name in _NAMES.findall(names))}
-    return {each.removeprefix("tunec.").replace(".", "/") for each in found}
+def _path(module: str) -> str:
+    return module.removeprefix("tunec.").replace(".", "/")
 
 
 def boxes(edges: Edges) -> Edges:

@@ -4,35 +4,49 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _CONSOLE: Final = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
+_COMMAND: Final = re.compile(r"^(\$ .*\n)((?:(?!\$ ).*\n)*)", re.MULTILINE)
+_SHOWN: Final = "error["
+"""What a text holds that shows how tunec refuses something: its command ends with status 1."""
 
 
-def readme() -> str:
-    """README.md with what each of its commands prints; they run beside each other."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    lines = [line for block in _CONSOLE.findall(text) for line in _commands(block)]
+class CommandFailed(Exception):
+    """A command of README.md fails, and what stands below it shows no fault."""
+
+
+def readme(text: str | None = None) -> str:
+    """README.md with what each of its commands prints; they run beside each other.
+
+    Raises CommandFailed with the output of the first that fails: it belongs in no README.
+    """
+    text = (ROOT / "README.md").read_text("utf-8") if text is None else text
+    shown = [each for block in _CONSOLE.findall(text) for each in _commands(block)]
     with ThreadPoolExecutor() as pool:
-        printed = dict(zip(lines, pool.map(_output, lines), strict=True))
+        printed = dict(zip(shown, pool.map(_output, shown), strict=True))
     return _CONSOLE.sub(
-        lambda block: "".join(f"{line}\n{printed[line]}" for line in _commands(block[1])), text
+        lambda block: "".join(each[0] + printed[each] for each in _commands(block[1])), text
     )
 
 
-def _commands(block: str) -> list[str]:
-    return [line for line in block.splitlines() if line.startswith("$ ")]
+def _commands(block: str) -> Iterator[tuple[str, str]]:
+    """Each command's line, and what stands below it."""
+    return ((found[1], found[2]) for found in _COMMAND.finditer(block))
 
 
-def _output(line: str) -> str:
+def _output(shown: tuple[str, str]) -> str:
     """What a line's command prints in the root of the repository, with this interpreter's tunec."""
+    line, before = shown
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(  # noqa: S602  the commands are our README's own
-        line.removeprefix("$ "),
+        f"set -o pipefail\n{line.removeprefix('$ ')}",
         shell=True,
+        executable="/bin/bash",
         cwd=ROOT,
         env={**os.environ, "PATH": path, "PYTHONUTF8": "1"},
         stdin=subprocess.DEVNULL,
@@ -40,4 +54,7 @@ def _output(line: str) -> str:
         stderr=subprocess.STDOUT,
         check=False,
     )
-    return done.stdout.decode("utf-8")
+    text = done.stdout.decode("utf-8")
+    if done.returncode not in ((0, 1) if _SHOWN in before else (0,)):
+        raise CommandFailed(f"README.md: status {done.returncode}: {line}{text}")
+    return text

@@ -47,6 +47,13 @@ _DECIDED: Final = Kept[Decided](4096)
 """What passes decided, by what they were told."""
 
 
+class Undecided(LookupError):
+    """A pass decides a group, and leaves out one of its slots."""
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(f"the pass {name} decides the group of the slot {path}, and not the slot")
+
+
 class Pass(Struct, frozen=True):
     """One step of the pipeline. `reads` and `decides` name groups of slots."""
 
@@ -86,7 +93,10 @@ class Pass(Struct, frozen=True):
         if outcome.groups is not None and all(_is(values[p], to) for p, to in pinned.items()):
             return outcome.groups
         values = {**values, **pinned} if pinned else values
-        return {group: build_group(group, values) for group in self.decides}
+        try:
+            return {group: build_group(group, values) for group in self.decides}
+        except KeyError as absent:
+            raise Undecided(self.name, str(absent.args[0])) from None
 
     @property
     def minded(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import docs.generate as docs_generate
 import pytest
+from docs.readme import CommandFailed, readme
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,3 +43,36 @@ def test_every_slot_and_code_is_in_its_page(generate):
 
     assert all(f"`{path}`" in generate.slots_page() for path in SLOTS)
     assert all(f"[{code}]" in generate.codes_page() for code in known_codes())
+
+
+@pytest.mark.parametrize(
+    ("shown", "status", "printed"),
+    [
+        ("$ tunec plan nowhere.yaml\nfits: 3 GiB\n", 1, "error[E0201]: cannot read `nowhere.yaml`"),
+        ("$ tunec plan\nerror[E0201]: none\n", 2, "the following arguments are required: SPEC"),
+        ("$ tunec catalog devices | grep -e 'no such device'\n", 1, "no such device'\n"),
+        ("$ no-such-program\n", 127, "no-such-program"),
+    ],
+)
+def test_a_failing_command_stops_the_readme_with_its_output(shown, status, printed):
+    with pytest.raises(CommandFailed) as caught:
+        readme(f"```console\n{shown}```\n")
+    assert str(caught.value).startswith(
+        f"README.md: status {status}: {shown.partition(chr(10))[0]}"
+    )
+    assert printed in str(caught.value)
+
+
+def test_a_fault_may_be_shown():
+    text = "```console\n$ tunec plan nowhere.yaml\nerror[E0201]: an old text\n```\n"
+    assert "error[E0201]: cannot read `nowhere.yaml`" in readme(text)
+
+
+def test_a_failing_command_leaves_every_file(generate, tmp_path, capsys, monkeypatch):
+    def failing():
+        raise CommandFailed("README.md: status 70: $ tunec plan\nKeyError")
+
+    monkeypatch.setattr(generate, "derived", failing)
+    assert generate.main([], tmp_path) == 1
+    assert capsys.readouterr().err == "README.md: status 70: $ tunec plan\nKeyError\n"
+    assert list(tmp_path.iterdir()) == []

@@ -6,8 +6,12 @@ import docs.generate
 import pytest
 from docs import gaps
 
+from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.ir.plan import Draft
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.passes.contract import Undecided
 from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.compiler.resolve import resolve
 from tunec.compiler.target import Cannot
 from tunec.schemas.frozen import replace
 from tunec.targets.registry import TARGETS
@@ -70,6 +74,20 @@ def test_a_slot_that_its_pass_does_not_decide_is_told_with_the_pass(new_slot):
         "compiler/passes/set_runtime.py: the pass set-runtime decides the group of the slot "
         '`runtime.color`, and not the slot\n  add `scribe.say("runtime.color", value, reason)`\n'
     )
+
+
+def test_a_slot_that_its_pass_does_not_decide_stops_the_first_plan():
+    loaded = load_spec(Path(gaps.ROOT) / "examples/five-lines/spec.yaml")
+    facts = resolve(loaded.spec, loaded.base)
+    first = PIPELINE[0]
+
+    def silent(facts, draft):
+        outcome = first.run(facts, draft)
+        values = {path: to for path, to in outcome.values.items() if path != "model.family"}
+        return replace(outcome, values=values, groups=None)
+
+    with pytest.raises(Undecided, match=r"resolve-model decides .* slot model\.family, and not"):
+        replace(first, run=silent, fact_inputs=None).decide(facts, Draft({}))
 
 
 # ── passes ───────────────────────────────────────────────────────────────────────────────────────

@@ -1,16 +1,13 @@
 """Who imports whom: no circles, nothing relative, nothing heavy, by the text of every module."""
 
 import ast
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Mapping, Set
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
+from docs.imports import FOLDERS, graph, imported, modules, statements
+from docs.readme import ROOT
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = ("compiler", "schemas", "targets")
-FACE = {"tunec": "src/tunec/__init__.py", "tunec.__main__": "src/tunec/__main__.py"}
 HEAVY = {
     *("torch", "numpy", "deepspeed", "transformers", "accelerate", "peft", "trl", "diffusers"),
     *("simpletuner", "safetensors", "tokenizers", "huggingface_hub", "datasets", "pandas"),
@@ -20,59 +17,10 @@ LIVE = ("tunec.compiler.tracing.live", "tunec.compiler.rehearse.live")
 VAGUE = {"utils", "util", "helpers", "helper", "common", "constants", "misc"}
 
 
-def modules() -> dict[str, Path]:
-    found = {name: ROOT / path for name, path in FACE.items()}
-    for folder in FOLDERS:
-        for file in (ROOT / folder).rglob("*.py"):
-            parts = file.relative_to(ROOT).with_suffix("").parts
-            name = ".".join(("tunec", *parts)).removesuffix(".__init__")
-            found[name] = file
-    return found
-
-
 MODULES = modules()
 
 
-def is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-
-
-def imports(node: ast.AST, *, lazy: bool) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Import statements below a node; those inside functions only if `lazy`."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child
-        elif is_for_types(child):
-            yield from (each for part in child.orelse for each in imports(part, lazy=lazy))
-        elif lazy or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from imports(child, lazy=lazy)
-
-
-@cache
-def imported(file: Path, *, lazy: bool) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """The import statements of a file, which is parsed once for all tests here."""
-    return tuple(imports(ast.parse(file.read_text("utf-8")), lazy=lazy))
-
-
-def named(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """The modules that an import statement names."""
-    if isinstance(statement, ast.Import):
-        yield from (alias.name for alias in statement.names)
-        return
-    for alias in statement.names:
-        inner = f"{statement.module}.{alias.name}"
-        yield inner if inner in MODULES else statement.module or ""
-
-
-def graph(*, lazy: bool) -> dict[str, set[str]]:
-    found = {}
-    for name, file in MODULES.items():
-        targets = {each for node in imported(file, lazy=lazy) for each in named(node)}
-        found[name] = {each for each in targets if each in MODULES and each != name}
-    return found
-
-
-def circle(edges: dict[str, set[str]]) -> list[str]:
+def circle(edges: Mapping[str, Set[str]]) -> list[str]:
     try:
         TopologicalSorter(edges).prepare()
     except CycleError as found:
@@ -109,11 +57,24 @@ def test_a_circle_would_be_found():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) != []
 
 
+def test_every_import_statement_is_seen(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text(
+        "import one\n"
+        "if TYPE_CHECKING:\n    import two\nelse:\n    import three\n"
+        "try:\n    import four\nexcept ImportError:\n    import five\n"
+        "match 1:\n    case 1:\n        import six\n"
+        "class A:\n    def f(self):\n        with self:\n            from seven import g\n"
+    )
+    assert [*imported(file, lazy=False)] == ["one", "three", "four", "five", "six"]
+    assert [*imported(file, lazy=True)] == ["one", "three", "four", "five", "six", "seven"]
+
+
 def test_imports_are_absolute():
     found = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in MODULES.values()
-        for node in imported(file, lazy=True)
+        for node, _ in statements(file)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert found == []
@@ -124,8 +85,7 @@ def test_ours_is_imported_by_its_installed_name():
     found = [
         f"{name}: {each}"
         for name, file in MODULES.items()
-        for node in imported(file, lazy=True)
-        for each in named(node)
+        for each in imported(file, lazy=True)
         if each.split(".")[0] in FOLDERS
     ]
     assert found == []
@@ -137,8 +97,7 @@ def test_nothing_heavy_is_imported_at_module_level():
         f"{name}: {each}"
         for name, file in MODULES.items()
         if ".consumer" not in name and not name.startswith(LIVE)
-        for node in imported(file, lazy=False)
-        for each in named(node)
+        for each in imported(file, lazy=False)
         if each.split(".")[0] in HEAVY
     ]
     assert found == []

@@ -1,9 +1,6 @@
 """The picture of the house shows its imports: all of them, and no other."""
 
-import ast
-from pathlib import Path
-
-from docs.picture import ROOT, _reached, boxes, drawn, imports, picture, reduced, through
+from docs.picture import _reached, boxes, drawn, imports, picture, reduced, through
 
 SEEN = through(boxes(imports()), frozenset(drawn()))
 
@@ -21,25 +18,6 @@ def test_what_is_left_out_follows_from_what_is_drawn():
     assert sum(map(len, arrows.values())) < sum(map(len, SEEN.values()))
     for each in SEEN:
         assert _reached(each, arrows) == _reached(each, SEEN)
-
-
-def parsed(file: Path) -> set[str]:
-    """What a module's import statements name, by its syntax tree."""
-    found = set()
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
-        elif isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-    ours = {each.removeprefix("tunec.") for each in found if each.startswith("tunec.")}
-    return {each.replace(".", "/") for each in ours}
-
-
-def test_imports_are_those_of_the_syntax_tree():
-    for each, others in imports().items():
-        file = ROOT / f"{each}.py"
-        file = file if file.is_file() else ROOT / each / "__init__.py"
-        assert others == parsed(file) & imports().keys(), each
 
 
 def test_arrows_through_others_are_kept_and_those_that_follow_are_not():
