@@ -1,4 +1,8 @@
-"""What rules say of files that tunec is about to write, kept over the specs of a fleet."""
+"""What rules say of files that tunec is about to write, kept over the specs of a fleet.
+
+Clusters differ in much that no file says. A rule says whether it asks for hardware
+(`Rule.hardware`); what the others find is the same wherever the files are used.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property

@@ -1,4 +1,7 @@
-"""Text of any format to nodes: the format by content or by ending; JSON inside of values."""
+"""Text of any format to nodes: the format by content or by ending; JSON inside of values.
+
+What is unfolded from one text stands where the text stands, so no edit can be made inside it.
+"""
 
 import json
 import re

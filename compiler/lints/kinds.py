@@ -1,4 +1,8 @@
-"""Kinds of documents: their names and keys, what a file name tells, whether one is whole."""
+"""Kinds of documents: their names and keys, what a file name tells, whether one is whole.
+
+Threads and documentation show the few keys that they speak of. What a reader requires and such a
+part leaves out is no fault of the part: then a rule warns at most.
+"""
 
 import re
 from collections.abc import Iterable, Mapping

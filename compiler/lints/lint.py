@@ -1,4 +1,9 @@
-"""lint: files, as runs, to everything that is wrong with them, in a stable order."""
+"""lint: files, as runs, to everything that is wrong with them, in a stable order.
+
+Two files of one kind are never of one run: two files for DeepSpeed are two choices. Where that
+happens, files are taken apart by directory. Where it happens within a directory, each of them is
+read by itself, with what it refers to and with those of the directory that stand in nobody's way.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

@@ -1,4 +1,8 @@
-"""Files beside those named: in a folder, named by others, of a checkpoint, shipped."""
+"""Files beside those named: in a folder, named by others, of a checkpoint, shipped.
+
+People show the trainer's file alone, and name the other as their program ships it. What it holds is
+then seen in the key that names it.
+"""
 
 import os
 import re

@@ -1,4 +1,8 @@
-"""The example scripts of diffusers: their commands, their flags, and a view for the account."""
+"""The example scripts of diffusers: their commands, their flags, and a view for the account.
+
+The kind of the view, `EXAMPLE`, tells what differs. Only scripts that train one denoiser by itself
+have one, and only where all that the account asks for is written.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

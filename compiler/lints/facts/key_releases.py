@@ -1,4 +1,9 @@
-"""With which release a key of Axolotl, LLaMA-Factory or TRL came, and with which it went."""
+"""With which release a key of Axolotl, LLaMA-Factory or TRL came, and with which it went.
+
+Between the releases whose schemas are known, and before them. Read from the classes at every tag:
+axolotl-ai-cloud/axolotl v0.8.1 to v0.18.0 src/axolotl/utils/schemas, hiyouga/LlamaFactory v0.5.0 to
+v0.9.5 src/llmtuner/hparams and src/llamafactory/hparams.
+"""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,4 +1,12 @@
-"""The run's model: experts, images, its module tree, and the names and blocks of its layers."""
+"""The run's model: experts, images, its module tree, and the names and blocks of its layers.
+
+Names of layers are for models that are not in the catalogue: what nobody takes for another family's
+model is told by its repository's name, and the names of its layers are those of the class in
+transformers 5.23.0, models/*/modeling_*.py (Linear, Conv1D and Embedding modules; listed from the
+classes themselves), for Baichuan, InternLM, InternLM2 and Qwen of 2023 those of modeling_*.py in
+their repositories. Heads are left out, as every family has one. Names that a class had elsewhere
+stand beside them: experts of their own before transformers 5, phi-1_5's first code.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,11 @@
-"""Samples as the memory account counts them: pairs, pictures, encoders and evaluation."""
+"""Samples as the memory account counts them: pairs, pictures, encoders and evaluation.
+
+simpletuner 4.10.1 `helpers/training/trainer.py`: `init_unload_vae` and `init_unload_text_encoder`
+let go of the encoders when the caches are filled, unless something is to be encoded later.
+
+A picture that a file bounds is taken at its bound, as the text is at the longest that is allowed;
+where nobody bounds it, the picture is the smallest that the family's processor makes.
+"""
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
