@@ -15,8 +15,8 @@ from tunec.compiler.emit import Emitted, emit, unsupported
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded, with_settings
 from tunec.compiler.header import header_of
+from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.invariants import breaches
-from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS

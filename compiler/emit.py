@@ -13,7 +13,7 @@ import tunec.schemas
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined, otherwise
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.json_check import UnknownKeyword, is_valid
 from tunec.compiler.passthrough import Placed, place
 from tunec.compiler.read import settle

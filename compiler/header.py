@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Final
 
 from tunec.compiler.frontend.load import Loaded
-from tunec.compiler.ir.grouped import Grouped
+from tunec.compiler.ir.caches import Grouped
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.version import __version__

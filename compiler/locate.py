@@ -8,8 +8,8 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import otherwise
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
-from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.values import show
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, dotted
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept
 from tunec.compiler.target import Artifact, File, Json
 
 

@@ -13,8 +13,8 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.ir.show import plain
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.values import plain
 from tunec.compiler.passes.choose_quantization import with_base
 from tunec.compiler.passes.fit.fit import GROUPS, problem_of
 from tunec.compiler.passes.fit.search import search

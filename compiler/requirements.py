@@ -14,7 +14,7 @@ from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.target import Target
 from tunec.schemas.source import Path, dotted
 from tunec.schemas.spec import Spec

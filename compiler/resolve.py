@@ -25,7 +25,7 @@ from tunec.compiler.frontend.names import (
     is_written_as_path,
 )
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Node
 from tunec.schemas.spec import DeviceChoice
 

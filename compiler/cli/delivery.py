@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tunec.compiler.cli.files import differing, write_all
 from tunec.compiler.cli.session import INPUT, OK, Session
-from tunec.compiler.ir.show import plain
+from tunec.compiler.ir.values import plain
 from tunec.compiler.target import Artifact
 
 Files = dict[Path, str]

@@ -16,14 +16,18 @@ from tunec.compiler.frontend.files import unreadable
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.requirements import Asked
 from tunec.compiler.review.diff.compare import Comparison, SpecChange, compare_spec
-from tunec.compiler.review.diff.data import comparison_json
+from tunec.compiler.review.diff.formats import comparison_json, comparison_markdown, comparison_text
 from tunec.compiler.review.diff.intent import intent_changes, is_renamed
-from tunec.compiler.review.diff.markdown import comparison_markdown
 from tunec.compiler.review.diff.meaning import KINDS
-from tunec.compiler.review.diff.text import comparison_text
 from tunec.compiler.review.outcome import Outcome, Pair, outcome_of
-from tunec.compiler.review.revisions import NoRevision, checked_out, revisions_of, root_of
-from tunec.compiler.review.sides import Side, side_of
+from tunec.compiler.review.sides import (
+    NoRevision,
+    Side,
+    checked_out,
+    revisions_of,
+    root_of,
+    side_of,
+)
 from tunec.schemas.frozen import replace
 
 

@@ -163,18 +163,18 @@ def _new(found: tuple[Diagnostic, ...], options: Namespace) -> tuple[Diagnostic,
 def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Session) -> None:
     """Findings are the result of this command, and go to stdout."""
     if session.format == "json":
-        from tunec.compiler.diagnostics.json import render as render_json
+        from tunec.compiler.diagnostics.formats import render_json
 
         session.result(render_json(found))
     elif session.format == "sarif":
-        from tunec.compiler.diagnostics.sarif import render as render_sarif
+        from tunec.compiler.diagnostics.formats import render_sarif
         from tunec.compiler.lints.index import is_rule, rule_page, rule_title
 
         pages = {each.id: each.id for each in found if is_rule(each.id)}
         known = {name: (rule_title(name), rule_page(name)) for name in pages}
         session.result(render_sarif(found, __version__, known))
     elif session.format == "github":
-        from tunec.compiler.diagnostics.github import render_all as render_github
+        from tunec.compiler.diagnostics.formats import render_github
 
         session.write(render_github(found))
     else:

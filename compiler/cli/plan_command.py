@@ -10,14 +10,13 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned, plan, written
 from tunec.compiler.frontend.files import is_stream
 from tunec.compiler.ir.ledger import Ledger
-from tunec.compiler.ir.show import plain, show
+from tunec.compiler.ir.values import plain, show
 from tunec.compiler.passes.contract import Pass
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.requirements import Asked
 from tunec.compiler.review.plan_view import plan_json, plan_text
-from tunec.compiler.review.screen.commands import Command
 from tunec.compiler.review.screen.pen import Pen
-from tunec.compiler.review.screen.screen import plan_screen
+from tunec.compiler.review.screen.screen import Command, plan_screen
 from tunec.schemas.frozen import replace
 
 

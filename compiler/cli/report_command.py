@@ -35,7 +35,7 @@ Page = tuple[str, tuple[Diagnostic, ...]]
 def _fleet(tree: Path, options: Namespace) -> Page:
     from tunec.compiler.fleet.lock import LOCK, lock_lines
     from tunec.compiler.fleet.summary import rows
-    from tunec.compiler.review.report.fleet_page import fleet_page
+    from tunec.compiler.review.report.pages import fleet_page
 
     given = options.hardware or options.overrides or options.targets or options.policies
     if given:
@@ -51,7 +51,7 @@ def _fleet(tree: Path, options: Namespace) -> Page:
 
 
 def _plan(options: Namespace, session: Session) -> Page:
-    from tunec.compiler.review.report.plan_page import plan_page
+    from tunec.compiler.review.report.pages import plan_page
 
     loaded = load(options.what, options, session)
     planned = plan(loaded, asked_targets(options.targets, loaded, session))

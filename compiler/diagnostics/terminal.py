@@ -1,15 +1,140 @@
-"""Diagnostics for people: the line, a mark under what is wrong, the facts, the remedy."""
+"""Diagnostics in the terminal: lines of the source, tables of numbers, notes in paragraphs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
-from tunec.compiler.diagnostics.paragraphs import WIDTH, paragraph_lines
-from tunec.compiler.diagnostics.source_lines import printable, show
-from tunec.compiler.diagnostics.sums import sum_lines
-from tunec.schemas.source import Span
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity, Term
+from tunec.schemas.source import Span, lines_of
+from tunec.schemas.units import GIB, KIB, MIB
+
+_WIDTH: Final = 120
+"""Cells of a shown line; longer ones are cut around the span."""
+_KEPT_BEFORE: Final = 40
+_TAB: Final = "    "
+
+
+class Shown(Struct, frozen=True):
+    """A line, and where in it the marks go, in cells."""
+
+    text: str
+    start: int
+    width: int
+
+
+def show(span: Span, source: str) -> Shown | None:
+    """The first line of a span with its place; None where the source has no such line."""
+    lines = lines_of(source)
+    if not 1 <= span.line <= len(lines):
+        return None
+    line = lines[span.line - 1]
+    start = min(span.column - 1, len(line))
+    end = len(line) if span.end_line > span.line else min(span.end_column - 1, len(line))
+    before, marked, after = line[:start], line[start:end], line[end:]
+    return _cut(printable(before), printable(marked), printable(after))
+
+
+def _cut(before: str, marked: str, after: str) -> Shown:
+    """Leave out what is far from the marks."""
+    if cells(before) + cells(marked) + cells(after) > _WIDTH:
+        before = before if cells(before) <= _KEPT_BEFORE else "…" + before[-_KEPT_BEFORE:]
+        marked = marked if cells(marked) <= _WIDTH else marked[: _WIDTH - 1] + "…"
+        room = max(_WIDTH - cells(before) - cells(marked), _KEPT_BEFORE // 4)
+        after = after if cells(after) <= room else after[:room] + "…"
+    text = (before + marked + after).rstrip()
+    return Shown(text, cells(before), max(cells(marked), 1))
+
+
+def printable(text: str) -> str:
+    """The text with what would move or colour a terminal made visible; tabs become blanks."""
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    if character == "\t":
+        return _TAB
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        code = ord(character)
+        return chr(0x2400 + code) if code < 0x20 else "\ufffd"
+    return character
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal a text takes: wide characters take two, marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells_of(character) for character in text)
+
+
+def _cells_of(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+_BYTE_SCALES: Final = (("GiB", GIB, 2), ("MiB", MIB, 1), ("KiB", KIB, 1), ("B", 1, 0))
+
+
+def sum_lines(terms: Sequence[Term]) -> Iterator[str]:
+    """The lines of the table; the total of bytes: other numbers stand there to be compared."""
+    rows = [(term.name, *_amount(term, terms)) for term in terms]
+    if len(terms) > 1 and all(term.unit == "bytes" for term in terms):
+        total = Term("total", sum(term.value for term in terms))
+        rows.append((total.name, *_amount(total, terms)))
+    names = max((len(name) for name, _, _ in rows), default=0)
+    numbers = max((len(number) for _, number, _ in rows), default=0)
+    for at, (name, number, unit) in enumerate(rows):
+        if at == len(terms):
+            yield "─" * (names + 2 + numbers)
+        yield f"{name:<{names}}  {number:>{numbers}} {unit}".rstrip()
+
+
+def _amount(term: Term, terms: Sequence[Term]) -> tuple[str, str]:
+    """A number and its unit; bytes of one table are all told in the unit of the largest."""
+    if term.unit != "bytes":
+        return f"{term.value:,.6g}", term.unit
+    largest = max(abs(each.value) for each in terms if each.unit == "bytes")
+    unit, size, digits = next(
+        (scale for scale in _BYTE_SCALES if largest >= scale[1]), _BYTE_SCALES[-1]
+    )
+    return f"{term.value / size:,.{digits}f}", unit
+
+
+WIDTH: Final = 100
+"""Columns of a line, as on the plan's screen."""
+
+_KEPT: Final = re.compile(r"`[^`]*`|'[^']*'")
+"""Code and quoted arguments, in which no line ends."""
+_OPTION: Final = re.compile(r"(--\w+) ")
+_NO_BREAK: Final = "\u00a0"
+
+
+def paragraph_lines(text: str, width: int) -> Iterator[str]:
+    """The lines of a text in so many columns, each further one indented like the one it goes on.
+
+    A line of arguments goes on behind a backslash, as a shell wants it.
+    """
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        is_command = line.lstrip(" ").startswith("--")
+        more, room = ("  ", width - 2) if is_command else ("", width)
+        kept = _KEPT.sub(lambda found: found[0].replace(" ", _NO_BREAK), line)
+        kept = _OPTION.sub(rf"\1{_NO_BREAK}", kept) if is_command else kept
+        parts = textwrap.wrap(
+            kept,
+            room,
+            subsequent_indent=indent + more,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for at, part in enumerate(parts or [""], 1):
+            goes_on = is_command and at < len(parts)
+            yield part.replace(_NO_BREAK, " ") + (" \\" if goes_on else "")
+
 
 _RESET: Final = "\x1b[0m"
 _BOLD: Final = "\x1b[1m"

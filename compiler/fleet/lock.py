@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from msgspec import Struct, field
 
-from tunec.compiler.ir.show import plain
+from tunec.compiler.ir.values import plain
 from tunec.compiler.review.outcome import Pair
 
 LOCK: Final = "tunec.lock"

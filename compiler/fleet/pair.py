@@ -17,8 +17,7 @@ from tunec.compiler.fleet.inputs import Reader
 from tunec.compiler.fleet.lock import Locked, line_of, members
 from tunec.compiler.fleet.selection import Site
 from tunec.compiler.fleet.tree import put
-from tunec.compiler.ir.caches import forget
-from tunec.compiler.ir.grouped import Grouped
+from tunec.compiler.ir.caches import Grouped, forget
 from tunec.compiler.review.outcome import Pair, needs_of
 from tunec.compiler.review.policy import Rules, judge
 

@@ -1,4 +1,4 @@
-"""Launch scripts as documents: what a `train.sh` tells its launcher and its trainer, with places.
+"""Shell scripts to nodes: the processes that they start, with flags and variables.
 
     read_script(text, file) -> tuple[ShellDocument, ...]
     looks_like_shell(text) -> bool
@@ -25,7 +25,6 @@ from tunec.compiler.frontend.shell_flags import (
     is_override,
 )
 from tunec.compiler.frontend.shell_launch import STARTERS, Launch, flags_of, launched
-from tunec.compiler.frontend.shell_processes import is_batch_script, processes, slurm
 from tunec.compiler.frontend.shell_references import (
     Reference,
     dialect_of,
@@ -40,14 +39,177 @@ from tunec.compiler.frontend.text import MAX_BYTES, Origin, Places
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
-__all__ = [
-    "Reference",
-    "ShellDocument",
-    "Unknown",
-    "UnknownValue",
-    "looks_like_shell",
-    "read_script",
-]
+_KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "deepspeed": {
+        "nodes": ("num_nodes",),
+        "per_node": ("num_gpus", "num_accelerators"),
+        "hostfile": ("hostfile", "H"),
+        "master_port": ("master_port",),
+    },
+    "torchrun": {
+        "nodes": ("nnodes",),
+        "per_node": ("nproc_per_node",),
+        "master_port": ("master_port",),
+    },
+    "accelerate": {
+        "nodes": ("num_machines",),
+        "processes": ("num_processes",),
+        "hostfile": ("deepspeed_hostfile",),
+        "master_port": ("main_process_port",),
+    },
+    "srun": {
+        "nodes": ("nodes", "N"),
+        "per_node": ("ntasks_per_node",),
+        "processes": ("ntasks", "n"),
+    },
+    "mpirun": {
+        "per_node": ("npernode", "N", "ppn", "perhost"),
+        "processes": ("np", "n", "c"),
+        "hostfile": ("hostfile",),
+    },
+}
+"""deepspeed 0.19.8 launcher/runner.py; torch 2.13.0 distributed/run.py; accelerate 1.15.0
+commands/launch.py; Slurm's srun manual page; Open MPI 5.0 mpirun manual page."""
+_INCLUDE: Final = ("include", "i", "deepspeed_inclusion_filter")
+_EXCLUDE: Final = ("exclude", "e", "deepspeed_exclusion_filter")
+_HERE: Final = re.compile(r"localhost:(\d+(?:,\d+)*)")
+_COUNTED: Final = ("nodes", "per_node", "processes", "master_port")
+
+
+def processes(launcher: str, flags: Node) -> dict[str, Node]:
+    """Nodes, processes on each, and which devices, as far as a launcher's flags say so.
+
+    A word that is no number (`--nproc_per_node gpu`, `--nnodes 1:4`) says nothing here: it stays
+    among the flags.
+    """
+    found = dict(_counted(launcher, flags))
+    if launcher not in ("deepspeed", "accelerate"):
+        return found
+    found |= dict(_filters(flags))
+    if launcher == "deepspeed":
+        found |= dict(_on_one_node(found))
+    return found
+
+
+def _counted(launcher: str, flags: Node) -> Iterator[tuple[str, Node]]:
+    for key, names in _KEYS.get(launcher, {}).items():
+        node = next((flags.child(name) for name in names if flags.child(name)), None)
+        if node is None:
+            continue
+        is_number = isinstance(node.value, int) and not isinstance(node.value, bool)
+        if key not in _COUNTED or is_number or isinstance(node.value, Unknown):
+            yield key, node
+
+
+def _filters(flags: Node) -> Iterator[tuple[str, Node]]:
+    for key, names in (("include", _INCLUDE), ("exclude", _EXCLUDE)):
+        node = next((flags.child(name) for name in names if flags.child(name)), None)
+        here = _HERE.fullmatch(node.value) if node and isinstance(node.value, str) else None
+        if node is not None and here is not None:
+            items = tuple(
+                replace(node, value=name, written=None, key_span=None)
+                for name in here[1].split(",")
+            )
+            yield key, Node(node.span, key_span=node.key_span, items=items)
+        elif node is not None:
+            yield f"{key}_filter", node
+
+
+def _on_one_node(found: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
+    """Devices of this host chosen, or their number without a host file: there is one node.
+
+    deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`. A host file at the default place,
+    /job/hostfile, would be read as well; whether there is one the script does not say.
+    """
+    include = found.get("include")
+    if include is not None:
+        yield "nodes", replace(include, items=None, value=1)
+        yield "per_node", replace(include, items=None, value=len(include.items or ()))
+    elif "per_node" in found and not found.keys() & {"nodes", "hostfile"}:
+        yield "nodes", replace(found["per_node"], value=1, written=None)
+
+
+# ── Slurm's batch options ────────────────────────────────────────────────────────────────────────
+
+_SBATCH: Final = re.compile(r"^#SBATCH[ \t]+([^\n]*)", re.MULTILINE)
+_WORD: Final = re.compile(r"[^\s#]\S*")
+_SHORT: Final[Mapping[str, str]] = {
+    "N": "nodes",
+    "n": "ntasks",
+    "c": "cpus_per_task",
+    "G": "gpus",
+    "t": "time",
+    "p": "partition",
+    "J": "job_name",
+    "A": "account",
+    "q": "qos",
+    "w": "nodelist",
+    "x": "exclude",
+    "o": "output",
+    "e": "error",
+    "a": "array",
+    "C": "constraint",
+    "D": "chdir",
+    "d": "dependency",
+    "L": "licenses",
+    "s": "oversubscribe",
+}
+"""Slurm's sbatch manual page."""
+
+
+def is_batch_script(text: str) -> bool:
+    """Whether a text has `#SBATCH` lines."""
+    return _SBATCH.search(text) is not None
+
+
+def slurm(text: str, builder: Builder) -> Node:
+    """The options in the `#SBATCH` lines, by their long names; `time` and the like stay text."""
+    source = whole(text)
+    fields: dict[str, Node] = {}
+    for line in _SBATCH.finditer(text):
+        words = [
+            Field(source.cut(*each.span()), source.cut(*each.span()))
+            for each in _WORD.finditer(text, *line.span(1))
+        ]
+        fields |= _options(words, builder)
+    return builder.mapping(fields)
+
+
+def _options(words: list[Field], builder: Builder) -> dict[str, Node]:
+    found: dict[str, Node] = {}
+    for at, word in enumerate(words):
+        name, length, value = _option(word, words[at + 1 : at + 2])
+        if not name:
+            continue
+        key = builder.span(replace(word, chars=word.chars.cut(0, length)))
+        node = Node(key, value=True) if value is None else builder.leaf(_unquoted(value))
+        found[name] = replace(node, key_span=key)
+    return found
+
+
+def _option(word: Field, following: list[Field]) -> tuple[str, int, Field | None]:
+    """An option's long name, how long its own word is, and its value.
+
+    `--nodes=2`, `--nodes 2`, `-N 2` and `-N2` are the same.
+    """
+    text = word.text
+    after = following[0] if following and not following[0].text.startswith("-") else None
+    if text.startswith("--"):
+        name, given, _ = text.partition("=")
+        value = word.cut(len(name) + 1) if given else after
+        return name[2:].replace("-", "_"), len(name), value
+    if text[:1] != "-" or text[1:2] not in _SHORT:
+        return "", 0, None
+    attached = word.cut(3 if text[2:3] == "=" else 2)
+    return _SHORT[text[1]], 2, attached if len(text) > 2 else after
+
+
+def _unquoted(value: Field) -> Field:
+    text = value.text
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return replace(value, chars=value.chars.cut(1, len(text) - 1))
+    return value
+
 
 _ASSIGNMENT: Final = re.compile(r"(export[ \t]+)?[A-Za-z_]\w*\+?=")
 _SHEBANG: Final = re.compile(r"#!\s*\S*(?:/|\s)(?:ba|z|k|da)?sh\b")

@@ -1,11 +1,23 @@
-"""Caches of what is planned: each enters itself, so that what one spec has filled can be emptied.
+"""Caches of what is planned: what pure functions gave, found again by what they asked.
 
 A fleet plans one spec on many clusters, and then another: of the one before nothing is asked again.
+
+Devices, models and the parts of a spec are read once, and shared by the plans of many clusters. To
+compare them by content would cost more than most of what is decided on them.
+
+A function of plans, or of anything that can be asked, asks its subject one question after the other
+before it has its result. Another subject that answers these alike would be asked the same and give
+the same: its result need not be worked out. Clusters differ in much that nobody asks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from functools import _lru_cache_wrapper, lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
+
+from msgspec import Struct
+
+from tunec.compiler.ir.plan import Plan, values_of
+from tunec.compiler.ir.slots import GROUPS, SLOTS
 
 _Result = TypeVar("_Result")
 
@@ -28,3 +40,183 @@ def forget(more_than: int) -> None:
     for each in _CACHES:
         if each.cache_info().currsize > more_than:
             each.cache_clear()
+
+
+class WatchedPlan:
+    """Stands for a plan; `asked` holds the slots that were read, in the order of first asking."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.asked: dict[str, Any] = {}
+
+    def __getattr__(self, group: str) -> "_WatchedGroup":
+        if group not in GROUPS:
+            raise AttributeError(group)
+        found = _WatchedGroup(group, getattr(self._plan, group), self.asked)
+        self.__dict__[group] = found
+        return found
+
+    def __getitem__(self, slot: str) -> Any:
+        place = SLOTS[slot]
+        return getattr(getattr(self, place.group), place.attribute)
+
+    def values(self) -> dict[str, Any]:
+        """Every slot's value; all of them count as asked."""
+        return {slot: self[slot] for slot in SLOTS}
+
+
+class _WatchedGroup:
+    """One group of a watched plan."""
+
+    def __init__(self, name: str, group: Any, asked: dict[str, Any]) -> None:
+        self._name = name
+        self._group = group
+        self._asked = asked
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(self._group, attribute)
+        self._asked[f"{self._name}.{attribute.rstrip('_')}"] = value
+        self.__dict__[attribute] = value
+        return value
+
+
+_BY_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
+    str: lambda fact: fact,
+    int: lambda fact: (int, fact),
+    float: lambda fact: (float, fact),
+    dict: lambda fact: tuple((k, repr(v) if type(v) is dict else v) for k, v in fact.items()),
+    set: frozenset,
+}
+"""Facts that are made anew for each plan."""
+
+
+class Kept(Generic[_Result]):
+    """Results by what they follow from; when there are too many, it begins anew.
+
+    The facts are kept with their result: while they are here, nothing else has their identity.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._found: dict[Any, tuple[tuple[Any, ...], _Result]] = {}
+
+    def of(self, told: tuple[Any, ...], equal: Hashable, make: Callable[[], _Result]) -> _Result:
+        """The result that was made of the same facts before, and of what is equal, or a new one."""
+        key = (
+            equal,
+            *[
+                id(fact) if (told_by := _BY_CONTENT.get(type(fact))) is None else told_by(fact)
+                for fact in told
+            ],
+        )
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= self._most:
+                self._found.clear()
+            found = self._found[key] = told, make()
+        return found[1]
+
+
+_Question = TypeVar("_Question", bound=Hashable)
+
+_Path = tuple[tuple[Any, Any], ...]
+"""Questions with their answers, in the order of asking."""
+
+
+class _End(Struct, frozen=True):
+    """Where only one result is left: what has to be answered alike to come to it."""
+
+    path: _Path
+    """From the root on."""
+    start: int
+    """Where in it this is."""
+    result: Any
+
+    @property
+    def rest(self) -> _Path:
+        """The questions that are left."""
+        return self.path[self.start :]
+
+
+_Tree = dict[Any, dict[Any, "_Tree | _End"]]
+"""A question with what comes next by its answer. At most points it is one question; where a
+function was spared some, those who came by the same answers may have gone on in several ways."""
+
+
+class Recollection(Struct, Generic[_Question, _Result]):
+    """Results in a tree of questions, each asked only where those above it were answered alike.
+
+    So a question may rest on the answers above it, as the parts of a thing do on its being there.
+    """
+
+    _root: "_Tree | _End | None" = None
+    size: int = 0
+    """How many results were kept."""
+
+    def recall(self, ask: Callable[[_Question], Any]) -> _Result | None:
+        """The result for a subject that answers as an earlier one did; None: there was none."""
+        return cast("_Result | None", _found(self._root, ask))
+
+    def keep(self, asked: Mapping[_Question, Any], result: _Result) -> None:
+        """Keep a result by what was asked for it, in that order, and answered."""
+        self._root = _grown(self._root, tuple(asked.items()), result)
+        self.size += 1
+
+
+def _found(at: "_Tree | _End | None", ask: Callable[[Any], Any]) -> Any:
+    """The result below a point; of several ways to go on, the first that leads to one."""
+    while isinstance(at, dict):
+        if len(at) > 1:
+            ways = (_found(below.get(ask(question)), ask) for question, below in at.items())
+            return next((each for each in ways if each is not None), None)
+        ((question, branches),) = at.items()
+        at = branches.get(ask(question))
+    if at is None:
+        return None
+    for question, told in at.rest:
+        if ask(question) != told:
+            return None
+    return at.result
+
+
+def _grown(at: "_Tree | _End | None", path: _Path, result: Any) -> "_Tree | _End":
+    """A tree with one more result."""
+    root: dict[Any, Any] = {}
+    branches, told, place = root, None, 0
+    while place < len(path) and at is not None:
+        if isinstance(at, _End):
+            if at.start == len(at.path):
+                break
+            first, said = at.path[at.start]
+            at = {first: {said: _End(at.path, at.start + 1, at.result)}}
+        branches[told] = at
+        question, answer = path[place]
+        branches, told, place = at.setdefault(question, {}), answer, place + 1
+        at = branches.get(told)
+    branches[told] = _End(path, place, result)
+    found: _Tree | _End = root[None]
+    return found
+
+
+_MOST: Final = 4096
+
+
+class Grouped:
+    """Writes plans as texts by group, each a pure function of the group's slots and values."""
+
+    def __init__(self, write: Callable[[Mapping[str, Any]], str]) -> None:
+        self._write = write
+        self._known: dict[int, tuple[object, str]] = {}
+        """By the identity of a group, which is kept with its text."""
+
+    def texts(self, plan: Plan) -> dict[str, str]:
+        """The text of each group by its name, in the order of the plan."""
+        return {group: self._text(group, getattr(plan, group)) for group in GROUPS}
+
+    def _text(self, group: str, whole: object) -> str:
+        found = self._known.get(id(whole))
+        if found is None:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            found = self._known[id(whole)] = whole, self._write(values_of(group, whole))
+        return found[1]

@@ -6,8 +6,7 @@ from typing import Any, Final, Self
 
 from msgspec import Struct
 
-from tunec.compiler.ir.job import Job
-from tunec.compiler.ir.loop import Runtime, Schedule
+from tunec.compiler.ir.loop import Job, Runtime, Schedule
 from tunec.compiler.ir.slots import (
     GROUPS,
     SLOTS,

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.ir.job import Job
-from tunec.compiler.ir.loop import Runtime, Schedule
+from tunec.compiler.ir.loop import Job, Runtime, Schedule
 from tunec.schemas.terms import (
     AdapterKind,
     AdapterMerge,

@@ -1,8 +1,11 @@
-"""What a slot's value may be, and when two of them are the same."""
+"""What a slot's value may be, when two are the same, and how one is written for people."""
 
 from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
+
+from tunec.compiler.ir.slots import SLOTS
+from tunec.schemas.units import format_bytes, format_count
 
 
 @cache
@@ -14,3 +17,32 @@ def alternatives(kind: Any) -> tuple[Any, ...]:
 def is_same(value: Any, other: Any) -> bool:
     """Equality that tells True from 1."""
     return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
+
+
+def show(slot: str, value: Any) -> str:
+    """A slot's value with its unit: `72.0 GiB`, `8 samples`, `q_proj, v_proj`."""
+    unit = SLOTS[slot].unit if slot in SLOTS else ""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(_item(each) for each in value) or "none"
+    if unit == "bytes":
+        return format_bytes(value)
+    if unit in ("parameters", "elements"):
+        return format_count(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def _item(value: Any) -> str:
+    return "=".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def plain(value: Any) -> Any:
+    """A slot's value as JSON has it."""
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    return value

@@ -14,11 +14,11 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.likeness import Likeness
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.environment import Environment

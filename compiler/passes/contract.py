@@ -10,8 +10,7 @@ from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.caches import cached
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept, cached
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import SLOTS

@@ -6,8 +6,8 @@ from tunec.compiler.analyses.memory.margin import MARGIN as MEMORY_MARGIN
 from tunec.compiler.analyses.memory.margin import Request, requested
 from tunec.compiler.analyses.memory.terms.host import host_account
 from tunec.compiler.analyses.memory.workload import Layout
-from tunec.compiler.analyses.time.run import MARGIN as TIME_MARGIN
-from tunec.compiler.analyses.time.run import Run, bounded
+from tunec.compiler.analyses.time.account import MARGIN as TIME_MARGIN
+from tunec.compiler.analyses.time.account import Run, bounded
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec

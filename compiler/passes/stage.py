@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.search import Answer

@@ -5,7 +5,7 @@ from typing import Any
 
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.ledger import Definition, Origin
-from tunec.compiler.ir.show import plain
+from tunec.compiler.ir.values import plain
 from tunec.compiler.review.candidates import Considered
 from tunec.compiler.review.reasons import Branch, Reasons, span_of
 

@@ -8,8 +8,8 @@ from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.time.account import TimeAccount
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.show import plain, show
 from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.compiler.ir.values import plain, show
 from tunec.compiler.review.explain import definition_json
 from tunec.schemas.units import format_bytes
 

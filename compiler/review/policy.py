@@ -13,9 +13,8 @@ from tunec.compiler.driver import Planned
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.document import Document, load_document
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.ir.values import is_same
+from tunec.compiler.ir.values import is_same, show
 from tunec.compiler.locate import locate
 from tunec.compiler.review.outcome import Needs, Pair, outcome_of
 from tunec.schemas.policy import MEASURES, Condition, Other, Policy, PolicyRule, Range, Where

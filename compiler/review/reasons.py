@@ -9,7 +9,7 @@ from msgspec import Struct
 from tunec.compiler.driver import Planned
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Alternative, Definition, Origin, Rank
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.review.candidates import Considerations, Considered, considerations, is_judged
 from tunec.schemas.source import Span, dotted
 from tunec.schemas.units import format_bytes

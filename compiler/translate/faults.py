@@ -8,7 +8,7 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import invalid
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Dialect, Json, Target, refused

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.invariants import INVARIANTS, Invariant
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.documents import Reading

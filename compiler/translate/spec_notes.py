@@ -9,7 +9,7 @@ from tunec.compiler.diagnostics.wording import joined, shown
 from tunec.compiler.frontend.nodes import descend, place
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.ledger import Definition, Rank
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.translate.foundation import (
     CONFIG,

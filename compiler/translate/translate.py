@@ -12,8 +12,8 @@ from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, sh
 from tunec.compiler.frontend.nodes import plain
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.ledger import Definition, Rank
-from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.values import show
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.documents import Reading, read_files, read_texts

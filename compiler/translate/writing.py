@@ -8,7 +8,7 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import unsupported
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked

@@ -12,8 +12,8 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.extra import SLOT as EXTRA
 from tunec.compiler.ir.extra import extras
-from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.values import show
 from tunec.compiler.read import WRONG_SHAPE, settle
 from tunec.compiler.target import Entry, Target
 from tunec.compiler.verify.check import Check, equal

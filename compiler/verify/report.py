@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
-from tunec.compiler.ir.show import plain
+from tunec.compiler.ir.values import plain
 from tunec.compiler.verify.check import Check, Difference, Status
 from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.delivery import places

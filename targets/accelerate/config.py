@@ -23,8 +23,7 @@ from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.deepspeed import ALONE, INLINE
 from tunec.targets.accelerate.fsdp import FSDP, WORD
 from tunec.targets.accelerate.packages import PACKAGE
-from tunec.targets.accelerate.processes import processes, uses_every_device
-from tunec.targets.accelerate.sequences import SEQUENCES
+from tunec.targets.accelerate.ranks import SEQUENCES, processes, uses_every_device
 
 _CONFIG = "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `ClusterConfig`"
 _LAUNCH = "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`"

@@ -7,11 +7,10 @@ from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, 
 from tunec.schemas.frozen import replace
 from tunec.targets.glm4.versions import COMBINED, TODAY, schema
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG, has_adapter
-from tunec.targets.huggingface.packages import PEFT
+from tunec.targets.huggingface.packages import PEFT, schema_of
 from tunec.targets.huggingface.predictions import writes_answers
-from tunec.targets.huggingface.schemas import schema_of
 from tunec.targets.huggingface.target import TRAINING_ARGS
-from tunec.targets.scripts.blocks import below, checked, every, without
+from tunec.targets.scripts.file import below, checked, every, without
 
 NAME: Final = "finetune.yaml"
 _SCRIPTS: Final = "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54, finetune.py and finetune_vision.py"

@@ -17,9 +17,8 @@ from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, companions
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.huggingface.target import compute_dtype
 from tunec.targets.scripts.command import Style, starting
-from tunec.targets.scripts.file import command_file
+from tunec.targets.scripts.file import command_file, own_script, script_row, started
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.scripts.script import own_script, script_row, started
 from tunec.targets.trainers import reading_one_part
 
 _README: Final = "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54, README: DATA_DIR MODEL_DIR CONFIG"

@@ -5,8 +5,7 @@ from typing import Any
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, named, same
-from tunec.targets.huggingface.packages import PEFT
-from tunec.targets.huggingface.schemas import schema_of
+from tunec.targets.huggingface.packages import PEFT, schema_of
 
 _SOURCE = "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig`"
 

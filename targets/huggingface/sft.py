@@ -8,7 +8,12 @@ from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, 
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.datasets import NOT_LOADED, card_of, data_of
-from tunec.targets.huggingface.methods import method_of
+from tunec.targets.huggingface.methods import (
+    TRL_CHECKPOINTING,
+    TRL_PRECISION,
+    method_of,
+    moving_activations,
+)
 from tunec.targets.huggingface.model import (
     ADAPTER,
     MODEL,
@@ -32,11 +37,6 @@ from tunec.targets.huggingface.training import (
     RUNTIME,
     TRL_LEARNING_RATE,
     write_liger,
-)
-from tunec.targets.huggingface.trl_defaults import (
-    TRL_CHECKPOINTING,
-    TRL_PRECISION,
-    moving_activations,
 )
 
 _CONFIG = "trl 0.9.6 to 1.16.0 trainer/sft_config.py `SFTConfig`"

@@ -22,6 +22,7 @@ from tunec.targets.huggingface.packages import (
     TRL,
     TRL_RELEASES,
     companions,
+    schema_of,
 )
 from tunec.targets.huggingface.predictions import PREDICTIONS
 from tunec.targets.huggingface.schedule import (
@@ -32,7 +33,6 @@ from tunec.targets.huggingface.schedule import (
     SAVING,
     WARMUP,
 )
-from tunec.targets.huggingface.schemas import schema_of
 from tunec.targets.huggingface.sft import SFT, SFT_CARD
 from tunec.targets.huggingface.training import (
     BATCH,

@@ -8,11 +8,11 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
 from tunec.schemas.terms import Vendor
-from tunec.targets.accelerate.processes import counted, uses_every_device
-from tunec.targets.kubeflow.volumes import BUNDLE, HOME
-from tunec.targets.launch.job_names import dns_label
+from tunec.targets.accelerate.ranks import counted, uses_every_device
+from tunec.targets.kubeflow.pods import BUNDLE, HOME
 from tunec.targets.launch.node_setup import (
     called,
+    dns_label,
     installed_packages,
     packages_line,
     setup_lines,

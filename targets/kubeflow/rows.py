@@ -7,10 +7,9 @@ from msgspec import Struct
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, in_every_plan, on_deepspeed, same
-from tunec.targets.accelerate.processes import processes
+from tunec.targets.accelerate.ranks import processes
 from tunec.targets.kubeflow.container import gives_all
-from tunec.targets.kubeflow.images import torch_of, usual_image
-from tunec.targets.kubeflow.volumes import read_claim
+from tunec.targets.kubeflow.pods import read_claim, torch_of, usual_image
 
 Part = tuple[str, Callable[[Plan], Json], Callable[[Json], Mapping[str, Any]]]
 """A key, its value for a plan, and what a value settles."""

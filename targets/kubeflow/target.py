@@ -13,10 +13,9 @@ from tunec.compiler.start_commands import Start
 from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, Target, constant, same
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import ACCELERATE
-from tunec.targets.accelerate.processes import counted
+from tunec.targets.accelerate.ranks import counted
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_trainer
-from tunec.targets.kubeflow.config_map import BUNDLE_YAML, bundle_yaml
 from tunec.targets.kubeflow.container import (
     read_command,
     read_limits,
@@ -25,11 +24,17 @@ from tunec.targets.kubeflow.container import (
     write_environment,
     write_limits,
 )
-from tunec.targets.kubeflow.images import image_of, read_image
-from tunec.targets.kubeflow.prerequisites import lacking
+from tunec.targets.kubeflow.pods import (
+    BUNDLE_YAML,
+    bundle_yaml,
+    image_of,
+    lacking,
+    mounts,
+    read_image,
+    volumes,
+)
 from tunec.targets.kubeflow.rows import Keys, each, named, nodes, rows, volume
-from tunec.targets.kubeflow.volumes import mounts, volumes
-from tunec.targets.launch.job_names import dns_label
+from tunec.targets.launch.node_setup import dns_label
 
 API: Final = "kubeflow-trainer-api"
 OPERATOR: Final = "kubeflow-training"

@@ -1,4 +1,4 @@
-"""What a job does on each node before it starts the processes, as shell text and back."""
+"""What a job does on each node before it starts the processes, and what it is called."""
 
 import re
 import shlex
@@ -8,6 +8,16 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.data_paths import is_local
 from tunec.schemas.torch_builds import INDEX, builds_of
 from tunec.targets.words import words_of
+
+_UNSAFE: Final = re.compile(r"[^a-z0-9]+")
+_LONGEST: Final = 40
+
+
+def dns_label(name: str) -> str:
+    """A label of RFC 1035 from a name, with room for what pods and machines add to it."""
+    label = _UNSAFE.sub("-", name.lower()).strip("-")[:_LONGEST].strip("-")
+    return label if label[:1].isalpha() else f"run-{label}".strip("-")
+
 
 _SETUP: Final = re.compile(r"^setup\(\) \{\n((?:  .*\n)*)\}$", re.MULTILINE)
 _PIP: Final = re.compile(r"^pip install (?:--[a-z-]+ )*((?!torch==)[^-\s][^\n]*)$", re.MULTILINE)

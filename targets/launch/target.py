@@ -25,7 +25,7 @@ from tunec.compiler.target import (
 from tunec.schemas.terms import VISIBLE, Vendor
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
-from tunec.targets.accelerate.processes import processes, uses_every_device
+from tunec.targets.accelerate.ranks import processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_trainer
 from tunec.targets.launch.script import parse, render

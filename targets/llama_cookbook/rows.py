@@ -8,7 +8,7 @@ from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, s
 from tunec.targets.huggingface.adapter import has_adapter, whole
 from tunec.targets.llama_cookbook.fsdp import ROWS as FSDP_ROWS
 from tunec.targets.llama_cookbook.fsdp import on_fsdp
-from tunec.targets.scripts.script import started
+from tunec.targets.scripts.file import started
 
 SCRIPT: Final = "llama_cookbook.finetuning"
 PACKAGE: Final = "llama-cookbook 0.0.5.post1"

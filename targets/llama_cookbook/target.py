@@ -15,12 +15,10 @@ from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.llama_cookbook.fsdp import FSDP
 from tunec.targets.llama_cookbook.refusals import REFUSALS
 from tunec.targets.llama_cookbook.rows import FLAGS, PACKAGE, SCRIPT, START, TEXT
-from tunec.targets.scripts.blocks import checked
 from tunec.targets.scripts.command import FLAGS as BLOCK
 from tunec.targets.scripts.command import Style
-from tunec.targets.scripts.file import command_file, command_rows, passing
+from tunec.targets.scripts.file import checked, command_file, command_rows, own_script, passing
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.scripts.script import own_script
 from tunec.targets.trainers import evaluating_by_loss, reading_one_part, training_plainly
 
 NAME: Final = "finetuning.sh"

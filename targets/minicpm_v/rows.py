@@ -10,8 +10,7 @@ from tunec.targets.huggingface.adapter import has_adapter, whole
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.target import TRAINING_ARGS
 from tunec.targets.minicpm_v.versions import RELEASES
-from tunec.targets.scripts.blocks import within, without
-from tunec.targets.scripts.script import started
+from tunec.targets.scripts.file import started, within, without
 
 SCRIPT: Final = "finetune.py"
 FILE: Final = "OpenBMB/MiniCPM-V cd64150, 2c0e7ff and 0dbb566, finetune/finetune.py"

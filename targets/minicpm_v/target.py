@@ -8,18 +8,23 @@ from tunec.compiler.target import Json, Target, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.counting import counting
-from tunec.targets.huggingface.schemas import schema_of
+from tunec.targets.huggingface.packages import schema_of
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.huggingface.target import TRAINING_ARGS
 from tunec.targets.minicpm_v.refusals import REFUSALS
 from tunec.targets.minicpm_v.rows import FILE, FLAGS, OWN, SCRIPT, START, TEXT
 from tunec.targets.minicpm_v.versions import RELEASES, companions, schema
-from tunec.targets.scripts.blocks import checked, every
 from tunec.targets.scripts.command import FLAGS as BLOCK
 from tunec.targets.scripts.command import Style
-from tunec.targets.scripts.file import command_file, command_rows, passing
+from tunec.targets.scripts.file import (
+    checked,
+    command_file,
+    command_rows,
+    every,
+    own_script,
+    passing,
+)
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.scripts.script import own_script
 from tunec.targets.trainers import evaluating_by_loss, reading_one_part
 
 NAME: Final = "finetune.sh"

@@ -11,14 +11,11 @@ from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_no_pla
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.delegation import BY_CLUSTER
-from tunec.targets.simpletuner.checks import check
-from tunec.targets.simpletuner.needs import needs
+from tunec.targets.simpletuner.checks import check, needs
 from tunec.targets.simpletuner.rows import data, environment, forms
-from tunec.targets.simpletuner.rows.model import MODEL
+from tunec.targets.simpletuner.rows.model import MODEL, PRECISION
 from tunec.targets.simpletuner.rows.optimizer import OPTIMIZER
-from tunec.targets.simpletuner.rows.precision import PRECISION
-from tunec.targets.simpletuner.rows.recomputation import CHECKPOINTING
-from tunec.targets.simpletuner.rows.run import DATA_FILE, RUN
+from tunec.targets.simpletuner.rows.run import CHECKPOINTING, DATA_FILE, RUN
 from tunec.targets.simpletuner.rows.schedule import SCHEDULE
 from tunec.targets.trainers import adding_no_noise, supervised
 

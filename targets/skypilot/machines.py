@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived, named, same
-from tunec.targets.accelerate.processes import counted, uses_every_device
+from tunec.targets.accelerate.ranks import counted, uses_every_device
 from tunec.targets.skypilot.accelerators import MODELS, NAMES
 from tunec.targets.skypilot.file_mounts import TASK_SCHEMA
 

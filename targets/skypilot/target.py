@@ -25,15 +25,10 @@ from tunec.compiler.target import (
 )
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
-from tunec.targets.accelerate.processes import counted
+from tunec.targets.accelerate.ranks import counted
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_trainer
-from tunec.targets.launch.node_setup import (
-    called,
-    local_files,
-    setup_text,
-    without_setup,
-)
+from tunec.targets.launch.node_setup import called, local_files, setup_text, without_setup
 from tunec.targets.launch.script import command, is_spread, parse
 from tunec.targets.skypilot.file_mounts import BROUGHT, TASK_SCHEMA, mounted
 from tunec.targets.skypilot.machines import MACHINES

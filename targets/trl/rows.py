@@ -7,11 +7,11 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, in_every_plan, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.datasets import NOT_LOADED, data_of
+from tunec.targets.huggingface.methods import moving_activations
 from tunec.targets.huggingface.model import MODEL, QUANTIZATION, WIDENING, trust, widening
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.sft import DATA, IN_PIECES, LOSS, OFFLOADING, SAMPLES, SFT
 from tunec.targets.huggingface.training import TRL_LEARNING_RATE
-from tunec.targets.huggingface.trl_defaults import moving_activations
 from tunec.targets.trl.model_loading import LOADING, by_keys
 
 _DPO: Final = "trl 0.9.6 to 1.16.0 trainer/dpo_config.py `DPOConfig`, before it DpoScriptArguments"

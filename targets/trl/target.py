@@ -17,10 +17,9 @@ from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.target import CANNOT, compute_dtype
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import evaluating_by_loss
-from tunec.targets.trl.packages import companions
+from tunec.targets.trl.packages import companions, schema_of
 from tunec.targets.trl.refusals import REFUSALS
 from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES
-from tunec.targets.trl.schemas import schema_of
 
 
 def _is_for(method: Method, document: Json) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, in_no_plan, named, same
 from tunec.targets.read_only import observed
-from tunec.targets.scripts.script import started
+from tunec.targets.scripts.file import started
 
 SCRIPT: Final = "finetune_visualglm.py"
 FILE: Final = "THUDM/VisualGLM-6B e314fb9, finetune_visualglm.py"

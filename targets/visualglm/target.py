@@ -14,12 +14,10 @@ from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.deepspeed.scheduler import SCHEDULER
 from tunec.targets.deepspeed.target import TARGET as ENGINE
-from tunec.targets.scripts.blocks import checked
 from tunec.targets.scripts.command import FLAGS as BLOCK
 from tunec.targets.scripts.command import Style
-from tunec.targets.scripts.file import command_file, command_rows, passing
+from tunec.targets.scripts.file import checked, command_file, command_rows, own_script, passing
 from tunec.targets.scripts.refusals import Refusal, refusing
-from tunec.targets.scripts.script import own_script
 from tunec.targets.trainers import supervised, training_plainly
 from tunec.targets.visualglm.rows import (
     FILE,

@@ -22,8 +22,8 @@ import pytest
 from tunec.compiler.diagnostics.terminal import render
 from tunec.compiler.driver import Compiled, Planned, compile_spec, plan
 from tunec.compiler.frontend.load import Loaded, load_spec
-from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.values import show
 from tunec.targets.registry import REGISTRY
 
 HERE = Path(__file__).parent

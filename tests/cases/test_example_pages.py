@@ -14,7 +14,7 @@ import pytest
 
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_spec
-from tunec.compiler.ir.show import plain
+from tunec.compiler.ir.values import plain
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PAGES = sorted(EXAMPLES.glob("*/README.md"))

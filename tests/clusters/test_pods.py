@@ -12,7 +12,7 @@ from test_slurm import BIN, NIGHTLY, SPREAD, TRAIN
 from tests.plans import plan_of
 
 from tunec.compiler.emit import emit
-from tunec.targets.kubeflow.config_map import bundle_yaml
+from tunec.targets.kubeflow.pods import bundle_yaml
 from tunec.targets.registry import TARGETS
 
 SECONDS = 300.0

@@ -16,7 +16,7 @@ from tunec.compiler.ir.slots import Loss
 from tunec.compiler.read import found_plain, read, recognise
 from tunec.schemas.frozen import replace
 from tunec.targets.generate_schemas import FOLDER, text, trl_documents
-from tunec.targets.trl.schemas import known_keys
+from tunec.targets.trl.packages import known_keys
 from tunec.targets.trl.target import TARGET
 
 SETS = releases("trl")

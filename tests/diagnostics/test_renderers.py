@@ -1,6 +1,6 @@
 """Renderers: each shows what the diagnostic says, in the form that its reader expects."""
 
-import json as stdlib_json
+import json
 from pathlib import Path
 
 import pytest
@@ -8,11 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft4Validator
 
-from tunec.compiler.diagnostics import github, json, sarif
+from tunec.compiler.diagnostics import formats
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label, Term
-from tunec.compiler.diagnostics.source_lines import cells, printable, show
-from tunec.compiler.diagnostics.sums import sum_lines
-from tunec.compiler.diagnostics.terminal import render, render_all, summary
+from tunec.compiler.diagnostics.formats import render_command
+from tunec.compiler.diagnostics.terminal import (
+    cells,
+    printable,
+    render,
+    render_all,
+    show,
+    sum_lines,
+    summary,
+)
 from tunec.schemas.source import Span
 
 SPEC = "tunec: 1\ntrain:\n  epochs: 3\n  epochs: 5\n"
@@ -186,32 +193,32 @@ def test_sums():
 
 
 def test_json():
-    (found,) = stdlib_json.loads(json.render([TWICE]))
+    (found,) = json.loads(formats.render_json([TWICE]))
     assert found == TWICE.to_json()
     assert found["labels"][0]["path"] == "train.epochs"
     assert found["fix"]["applicability"] == "unsafe"
-    lines = json.render_lines([TWICE, TWICE]).splitlines()
-    assert [stdlib_json.loads(line) for line in lines] == [found, found]
-    assert json.render([]) == "[]\n"
+    lines = formats.render_lines([TWICE, TWICE]).splitlines()
+    assert [json.loads(line) for line in lines] == [found, found]
+    assert formats.render_json([]) == "[]\n"
 
 
 def test_github():
-    assert github.render(TWICE) == (
+    assert render_command(TWICE) == (
         "::error file=spec.yaml,line=4,endLine=4,col=3,endColumn=8,title=E0107::"
         "the key `epochs` is given twice%0Anote: most readers keep the last one"
         "%0Ahelp: keep one of them\n"
     )
-    assert github.render(at(1, 1, 2, 2)).startswith(
+    assert render_command(at(1, 1, 2, 2)).startswith(
         "::warning file=spec.yaml,line=1,endLine=2,title=some-lint::"
     )
-    assert github.render(Diagnostic("x", "note", "50%\r\n")) == "::notice title=x::50%25%0D%0A\n"
+    assert render_command(Diagnostic("x", "note", "50%\r\n")) == "::notice title=x::50%25%0D%0A\n"
     hostile = at(1, 1, 1, 2, file="a,b:c\n::error::.yaml")
-    assert "file=a%2Cb%3Ac%0A%3A%3Aerror%3A%3A.yaml," in github.render(hostile)
+    assert "file=a%2Cb%3Ac%0A%3A%3Aerror%3A%3A.yaml," in render_command(hostile)
 
 
 @given(st.text(max_size=30))
 def test_a_message_makes_no_second_command(text):
-    found = github.render(Diagnostic("x", "error", text, (Label("", Span(text, 1, 1, 1, 1)),)))
+    found = render_command(Diagnostic("x", "error", text, (Label("", Span(text, 1, 1, 1, 1)),)))
     assert found.count("\n") == 1
     assert "\r" not in found
 
@@ -220,7 +227,7 @@ def test_a_message_makes_no_second_command(text):
 
 _SCHEMA = Path(__file__).parent / "data/sarif-2.1.0/sarif-schema-2.1.0.json"
 SARIF = Draft4Validator(
-    stdlib_json.loads(_SCHEMA.read_text("utf-8")), format_checker=Draft4Validator.FORMAT_CHECKER
+    json.loads(_SCHEMA.read_text("utf-8")), format_checker=Draft4Validator.FORMAT_CHECKER
 )
 """The schema of the OASIS standard itself."""
 
@@ -235,7 +242,7 @@ SARIF = Draft4Validator(
     ],
 )
 def test_sarif(found):
-    log = stdlib_json.loads(sarif.render(found, "1.2.3"))
+    log = json.loads(formats.render_sarif(found, "1.2.3"))
     errors = [f"{e.json_path}: {e.message}" for e in SARIF.iter_errors(log)]
     assert not errors
     (run,) = log["runs"]
@@ -247,13 +254,13 @@ def test_sarif(found):
 
 
 def test_sarif_says_where_and_how_to_mend():
-    (result,) = sarif.log([TWICE], "0")["runs"][0]["results"]
+    (result,) = formats.sarif_log([TWICE], "0")["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "spec.yaml"
     assert place["region"] == {"startLine": 4, "startColumn": 3, "endLine": 4, "endColumn": 9}
     assert result["relatedLocations"][0]["message"]["text"] == "first given here"
     change = result["fixes"][0]["artifactChanges"][0]["replacements"][0]
     assert change["insertedContent"] == {"text": ""}
-    absolute = sarif.log([at(1, 1, 1, 1, file="/a b")], "0")["runs"][0]["results"][0]
+    absolute = formats.sarif_log([at(1, 1, 1, 1, file="/a b")], "0")["runs"][0]["results"][0]
     uri = absolute["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert uri == "file:///a%20b"

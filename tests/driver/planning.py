@@ -7,8 +7,8 @@ from typing import Any
 from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import Loaded, load_mapping, load_spec
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.show import plain
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.values import plain
 from tunec.schemas.units import GIB
 from tunec.targets.registry import REGISTRY
 

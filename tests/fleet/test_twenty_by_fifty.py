@@ -8,7 +8,7 @@ import pytest
 
 from tunec.compiler.cli import diff_command
 from tunec.compiler.fleet.lock import LOCK, read_lock
-from tunec.compiler.review.diff.data import comparison_json
+from tunec.compiler.review.diff.formats import comparison_json
 from tunec.schemas.hardware.catalogue import cluster_names
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunec.compiler.diagnostics import github, sarif, terminal
-from tunec.compiler.diagnostics import json as as_json
+from tunec.compiler.diagnostics import formats, terminal
 from tunec.compiler.frontend.load import MAPPING, Loaded, load_mapping, load_spec, load_text
 from tunec.compiler.frontend.names import is_path
 from tunec.compiler.ir.slots import SLOTS
@@ -124,9 +123,9 @@ def check(loaded: Loaded) -> Loaded:
             if source is not None:
                 text_of(label.span, source)
                 assert label.span.line <= label.span.end_line
-    assert json.loads(as_json.render(loaded.diagnostics)) is not None
-    github.render_all(loaded.diagnostics)
-    sarif.log(loaded.diagnostics, "0")
+    assert json.loads(formats.render_json(loaded.diagnostics)) is not None
+    formats.render_github(loaded.diagnostics)
+    formats.sarif_log(loaded.diagnostics, "0")
     return loaded
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunec.compiler.frontend.nodes import plain, walk
+from tunec.compiler.frontend.shell_flags import Unknown
 from tunec.compiler.frontend.shell_nodes import (
     ShellDocument,
-    Unknown,
     looks_like_shell,
     read_script,
 )

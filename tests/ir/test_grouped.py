@@ -7,7 +7,7 @@ from tests.small_spec import SPEC
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_text
 from tunec.compiler.header import header_of
-from tunec.compiler.ir.grouped import Grouped
+from tunec.compiler.ir.caches import Grouped
 
 
 def test_a_group_is_written_once() -> None:

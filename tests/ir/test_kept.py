@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept
 
 
 class Fact:

@@ -6,8 +6,7 @@ from typing import Any
 
 from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import load_spec
-from tunec.compiler.review.report.fleet_page import fleet_page
-from tunec.compiler.review.report.plan_page import plan_page
+from tunec.compiler.review.report.pages import fleet_page, plan_page
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FITS = EXAMPLES / "minicpm-v-2_6-lora/spec.yaml"

@@ -8,9 +8,16 @@ import pytest
 from tests.review.reports import FITS, HOSTILE, LACKS, fleet, page_of, planned
 
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.review.report.html import data, render, script, style, tag
-from tunec.compiler.review.report.memory import coloured
-from tunec.compiler.review.report.scales import inside, linear, spanning
+from tunec.compiler.review.report.html import (
+    data,
+    inside,
+    linear,
+    render,
+    script,
+    spanning,
+    style,
+    tag,
+)
 from tunec.compiler.review.report.scatter import (
     _WIDTHS,
     Point,
@@ -19,6 +26,7 @@ from tunec.compiler.review.report.scatter import (
     _overlap,
     _Placed,
 )
+from tunec.compiler.review.report.sections import coloured
 from tunec.schemas.units import GIB
 
 VOID = {"col", "input", "link", "meta"}

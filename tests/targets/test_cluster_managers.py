@@ -21,7 +21,7 @@ from tunec.compiler.emit import emit
 from tunec.compiler.ir.ledger import Ledger, Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.read import found_plain, read, recognise
-from tunec.targets.kubeflow.config_map import bundle_yaml
+from tunec.targets.kubeflow.pods import bundle_yaml
 from tunec.targets.registry import TARGETS
 from tunec.targets.slurm.clock import seconds_of, written
 

@@ -24,7 +24,7 @@ from math import inf, prod
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.modules import is_stack
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.slots import Zero
 from tunec.schemas.models.architecture import Architecture, Module
 

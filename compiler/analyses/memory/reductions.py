@@ -28,8 +28,7 @@ from typing import Final, NamedTuple
 from tunec.compiler.analyses.memory.counts import expert_blocks
 from tunec.compiler.analyses.memory.modules import adapter_shapes
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import cached
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept, cached
 from tunec.schemas.models.architecture import Module
 
 

@@ -1,6 +1,6 @@
-"""The time account: where the seconds of an optimizer step go."""
+"""The time account: where the seconds of a step go, and how long a whole run takes."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -8,9 +8,9 @@ from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.answers import answers
 from tunec.compiler.analyses.time.communication import Volume, communication, volume_of
 from tunec.compiler.analyses.time.compute import Work, compute, rate_at, sequences, work_of
+from tunec.compiler.analyses.time.flops import sample_tokens
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.offloading import offloading
-from tunec.compiler.analyses.time.tokens import sample_tokens
 from tunec.compiler.analyses.time.update import Moved, moved_of, update
 from tunec.compiler.ir.caches import cached
 
@@ -82,3 +82,42 @@ def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccou
         terms |= answers(workload, layout, machine)
     spent = {name: seconds for name, seconds in terms.items() if seconds}
     return TimeAccount(spent, asked.samples, asked.tokens)
+
+
+MARGIN: Final = 0.5
+"""Of a step's account, which is off by tens of percent between devices (`account.step_time`), and
+for evaluation, whose amount of data nobody gives: a judgement."""
+START_SECONDS: Final = 900.0
+"""Until the first step: containers, imports, tokenising, compiling of kernels: a judgement."""
+STORAGE: Final = 0.5e9
+"""Bytes a second to and from shared storage: less than half of 10 Gigabit Ethernet, a judgement."""
+_SAVED: Final = 16
+"""Bytes of a checkpoint for each trained parameter at most: weights, a master copy, two moments."""
+
+
+class Run(Struct, frozen=True):
+    """What a run does besides one step."""
+
+    steps: int
+    step_seconds: float
+    saves: int
+    trained: int
+    """Parameters with gradients."""
+    weights: int
+    """Bytes of the model's weights, read at the start."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from the start of the job to its end, without a margin."""
+        loading = START_SECONDS + self.weights / STORAGE
+        return loading + self.steps * self.step_seconds + self.saving
+
+    @property
+    def saving(self) -> float:
+        """Seconds of writing checkpoints, the last one among them."""
+        return (self.saves + 1) * _SAVED * self.trained / STORAGE
+
+
+def bounded(run: Run) -> int:
+    """Seconds that are asked for: with the margin, up to whole minutes."""
+    return -round(-run.seconds * (1 + MARGIN) // 60) * 60

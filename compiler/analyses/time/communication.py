@@ -8,9 +8,9 @@ from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.sharding import GRADIENTS, PARAMETERS
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.flops import part_tokens
 from tunec.compiler.analyses.time.fsdp import gathered_bytes, reduced_bytes, replicated_bytes
 from tunec.compiler.analyses.time.machine import Machine
-from tunec.compiler.analyses.time.tokens import part_tokens
 from tunec.schemas.frozen import replace
 
 REACHED: Final = 0.75

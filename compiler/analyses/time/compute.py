@@ -9,9 +9,14 @@ from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.terms.passes import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.analyses.time.flops import module_tokens, operations
+from tunec.compiler.analyses.time.flops import (
+    PARTS,
+    kept_bytes,
+    module_tokens,
+    operations,
+    part_tokens,
+)
 from tunec.compiler.analyses.time.machine import Machine
-from tunec.compiler.analyses.time.tokens import PARTS, kept_bytes, part_tokens
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
 

@@ -10,7 +10,7 @@ from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group, values_of
 from tunec.compiler.ir.slots import SLOTS, Evaluation, Generation, Objective, Precision

@@ -12,8 +12,7 @@ from tunec.compiler.analyses.memory.account import (
 )
 from tunec.compiler.analyses.memory.terms.host import host_account
 from tunec.compiler.analyses.memory.workload import Layout
-from tunec.compiler.ir.caches import cached
-from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.caches import Kept, cached
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
 from tunec.compiler.passes.fit.shapes import anywhere, global_batch, ladders, posed
 from tunec.compiler.passes.fit.states import states_of

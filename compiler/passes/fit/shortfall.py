@@ -8,7 +8,7 @@ from msgspec import Struct
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.passes.fit.problem import Problem, Shape
 from tunec.compiler.passes.fit.search import Answer, Verdict, describe
 from tunec.schemas.units import format_bytes

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import joined
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.review.diff.compare import SpecChange
 from tunec.compiler.review.diff.groups import Group
 from tunec.compiler.review.diff.intent import FieldChange

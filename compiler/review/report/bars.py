@@ -9,8 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.review.report.html import Element, named, number, tag
-from tunec.compiler.review.report.scales import Scale, inside, linear
+from tunec.compiler.review.report.html import Element, Scale, inside, linear, named, number, tag
 from tunec.schemas.units import GIB, format_bytes
 
 _g: Final = named("g")

@@ -3,11 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
-from tunec.compiler.diagnostics.source_lines import show
-from tunec.compiler.diagnostics.sums import sum_lines
-from tunec.compiler.diagnostics.terminal import summary
-from tunec.compiler.review.report.html import Element, tag
-from tunec.compiler.review.report.page import Section
+from tunec.compiler.diagnostics.terminal import show, sum_lines, summary
+from tunec.compiler.review.report.html import Element, Section, tag
 
 
 def faults_section(diagnostics: Sequence[Diagnostic], sources: Mapping[str, str]) -> Section:

@@ -1,13 +1,16 @@
-"""Elements of a page as data; all text is escaped where it is written, so that none can forget."""
+"""HTML of a page: its frame, its elements, tables that can be sorted, and scales of axes."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from html import escape
+from importlib.resources import files
+from math import ceil, floor, log10
 from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.diagnostics.source_lines import printable
+from tunec.compiler.diagnostics.terminal import printable
 
 _VOID: Final = frozenset({"col", "input", "link", "meta"})
 """Elements of HTML without an end tag that are used here (HTML Living Standard, 13.1.2)."""
@@ -129,3 +132,231 @@ def _shown(text: str) -> str:
     if text.isprintable():
         return text
     return "\n".join(printable(line) for line in text.split("\n"))
+
+
+class Column(Struct, frozen=True):
+    """A column: its heading, and whether it holds numbers."""
+
+    name: str
+    is_number: bool = False
+
+
+class Cell(Struct, frozen=True):
+    """A cell whose place in an order is not that of its text."""
+
+    content: Child
+    value: float | str
+
+
+Row = Sequence[Cell | Child]
+
+
+def table(
+    caption: str, columns: Sequence[Column], rows: Iterable[Row], *, sortable: bool = False
+) -> Element:
+    """A table whose first column names its rows; wide ones scroll, also by keyboard."""
+    body = tag("tbody", (_row(columns, row) for row in rows))
+    head = tag("thead", tag("tr", (_heading(each, sortable=sortable) for each in columns)))
+    whole = tag(
+        "table",
+        tag("caption", caption),
+        head,
+        body,
+        class_="sortable" if sortable else None,
+    )
+    return scrolling(caption, whole)
+
+
+def scrolling(name: str, content: Element) -> Element:
+    """A region that scrolls where what is in it is wider than the page."""
+    return tag("div", content, class_="scrolls", role="region", aria_label=name, tabindex=0)
+
+
+def _heading(column: Column, *, sortable: bool) -> Element:
+    content: Child = column.name
+    if sortable:
+        content = tag("button", column.name, tag("span", aria_hidden="true"), type="button")
+    return tag("th", content, scope="col", class_="number" if column.is_number else None)
+
+
+def _row(columns: Sequence[Column], row: Row) -> Element:
+    cells = [_cell(columns[at], cell, first=at == 0) for at, cell in enumerate(row)]
+    return tag("tr", cells)
+
+
+def _cell(column: Column, cell: Cell | Child, *, first: bool) -> Element:
+    content, value = (
+        (cell.content, _sortable(cell.value)) if isinstance(cell, Cell) else (cell, None)
+    )
+    class_ = "number" if column.is_number else None
+    if first:
+        return tag("th", content, scope="row", class_=class_, data_value=value)
+    return tag("td", content, class_=class_, data_value=value)
+
+
+def _sortable(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.9g}"
+
+
+_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+_BINARY: Final = tuple(float(2**power) for power in range(11))
+_MOST: Final = 5
+"""Parts of an axis; more would not fit a phone."""
+_APART: Final = 8.0
+"""Where the largest amount is this many times the smallest, an axis is logarithmic."""
+
+
+class Scale(Struct, frozen=True):
+    """Amounts from `low` to `high`, along 100 parts."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    is_log: bool = False
+
+    def __call__(self, amount: float) -> float:
+        """Where an amount is, in parts of a hundred."""
+        if self.is_log:
+            return 100 * log10(amount / self.low) / log10(self.high / self.low)
+        return 100 * (amount - self.low) / (self.high - self.low)
+
+
+def linear(most: float, *, unit: float = 1.0, binary: bool = False) -> Scale:
+    """From nothing to a round amount that is at least `most`; ticks are round in `unit`."""
+    step = unit * _step(most / unit / _MOST, binary=binary) if most > 0 else unit
+    count = max(1, ceil(most / step - 1e-9))
+    ticks = tuple(step * at for at in range(count + 1))
+    return Scale(0.0, ticks[-1], ticks)
+
+
+def inside(most: float) -> Scale:
+    """From nothing to exactly `most`, with round ticks below it."""
+    step = _step(most / _MOST, binary=False)
+    return Scale(0.0, most, tuple(step * at for at in range(int(most / step + 1e-9) + 1)))
+
+
+def spanning(amounts: Sequence[float], *, unit: float = 1.0, binary: bool = False) -> Scale:
+    """A scale for amounts above zero: linear, or logarithmic where they lie far apart."""
+    least, most = min(amounts), max(amounts)
+    if most / least < _APART:
+        return linear(most * 1.02, unit=unit, binary=binary)
+    base = 2.0 if binary else 10.0
+    first, last = (
+        floor(_log(least * 0.98 / unit, base)),
+        ceil(_log(most * 1.02 / unit, base)),
+    )
+    every = max(1, ceil((last - first) / _MOST))
+    last = first + every * ceil((last - first) / every)
+    ticks = tuple(unit * base**power for power in range(first, last + 1, every))
+    return Scale(ticks[0], ticks[-1], ticks, is_log=True)
+
+
+def _log(amount: float, base: float) -> float:
+    return log10(amount) / log10(base)
+
+
+def _step(least: float, *, binary: bool) -> float:
+    """The smallest round step that is at least this large."""
+    if binary and least >= 1:
+        fitting = [step for step in _BINARY if step >= least]
+        return fitting[0] if fitting else 1024.0 * ceil(least / 1024)
+    size = 10.0 ** floor(log10(least))
+    return next(step * size for step in _STEPS if step * size >= least * (1 - 1e-9))
+
+
+class Section(Struct, frozen=True):
+    """A part of the page that the list at its top leads to."""
+
+    id: str
+    heading: str
+    content: tuple[Child, ...]
+
+
+class Frame(Struct, frozen=True):
+    """What stands around the sections."""
+
+    title: str
+    subtitle: str
+    verdict: str
+    fits: bool
+    facts: Sequence[tuple[str, str]]
+    """What one wants to know first, by name."""
+    footer: str
+
+
+def page(frame: Frame, sections: Sequence[Section], extra: Sequence[Element] = ()) -> str:
+    """A whole page as text; it needs nothing else and loads nothing."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{frame.title} — tunec report"),
+        style(_asset("style.css")),
+    )
+    body = tag(
+        "body",
+        tag("a", "skip skip to the content", href="#content", class_="skip"),
+        _hatch(),
+        _header(frame),
+        _navigation(sections),
+        tag("main", map(_section, sections), id="content", tabindex=-1),
+        tag("footer", tag("p", frame.footer)),
+        extra,
+        script(_asset("script.js")),
+    )
+    return f"<!doctype html>\n{render(tag('html', head, body, lang='en'))}\n"
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("tunec.compiler.review.report").joinpath(name).read_text("utf-8")
+
+
+def _hatch() -> Element:
+    """What the margin of a bar is filled with: stripes, since it holds nothing."""
+    stripe = tag("path", d="M0 0V6", stroke="var(--hatch)", stroke_width=3)
+    pattern = tag(
+        "pattern",
+        stripe,
+        id="hatch",
+        width=6,
+        height=6,
+        patternUnits="userSpaceOnUse",
+        patternTransform="rotate(45)",
+    )
+    return tag(
+        "svg", tag("defs", pattern), width=0, height=0, class_="patterns", aria_hidden="true"
+    )
+
+
+def _header(frame: Frame) -> Element:
+    facts = tag("dl", map(_fact, frame.facts), class_="facts")
+    verdict = tag("p", frame.verdict, class_=f"verdict {'good' if frame.fits else 'bad'}")
+    return tag("header", tag("h1", frame.title), tag("p", frame.subtitle), verdict, facts)
+
+
+def _fact(fact: tuple[str, str]) -> Element:
+    return tag("div", tag("dt", fact[0]), tag("dd", fact[1]))
+
+
+def _navigation(sections: Sequence[Section]) -> Element:
+    links = (tag("li", tag("a", each.heading, href=f"#{each.id}")) for each in sections)
+    return tag("nav", tag("ul", links), aria_label="sections")
+
+
+def _section(section: Section) -> Element:
+    heading = tag("h2", section.heading, id=f"{section.id}-heading")
+    return tag(
+        "section", heading, *section.content, id=section.id, aria_labelledby=f"{section.id}-heading"
+    )
+
+
+def figure(content: Child, caption: Child, *more: Child) -> Element:
+    """A chart with its caption, and what belongs to it."""
+    return tag("figure", tag("figcaption", caption), content, *more)
+
+
+def folded(summary: Child, *content: Child, is_open: bool = False) -> Element:
+    """What can be opened."""
+    return tag("details", tag("summary", summary), *content, open=is_open)

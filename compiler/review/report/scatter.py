@@ -6,8 +6,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from tunec.compiler.review.report.bars import anchor
-from tunec.compiler.review.report.html import Element, named, number, tag
-from tunec.compiler.review.report.scales import Scale, spanning
+from tunec.compiler.review.report.html import Element, Scale, named, number, spanning, tag
 from tunec.schemas.frozen import replace
 from tunec.schemas.units import GIB
 

@@ -6,11 +6,20 @@ from typing import Final
 
 from tunec.compiler.review.candidates import Considerations, Considered
 from tunec.compiler.review.report.bars import tick_text
-from tunec.compiler.review.report.html import Child, Element, tag
-from tunec.compiler.review.report.page import Section, figure, folded
+from tunec.compiler.review.report.html import (
+    Cell,
+    Child,
+    Column,
+    Element,
+    Row,
+    Section,
+    figure,
+    folded,
+    table,
+    tag,
+)
 from tunec.compiler.review.report.scatter import Mark, Point, mark, marks_of, scatter
-from tunec.compiler.review.report.step_time import seconds_text
-from tunec.compiler.review.report.tables import Cell, Column, Row, table
+from tunec.compiler.review.report.sections import seconds_text
 from tunec.schemas.units import format_bytes
 
 _LEGEND: Final = {

@@ -7,10 +7,10 @@ from typing import Any, Final
 from msgspec import Struct
 from pydantic import BaseModel
 
-from tunec.compiler.diagnostics.source_lines import printable
+from tunec.compiler.diagnostics.terminal import printable
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.ledger import Definition, Rank
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 from tunec.compiler.resolve import PINNED
 from tunec.compiler.review.reasons import span_of
 from tunec.compiler.review.screen.pen import WIDTH, Pen

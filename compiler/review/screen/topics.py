@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.show import show
+from tunec.compiler.ir.values import show
 
 _NAMED: Final = 4
 """Modules that are named one by one; more of them are counted."""

@@ -11,6 +11,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import COMMANDS, count, flags, hostfiles, launches
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.flags import KNOWN, is_read_by_programs
 from tunec.targets.launch.lines import (
     ASSIGNED,
     at_line,
@@ -19,7 +20,6 @@ from tunec.targets.launch.lines import (
     scripts,
     told,
 )
-from tunec.targets.launch.variables import KNOWN, is_read_by_programs
 
 _TAKEN: Final = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
 """Beginnings of the names that it exports on every node."""

@@ -14,7 +14,7 @@ from tunec.compiler.lints.facts.launch import flags, launches
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
-from tunec.targets.launch.parsers import FLAGS, MODULE_FLAGS
+from tunec.targets.launch.flags import FLAGS, MODULE_FLAGS
 from tunec.targets.launch.rules.launcher_values import has_word_for_script
 
 _OWN: Final[Mapping[str, Mapping[str, str]]] = {

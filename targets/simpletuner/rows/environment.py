@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, named, on_deepspeed
-from tunec.targets.accelerate.processes import counted, leaves_devices_idle, uses_every_device
-from tunec.targets.simpletuner.rows.precision import MIXED_PRECISION
+from tunec.targets.accelerate.ranks import counted, leaves_devices_idle, uses_every_device
+from tunec.targets.simpletuner.rows.model import MIXED_PRECISION
 from tunec.targets.simpletuner.rows.run import RANKS, processes
 
 LAUNCHER: Final = "simpletuner 3.1.6 cli.py and 4.10.1 cli/train.py, run_training"

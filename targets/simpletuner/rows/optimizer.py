@@ -7,7 +7,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, on_deepspeed, same
 from tunec.schemas.terms import StateDtype
 from tunec.targets.simpletuner import optimizers
-from tunec.targets.simpletuner.rows.precision import (
+from tunec.targets.simpletuner.rows.model import (
     DTYPE_FLAGS,
     TRAINER,
     dtype_flags,

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
 from tunec.targets.simpletuner.families import LAZY_REGISTRY
-from tunec.targets.simpletuner.rows.precision import TRAINER, without_deepspeed
+from tunec.targets.simpletuner.rows.model import TRAINER, without_deepspeed
 
 SCHEDULES: Final = "helpers/training/custom_schedule.py get_lr_scheduler"
 

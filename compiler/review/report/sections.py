@@ -1,15 +1,29 @@
-"""The section about memory: terms by phase against the budget, and the host."""
+"""Sections of a page: memory, time and decisions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tunec.compiler.analyses.memory.account import Account
+from tunec.compiler.analyses.time.account import TimeAccount
+from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.compiler.ir.values import show
 from tunec.compiler.review.candidates import Considerations
-from tunec.compiler.review.report.bars import Bar, Chart, Limit, legend, stacked
-from tunec.compiler.review.report.html import Child, Element, tag
-from tunec.compiler.review.report.page import Section, figure, folded
-from tunec.compiler.review.report.tables import Cell, Column, Row, table
+from tunec.compiler.review.reasons import Branch, Reasons
+from tunec.compiler.review.report.bars import Bar, Chart, Limit, legend, stacked, waterfall
+from tunec.compiler.review.report.html import (
+    Cell,
+    Child,
+    Column,
+    Element,
+    Row,
+    Section,
+    figure,
+    folded,
+    table,
+    tag,
+)
 from tunec.schemas.units import format_bytes
 
 _COLOURS: Final = 8
@@ -133,3 +147,119 @@ def _table(caption: str, bars: Mapping[str, Mapping[str, int]]) -> Element:
 
 def _amount(value: int) -> Cell:
     return Cell(format_bytes(value) if value else "—", float(value))
+
+
+def time_section(time: TimeAccount, micro_batches: int) -> Section:
+    """The terms of a step, one after the other."""
+    terms = {name: seconds for name, seconds in time.terms.items() if seconds}
+    step = time.step_seconds
+    words = (
+        f"An optimizer step of {time.samples:,} samples takes {seconds_text(step)}: "
+        f"{rate_text(time)}.{_summed(micro_batches)} The account ranks layouts; it may be off by "
+        "tens of percent between devices."
+    )
+    described = ", ".join(f"{name} {seconds_text(value)}" for name, value in terms.items())
+    colours = dict.fromkeys(terms, "c1")
+    chart = Chart("time of an optimizer step by term", described, seconds_text, colours)
+    rows = [(n, seconds_text(s), f"{s / step:.1%}") for n, s in terms.items()]
+    columns = (Column("term"), Column("time", is_number=True), Column("share", is_number=True))
+    content = (
+        tag("p", words),
+        figure(waterfall(chart, terms), "Seconds of a step, one term after the other."),
+        folded("As a table", table("Time of a step by term", columns, rows)),
+    )
+    return Section("time", "Time", content)
+
+
+def _summed(micro_batches: int) -> str:
+    if micro_batches == 1:
+        return ""
+    return f" What occurs in each of its {micro_batches:,} micro batches is summed."
+
+
+def rate_text(time: TimeAccount) -> str:
+    """How fast it goes: tokens and samples a second."""
+    samples = f"{time.samples_per_second:.3g} samples/s"
+    tokens = time.tokens_per_second
+    return f"{tokens:,.0f} tokens/s, {samples}" if tokens else samples
+
+
+def seconds_text(seconds: float) -> str:
+    """`4.22 s`, `38.0 ms`, `0 s`."""
+    if seconds == 0:
+        return "0 s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= 0.9995 * size:
+            return f"{seconds / size:#.3g}".rstrip(".") + f" {unit}"
+    return f"{seconds * 1e6:#.3g}".rstrip(".") + " µs"
+
+
+_DEEPEST: Final = 2
+"""Levels of slots inside a slot; what is deeper is a link to the slot's own place."""
+
+
+def decisions_section(planned: Planned) -> Section:
+    """Every decision that was made, with its reason and what it rests on."""
+    reasons = Reasons(planned, _DEEPEST)
+    groups = [each for each in (_group(planned, reasons, name) for name in GROUPS) if each]
+    words = (
+        "Each value with who decided it, why, and what it rests on; the name of a slot leads to "
+        "its own place."
+    )
+    buttons = tag(
+        "p",
+        tag("button", "open all", type="button", data_open="all"),
+        tag("button", "close all", type="button", data_open="none"),
+        tag("label", "find ", tag("input", type="search", data_find="decisions")),
+        tag("span", role="status", class_="found"),
+        class_="controls script-only",
+    )
+    content = (tag("p", words), buttons, tag("div", groups, class_="tree"))
+    return Section("decisions", "Decisions", content)
+
+
+def _group(planned: Planned, reasons: Reasons, group: str) -> Element | None:
+    slots = [
+        path
+        for path, slot in SLOTS.items()
+        if slot.group == group and planned.ledger.winner(path) is not None
+    ]
+    if not slots:
+        return None
+    heading = tag(
+        "h3", f"{group} ", tag("span", f"{len(slots)} slot{'s' * (len(slots) > 1)}", class_="quiet")
+    )
+    return folded(heading, [_slot(planned, reasons, path) for path in slots])
+
+
+def _slot(planned: Planned, reasons: Reasons, path: str) -> Element:
+    branch = reasons.of(path)
+    winner = planned.ledger.winner(path)
+    value = show(path, winner.value) if winner else ""
+    summary: list[Element | str] = [tag("code", path), " = ", tag("strong", value)]
+    below = tag("ul", _items(branch))
+    return tag(
+        "details",
+        tag("summary", summary),
+        tag("p", SLOTS[path].doc, class_="quiet"),
+        below,
+        id=_anchor(path),
+        class_="slot",
+    )
+
+
+def _anchor(path: str) -> str:
+    return f"slot-{path}"
+
+
+def _items(branch: Branch) -> Iterator[Element]:
+    for each in branch.below:
+        below = tag("ul", _items(each)) if each.below else None
+        yield tag("li", _line(each), below, class_=f"is-{each.kind}")
+
+
+def _line(branch: Branch) -> list[Element | str]:
+    if not branch.slot:
+        return [tag("span", branch.text)]
+    rest = branch.text.removeprefix(branch.slot)
+    return [tag("a", tag("code", branch.slot), href=f"#{_anchor(branch.slot)}"), tag("span", rest)]

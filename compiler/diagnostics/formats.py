@@ -1,4 +1,8 @@
-"""Diagnostics as SARIF 2.1.0 (OASIS Standard, 27 March 2020), which code hosts and editors show."""
+"""Diagnostics for programs: JSON, GitHub's workflow commands, and SARIF 2.1.0.
+
+docs.github.com, "Workflow commands for GitHub Actions", error, warning and notice messages; the
+escapes are those of actions/toolkit, packages/core/src/command.ts, escapeData and escapeProperty.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,9 +12,68 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from tunec.compiler.diagnostics.codes import known_codes, page, title
-from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label
-from tunec.compiler.diagnostics.sums import sum_lines
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label, Severity
+from tunec.compiler.diagnostics.terminal import sum_lines
 from tunec.schemas.source import Span
+
+
+def render_json(diagnostics: Iterable[Diagnostic]) -> str:
+    """All diagnostics as one JSON array, indented."""
+    found = [each.to_json() for each in diagnostics]
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def render_lines(diagnostics: Iterable[Diagnostic]) -> str:
+    """One diagnostic a line, as JSON Lines."""
+    return "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in diagnostics)
+
+
+_COMMANDS: Final[Mapping[Severity, str]] = {
+    "error": "error",
+    "warning": "warning",
+    "note": "notice",
+}
+
+
+def render_command(diagnostic: Diagnostic) -> str:
+    """One diagnostic as one line, with a line feed at its end."""
+    span = diagnostic.span
+    fields = {**_place(span), "title": diagnostic.id}
+    properties = ",".join(f"{name}={_property(value)}" for name, value in fields.items())
+    return f"::{_COMMANDS[diagnostic.severity]} {properties}::{_data(_text(diagnostic))}\n"
+
+
+def render_github(diagnostics: Iterable[Diagnostic]) -> str:
+    """All diagnostics, one a line."""
+    return "".join(render_command(each) for each in diagnostics)
+
+
+def _place(span: Span | None) -> dict[str, str]:
+    """File and lines; columns only within one line, as GitHub has it."""
+    if span is None:
+        return {}
+    found = {"file": span.file, "line": str(span.line), "endLine": str(span.end_line)}
+    if span.line == span.end_line:
+        last = max(span.end_column - 1, span.column)
+        found |= {"col": str(span.column), "endColumn": str(last)}
+    return found
+
+
+def _text(diagnostic: Diagnostic) -> str:
+    parts = [diagnostic.message, *sum_lines(diagnostic.sum)]
+    parts += [f"note: {note}" for note in diagnostic.notes]
+    if diagnostic.help:
+        parts.append(f"help: {diagnostic.help}")
+    return "\n".join(parts)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
 
 SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -22,12 +85,12 @@ Pages = Mapping[str, tuple[str, str]]
 """Title and page of what has no code, by name."""
 
 
-def render(diagnostics: Iterable[Diagnostic], version: str, pages: Pages = _NO_PAGES) -> str:
+def render_sarif(diagnostics: Iterable[Diagnostic], version: str, pages: Pages = _NO_PAGES) -> str:
     """All diagnostics as one SARIF log; `version` is tunec's own, `pages` are those of lints."""
-    return json.dumps(log(diagnostics, version, pages), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(sarif_log(diagnostics, version, pages), indent=2, ensure_ascii=False) + "\n"
 
 
-def log(
+def sarif_log(
     diagnostics: Iterable[Diagnostic], version: str, pages: Pages = _NO_PAGES
 ) -> dict[str, Any]:
     """The log as data."""
@@ -69,14 +132,6 @@ def _result(diagnostic: Diagnostic, ids: Sequence[str]) -> dict[str, Any]:
         **{name: value for name, value in places.items() if value},
         **({"properties": {"consequence": told}} if (told := diagnostic.consequence) else {}),
     }
-
-
-def _text(diagnostic: Diagnostic) -> str:
-    parts = [diagnostic.message, *sum_lines(diagnostic.sum)]
-    parts += [f"note: {note}" for note in diagnostic.notes]
-    if diagnostic.help:
-        parts.append(f"help: {diagnostic.help}")
-    return "\n".join(parts)
 
 
 def _location(label: Label) -> dict[str, Any]:

@@ -1,0 +1,183 @@
+"""A comparison as text for the terminal, as Markdown for a pull request, and as JSON."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tunec.compiler.ir.values import plain
+from tunec.compiler.review.diff.compare import Comparison, SpecChange
+from tunec.compiler.review.diff.effects import Effect
+from tunec.compiler.review.diff.groups import Group
+from tunec.compiler.review.diff.intent import FieldChange
+from tunec.compiler.review.diff.wording import (
+    effect_lines,
+    fate_lines,
+    field_line,
+    follow_line,
+    group_title,
+    slot_lines,
+    spec_title,
+    untouched_lines,
+)
+from tunec.compiler.review.outcome import Needs
+
+_SLOT, _VALUES, _NAME = 34, 30, 24
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """Every changed spec as a section; one line where nothing differs."""
+    sections = ["\n".join(_text_spec(each)) for each in comparison.changed if each.is_told]
+    sections += [f"{name}: new" for name in comparison.added]
+    sections += [f"{name}: gone" for name in comparison.removed]
+    sections += [f"{name}: cannot be compared" for name in comparison.unreadable]
+    return "\n\n".join(sections) if sections else "nothing changes"
+
+
+def _text_spec(change: SpecChange) -> Iterator[str]:
+    yield f"{spec_title(change)}: {change.kind if change.groups else 'no effect'}"
+    if change.intent:
+        yield "  intent"
+    for field in change.intent:
+        place = f"  ({field.span})" if field.span else ""
+        yield f"    {field_line(field)}{place}"
+    yield from (f"  {line}" for line in untouched_lines(change))
+    for group in change.groups:
+        yield from _text_group(group)
+
+
+def _text_group(group: Group) -> Iterator[str]:
+    yield f"  {group_title(group)}"
+    for line in fate_lines(group):
+        yield f"    {line}"
+    for slot, values, reason in slot_lines(group):
+        yield f"    {slot:<{_SLOT}} {values:<{_VALUES}} {reason}".rstrip()
+    if follows := follow_line(group):
+        yield f"    {follows}"
+    for name, values in effect_lines(group):
+        yield f"    {name:<{_NAME}} {values}"
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """The gravest class as a heading, then every changed spec."""
+    nothing = "not compared" if comparison.unreadable else "nothing changes"
+    parts = [f"## tunec: {comparison.kind or nothing}"]
+    parts += ["\n".join(_markdown_spec(each)) for each in comparison.changed if each.is_told]
+    parts += [f"### `{name}` is new" for name in comparison.added]
+    parts += [f"### `{name}` is gone" for name in comparison.removed]
+    parts += [f"### `{name}` cannot be compared" for name in comparison.unreadable]
+    return "\n\n".join(parts)
+
+
+def _markdown_spec(change: SpecChange) -> Iterator[str]:
+    yield f"### `{spec_title(change)}`: {change.kind if change.groups else 'no effect'}"
+    yield ""
+    yield from (f"- {_escaped(field_line(field))}" for field in change.intent)
+    if change.intent:
+        yield ""
+    for line in untouched_lines(change):
+        yield f"{_escaped(line[:1].upper() + line[1:])}."
+    for group in change.groups:
+        yield ""
+        yield from _markdown_group(group)
+
+
+def _markdown_group(group: Group) -> Iterator[str]:
+    yield f"**{_escaped(group_title(group))}**"
+    yield ""
+    yield from (f"> {_escaped(line)}" for line in fate_lines(group))
+    rows = list(slot_lines(group))
+    if rows:
+        yield "| decision | old → new | why |"
+        yield "| --- | --- | --- |"
+    for slot, values, reason in rows:
+        yield f"| `{slot}` | {_arrow(values)} | {_escaped(reason)} |"
+    if follows := follow_line(group):
+        yield ""
+        yield f"<sub>{_escaped(follows)}</sub>"
+    measures = list(effect_lines(group))
+    if measures and rows:
+        yield ""
+    yield from (f"- {name}: {_arrow(values)}" for name, values in measures)
+
+
+def _arrow(text: str) -> str:
+    return _escaped(text).replace("-&gt;", "→")
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown shows as it is, in a table too."""
+    for special, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(special, shown)
+    for special in "\\`*_[]|$":
+        text = text.replace(special, f"\\{special}")
+    return text.replace("\n", " ")
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Everything that differs, cluster by cluster."""
+    return {
+        "class": comparison.kind,
+        "specs": [_spec_data(each) for each in comparison.changed],
+        "added": list(comparison.added),
+        "removed": list(comparison.removed),
+        "unreadable": list(comparison.unreadable),
+    }
+
+
+def _spec_data(change: SpecChange) -> dict[str, Any]:
+    return {
+        "spec": change.spec,
+        **({"was": change.was} if change.was else {}),
+        "class": change.kind if change.groups else None,
+        "intent": [_field(each) for each in change.intent],
+        "clusters": change.clusters,
+        "untouched": change.untouched,
+        "unplanned": change.unplanned,
+        "groups": [_group_data(each) for each in change.groups],
+    }
+
+
+def _field(change: FieldChange) -> dict[str, Any]:
+    place = {"file": change.span.file, "line": change.span.line} if change.span else {}
+    return {"path": change.path, "old": change.old, "new": change.new, **place}
+
+
+def _group_data(group: Group) -> dict[str, Any]:
+    return {
+        "class": group.kind,
+        "where": group.where,
+        "fate": group.fate,
+        "effects": [_effect(each) for each in group.effects],
+    }
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    return {
+        "cluster": effect.pair.cluster,
+        "decisions": {
+            each.slot: {
+                "old": plain(each.old),
+                "new": plain(each.new),
+                "reason": each.reason,
+                "class": each.meaning.kind,
+                "why": each.meaning.why,
+            }
+            for each in effect.slots
+        },
+        "old": _needs(effect.old.needs),
+        "new": _needs(effect.new.needs),
+        "diagnostics": [each.to_json() for each in effect.new.faults],
+    }
+
+
+def _needs(needs: Needs | None) -> dict[str, Any] | None:
+    if needs is None:
+        return None
+    return {
+        "required_bytes": needs.required,
+        "budget_bytes": needs.budget,
+        "headroom_bytes": needs.headroom,
+        "host_required_bytes": needs.host_required,
+        "step_seconds": needs.step_seconds,
+        "tokens_per_second": needs.tokens_per_second,
+        "run_cost_dollars": needs.run_cost,
+    }
