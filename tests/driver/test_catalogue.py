@@ -14,10 +14,10 @@ METHODS = ("full", "lora", "qlora", "int8_lora")
 
 
 def data_of(model):
-    kind = derive(card(model).config).kind
-    if kind == "diffusion":
+    found = derive(card(model).config)
+    if found.kind == "diffusion":
         return {"train": "images.json", "samples": 1000, "resolution": 512}
-    return {"train": "train.jsonl", "samples": 1000, "sequence": 1024}
+    return {"train": "train.jsonl", "samples": 1000, "sequence": min(1024, found.context or 1024)}
 
 
 def check(found):

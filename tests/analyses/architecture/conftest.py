@@ -38,16 +38,19 @@ def derived_parameters(architecture: Architecture) -> Parameters:
 
 
 def real_parameters(model: Any) -> Parameters:
-    """Every parameter of a real model, tied ones once, GPT-2's `Conv1D` the other way round."""
+    """Every parameter of a real model, tied ones once, GPT-2's `Conv1D` the other way round.
+
+    A tied one has the name of what it is tied to, also where the class names its head first.
+    """
     from transformers.pytorch_utils import Conv1D
 
-    modules = dict(model.named_modules())
+    modules, tied = dict(model.named_modules()), getattr(model, "all_tied_weights_keys", None) or {}
     found: Parameters = {}
     for name, parameter in model.named_parameters():
         owner, _, leaf = name.rpartition(".")
         shape = tuple(parameter.shape)
         turned = isinstance(modules[owner], Conv1D) and leaf == "weight"
-        found[name] = shape[::-1] if turned else shape
+        found[tied.get(name, name)] = shape[::-1] if turned else shape
     return found
 
 

@@ -80,8 +80,10 @@ def test_projections_are_as_wide_as_the_heads(name):
         for module in architecture.modules
         if module.part == "text" and module.kind == "linear" and "{}" in module.path
     }
-    if "q_proj" in widths:
-        assert (widths["q_proj"], widths["k_proj"]) == (width, kv_width)
+    apart = (("q_proj", "k_proj"), ("query", "key"), ("q", "k"))
+    query, key = next((pair for pair in apart if pair[0] in widths), ("", ""))
+    if query:
+        assert (widths[query], widths[key]) == (width, kv_width)
     else:
         fused = next(widths[n] for n in ("qkv_proj", "query_key_value", "wqkv") if n in widths)
         assert fused == width + 2 * kv_width
