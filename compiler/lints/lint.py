@@ -22,8 +22,7 @@ from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.leniency import is_of_nobody, is_of_nothing
-from tunec.compiler.lints.models import UNKNOWN, catalogue_model, model_at_hand
-from tunec.compiler.lints.neighbours import files_of
+from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, files_of, model_at_hand
 from tunec.compiler.lints.rule import check_rule, to_diagnostic
 from tunec.compiler.target import Artifact, Target
 from tunec.schemas.frozen import replace

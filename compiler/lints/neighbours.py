@@ -1,15 +1,17 @@
-"""Files beside those named: in a folder, named by others, of a checkpoint, shipped.
+"""Files beside those named: in a folder, named by others, of a checkpoint, a model, shipped.
 
 People show the trainer's file alone, and name the other as their program ships it. What it holds is
 then seen in the key that names it.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -19,6 +21,10 @@ from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
+
+if TYPE_CHECKING:
+    from tunec.compiler.facts import ResolvedModel
+
 
 _SUFFIXES: Final = frozenset(
     {".json", ".yaml", ".yml", ".toml", ".env", ".sh", ".slurm", ".sbatch", ".hostfile"}
@@ -291,3 +297,85 @@ def _paths(node: Node, prefix: str = "") -> Iterator[str]:
     for key, child in (node.fields or {}).items():
         yield f"{prefix}{key}"
         yield from _paths(child, f"{prefix}{key}.")
+
+
+UNKNOWN: Final = "this model is not known"
+"""The message where neither is there."""
+_CONFIG: Final = "config.json"
+
+
+def model_at_hand(files: Iterable[Path]) -> "Callable[[str], ResolvedModel | None]":
+    """How models are found that files on disk name.
+
+    A folder with a config.json is that model, wherever the run looks for it: beside the files,
+    above them, or where the command runs. A name of the Hub is the catalogue's model; where that
+    has none, the config.json beside the files speaks of it.
+    """
+    return partial(_model, tuple(files))
+
+
+def _model(files: tuple[Path, ...], name: str) -> "ResolvedModel | None":
+    found = next(_in_folder(files, name), None) or catalogue_model(name)
+    return found or next(_beside(files, name), None)
+
+
+def _in_folder(files: tuple[Path, ...], name: str) -> "Iterator[ResolvedModel]":
+    """The model whose folder has that name."""
+    if len(name) > _LONGEST or "\0" in name:
+        return
+    for file in {file.parent: file for file in files}.values():
+        for path, content in contents(Path(name) / _CONFIG, file):
+            yield from _derived(name, path, _config(content))
+
+
+def _beside(files: tuple[Path, ...], name: str) -> "Iterator[ResolvedModel]":
+    """The model of a config.json in the folder of a file, unless that says it is another's."""
+    for folder in dict.fromkeys(file.parent for file in files):
+        for path, content in contents((folder / _CONFIG).resolve(), folder):
+            config = _config(content)
+            own = str(config.get("_name_or_path") or name)
+            if _last(own) == _last(name):
+                yield from _derived(name, path, config)
+
+
+def _config(content: bytes) -> dict[str, Any]:
+    """A model's config; empty: the file is none, as SimpleTuner's of the same name."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return {}
+    is_config = isinstance(found, dict) and {"architectures", "_class_name"} & found.keys()
+    return found if is_config else {}
+
+
+def _derived(name: str, path: Path, config: dict[str, Any]) -> "Iterator[ResolvedModel]":
+    """The model of a config; none where no rule derives its architecture."""
+    if not config:
+        return
+    from tunec.compiler.resolve import Unresolved, resolve_model
+
+    try:
+        yield replace(resolve_model(str(path.resolve()), Path()), path=name)
+    except (Unresolved, LookupError, ValueError, OSError):
+        return
+
+
+def _last(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2].lower()
+
+
+def catalogue_model(name: str) -> "ResolvedModel | None":
+    """What the catalogue knows of a repository or catalogue name; None where that is nothing.
+
+    A folder, or another's copy, has the modules of the model that is called as its last part is.
+    """
+    from tunec.compiler.resolve import catalogued
+
+    last = name.rstrip("/").rpartition("/")[2]
+    for each in dict.fromkeys((name, last)):
+        try:
+            found = catalogued(each)
+            return found if each == name else replace(found, path=name)
+        except (LookupError, ValueError, OSError):
+            continue
+    return None

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from tunec.compiler.frontend.names import is_written_as_path
 from tunec.compiler.lints.environment import Environment
-from tunec.compiler.lints.models import catalogue_model
+from tunec.compiler.lints.neighbours import catalogue_model
 from tunec.compiler.resolve import catalogued
 from tunec.compiler.translate.intents import Values
 from tunec.schemas.hardware.catalogue import UnknownName, cluster

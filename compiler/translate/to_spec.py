@@ -15,7 +15,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.environment import Environment
-from tunec.compiler.lints.models import catalogue_model
+from tunec.compiler.lints.neighbours import catalogue_model
 from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.requirements import Asked, Resolve, together

@@ -17,7 +17,7 @@ from tunec.compiler.frontend.load import load_mapping, load_text
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import read_files, read_texts
 from tunec.compiler.lints.environment import environment_of
-from tunec.compiler.lints.models import catalogue_model
+from tunec.compiler.lints.neighbours import catalogue_model
 from tunec.compiler.translate.foundation import Beside
 from tunec.compiler.translate.sources import sources_of
 from tunec.compiler.translate.to_spec import Asking, spec_of_files

@@ -164,7 +164,7 @@ class ExpertsPass(NamedTuple):
     inner: Sizes
     """A layer and its input, when its experts' second product has its gradients."""
     ending: Sizes
-    """The same when the experts have all of their gradients."""
+    """As `inner`, when the experts have all of their gradients."""
 
 
 def experts_pass(

@@ -10,7 +10,7 @@ from tunec.compiler.lints.conditions import items
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, meant
 from tunec.compiler.lints.facts.known_keys import keys_ever
-from tunec.compiler.lints.facts.trainers import configs, schemas_ever, schemas_here
+from tunec.compiler.lints.facts.training_loop import configs, schemas_ever, schemas_here
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
 

@@ -7,8 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import items, needs, refused_alone
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.trainers import FLASH, KERNELS, configs
-from tunec.compiler.lints.facts.training_loop import is_positive
+from tunec.compiler.lints.facts.training_loop import FLASH, KERNELS, configs, is_positive
 from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rows import Mend, Row, found, rows
 from tunec.compiler.lints.rule import Finding, keys, rule

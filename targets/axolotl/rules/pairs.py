@@ -14,7 +14,7 @@ from tunec.compiler.lints.conditions import (
 )
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.trainers import KERNELS, configs
+from tunec.compiler.lints.facts.training_loop import KERNELS, configs
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 

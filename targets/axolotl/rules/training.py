@@ -8,8 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.lints.conditions import Need, first_keys, lacking, told, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.trainers import KERNELS, configs
-from tunec.compiler.lints.facts.training_loop import is_whole
+from tunec.compiler.lints.facts.training_loop import KERNELS, configs, is_whole
 from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 

@@ -9,7 +9,7 @@ from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
 from tunec.compiler.lints.conditions import is_checked, items, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.trainers import configs, schemas_here
+from tunec.compiler.lints.facts.training_loop import configs, schemas_here
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rows import Mend, Row, found
 from tunec.compiler.lints.rule import Finding, rule

@@ -9,7 +9,7 @@ from tunec.compiler.diagnostics.wording import did_you_mean, nearest, shown
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.facts.launch import launches, variable
-from tunec.compiler.lints.facts.trainers import configs
+from tunec.compiler.lints.facts.training_loop import configs
 from tunec.compiler.lints.rule import ALWAYS, Finding, keys, rule
 
 _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")

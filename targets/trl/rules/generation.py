@@ -10,7 +10,7 @@ from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import BESIDE_TRL
-from tunec.compiler.lints.facts.trainers import (
+from tunec.compiler.lints.facts.training_loop import (
     GROUPED,
     grouped,
     preferences,

@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.trainers import GROUPED, grouped, preferences, real, trl
+from tunec.compiler.lints.facts.training_loop import GROUPED, grouped, preferences, real, trl
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _KEYS: Final = {

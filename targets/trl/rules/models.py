@@ -9,7 +9,7 @@ from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.lora import is_true, last, loras
-from tunec.compiler.lints.facts.trainers import (
+from tunec.compiler.lints.facts.training_loop import (
     GROUPED,
     PAIRED,
     PREFERENCES,

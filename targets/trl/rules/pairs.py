@@ -7,8 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.conditions import Need, key_of, lacking, told, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.trainers import real, whole
-from tunec.compiler.lints.facts.training_loop import never_evaluates
+from tunec.compiler.lints.facts.training_loop import never_evaluates, real, whole
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, also
-from tunec.compiler.lints.facts.trainers import PREFERENCES, preferences, real, shared, whole
+from tunec.compiler.lints.facts.training_loop import PREFERENCES, preferences, real, shared, whole
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unpaired", "aot_pair")

@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.known_keys import of_unknown
-from tunec.compiler.lints.facts.trainers import trl
+from tunec.compiler.lints.facts.training_loop import trl
 from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 

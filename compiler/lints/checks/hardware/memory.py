@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Label, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.facts.training_loop import strategy_of
-from tunec.compiler.lints.models import UNKNOWN
+from tunec.compiler.lints.neighbours import UNKNOWN
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 

@@ -18,7 +18,7 @@ from tunec.compiler.lints.facts.known_keys import (
     package_of,
     releases_of,
 )
-from tunec.compiler.lints.facts.trainers import is_started_by_trl
+from tunec.compiler.lints.facts.training_loop import is_started_by_trl
 from tunec.compiler.lints.kinds import OF_SCRIPTS, own_keys
 from tunec.compiler.lints.kinds import fields_of as class_fields
 from tunec.compiler.lints.rule import Finding, rule

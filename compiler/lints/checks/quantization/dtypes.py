@@ -15,7 +15,7 @@ from tunec.compiler.lints.facts.quantization import (
     blocks,
     quantised,
 )
-from tunec.compiler.lints.facts.trainers import is_started_by_trl
+from tunec.compiler.lints.facts.training_loop import is_started_by_trl
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _COMPUTE: Final = "bnb_4bit_compute_dtype"

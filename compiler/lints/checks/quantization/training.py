@@ -18,7 +18,7 @@ from tunec.compiler.lints.facts.quantization import (
     stored_form,
     stored_in_fp8,
 )
-from tunec.compiler.lints.facts.trainers import configs, is_started_by_trl
+from tunec.compiler.lints.facts.training_loop import configs, is_started_by_trl
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _METHODS: Final = {
