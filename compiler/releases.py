@@ -1,7 +1,7 @@
 """Ranges of releases, such as `>=4.40,<5.24`."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import eq, ge, le, ne
 from typing import Final
 
@@ -42,6 +42,10 @@ class Releases(Struct, frozen=True):
         return self.text
 
 
+parsed: Final = cache(Version)
+"""The version that a text of a table or a spec is; raises packaging.version.InvalidVersion."""
+
+
 @lru_cache(maxsize=4096)
 def _keeps(version: Version, bound: str) -> bool:
     for sign, holds in _OPERATORS.items():
@@ -75,9 +79,9 @@ class Package(Struct, frozen=True):
 
         Raises packaging.version.InvalidVersion for a text that is no version.
         """
-        asked = Version(text)
+        asked = parsed(text)
         if len(asked.release) > 2 or asked.pre or asked.dev:
             return asked
-        known = (Version(each) for each in self.releases)
+        known = map(parsed, self.releases)
         width = len(asked.release)
         return max((v for v in known if v.release[:width] == asked.release), default=asked)

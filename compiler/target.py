@@ -5,7 +5,6 @@ the slots' values for keys. Emitting, reading, translating and comparing all com
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -18,16 +17,13 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import is_same
-from tunec.compiler.releases import Package, Releases
+from tunec.compiler.releases import Package, Releases, parsed
 from tunec.compiler.start_commands import Start
 from tunec.schemas.source import Span
 from tunec.schemas.spec import Spec
 
 Json = Any
 """What a JSON or YAML document holds: dict, list, str, int, float, bool, None."""
-
-_version: Final = cache(Version)
-"""The version that a text of a row is; rows have few."""
 
 Dialect = Mapping[str, Version]
 """Versions by distribution; the empty name stands for the target's own package."""
@@ -84,8 +80,8 @@ class Entry(Struct, frozen=True):
 
     def holds_at(self, version: Version) -> bool:
         """Whether the consumer knows these keys in that version."""
-        after = self.since is None or version >= _version(self.since)
-        return after and (self.until is None or version < _version(self.until))
+        after = self.since is None or version >= parsed(self.since)
+        return after and (self.until is None or version < parsed(self.until))
 
     def holds_in(self, dialect: Dialect) -> bool:
         """Whether the consumer knows these keys in that dialect."""
@@ -95,7 +91,7 @@ class Entry(Struct, frozen=True):
         """Slot values of an absent key in that version; empty if the consumer has none."""
         found: Mapping[str, Any] = {}
         for since, values in self.absent:
-            if version >= _version(since):
+            if version >= parsed(since):
                 found = values
         return found
 

@@ -37,6 +37,7 @@ def ds_config_releases() -> tuple[str, ...]:
     return tuple(sorted(stems, key=lambda each: [int(part) for part in each.split(".")]))
 
 
+@cache
 def class_schema(stem: str, version: str) -> Schema:
     """The schema of a configuration class: `training_arguments`, `lora_config`, `sft_config` ...
 
@@ -65,6 +66,7 @@ def ds_config_defaults(version: str) -> Mapping[str, Any]:
     return found
 
 
+@cache
 def class_defaults(stem: str, version: str) -> Mapping[str, Any]:
     """Each field's value once an object with nothing set has settled; as `class_schema`."""
     table = _load(f"huggingface/{stem}-defaults.json")
@@ -72,6 +74,7 @@ def class_defaults(stem: str, version: str) -> Mapping[str, Any]:
     return found
 
 
+@cache
 def automatic_keys(version: str) -> tuple[str, ...]:
     """The dotted keys of a ds_config that a transformers release fills in where they say "auto".
 

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from packaging.version import Version
-
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import Optimizer
+from tunec.compiler.releases import parsed
 from tunec.compiler.target import Dialect
 from tunec.targets.deepspeed.reader import BUILT, PACKAGE, Reader
 
@@ -130,7 +129,7 @@ def refusals(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
     """An error for each combination in a plan that this version of DeepSpeed does not run."""
     version = dialect[PACKAGE]
     for each in REFUSALS:
-        if Version(each.since) <= version < Version(each.until) and each.holds(plan):
+        if parsed(each.since) <= version < parsed(each.until) and each.holds(plan):
             yield Diagnostic(
                 "E0905",
                 "error",

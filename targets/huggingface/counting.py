@@ -8,6 +8,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.counting import Counting, of_whole, of_whole_and_partial
 from tunec.compiler.analyses.packing import PackingStrategy
 from tunec.compiler.ir.caches import cached
+from tunec.compiler.releases import parsed
 from tunec.compiler.target import Dialect
 
 _COUNTS_THE_TAIL: Final = Version("4.52")
@@ -38,7 +39,7 @@ _STRATEGIES: Final[Mapping[str, PackingStrategy]] = {
 def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
     """The counting of the Trainer that runs in a dialect, and of TRL's where it is there."""
     trl = dialect.get("trl")
-    usual = "bfd" if trl is None else [how for at, how in _PACKS if trl >= Version(at)][-1]
+    usual = "bfd" if trl is None else [how for at, how in _PACKS if trl >= parsed(at)][-1]
     packing = _STRATEGIES.get(str(passed.get("packing_strategy")), usual)
     return _of(dialect["transformers"], packing)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Package, Releases
+from tunec.compiler.releases import Package, Releases, parsed
 from tunec.compiler.target import Dialect, Entry
 
 TRL, PEFT = "trl", "peft"
@@ -58,7 +58,7 @@ _SEASONS: Final = (
 
 def companions(version: Version) -> Mapping[str, str]:
     """Releases of trl, peft and deepspeed that go with a release of transformers."""
-    held = [found for since, found in _SEASONS if version >= Version(since)]
+    held = [found for since, found in _SEASONS if version >= parsed(since)]
     return held[-1] if held else _SEASONS[0][1]
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.releases import parsed
 from tunec.compiler.target import Dialect, Json
 from tunec.targets.huggingface.methods import Method
 from tunec.targets.huggingface.packages import TRL
@@ -33,7 +34,7 @@ for 0.27 to 1.16; where a set of known releases exists (compiler/consumers/sets.
 
 def companions(version: Version) -> Mapping[str, str]:
     """Releases of transformers and deepspeed that go with a release of trl."""
-    held = [found for since, found in _SEASONS if version >= Version(since)]
+    held = [found for since, found in _SEASONS if version >= parsed(since)]
     return held[-1] if held else _SEASONS[0][1]
 
 

@@ -76,6 +76,12 @@ def fields_of(stem: str, release: str) -> frozenset[str]:
     return frozenset(name for each in around for name in class_schema(stem, each)["properties"])
 
 
+@cache
+def fields_ever(stem: str) -> frozenset[str]:
+    """The fields that a configuration class has in any known release."""
+    return frozenset[str]().union(*(fields_of(stem, each) for each in known_releases(stem)))
+
+
 def homes_of(run: LintContext, path: str) -> tuple[str, ...]:
     """Other paths of ds_config.json that end in the same name."""
     release = run.release("deepspeed").version
@@ -92,7 +98,12 @@ def known_in_other_releases(run: LintContext, kind: str, path: str) -> tuple[str
     """The known releases that have a key which the release that runs has not, oldest first."""
     if kind == "deepspeed":
         return tuple(each for each in DEEPSPEED_RELEASES if path in deepspeed_paths(each))
-    around = releases_around("training_arguments", str(run.release("transformers").version))
+    return _in_other_releases(str(run.release("transformers").version), path)
+
+
+@cache
+def _in_other_releases(version: str, path: str) -> tuple[str, ...]:
+    around = releases_around("training_arguments", version)
     if any(path in fields_of("training_arguments", each) for each in around):
         return ()
     known = known_releases("training_arguments")
@@ -103,11 +114,7 @@ def foreign_keys(run: LintContext, document: Document) -> Iterator[tuple[Place, 
     """Keys that no release of TrainingArguments has, with the field each is a misspelling of."""
     around = releases_around("training_arguments", str(run.release("transformers").version))
     fields = frozenset(name for each in around for name in fields_of("training_arguments", each))
-    every = frozenset(
-        name
-        for each in known_releases("training_arguments")
-        for name in fields_of("training_arguments", each)
-    )
+    every = fields_ever("training_arguments")
     for path, place in document.found.items():
         if "." in path or path in every:
             continue

@@ -10,6 +10,7 @@ from tunec.compiler.lints.conditions import Need, lacking, refused_alone, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import releases_around
+from tunec.compiler.lints.facts.known_keys import fields_ever
 from tunec.compiler.lints.facts.model import of_blocks
 from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, rule
@@ -92,11 +93,7 @@ def _unnamed(document: Document) -> Iterator[Finding]:
 
 
 def _of_lora(run: LintContext, document: Document) -> Iterator[Finding]:
-    known = frozenset(
-        name
-        for release in known_releases("lora_config")
-        for name in class_schema("lora_config", release)["properties"]
-    )
+    known = fields_ever("lora_config")
     release = run.release("peft")
     if release.is_named and str(release.version) > known_releases("lora_config")[-1]:
         return  # keys may have come since
