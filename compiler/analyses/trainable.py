@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from tunec.compiler.analyses.architecture import lora_parameters, matching
+from tunec.compiler.analyses.architecture import HalfTarget, lora_parameters, matching
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Adapter
 from tunec.schemas.models.architecture import Architecture, Module
@@ -15,11 +15,12 @@ def adapted_modules(
 ) -> tuple[Module, ...]:
     """Modules that PEFT would give an adapter for these targets.
 
-    None for an empty list, and for what is no regular expression.
+    None for an empty list, and for what PEFT refuses: what is no regular expression, or half of
+    what is fused.
     """
     try:
         return matching(architecture, targets) if targets else ()
-    except re.error:
+    except (re.error, HalfTarget):
         return ()
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import traceback
 import warnings
 from argparse import Namespace
 from collections.abc import Mapping
@@ -66,14 +67,41 @@ def _refuse(reason: str, session: Session, result: Planned) -> int:
 
 
 def traced(subject: Subject) -> Trace:
-    """Trace a subject, with the libraries' own warnings kept off the screen."""
+    """Trace a subject, with the libraries' own warnings kept off the screen.
+
+    Raises Untraceable, also for what the libraries raise that run the real model.
+    """
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from tunec.compiler.tracing.live.single_process import run as run_trace
 
-        return run_trace(subject)
+        try:
+            return run_trace(subject)
+        except Untraceable:
+            raise
+        except Exception as fault:
+            if _is_own(fault):
+                raise
+            words = str(fault).strip().partition("\n")[0]
+            raise Untraceable(
+                f"the real model of {subject.family!r} cannot be run so: "
+                f"{type(fault).__name__}: {words} ({_raised_in(fault)})"
+            ) from fault
+
+
+def _is_own(fault: Exception) -> bool:
+    """Whether tunec's own code raised it, and not a library that runs the model."""
+    return _last_file(fault).is_relative_to(Path(__file__).resolve().parents[1])
+
+
+def _raised_in(fault: Exception) -> str:
+    return "/".join(_last_file(fault).parts[-3:])
+
+
+def _last_file(fault: Exception) -> Path:
+    return Path(traceback.extract_tb(fault.__traceback__)[-1].filename).resolve()
 
 
 def needed(subject: Subject) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import json
 import re
 from shlex import quote
 
+from tunec.compiler.analyses.architecture import HalfTarget, half_target, is_moved
 from tunec.compiler.analyses.trainable import (
     adapted_modules,
     modules_to_save,
@@ -14,6 +15,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import Adapter
+from tunec.compiler.passes.adapted_experts import report_experts
 from tunec.compiler.passes.contract import Outcome, Scribe, model, slot, spec
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.spec import Lora
@@ -62,6 +64,7 @@ def _lora(scribe: Scribe, lora: Lora, name: str) -> None:
     scribe.say("adapter.alpha", alpha, why, spec(f"{at}.alpha"), slot("adapter.rank"))
     scribe.say("adapter.dropout", lora.dropout, "as the method says", spec(f"{at}.dropout"))
     _targets(scribe, lora, at)
+    report_experts(scribe, lora, at)
     scribe.say("adapter.bias", "none", "adapters leave biases alone", spec(at))
     scribe.say("adapter.rslora", lora.rslora, "as the method says", spec(f"{at}.rslora"))
     scribe.say("adapter.dora", lora.dora, "as the method says", spec(f"{at}.dora"))
@@ -93,7 +96,8 @@ def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
 
 @cached(512)
 def _names(architecture: Architecture, asked: str, *, vision: bool) -> str | tuple[str, ...]:
-    wanted = tuple(m for m in architecture.modules if _belongs(m, asked, vision=vision))
+    every = (m for m in architecture.modules if _belongs(m, asked, vision=vision))
+    wanted = tuple(module for module in every if not is_moved(architecture, module))
     return name_modules(architecture, wanted) if wanted else ()
 
 
@@ -145,6 +149,18 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             help=f"{_everywhere(scribe, at)}, or name some of {', '.join(known[:12])}",
         )
         return
+    half = _half(architecture, targets)
+    if half is not None:
+        scribe.error(
+            "E0605",
+            f"{half.target} is adapted only together with {', '.join(half.others)}",
+            at,
+            help=f"name {', '.join(half.others)} as well",
+            notes=(
+                f"transformers 5 holds them in one tensor, {half.fused}, and PEFT refuses half",
+            ),
+        )
+        return
     reached = {module.part for module in adapted_modules(architecture, targets)}
     if "vision" in reached and "text" in reached and not _wants_vision(scribe):
         scribe.report(
@@ -154,6 +170,13 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             at,
             help="use `targets: attention`, or a regular expression over whole module paths",
         )
+
+
+def _half(architecture: Architecture, targets: str | tuple[str, ...]) -> HalfTarget | None:
+    try:
+        return half_target(architecture, targets)
+    except re.error:
+        return None
 
 
 def _everywhere(scribe: Scribe, at: str) -> str:
@@ -175,7 +198,11 @@ def _unmatched(scribe: Scribe, targets: str | tuple[str, ...]) -> list[str]:
     each = (targets,) if isinstance(targets, str) else targets
     if isinstance(targets, str):
         return [] if adapted_modules(architecture, targets) else [targets]
-    return [name for name in each if not adapted_modules(architecture, (name,))]
+    return [
+        name
+        for name in each
+        if not (adapted_modules(architecture, (name,)) or half_target(architecture, (name,)))
+    ]
 
 
 def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:

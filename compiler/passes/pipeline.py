@@ -64,7 +64,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         choose_attention,
         ("model", "selection.weakest.device", "spec.attention"),
     ),
-    Pass("choose-adapter", (), ("adapter",), choose_adapter, ("model", "spec.method")),
+    Pass("choose-adapter", (), ("adapter",), choose_adapter, ("model", "spec.method", "versions")),
     Pass(
         "choose-objective",
         ("model", "data", "adapter"),

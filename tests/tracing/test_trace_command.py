@@ -161,3 +161,11 @@ def test_a_spec_without_a_plan_is_not_traced(spec, tunec):
 def test_the_account_of_a_subject_is_the_plans(spec):
     subject = subject_at(spec, micro=2)
     assert account(subject.workload, subject.layout).peak_bytes > 0
+
+
+def test_what_the_real_model_refuses_is_told(spec, tunec, has_torch):
+    """A padding token outside of the vocabulary: torch's embedding asserts that there is none."""
+    spec.write_text(SPEC.replace("vocab_size: 1024", "vocab_size: 1024\n    pad_token_id: 4000"))
+    code, _, said = tunec("trace", spec)
+    assert code == 1
+    assert "cannot be run so: AssertionError: Padding_idx must be within" in said

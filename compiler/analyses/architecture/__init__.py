@@ -19,7 +19,14 @@ from tunec.compiler.analyses.architecture.image_tokens import (
     latent_tokens,
     vision_tokens,
 )
-from tunec.compiler.analyses.architecture.lora import HalfTarget, lora_parameters, matching
+from tunec.compiler.analyses.architecture.lora import (
+    HalfTarget,
+    expert_targets,
+    half_target,
+    is_moved,
+    lora_parameters,
+    matching,
+)
 
 __all__ = [
     "FAMILIES",
@@ -29,7 +36,10 @@ __all__ = [
     "UnknownArchitecture",
     "UnusableConfig",
     "derive",
+    "expert_targets",
+    "half_target",
     "image_tokens",
+    "is_moved",
     "latent_tokens",
     "lora_parameters",
     "matching",

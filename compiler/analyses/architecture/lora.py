@@ -59,23 +59,67 @@ def matching(
     """Find the modules that PEFT adapts for `target_modules`.
 
     A list matches a module of that name or whose dotted name ends in it, a string is a regular
-    expression over the whole name, and `all-linear` takes every linear layer but the output
-    projection: the vision tower's too. `exclude` is a list of `exclude_modules`. Where only some
-    copies of a module match, the module that is given back has those copies alone. Expert
-    projections that transformers 5 fuses come back as parameters. A tied output projection that
-    matches is listed too: its adapter is its own.
+    expression over the whole name, which stands for last parts where experts were fused, and
+    `all-linear` takes every linear layer but the output projection: the vision tower's too.
+    `exclude` is a list of `exclude_modules`. Where only some copies of a module match, the module
+    that is given back has those copies alone. Expert projections that transformers 5 fuses come
+    back as parameters. A tied output projection that matches is listed too: its adapter is its own.
     """
     if isinstance(targets, str):
         if targets.lower() == ALL_LINEAR:
             return _all_linear(architecture, exclude)
         pattern = re.compile(targets)
-        return _found(architecture, lambda name: pattern.fullmatch(name) is not None, exclude)
+        if architecture.family in _FUSED_EXPERTS:
+            targets = _leaves(architecture, pattern)
+        else:
+            return _found(architecture, lambda name: pattern.fullmatch(name) is not None, exclude)
     moved = _FUSED_EXPERTS.get(architecture.family, {})
     _check_fused({_last(target) for target in targets}, moved)
     parameters = {moved[_last(target)] for target in targets if _last(target) in moved}
     kept = tuple(target for target in targets if _last(target) not in moved)
     found = _found(architecture, lambda name: _ends(name, kept), exclude)
     return found + _parameters(architecture, tuple(parameters))
+
+
+def is_moved(architecture: Architecture, module: Module) -> bool:
+    """Whether PEFT takes the last part of a module's name for that of routed experts, or a router.
+
+    Such a module cannot be a target: its name is taken away, and the experts are adapted instead.
+    """
+    return _last(module.path) in _FUSED_EXPERTS.get(architecture.family, {})
+
+
+def expert_targets(architecture: Architecture) -> tuple[str, ...]:
+    """Names that PEFT takes for all routed experts of a layer; none where a family has no such."""
+    moved = _FUSED_EXPERTS.get(architecture.family, {})
+    return tuple(name for name in moved if name != "gate")
+
+
+def half_target(architecture: Architecture, targets: str | Sequence[str]) -> HalfTarget | None:
+    """What PEFT refuses of these targets: one of two projections that are fused."""
+    try:
+        matching(architecture, targets)
+    except HalfTarget as fault:
+        return fault
+    return None
+
+
+def _leaves(architecture: Architecture, pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """The last parts of names that a regular expression matches, which PEFT makes of it.
+
+    So since 0.20 (`_resolve_string_target_modules`): a name that matches in one place counts in all
+    of them, and what was fused is asked for under its older name. In 0.19 a string became a set of
+    its letters, and nothing matched.
+    """
+    moved = _FUSED_EXPERTS[architecture.family]
+    names = [m.path.format(*place) for m in architecture.modules for place in m.places()]
+    owners = {name.rpartition(".")[0] for name in names}
+    found = {_last(name) for name in (*names, *owners) if pattern.fullmatch(name)}
+    for old, new in moved.items():
+        holders = {name.rpartition(".")[0] for name in names if _last(name) == new}
+        if any(pattern.fullmatch(f"{holder}.{old}") for holder in holders):
+            found.add(old)
+    return tuple(sorted(found))
 
 
 def lora_parameters(modules: Iterable[Module], rank: int, pieces: int = 1) -> int:

@@ -59,7 +59,8 @@ QUANTIZED_PARTS: Final[frozenset[Part]] = frozenset({"text", "denoiser"})
 (`quantizers/base.py`, `get_keys_to_not_convert` names only the head and tied weights): whoever
 writes its config names the tower in `llm_int8_skip_modules`."""
 
-_FUSED_EXPERTS: Final = Version("5.0")
+FUSED_EXPERTS: Final = Version("5.0")
+"""The transformers that holds all experts of a layer in two tensors."""
 _ONCE_SEPARATE: Final = frozenset(
     {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3"}
 )
@@ -117,7 +118,7 @@ def experts_apart(workload: Workload) -> bool:
     """Whether each expert is linear layers of its own, run one expert after the other."""
     version = workload.version("transformers")
     family = workload.architecture.family
-    return version is not None and version < _FUSED_EXPERTS and family in _ONCE_SEPARATE
+    return version is not None and version < FUSED_EXPERTS and family in _ONCE_SEPARATE
 
 
 def is_stack(module: Module) -> bool:

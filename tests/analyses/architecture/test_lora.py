@@ -66,6 +66,13 @@ CASES: tuple[tuple[str, Mapping[str, Any], Any], ...] = (
     ("qwen2 moe, all", {"model_type": "qwen2_moe", "num_hidden_layers": 2, **MOE}, "all-linear"),
     ("deepseek, all", small("deepseek-v2-lite", n_routed_experts=4), "all-linear"),
     ("deepseek", small("deepseek-v2-lite", n_routed_experts=4), ["kv_b_proj", "down_proj"]),
+    (
+        "deepseek, regex that reaches experts",
+        small("deepseek-v2-lite", n_routed_experts=4),
+        r".*(self_attn\.o_proj|layers\.0\.mlp\.(gate|up|down)_proj)",
+    ),
+    ("deepseek, routers", small("deepseek-v2-lite", n_routed_experts=4), r".*mlp\.gate"),
+    ("qwen3 moe, regex of attention", small("qwen3-30b-a3b", **MOE), r".*self_attn\.[qkv]_proj"),
     ("sdxl", card("sdxl-base-1.0").config, list(card("sdxl-base-1.0").lora_targets)),
     ("flux", {**card("flux.1-dev").config, "num_layers": 2}, list(card("flux.1-dev").lora_targets)),
     ("sd3, all", {**card("sd3-medium").config, "num_layers": 3}, "all-linear"),
