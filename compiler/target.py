@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.analyses.counting import Counting
-from tunec.compiler.consumers.moved_keys import Moved
+from tunec.compiler.consumers.moved_keys import Carry, Moved
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft, Plan
@@ -175,9 +175,10 @@ class File(Struct, frozen=True):
     """What its keys say to a spec beside the rows."""
     foreign: Callable[[Mapping[str, Json]], Iterable[tuple[str, str]]] = field(default=lambda _: ())
     """Keys whose values its reader alone understands, though a slot holds them: each with why."""
+    carries: tuple[Carry, ...] = ()
+    """What the program that runs a dialect is told of keys that no row reads."""
     leaves: tuple[Moved, ...] = ()
-    """Keys that no slot stands for: what says the same in the files of other programs, or what
-    happens there without it."""
+    """Keys that no slot stands for: what other programs do without each."""
     names: tuple[str, ...] = ()
     """Dotted keys that hold the name of another file of the run, or words among which it is one."""
     alone: "File | None" = None

@@ -55,6 +55,24 @@ class Moved(Struct, frozen=True):
         return self.is_alias and self.words is _same
 
 
+class Carry(Struct, frozen=True):
+    """Keys that say no slot's value, or only together, and what the program that runs them holds.
+
+    A share of the data to evaluate on, or so many checkpoints an epoch: no plan has such numbers,
+    and each program takes them in keys of its own.
+    """
+
+    keys: tuple[str, ...]
+    write: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    """The keys of the program that runs the file, for those found; none: the rows say it all."""
+    source: str
+    """Repository, version and symbol where both define the keys."""
+    beside: tuple[str, ...] = ()
+    """Keys that it looks at, and that say something else too."""
+    slots: tuple[str, ...] = ()
+    """What these keys say in place of the rows."""
+
+
 def renamed(old: str, new: str, source: str) -> Moved:
     """A key with another name, and nothing else that is new."""
     return Moved(old, source, new, back=_same, is_alias=True)

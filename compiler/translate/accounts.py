@@ -1,6 +1,6 @@
 """What became of every key that was read: none is left out without a reason, or an error."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -8,14 +8,14 @@ from msgspec import Struct
 from tunec.compiler.consumers.moved_keys import MOVED, Moved
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import joined, shown
-from tunec.compiler.translate.admission import PACKAGES
+from tunec.compiler.translate.admission import PACKAGES, is_ignored
 from tunec.compiler.translate.leftovers import Read
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.writing import Written
 
-Outcome = Literal["said", "kept", "harmless", "other", "lost"]
-"""Said by slots; in the new files; left out, and the run is the same; left out, and something else
-happens, which is told; or left out though nobody knows what follows."""
+Outcome = Literal["said", "kept", "absent", "harmless", "other", "lost"]
+"""Said by slots; in the new files; null, as if it were absent; left out, and the run is the same;
+left out, and something else happens, which is told; or left out, and nobody knows what follows."""
 
 
 class Account(Struct, frozen=True):
@@ -40,12 +40,13 @@ _UNSAID: Final = {
     "meeting": "the new launcher counts processes and lets them meet in its own way",
     "default": "the program does so by itself",
 }
+_IGNORED: Final = "the release that is taken to read it does not know it, and ignores it"
 
 
 def accounts(sources: Sources, written: Iterable[Written]) -> tuple[Account, ...]:
     """What became of each key of the files, once the new ones are written."""
     files = tuple(written)
-    kept = {(each.read.place.document.name, each.read.key) for one in files for each in one.kept}
+    kept = {_named(each.read): bool(each.keys) for one in files for each in one.kept}
     there = frozenset(key for one in files for key in one.keys)
     return tuple(_account(read, sources, kept, there) for read in sources.reads)
 
@@ -53,22 +54,31 @@ def accounts(sources: Sources, written: Iterable[Written]) -> tuple[Account, ...
 def _account(
     read: Read,
     sources: Sources,
-    kept: set[tuple[str, str]],
+    kept: Mapping[tuple[str, str], bool],
     there: frozenset[tuple[str, str]],
 ) -> Account:
     file = read.place.document.file
     is_there = file is not None and (file.name, read.key) in there
     if read.fate in ("said", "file") or sources.is_phrase(read.place):
         return Account(read, "said")
-    if (read.place.document.name, read.key) in kept or (read.fate != "left" and is_there):
+    if kept.get(_named(read)) or (read.fate != "left" and is_there):
         return Account(read, "kept")
-    if read.fate in _UNSAID:
-        return Account(read, "harmless", _UNSAID[read.fate])
+    if _named(read) in kept:
+        return Account(read, "harmless", _UNSAID["default"])
+    if read.fate == "default" and read.place.value is None:
+        return Account(read, "absent")
     moved = next(_given_up(read), None)
+    if moved is None and read.fate in _UNSAID:
+        return Account(read, "harmless", _UNSAID[read.fate])
     if moved is None:
-        return Account(read, "lost")
+        is_unread = is_ignored(read.place.document, sources.run, read.key)
+        return Account(read, "other", _IGNORED) if is_unread else Account(read, "lost")
     is_same = moved.changes_nothing(read.place.value)
     return Account(read, "harmless" if is_same else "other", moved.instead)
+
+
+def _named(read: Read) -> tuple[str, str]:
+    return read.place.document.name, read.key
 
 
 def _given_up(read: Read) -> Iterator[Moved]:
@@ -77,7 +87,12 @@ def _given_up(read: Read) -> Iterator[Moved]:
     leaves = document.file.leaves if document.file is not None else ()
     tables = (leaves, *(MOVED[package] for package in PACKAGES.get(document.kind, ())))
     for table in tables:
-        yield from (each for each in table if each.old == read.key and each.instead)
+        yield from (each for each in table if each.instead and is_within(read.key, each.old))
+
+
+def is_within(key: str, other: str) -> bool:
+    """Whether a key is another one, or lies in it."""
+    return key == other or key.startswith(f"{other}.")
 
 
 # ── what is to be said of them ───────────────────────────────────────────────────────────────────

@@ -5,18 +5,20 @@ from typing import Any, Final
 
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.emit import schema
-from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.facts.known_keys import fields_of
 from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.passthrough import is_known
 from tunec.compiler.target import Dialect, File, Target
+from tunec.compiler.translate.statements import dialect_of
 
 PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(TRL, ("transformers", "trl")),
     "hf": ("transformers",),
     "llamafactory": ("transformers", "llamafactory"),
-    "axolotl": ("axolotl",),
+    "axolotl": ("transformers", "axolotl"),
     "deepspeed": ("deepspeed",),
 }
 """Whose keys a kind of file has."""
@@ -54,3 +56,13 @@ def schema_of(file: File, dialect: Dialect) -> Mapping[str, Any]:
     """The JSON Schema of a file's reader; empty where there is none."""
     name = file.schema(dialect) if file.schema else None
     return {} if name is None else schema(name)
+
+
+def is_ignored(document: Document, run: LintContext, key: str) -> bool:
+    """Whether the reader of a document passes over a key at its top, which it does not know."""
+    if document.target is None or document.file is None:
+        return False
+    known = schema_of(document.file, dialect_of(run, document.target))
+    is_known = key.partition(".")[0] in known.get("properties", ())
+    has_plugins = "plugins" in document.found  # these have keys of their own
+    return known.get("x-unknown") == "ignored" and not is_known and not has_plugins

@@ -35,8 +35,8 @@ def _renamed(root: Node, moved: Moved) -> Node:
         return root
     value = plain(node)
     said = moved.words(value) if value is not None else None
-    if said is None:
-        return root if value else _without(root, old)
+    if said is None:  # a switch that is off says nothing of the other key
+        return root
     return _with(_without(root, old), new, node if said == value else _holding(node, said))
 
 

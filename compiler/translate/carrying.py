@@ -6,8 +6,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tunec.compiler.consumers.moved_keys import MOVED, Moved
-from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.kinds import kind_of, known_keys
+from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Dialect, File, Json, Target
 from tunec.compiler.translate.admission import PACKAGES, admits, knows
 from tunec.compiler.translate.leftovers import Read
@@ -25,6 +26,8 @@ class Kept(Struct, frozen=True):
     read: Read
     keys: Mapping[str, Json]
     """None: the new reader does so by itself."""
+    slots: tuple[str, ...] = ()
+    """What these keys say in place of rows."""
 
 
 def kept_in(
@@ -38,6 +41,26 @@ def kept_in(
         keys = _kept(read, target, file, written, dialect, sources)
         if keys is not None:
             yield Kept(read, keys)
+    if kind_of(target, file) in _ARGUMENTS:
+        for document in sources.run.documents:
+            yield from _told(document, target, file, sources, dialect)
+
+
+def _told(
+    document: Document, target: Target, file: File, sources: Sources, dialect: Dialect
+) -> Iterator[Kept]:
+    """What a program is told of keys of a dialect that it runs."""
+    reads = {each.key: each for each in sources.reads if each.place.document is document}
+    for carry in document.file.carries if document.file is not None else ():
+        every = (*carry.keys, *carry.beside)
+        there = {key: document.flat[key].value for key in every if key in document.flat}
+        try:
+            keys = carry.write(there) if not there.keys().isdisjoint(carry.keys) else {}
+        except WRONG_SHAPE:
+            continue
+        if keys and all(admits(target, file, dialect, key) for key in keys):
+            for key in (each for each in carry.keys if each in reads):
+                yield Kept(reads[key], keys, carry.slots)
 
 
 def _kept(
@@ -53,6 +76,8 @@ def _kept(
     def fits(keys: Mapping[str, Json]) -> bool:
         return all(admits(target, file, dialect, key) for key in keys)
 
+    if read.place.value is None:
+        return None
     match read.fate:
         case "left" | "default":
             return next(filter(fits, _names(read, target, file, sources)), None)
@@ -82,10 +107,6 @@ def _names(
         yield {read.key: value}
         for package in PACKAGES.get(kind, ()):
             yield from _moved(MOVED[package], read.key, value)
-    own = read.place.document.file
-    for moved in own.leaves if own is not None else ():
-        if moved.old == read.key and moved.new:
-            yield from _forward(moved, value)
 
 
 def _moved(table: Iterable[Moved], key: str, value: Any) -> Iterator[Mapping[str, Json]]:

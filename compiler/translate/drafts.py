@@ -40,7 +40,8 @@ class Draft(Struct, frozen=True):
     @property
     def said(self) -> frozenset[str]:
         """The slots that its rows say."""
-        return frozenset(slot for row in self.rows if not row.needs for slot in row.entry.slots)
+        by_rows = (slot for row in self.rows if not row.needs for slot in row.entry.slots)
+        return frozenset((*by_rows, *(slot for each in self.kept for slot in each.slots)))
 
     @property
     def lost(self) -> frozenset[str]:
@@ -81,11 +82,14 @@ def drafts_of(
 def _with_kept(draft: Draft, target: Target, sources: Sources, dialect: Dialect) -> Draft:
     there = found_plain(draft.values)
     kept = tuple(kept_in(target, draft.file, there, sources, dialect))
-    for each in kept:
-        _put_all(draft.values, each.keys)
+    told = frozenset(slot for each in kept for slot in each.slots)
+    rows = tuple(row for row in draft.rows if told.isdisjoint(row.entry.slots))
+    values: dict[str, Json] = {}
+    for keys in (*(row.written for row in rows), *(each.keys for each in kept)):
+        _put_all(values, keys)
     is_open = frozenset(key for each in kept for key in each.keys if each.read.fate == "filled")
     file = replace(draft.file, filled=(draft.file.filled or frozenset()) | is_open)
-    return replace(draft, kept=kept, file=file if is_open else draft.file)
+    return Draft(file if is_open else draft.file, values, rows, kept)
 
 
 def undecided(target: Target, filled: Partial) -> Mapping[str, tuple[File, ...]]:

@@ -16,6 +16,7 @@ from tunec.compiler.translate.admission import schema_of
 from tunec.compiler.translate.drafts import Draft, Row, undecided
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.sources import Sources
+from tunec.compiler.translate.written_targets import is_dialect
 
 _MODEL: Final = "model.path"
 _COMMAND: Final = ("launcher", "script")
@@ -71,7 +72,7 @@ def _needed(drafts: Sequence[Draft], sources: Sources, dialect: Dialect) -> dict
             rows = [row for row in draft.rows if key in row.entry.keys]
             slot = next((row.needs or row.entry.slots[0] for row in rows if row.entry.slots), None)
             found.setdefault(slot or key, f"{draft.file.name} needs {key}")
-        for row in draft.rows:
+        for row in (each for each in draft.rows if not _is_kept(each, draft)):
             told = [slot for slot in row.entry.slots if sources.is_written(slot)]
             lacks = [slot for slot in told if slot not in said]
             if row.needs and row.needs not in row.entry.slots and lacks:
@@ -154,6 +155,22 @@ def _losses(
         yield _loss(target, version, slot, known, sources, f"no key of {name} can hold this value")
     for slot, cannot in refused(target.cannot, said.union(lost), known.values).items():
         yield _loss(target, version, slot, known, sources, cannot.reason, cannot.harmless)
+
+
+_WAYS: Final = ("loss.path", "optimizer.kernel", "attention.implementation")
+"""Ways to compute the same: the program that runs a dialect may have its own."""
+
+
+def lost_ways(
+    target: Target, drafts: Sequence[Draft], known: Partial, sources: Sources
+) -> frozenset[str]:
+    """The ways to compute of a dialect's program, which the one that runs it has not."""
+    if not is_dialect(sources.run):
+        return frozenset()
+    said = frozenset(slot for draft in drafts for slot in draft.said)
+    lost = frozenset(slot for draft in drafts for slot in draft.lost)
+    lost |= refused(target.cannot, said | lost, known.values).keys()
+    return frozenset(slot for slot in _WAYS if slot in lost)
 
 
 def _loss(

@@ -29,11 +29,17 @@ def phrases_of(run: LintContext) -> Phrases:
     words: dict[str, object] = {}
     keys: set[tuple[str, str]] = set()
     for document in run.documents:
-        for phrase in document.file.phrases if document.file else ():
-            said = _said(phrase, document)
+        for phrase, said in phrases_in(document):
             words |= said
-            keys |= {(document.name, key) for key in phrase.keys if said}
+            keys |= {(document.name, key) for key in phrase.keys}
     return Phrases(words, frozenset(keys))
+
+
+def phrases_in(document: Document) -> Iterator[tuple[Phrase, Mapping[str, object]]]:
+    """The phrases that the keys of a document say, with what each says."""
+    for phrase in document.file.phrases if document.file else ():
+        if said := _said(phrase, document):
+            yield phrase, said
 
 
 def _said(phrase: Phrase, document: Document) -> Mapping[str, object]:

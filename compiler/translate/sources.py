@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.invariants import INVARIANTS, Invariant
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
+from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.values import show
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
@@ -20,7 +21,9 @@ from tunec.compiler.translate.documents import documents_of
 from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.phrases import phrases_in
 from tunec.compiler.translate.statements import said_by, with_defaults
+from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace
 
 _TRL: Final = "trl"
@@ -77,10 +80,13 @@ class Sources(Struct, frozen=True):
         return _label(self.run, slot, self.ledger.winner(slot))
 
 
-def sources_of(reading: Reading, run: LintContext, given: Iterable[Definition]) -> Sources:
+def sources_of(
+    reading: Reading, run: LintContext, given: Iterable[Definition], *, in_words: bool = False
+) -> Sources:
     """Join documents, what is given beside them, and what follows from both, to one ledger.
 
-    `given` wins over what files say.
+    `given` wins over what files say. `in_words`: a slot may hold what a phrase says of it, as
+    `all-linear`, where the new files take that word.
     """
     documents = documents_of(reading.documents, run)
     run = replace(run, documents=documents.every)
@@ -90,11 +96,15 @@ def sources_of(reading: Reading, run: LintContext, given: Iterable[Definition]) 
         {each.target.name: each.target for each in run.documents if each.target}.values()
     )
     rows = [row for row in said_by(run) if not (documents.has_unknown_program and _is_trls(row[1]))]
-    beside = (*given, *_surroundings(run), *_facts(run))
+    said, phrased = _phrased(run) if in_words else ((), frozenset[tuple[str, str]]())
+    beside = (*given, *said, *(_of_dialects(run) if in_words else ()), *_facts(run))
+    beside = (*beside, *_surroundings(run))
     reads_deepspeed = any(each.kind == "deepspeed" for each in run.documents)
     ledger, possible = _ledger(rows, beside, tables, reads_deepspeed=reads_deepspeed)
     rows = _of_effect(rows, _known(ledger, possible))
     ledger, possible = _ledger(rows, beside, tables, reads_deepspeed=reads_deepspeed)
+    if is_dialect(run) and ledger.winner("model.kind") is None:
+        possible = {**possible, "model.kind": _WRITING}
     known = _known(ledger, possible)
     idle, values = _idle(rows, known), known.values
     heeded = {slot: value for slot, value in values.items() if slot not in idle}
@@ -109,7 +119,45 @@ def sources_of(reading: Reading, run: LintContext, given: Iterable[Definition]) 
     keys = (read for each in run.documents for read in reads(run, each, known, pinned))
     every = tuple(_heeded(each, idle) for each in keys)
     disputed = dict(_disputed(ledger))
-    return Sources(run, ledger, known, disputed, every, found, idle, texts=reading.sources)
+    return Sources(run, ledger, known, disputed, every, found, idle, phrased, reading.sources)
+
+
+def _phrased(run: LintContext) -> tuple[tuple[Definition, ...], frozenset[tuple[str, str]]]:
+    """What phrases say of slots, and their keys, each with the name of its document."""
+    said, keys = list[Definition](), set[tuple[str, str]]()
+    for document in run.documents:
+        for phrase, words in phrases_in(document):
+            for slot, value in words.items() if words.keys() <= SLOTS.keys() else ():
+                there = [key for key in phrase.keys if key in document.flat]
+                span, reason = document.flat[there[0]].span, f"set by {', '.join(there)}"
+                said.append(
+                    Definition(slot, value, Rank.OBSERVED, document.name, reason, span=span)
+                )
+                keys |= {(document.name, key) for key in there}
+    return tuple(said), frozenset(keys)
+
+
+_WRITING: Final = ("causal-lm", "vision-language")
+"""Kinds of models that the programs of dialects train."""
+
+
+def _of_dialects(run: LintContext) -> Iterator[Definition]:
+    """What files of a dialect leave to its program, and the new ones have to say.
+
+    Its length of a sample holds what images take of it. Its settings of FSDP are the trainer's, and
+    not the launcher's.
+    """
+    if is_dialect(run):
+        images, starts = "the length that was read holds images", "the new files say it themselves"
+        for slot, value, reason in (
+            ("data.images", 0, images),
+            ("data.image_tokens", 0, images),
+            ("launch.launcher", "torchrun", starts),
+        ):
+            yield Definition(slot, value, Rank.DERIVED, "translate", reason)
+        if any(each.value("bf16") == "auto" for each in run.documents):
+            reason = "bf16 auto is on, unless the devices have none"
+            yield Definition("precision.compute", "bf16", Rank.DERIVED, "translate", reason)
 
 
 def _heeded(read: Read, idle: frozenset[str]) -> Read:

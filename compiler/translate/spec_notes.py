@@ -23,10 +23,9 @@ from tunec.compiler.translate.foundation import (
 )
 from tunec.compiler.translate.leftovers import MEETING, hidden
 from tunec.compiler.translate.passthrough import Dropped
-from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.reconciliation import Settled
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of
-from tunec.compiler.translate.translate import assumed, is_named, leaving
+from tunec.compiler.translate.translate import assumed, is_named, leaving, parts_only
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path
 
@@ -162,16 +161,7 @@ def _foreign(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]
                 ),
                 help=f"compare the first steps of the two runs: {other} reads data differently",
             )
-    for at, why in foreign(sources.run):
-        if not is_named(at.path, without):
-            yield Diagnostic(
-                _LEFT,
-                "warning",
-                f"the spec carries over only part of {at.path}",
-                (at.key_label("the name alone is carried over"),),
-                (why,),
-                help=f"convert the data to that format, or silence this with {leaving(at.path)}",
-            )
+    yield from parts_only(sources, without)
 
 
 def _unread(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:

@@ -27,6 +27,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
 from tunec.compiler.translate.accounts import Account, accounts, left_out
 from tunec.compiler.translate.leftovers import hidden
+from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of, sources_of
 from tunec.compiler.translate.writing import Written, write
 from tunec.compiler.version import __version__
@@ -142,7 +143,7 @@ def _translated(
     run = LintContext(
         reading.documents, environment, targets, reading.missing, reading.unread, catalogue_model
     )
-    sources = sources_of(reading, run, given)
+    sources = sources_of(reading, run, given, in_words=True)
     software = sources.run.environment.software  # releases that nobody names are those read
     header = f"tunec {__version__}; translated from {', '.join(map(_name, sources.texts))}"
     is_unread = not sources.run.documents and has_errors(sources.diagnostics)
@@ -160,6 +161,7 @@ def _translated(
     if not has_errors(found):
         for each in asked:
             found += _objections(each, written[each[0].name], sources)
+        found += parts_only(sources, without)
         found += left_out([one for one in every if not is_named(one.path, without)])
         found += [*_not_carried(sources, asked, written), *assumed(sources, environment)]
     artifacts = {name: each.artifacts for name, each in written.items()}
@@ -289,6 +291,20 @@ def _not_carried(
     )
 
 
+def parts_only(sources: Sources, without: Iterable[str]) -> Iterator[Diagnostic]:
+    """What a dialect's own program alone makes of its words."""
+    for at, why in foreign(sources.run):
+        if not is_named(at.path, without):
+            yield Diagnostic(
+                "not-carried-over",
+                "warning",
+                f"only part of {at.path} is carried over",
+                (at.key_label("the name alone is carried over"),),
+                (why,),
+                help=f"convert the data to that format, or silence this with {leaving(at.path)}",
+            )
+
+
 def _is_taken(target: Target, slot: str, value: Any) -> bool:
     """Whether the target cannot do without the slot, or does the same anyway."""
     cannot = target.cannot.get(slot)
@@ -320,7 +336,7 @@ def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Di
         readers=(target.name,),
     )
     texts = {each.name: each.text for each in written.artifacts}
-    documents = read_texts(texts, {target.name: target}, (target.name,)).documents
+    documents = read_texts(texts, sources.run.targets, (target.name,)).documents
     found = [
         each
         for each in spoken_by(LintContext(documents, environment, sources.run.targets))

@@ -15,7 +15,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
 from tunec.compiler.translate.carrying import Kept
 from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_defaults
-from tunec.compiler.translate.faults import faults_of, nothing
+from tunec.compiler.translate.faults import faults_of, lost_ways, nothing
 from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.sources import Sources
 from tunec.schemas.frozen import replace
@@ -54,6 +54,14 @@ def write(
     dialect = target.dialect(version, software)
     filled = with_defaults(target, known, dialect)
     drafts = drafts_of(target, known, filled, sources, dialect)
+    ways = lost_ways(target, drafts, known, sources)
+    if ways:
+        known = Partial(
+            {slot: value for slot, value in known.values.items() if slot not in ways},
+            known.possible,
+        )
+        filled = with_defaults(target, known, dialect)
+        drafts = drafts_of(target, known, filled, sources, dialect)
     if not drafts and not undecided(target, filled):
         return Written((), (nothing(target),))
     found = faults_of((target, version), drafts, known, filled, sources, software)

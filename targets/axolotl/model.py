@@ -294,8 +294,16 @@ PRECISION: Final = (
 
 def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """`offload` and `unsloth` recompute too, and move what is kept to the host."""
-    on = bool(found["gradient_checkpointing"])
+    on = bool(found.get("gradient_checkpointing"))
+    if not on and any(found.get(key) for key in _BY_FSDP):
+        return {}
     return {"activation_checkpointing.mode": "layer" if on else "none"}
+
+
+_BY_FSDP: Final = tuple(
+    f"fsdp_config.{name}" for name in ("activation_checkpointing", "fsdp_activation_checkpointing")
+)
+"""Where FSDP recomputes, in the newer name and the older one: rows of its own say it."""
 
 
 def _offloading(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -309,7 +317,7 @@ def _offloading(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 CHECKPOINTING: Final = (
     observed(
-        ("gradient_checkpointing",),
+        ("gradient_checkpointing", *_BY_FSDP),
         ("activation_checkpointing.mode",),
         _checkpointing,
         _CONFIG,

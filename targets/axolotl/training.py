@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.target import ALWAYS, Json, Phrase, same
+from tunec.compiler.target import ALWAYS, Json, Phrase, fixed, same
 from tunec.targets.huggingface.training import OPTIMIZER as TRAINER_OPTIMIZER
 from tunec.targets.read_only import named_word, observed
 
@@ -186,6 +186,11 @@ def _trackers(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 RUNTIME: Final = (
+    fixed(
+        "evaluation.predictions",
+        "loss",
+        f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: answers are written by a callback alone",
+    ),
     same(
         "output_dir",
         "runtime.output",

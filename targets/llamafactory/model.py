@@ -242,19 +242,26 @@ def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
     scaling = {"precision.loss_scaling": "dynamic" if fp16 else "none"}
     casts = (bf16 or fp16) and not pure and not found.get("deepspeed")
     compute = "bf16" if bf16 or pure else "fp16" if fp16 else None
-    known = {"precision.compute": compute, "quantization.compute": compute} if compute else {}
-    return {**scaling, "states.autocast": casts, **known}
+    is_kept = pure or found.get("finetuning_type", "lora") == "lora" or found.get("deepspeed")
+    known = {
+        "precision.compute": compute,
+        "quantization.compute": compute,
+        "quantization.storage": compute,
+        "states.weights": compute if is_kept else "fp32",
+    }
+    return {**scaling, "states.autocast": casts, **(known if compute else {})}
 
 
 PRECISION: Final = (
     observed(
-        ("bf16", "fp16", "pure_bf16", "deepspeed"),
+        ("bf16", "fp16", "pure_bf16", "deepspeed", "finetuning_type"),
         (
             *("precision.compute", "precision.loss_scaling", "states.autocast"),
-            "quantization.compute",
+            *("quantization.compute", "quantization.storage", "states.weights"),
         ),
         _precision,
-        f"{_PARSER}: `model_args.compute_dtype`",
+        f"{_PARSER}: `model_args.compute_dtype`; {_BNB}: bnb_4bit_quant_storage; model/adapter.py "
+        "`init_adapter`: cast_trainable_params_to_fp32",
         absent={"precision.loss_scaling": "none", "states.autocast": False},
     ),
 )

@@ -7,6 +7,8 @@ from tunec.compiler.target import Entry, File, Json, Target, in_no_plan
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface import schedule, training
 from tunec.targets.huggingface.packages import TRANSFORMERS
+from tunec.targets.huggingface.predictions import PREDICTIONS
+from tunec.targets.llamafactory.leaving import CARRIES, LEAVES
 from tunec.targets.llamafactory.model import (
     ADAPTER,
     CHECKPOINTING,
@@ -66,6 +68,7 @@ def _of_the_trainer() -> Iterator[Entry]:
         *schedule.SAVING,
         *schedule.EVALUATION,
         *training.RUNTIME,
+        *PREDICTIONS,
     )
     for row in rows:
         if row.slots:
@@ -98,6 +101,8 @@ CONFIG: Final = File(
     when=in_no_plan,
     phrases=(EVERY_LAYER,),
     foreign=forms,
+    carries=CARRIES,
+    leaves=LEAVES,
 )
 
 TARGET: Final = Target(

@@ -1,0 +1,99 @@
+"""LLaMA-Factory's keys without a slot: what TRL's file holds for them, or what TRL does instead."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of
+from tunec.compiler.target import Json
+from tunec.targets.read_only import split_names
+
+_DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
+_MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py"
+_TUNING: Final = "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py"
+_TRAINING: Final = "llamafactory 0.9.1 to 0.9.5 hparams/training_args.py"
+_MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
+
+
+def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The data sets, each cut to so many samples, and a share of all that is split off."""
+    names, most = split_names(found.get("dataset")), found.get("max_samples")
+    share = found.get("val_size") or None
+    is_mixed = found.get("mix_strategy", "concat") == "concat"
+    if not names or not is_mixed or found.get("eval_dataset") or not (most or share):
+        return {}
+    cut = {"split": f"train[:{most}]"} if most else {}
+    held = {} if share is None else {"test_split_size": share}
+    return {"datasets": [{"path": name, **cut} for name in names], **held}
+
+
+def _objective(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {"loss_type": "dft"} if found["use_dft_loss"] is True else {}
+
+
+def _renamed(key: str, other: str, source: str) -> Carry:
+    def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
+        return {} if found[key] is None else {other: found[key]}
+
+    return Carry((key,), write, source)
+
+
+CARRIES: Final = (
+    Carry(
+        ("max_samples", "val_size"),
+        _parts,
+        f"{_DATA}: of each data set, and of all; {_MIXTURE}",
+        beside=("dataset", "mix_strategy", "eval_dataset"),
+        slots=("data.train", "data.more", "data.evaluation"),
+    ),
+    _renamed(
+        "preprocessing_num_workers", "dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"
+    ),
+    _renamed("model_revision", "model_revision", f"{_MODEL}; trl trainer/model_config.py"),
+    _renamed("dpo_label_smoothing", "label_smoothing", f"{_TUNING}; trl trainer/dpo_config.py"),
+)
+
+
+def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
+    """A key whose program does so by itself; `same` are values with which TRL does, too."""
+    return gone(key, source, instead, changes_nothing=one_of(*same) if same else never)
+
+
+LEAVES: Final = (
+    _other("do_train", "the script trains, and does nothing else", _TRAINING, True),
+    gone("plot_loss", _TUNING, "no picture is drawn of the loss"),
+    gone("print_param_status", _MODEL, "parameters are not listed"),
+    gone("overwrite_cache", _DATA, "`datasets` makes its cache anew where the data changed"),
+    gone("cache_dir", _MODEL, "HF_HOME says where downloads are kept"),
+    gone("low_cpu_mem_usage", _MODEL, "the library decides how weights are read"),
+    gone("use_fast_tokenizer", _MODEL, "the tokenizer's own class is used"),
+    gone("dataset_dir", _DATA, "data sets are found by their paths or names"),
+    gone("preprocessing_batch_size", _DATA, "samples are prepared in batches of 1000"),
+    _other("freeze_language_model", "the language model is trained", _TUNING, False),
+    _other("use_dft_loss", "the loss is that of likelihood", _TUNING, False),
+    _other("media_dir", "samples hold images, or their paths", _DATA),
+    _other("template", "the chat template of the tokenizer is used", _DATA),
+    _other("default_system", "the samples hold their own system messages", _DATA),
+    _other("tool_format", "the chat template of the tokenizer formats tools", _DATA),
+    _other("enable_thinking", "the chat template of the tokenizer decides", _DATA),
+    _other(
+        "train_on_prompt", "samples of prompts and completions train on completions", _DATA, False
+    ),
+    _other("mask_history", "all turns of the assistant count", _DATA, False),
+    _other("flash_attn", "the model's own attention is used", _MODEL, "auto"),
+    _other("image_max_pixels", "the processor of the model sizes images", _MODEL),
+    _other("image_min_pixels", "the processor of the model sizes images", _MODEL),
+    _other("video_max_pixels", "the processor of the model sizes videos", _MODEL),
+    _other("video_min_pixels", "the processor of the model sizes videos", _MODEL),
+    _other("video_fps", "the processor of the model samples videos", _MODEL),
+    _other("video_maxlen", "the processor of the model samples videos", _MODEL),
+    _other("upcast_layernorm", "norms keep the dtype of the weights", _MODEL, False),
+    _other("upcast_lmhead_output", "logits keep the dtype of the weights", _MODEL, False),
+    _other("quantization_device_map", "weights lie on the device of their process", _MODEL),
+    *(
+        gone(f"ray_{name}", _TRAINING, "the launcher starts the processes")
+        for name in ("run_name", "storage_path", "num_workers", "storage_filesystem")
+    ),
+    gone("resources_per_worker", _TRAINING, "the launcher starts the processes"),
+    gone("placement_strategy", _TRAINING, "the launcher starts the processes"),
+)
+"""What TRL does without each of these keys."""
