@@ -146,6 +146,11 @@ def _plan(commands: "Subparsers") -> None:
         action="store_true",
         help="show every slot, and the full accounts of memory and time",
     )
+    parser.add_argument(
+        "--trace",
+        action="store_true",
+        help="run the plan's real model without weights, and show by how much its memory differs",
+    )
     intent_options(parser)
     policy_option(parser)
     format_option(parser)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
+from tunec.compiler.cli.trace_command import beside
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned, plan, written
 from tunec.compiler.frontend.files import is_stream
@@ -17,6 +18,9 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.review.plan_view import plan_json, plan_text
 from tunec.compiler.review.screen.pen import Pen
 from tunec.compiler.review.screen.screen import Command, plan_screen
+from tunec.compiler.tracing.comparison import Comparison
+from tunec.compiler.tracing.report import peaks_text, trace_json
+from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
 
 
@@ -38,11 +42,28 @@ def run(options: Namespace, session: Session) -> int:
     session.diagnose(result.diagnostics, {**loaded.sources, **sources})
     if options.after and options.after in ledgers:
         _print_after(ledgers[options.after], session)
-    elif session.format == "json":
-        session.json(plan_json(result))
+        return OK if result.ok else INPUT
+    comparison, refused = _traced(result) if options.trace else (None, "")
+    if session.format == "json":
+        about = trace_json(comparison) if comparison else {"refused": refused}
+        session.json({**plan_json(result), **({"trace": about} if options.trace else {})})
     elif result.plan is not None:
         session.result(_text(result, options, session))
-    return OK if result.ok else INPUT
+        if comparison is not None:
+            session.result(peaks_text(comparison))
+    if refused:
+        session.note(f"tunec plan --trace: {refused}")
+    return OK if result.ok and not refused else INPUT
+
+
+def _traced(result: Planned) -> tuple[Comparison | None, str]:
+    """The plan beside the trace of its own layout, or why there is none."""
+    if not result.ok:
+        return None, "there is no plan to trace"
+    try:
+        return beside(result), ""
+    except Untraceable as reason:
+        return None, str(reason)
 
 
 def _unwritable(planned: Planned, asked: Sequence[Asked]) -> Iterator[Diagnostic]:

@@ -17,7 +17,7 @@ from tunec.compiler.cli.session import INPUT, OK, Session
 from tunec.compiler.driver import Planned
 from tunec.compiler.frontend.names import is_path
 from tunec.compiler.tracing.calibration import calibration_json
-from tunec.compiler.tracing.comparison import compare
+from tunec.compiler.tracing.comparison import Comparison, compare
 from tunec.compiler.tracing.recording import Trace
 from tunec.compiler.tracing.report import trace_json, trace_text
 from tunec.compiler.tracing.subject import Subject, Untraceable
@@ -35,18 +35,11 @@ def run(options: Namespace, session: Session) -> int:
     """Plan one spec, trace the plan's model, and print both."""
     result = planned(options, session)
     session.diagnose(result.diagnostics, result.loaded.sources)
-    if result.memory is None:
-        return _refuse("there is no plan to trace", session, result)
-    subject = subject_of(result, result.memory)
-    absent = [name for name in needed(subject) if importlib.util.find_spec(name) is None]
-    if absent:
-        return _refuse(f"{' and '.join(absent)} cannot be imported: {_INSTALL}", session, result)
     try:
-        trace = traced(subject)
-        saved = _saved(options.save, subject, trace)
+        comparison = beside(result)
+        saved = _saved(options.save, subject_of(result, comparison.account), comparison.trace)
     except Untraceable as reason:
         return _refuse(str(reason), session, result)
-    comparison = compare(trace, account(subject.workload, subject.layout))
     if session.format == "json":
         found = [each.to_json() for each in result.diagnostics]
         session.json({**trace_json(comparison), "diagnostics": found})
@@ -55,6 +48,20 @@ def run(options: Namespace, session: Session) -> int:
     for path in write_all(saved):
         session.note(f"wrote {path}")
     return OK
+
+
+def beside(result: Planned) -> Comparison:
+    """A plan's own layout as traced and as accounted for.
+
+    Raises Untraceable where there is no plan, a package is absent, or the model cannot be run.
+    """
+    if result.memory is None:
+        raise Untraceable("there is no plan to trace")
+    subject = subject_of(result, result.memory)
+    absent = [name for name in needed(subject) if importlib.util.find_spec(name) is None]
+    if absent:
+        raise Untraceable(f"{' and '.join(absent)} cannot be imported: {_INSTALL}")
+    return compare(traced(subject), account(subject.workload, subject.layout))
 
 
 def _refuse(reason: str, session: Session, result: Planned) -> int:

@@ -17,6 +17,15 @@ def trace_text(comparison: Comparison) -> str:
     return "\n".join(_lines(comparison))
 
 
+def peaks_text(comparison: Comparison) -> str:
+    """One line: the account's peak beside the traced one, and the phase that needs most."""
+    traced, found = comparison.trace.peak, comparison.accounted_bytes
+    return (
+        f"traced  {format_bytes(traced.peak_bytes)} allocated in {traced.name}; accounted "
+        f"{format_bytes(found)}, {100 * comparison.error:+.2f} %"
+    )
+
+
 def _lines(comparison: Comparison) -> Iterator[str]:
     trace = comparison.trace
     used = ", ".join(f"{name} {version}" for name, version in trace.versions.items())
