@@ -115,10 +115,10 @@ def left_out(every: Sequence[Account]) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "not-carried-over",
             "warning",
-            f"{joined(_paths(other), 'and')} {verb} left out, and the new run is another there",
+            f"{joined(_paths(other), 'and')} {verb} left out, so the new run may differ",
             tuple(each.read.place.key_label("left behind") for each in other),
             tuple(_reasons(other)),
-            help="make sure that the new run is meant so, or silence this with --without KEY",
+            help="check the new run, or silence this with --without KEY",
         )
 
 

@@ -9,6 +9,7 @@ from tunec.compiler.read import settle
 from tunec.compiler.target import Entry, Json
 from tunec.compiler.verify.contract import Case, Heard, Program, Where, flat
 from tunec.compiler.verify.delivery import document
+from tunec.compiler.verify.warmup import same_warmup
 
 Status = Literal["same", "differs", "refused", "unchecked"]
 _TOLERANCE: Final = 1e-12
@@ -106,7 +107,7 @@ def _row(entry: Entry, case: Case, path: str, values: Mapping[str, Json]) -> _Ro
         return _Row(differences=tuple(_keys(entry, case, path, values)))
     present = {key: value for key in known if (value := _value(key, values)) is not None}
     if present:
-        back = settle(entry, present)
+        back = {**settle(entry, present), **same_warmup(entry, case, present)}
     else:
         back = dict(entry.defaults_at(case.dialect[entry.package]))
     # A row that writes nothing in this plan says its slots only where its keys came to something.

@@ -20,6 +20,7 @@ from tunec.compiler.verify.check import Check, equal
 from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.delivery import places
 from tunec.compiler.verify.report import Places, label_of
+from tunec.compiler.verify.warmup import same_warmup
 
 
 class Lost(Struct, frozen=True):
@@ -103,6 +104,7 @@ def _back(entry: Entry, case: Case, values: Mapping[str, Any]) -> tuple[str, ...
     present = {key: values[key] for key in entry.keys if values.get(key) is not None}
     try:
         back = settle(entry, present) if present else _unasked(entry, case)
+        back = {**back, **same_warmup(entry, case, present)}
     except WRONG_SHAPE:
         return ()
     return tuple(s for s in entry.slots if s in back and equal(back[s], case.plan[s]))

@@ -63,6 +63,17 @@ def test_a_changed_value_is_told_once():
     assert list(diagnostics(every, (heard,), {})) == []
 
 
+@pytest.mark.parametrize(("steps", "is_lost"), [(6, False), (7, True)])
+def test_a_share_that_comes_to_the_planned_warmup_is_no_difference(steps, is_lost):
+    trl, launch = bundle()
+    planned = {"steps": 300, "epochs": None, "warmup_share": None, "warmup_steps": steps}
+    schedule = replace(trl.plan.schedule, **planned)
+    trl = replace(trl, plan=replace(trl.plan, schedule=schedule))
+    said = edited(trl, "sft.yaml", put("warmup_steps", 0.02))
+    lost = {each.slot for each in decisions([said, launch]).lost}
+    assert ("schedule.warmup_steps" in lost) == is_lost
+
+
 def test_a_row_that_a_table_lacks_is_told():
     trl, launch = bundle()
     (lost,) = decisions([without_row(trl, "runtime.seed"), launch]).lost
