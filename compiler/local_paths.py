@@ -6,12 +6,13 @@ or in a folder of it. How a text is written tells whether it is a local path: no
 
 import posixpath
 import shlex
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
 from msgspec import Struct
 
+from tunec.compiler.derived_cards import KEY
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.frontend.names import is_written_as_path
 from tunec.compiler.ir.plan import Plan
@@ -73,8 +74,13 @@ def _model(plan: Plan, spec: Spec, loaded: Loaded, view: View) -> str:
     named = spec.model
     if isinstance(named, InlineModel):
         return _directory(named.path, view.spec) if named.path.startswith(".") else plan.model.path
-    if named not in loaded.followed and not is_written_as_path(named):
+    if not is_written_as_path(named) and plan.model.path == named:
+        return named
+    followed = loaded.followed.get(named)
+    if followed is None and not is_written_as_path(named):
         return plan.model.path
+    if isinstance(followed, Mapping) and KEY in followed and followed.get("model"):
+        return plan.model.path  # a derived card names the repository of the weights
     is_config = PurePosixPath(named).suffix == ".json"
     return _directory(posixpath.dirname(named) if is_config else named, view.spec)
 

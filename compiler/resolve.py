@@ -14,6 +14,7 @@ from tunec.compiler.analyses.architecture import (
 )
 from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.selection import Selection, select
+from tunec.compiler.derived_cards import KEY, NoCard, card_of
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.facts import Facts, ResolvedModel
@@ -125,12 +126,18 @@ def resolve_model(
         config = model.config
         facts = _config(config, base, followed) if isinstance(config, str) else config
         return ResolvedModel(model.path, _derived(facts), (), model.stored_dtype, None)
-    if _is_path(model, base, followed):
-        facts = _config(model, base, followed)
-        where = base / model
-        directory = where.parent if where.is_file() else where
-        return ResolvedModel(str(directory), _derived(facts), (), _stored(facts), None)
-    return catalogued(model)
+    if not _is_path(model, base, followed):
+        return catalogued(model)
+    facts = _config(model, base, followed)
+    where = base / model
+    directory = where.parent if where.is_file() else where
+    path = str(directory) if is_path(model, base) else model
+    return ResolvedModel(_weights(facts) or path, _derived(facts), (), _stored(facts), None)
+
+
+def _weights(facts: Mapping[str, Any]) -> str:
+    """The repository that a derived card in the place of a config names."""
+    return str(facts.get("model", "")) if KEY in facts else ""
 
 
 def _is_path(name: str, base: Path, followed: Mapping[str, Any] | None) -> bool:
@@ -161,10 +168,28 @@ def _derived(*given: Mapping[str, Any]) -> Architecture:
 
 @lru_cache(maxsize=256)
 def _of_text(texts: str) -> Architecture:
-    return derive(*json.loads(texts))
+    config, *processor = json.loads(texts)
+    if KEY not in config:
+        try:
+            return derive(config, *processor)
+        except UnknownArchitecture as unknown:
+            return _read_off(config, unknown.family)
+    return _read_off(config, str(config.get("family")))
+
+
+def _read_off(config: Mapping[str, Any], family: str) -> Architecture:
+    """The architecture of a family that no rule derives: off its card. Raises ValueError."""
+    try:
+        return card_of(config).architecture
+    except NoCard as reason:
+        raise ValueError(
+            f"no rule derives the family {family!r}, and its card could not be made: {reason} "
+            "(`tunec card` makes one)"
+        ) from None
 
 
 def _stored(config: Mapping[str, Any]) -> FloatDtype:
+    config = config["config"] if KEY in config else config
     names: dict[str, FloatDtype] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
     return names.get(str(config.get("dtype", config.get("torch_dtype"))), "bf16")
 

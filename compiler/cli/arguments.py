@@ -101,6 +101,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
         "verify": add_verify,
         "rehearse": add_rehearse,
         "trace": add_trace,
+        "card": _card,
         "probe": _probe,
         "catalog": _catalog,
         "schema": _schema,
@@ -170,6 +171,25 @@ def _explain(commands: "Subparsers") -> None:
     parser.add_argument("what", metavar="SPEC|CODE", help="a spec file, or a diagnostic's code")
     parser.add_argument("slot", metavar="SLOT", nargs="?", help="a slot, such as zero.stage")
     intent_options(parser)
+    format_option(parser)
+
+
+def _card(commands: "Subparsers") -> None:
+    parser = new_command(
+        commands,
+        "card",
+        "derive the card of a model from its real class",
+        "A card holds what the accounts need of a model: its modules, its layers by kind, and the\n"
+        "memory that they take, read off the class that transformers builds of its config.json,\n"
+        "without weights or a GPU (install tunec[trace]). It is kept in the user's cache, where\n"
+        "plans find it; -o writes it to FILE, which a spec can name as its model.\n"
+        "examples:\n  tunec card path/to/config.json\n"
+        "  tunec card openai/gpt-oss-20b -o gpt-oss-20b.json",
+    )
+    parser.add_argument(
+        "model", metavar="MODEL|CONFIG", help="a model's name, or the path of its config.json"
+    )
+    parser.add_argument("-o", "--output", type=place, metavar="FILE", help="file to write")
     format_option(parser)
 
 

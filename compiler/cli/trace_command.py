@@ -14,6 +14,7 @@ from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.inputs import planned
 from tunec.compiler.cli.session import INPUT, OK, Session
+from tunec.compiler.derived_cards import KEY, hub_config
 from tunec.compiler.driver import Planned
 from tunec.compiler.frontend.names import is_path
 from tunec.compiler.tracing.calibration import calibration_json
@@ -22,7 +23,7 @@ from tunec.compiler.tracing.recording import Trace
 from tunec.compiler.tracing.report import trace_json, trace_text
 from tunec.compiler.tracing.subject import Subject, Untraceable
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.catalogue import card
+from tunec.schemas.models.catalogue import UnknownName, card
 from tunec.schemas.spec import InlineModel
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
@@ -135,13 +136,21 @@ def config_of(model: str | InlineModel, base: Path) -> Mapping[str, Any]:
     """The config.json that a spec's model is described by: inline, in a file, or on a card."""
     if isinstance(model, InlineModel):
         return _read(base / model.config) if isinstance(model.config, str) else model.config
-    return _read(base / model) if is_path(model, base) else card(model).config
+    if is_path(model, base):
+        return _read(base / model)
+    try:
+        return card(model).config
+    except UnknownName:
+        place = hub_config(model)
+        if place is None:
+            raise
+        return _read(place)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     file = path / "config.json" if path.is_dir() else path
     found: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
-    return found
+    return found["config"] if KEY in found else found
 
 
 def _saved(path: str | None, subject: Subject, trace: Trace) -> dict[Path, str]:

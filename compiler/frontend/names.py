@@ -3,10 +3,11 @@
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
+from tunec.compiler.derived_cards import hub_config
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
 from tunec.compiler.frontend.faults import error
@@ -72,7 +73,15 @@ def check_model(value: Any, tree: Node, base: Path) -> Named:
         return Named()
     if is_path(value, base):
         return _config_file(value, tree, ("model",), base)
-    return Named(tuple(_unknown_model(value, tree)))
+    unknown = tuple(_unknown_model(value, tree))
+    cached = hub_config(value) if unknown else None
+    return Named(unknown) if cached is None else _config_file(str(cached), tree, ("model",), base)
+
+
+_OTHER_MODELS: Final = (
+    "to use another model, give its config.json: `model: path/to/config.json`; one in the local "
+    "Hugging Face cache is found by its name"
+)
 
 
 def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
@@ -89,7 +98,7 @@ def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
             _at(tree, ("model",)),
             label="not in the catalogue",
             path=("model",),
-            notes=("to use another model, give its config.json: `model: path/to/config.json`",),
+            notes=(_OTHER_MODELS,),
             help=did_you_mean(near) or "`tunec catalog models` lists the known ones",
         )
 

@@ -9,12 +9,13 @@ def choose_attention(facts: Facts, draft: Draft) -> Outcome:
     """Take torch's own fused attention, unless the model or the devices forbid it."""
     scribe = Scribe(facts)
     weakest = facts.selection.weakest.device
-    softcap = any(stack.softcap for stack in facts.model.architecture.stacks)
+    architecture = facts.model.architecture
+    softcap = any(stack.softcap for stack in architecture.stacks)
     options = [
         Option(
             "sdpa",
             "torch's own fused attention; nothing to install",
-            "it cannot cap attention scores, which this model does" if softcap else None,
+            _fused_refused(architecture.eager, softcap),
             (model("config"),),
         ),
         Option(
@@ -25,12 +26,18 @@ def choose_attention(facts: Facts, draft: Draft) -> Outcome:
         ),
         Option("eager", "plain matrix products; keeps every score", None, (model("config"),)),
     ]
-    if softcap:
+    if softcap or architecture.eager:
         # transformers 5.23 models/gemma2: eager is the recommended path for training
         options.sort(key=lambda option: option.value != "eager")
     wish = facts.spec.attention
     scribe.choose("attention.implementation", options, "E0603", wish, "attention")
     return scribe.outcome()
+
+
+def _fused_refused(eager: bool, softcap: bool) -> str | None:
+    if eager:
+        return "the model's class takes no fused attention of torch's (`_supports_sdpa`)"
+    return "it cannot cap attention scores, which this model does" if softcap else None
 
 
 def _flash_refused(capability: tuple[int, int] | None, compute: str) -> str | None:

@@ -12,6 +12,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from tunec.schemas.models.measured import Measured
+
 Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
 """Which part of a model a module belongs to; `projector` includes resamplers and mergers."""
 
@@ -107,6 +109,10 @@ class Stack(Struct, frozen=True):
     """Tokens-side width of a cross attention in each layer; 0: none."""
     joint: Literal["none", "double", "single"] = "none"
     """Diffusion transformers: two streams with joint attention, or one fused stream."""
+    attends: bool = True
+    """Whether its tokens are compared with each other; not in state spaces."""
+    measured: tuple[Measured, ...] = ()
+    """What one of these layers takes, where it was read off the real class; (): by formulas."""
 
 
 class Dropout(Struct, frozen=True):
@@ -207,6 +213,10 @@ class Architecture(Struct, frozen=True, dict=True):
     assumed: tuple[str, ...] = ()
     """Config keys that were absent, so that the config class's own default was taken."""
     dropout: Dropout = NO_DROPOUT
+    around: tuple[Measured, ...] = ()
+    """What the language model keeps outside of its layers, up to the final norm's output."""
+    eager: bool = False
+    """Whether its class takes no fused attention of torch's."""
 
     def __hash__(self) -> int:
         """A hash computed once: architectures key the caches of every account."""

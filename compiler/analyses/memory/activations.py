@@ -28,8 +28,6 @@ from tunec.compiler.analyses.memory.layers import (
     feed_forward_saved,
     final_input_saved,
     forward_working,
-    layer_saved,
-    layer_working,
     norm_saved,
     reentrant_working,
 )
@@ -37,6 +35,8 @@ from tunec.compiler.analyses.memory.lora import (
     adapters_saved,
     inputs_kept,
 )
+from tunec.compiler.analyses.memory.measured import around, saved
+from tunec.compiler.analyses.memory.measured import working as worked
 from tunec.compiler.analyses.memory.modules import flavour, is_after_attention, is_in_feed_forward
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
@@ -226,9 +226,12 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     part = part_activations(workload, run, "text", widths, tokens, keys)
     last = _stacks(workload.architecture, "text")[-1]
     read = widths.trained or run.keeps_inputs
-    norm = tokens * (norm_saved(last, widths) + read * final_input_saved(last, widths))
+    measured = around(workload.architecture, widths, keys)
+    ending = norm_saved(last, widths) + read * final_input_saved(last, widths)
+    norm = tokens * (ending if measured is None else measured)
     biases = tokens * _position_biases(last, widths, keys, checkpointed=run.checkpointed)
-    mask = tokens * masks_kept(last, widths, tokens, padded=run.padded)
+    windowed = next((s for s in _stacks(workload.architecture, "text") if s.windowed_layers), last)
+    mask = tokens * masks_kept(windowed, widths, tokens, padded=run.padded)
     # a boolean mask is read again only where layers are recomputed
     waiting = {"attention masks": mask if run.checkpointed or widths.shares_mask else 0.0}
     return replace(
@@ -260,26 +263,24 @@ def part_activations(
     if run.keeps_inputs and not widths.trained:
         adapters += inputs_kept(workload, part, widths) / layers
     one = [
-        layer_saved(s, widths, keys)
+        saved(s, widths, keys)
         + adapters
         + _kept_beside(s, widths, keys, run)
         + dropped_saved(workload.architecture, part, s, widths, keys)
         for s in stacks
     ]
     again = run.checkpointed
-    working = max(layer_working(stack, widths, recomputed=again) for stack in stacks)
-    if widths.eager:
+    working = max(worked(stack, widths, keys, recomputed=again) for stack in stacks)
+    if widths.eager and not stacks[0].measured:
         gone = _adapters(workload, part, widths, after_attention=True) / layers
         working = max(working, *(_at_scores(s, widths, keys) - gone for s in stacks))
     if run.checkpointed and run.reentrant:
         working += reentrant_working(stacks[0], widths)
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
     inputs = widths.stream * stacks[0].hidden
-    half = max(
-        saved - _feed_forward(stack, widths) for saved, stack in zip(one, stacks, strict=True)
-    )
+    half = max(size - _feed_forward(stack, widths) for size, stack in zip(one, stacks, strict=True))
     split = run.split(layers)
-    total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
+    total = sum(size * stack.layers for size, stack in zip(one, stacks, strict=True))
     total -= _spared(workload, run, stacks[0], widths, keys) if _begins(workload, run, part) else 0
     held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
     others, name = beside(held, split), named(part, split)
@@ -314,6 +315,8 @@ def _kept_beside(stack: Stack, widths: Arithmetic, keys: float, run: Pass) -> fl
     Where ranks share a sequence there is no mask (deepspeed 0.19.8 `ulysses_sp.py`,
     `register_with_transformers`).
     """
+    if not stack.attends:
+        return 0
     if run.sequence_parallel > 1:
         return exchanged_saved(stack, widths, run.sequence_parallel)
     return mask_saved(stack, widths, keys, padded=run.padded)

@@ -24,7 +24,6 @@ from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
 from tunec.schemas.models.architecture import Module, Part, Stack
-from tunec.schemas.terms import Attention
 
 _FUSED_RMS_NORM: Final = Version("2.9")
 """The first release of torch with `aten::_fused_rms_norm` on CUDA."""
@@ -110,6 +109,8 @@ class Arithmetic(Struct, frozen=True):
     liger_norms: bool
     """Whether RMSNorms are Liger's, which keep their input (liger-kernel 0.3.1 to 0.8.0
     `ops/rms_norm.py`, `LigerRMSNormFunction`)."""
+    way: str
+    """The way of computing by which measured layers are known (`way`)."""
     liger_products: bool
     """Whether gated products are Liger's, which keep gate and up alone and write both gradients
     over them (the same, `ops/swiglu.py`, `LigerSiLUMulFunction`; `ops/geglu.py`)."""
@@ -130,6 +131,17 @@ class Arithmetic(Struct, frozen=True):
         return self.adapter == self.compute == self.stream
 
 
+def way(*, trained: bool, held: int, autocast: bool, packed: bool, eager: bool) -> str:
+    """The name of a way of computing; `held`: bytes an element of the weights as they lie."""
+    words = ("autocast" if autocast else "", "packed" if packed else "", "eager" if eager else "")
+    return " ".join(("trained" if trained else "frozen", str(held), *filter(None, words)))
+
+
+def _way(workload: Workload, states: States, held: int, *, trained: bool, eager: bool) -> str:
+    packed = workload.quantization.format in FOUR_BIT
+    return way(trained=trained, held=held, autocast=states.autocast, packed=packed, eager=eager)
+
+
 @cached(1024)
 def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     """Find how a part of the model computes."""
@@ -147,7 +159,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     packed = workload.quantization.format in FOUR_BIT and part in QUANTIZED_PARTS
     masks = workload.attention.implementation == "sdpa" and part == "text"
     patched = _has_liger(workload, part)
-    eager = _is_eager(workload.attention.implementation, special)
+    eager = _is_eager(workload, special)
     return Arithmetic(
         stream=stream,
         held=BYTES[held],
@@ -182,6 +194,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         experts_apart=experts_apart(workload),
         trains_experts=trained or any(map(is_stack, adapted)),
         gates_shared=special.gates_shared,
+        way=_way(workload, states, BYTES[held], trained=trained, eager=eager),
         liger_norms=patched,
         liger_products=patched and liger.fuses_products(workload.architecture.family),
     )
@@ -207,8 +220,10 @@ def _is_before(workload: Workload, release: Version) -> bool:
     return version is not None and version < release
 
 
-def _is_eager(implementation: Attention, special: Flavour) -> bool:
-    return implementation == "eager" or (special.eager and implementation == "sdpa")
+def _is_eager(workload: Workload, special: Flavour) -> bool:
+    implementation = workload.attention.implementation
+    always = special.eager or workload.architecture.eager
+    return implementation == "eager" or (always and implementation == "sdpa")
 
 
 def _is_normed_last(special: Flavour, stacks: list[Stack]) -> bool:

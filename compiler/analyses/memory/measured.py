@@ -1,0 +1,58 @@
+"""What a layer takes: as it was read off the real class, or by formulas."""
+
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic
+from tunec.compiler.analyses.memory.attention import attention_saved
+from tunec.compiler.analyses.memory.layers import layer_saved, layer_working
+from tunec.schemas.frozen import replace
+from tunec.schemas.models.architecture import Architecture, Stack
+from tunec.schemas.models.measured import Measured, find, highest
+
+_EAGER = " eager"
+
+
+def saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
+    """Bytes a token that one layer keeps, without adapters; `keys`: tokens of a sample."""
+    found = _found(stack.measured, widths)
+    if found is None:
+        return layer_saved(stack, widths, keys)
+    return highest(found.saved, keys) + _other_kernel(found, stack, widths, keys)
+
+
+def working(stack: Stack, widths: Arithmetic, keys: float, *, recomputed: bool) -> float:
+    """Bytes a token of gradients on their way while one layer is differentiated.
+
+    The measure knows no adapters, whose casts the formula adds beside the widest product.
+    """
+    formula = layer_working(stack, widths, recomputed=recomputed)
+    found = _found(stack.measured, widths)
+    if found is None:
+        return formula
+    measured = highest(found.working, keys)
+    if recomputed:
+        # the layer runs forward again while the gradient of its output waits
+        again = highest(found.forward, keys) - highest(found.saved, keys)
+        measured = max(measured, again + widths.stream * stack.hidden)
+    return measured if widths.trained else max(measured, formula)
+
+
+def around(model: Architecture, widths: Arithmetic, keys: float) -> float | None:
+    """Bytes a token that the model keeps outside of its layers; None where formulas know."""
+    found = _found(model.around, widths)
+    return None if found is None else highest(found.saved, keys)
+
+
+def _found(measures: tuple[Measured, ...], widths: Arithmetic) -> Measured | None:
+    """The measure of a way of computing, or the one with the other kernel of attention."""
+    if not measures:
+        return None
+    way = widths.way
+    other = way.removesuffix(_EAGER) if widths.eager else way + _EAGER
+    return find(measures, way) or find(measures, other)
+
+
+def _other_kernel(found: Measured, stack: Stack, widths: Arithmetic, keys: float) -> float:
+    """What the kernel that runs keeps more than the one that was measured."""
+    if found.way == widths.way or not stack.attends:
+        return 0
+    measured = replace(widths, eager=not widths.eager)
+    return attention_saved(stack, widths, keys) - attention_saved(stack, measured, keys)

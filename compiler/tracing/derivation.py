@@ -1,0 +1,46 @@
+"""Make the derived card of a config: run as a process, since it imports torch.
+
+`python -m tunec.compiler.tracing.derivation GIVEN CARD`: GIVEN holds `model` and `config`. What
+cannot be made is told in the last line of stderr, and CARD is not written.
+"""
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tunec.compiler.tracing.subject import Untraceable
+from tunec.schemas.models.derived import VERSION, DerivedCard
+
+
+def derived(config: Mapping[str, Any], model: str = "") -> DerivedCard:
+    """Derive the card of a config. Raises Untraceable with the reason where it cannot be."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import transformers
+
+        from tunec.compiler.tracing.live.derivation.architecture import architecture_of
+
+        architecture = architecture_of(config)
+    release = f"transformers {transformers.__version__}"
+    return DerivedCard(VERSION, architecture.family, model, release, config, architecture)
+
+
+def main(given: str, card: str) -> int:
+    """Read what is given, and write the card."""
+    asked = json.loads(Path(given).read_text("utf-8"))
+    try:
+        made = derived(asked["config"], asked["model"])
+    except Untraceable as reason:
+        sys.stderr.write(f"{reason}\n")
+        return 1
+    Path(card).write_bytes(made.to_json())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

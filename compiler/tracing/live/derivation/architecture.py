@@ -1,0 +1,145 @@
+"""From a config to the architecture that transformers builds of it, on the meta device."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+import torch
+
+from tunec.compiler.tracing.live.derivation.layers import (
+    Layers,
+    keep_layers,
+    layers_of,
+    stack_of,
+)
+from tunec.compiler.tracing.live.derivation.measures import Subject, measures
+from tunec.compiler.tracing.live.derivation.module_tree import module_tree
+from tunec.compiler.tracing.live.kernels import register_attention
+from tunec.compiler.tracing.subject import Untraceable
+from tunec.schemas.frozen import replace
+from tunec.schemas.models.architecture import Architecture, Module, Part
+
+_HEADS: Final = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
+_TOWERS: Final[Mapping[str, Part]] = {
+    "vision": "vision",
+    "visual": "vision",
+    "image": "vision",
+    "audio": "audio",
+    "multi_modal_projector": "projector",
+    "merger": "projector",
+    "connector": "projector",
+}
+"""Words in the first parts of a path that say which part of a model a module belongs to."""
+
+
+def architecture_of(config: Mapping[str, Any]) -> Architecture:
+    """Build the class that a config names, and read off what the account needs.
+
+    Raises Untraceable with the reason where transformers has no class for the config, the class
+    cannot be built from it, or its passes cannot be followed.
+    """
+    made = _config(config)
+    maker = _maker(made, config)
+    model = _built(maker, made)
+    text = made.get_text_config()
+    layers = layers_of(model, text)
+    stacks = [stack_of(model, text, layers, kind) for kind in layers.kinds]
+    kept, places = _kept(layers)
+    eager = not maker._supports_sdpa  # noqa: SLF001  what transformers asks
+    head = _name_of(model, model.get_output_embeddings())
+    reduced = _built(maker, reduced_config := _config(config))
+    keep_layers(reduced, reduced_config.get_text_config(), layers, kept)
+    found, around = measures(Subject(reduced, layers.path, head, eager), places)
+    modules = tuple(replace(each, part=_part(each)) for each in module_tree(model))
+    embedding = model.get_input_embeddings()
+    output = model.get_output_embeddings()
+    return Architecture(
+        family=str(config["model_type"]),
+        kind="causal-lm" if all(each.part == "text" for each in modules) else "vision-language",
+        modules=modules,
+        stacks=tuple(
+            replace(stack, measured=each.measured, attends=each.attends)
+            for stack, each in zip(stacks, found, strict=True)
+        ),
+        hidden=text.hidden_size,
+        vocab=output.weight.shape[0],
+        context=getattr(text, "max_position_embeddings", None) or 0,
+        tied=output.weight is embedding.weight,
+        logit_softcap=bool(getattr(text, "final_logit_softcapping", None)),
+        head=head,
+        embedding=_name_of(model, embedding),
+        around=around,
+        eager=eager,
+    )
+
+
+def _config(config: Mapping[str, Any]) -> Any:
+    import transformers
+
+    family = config.get("model_type")
+    if family not in transformers.CONFIG_MAPPING:
+        raise Untraceable(
+            f"transformers {transformers.__version__} has no class for the family {family!r}"
+        )
+    try:
+        made = transformers.CONFIG_MAPPING[family].from_dict(deepcopy(dict(config)))
+    except Exception as fault:  # noqa: BLE001  whatever the config's own class says of it
+        raise Untraceable(f"transformers refuses the config: {_told(fault)}") from None
+    made.use_cache = False
+    return made
+
+
+def _maker(made: Any, config: Mapping[str, Any]) -> Any:
+    """The class that the config names, or the one with a language model's head for its kind."""
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    for named in config.get("architectures") or ():
+        found = getattr(transformers, named, None)
+        if found is not None and "For" in named:
+            return found
+    for table in _HEADS:
+        if type(made) in getattr(modeling_auto, table):
+            return getattr(modeling_auto, table)[type(made)]
+    raise Untraceable(
+        f"transformers {transformers.__version__} has no class with a language model's head for "
+        f"{config['model_type']!r}"
+    )
+
+
+def _built(maker: Any, made: Any) -> Any:
+    name = register_attention(padded=False) if maker._supports_sdpa else "eager"  # noqa: SLF001
+    with torch.device("meta"):
+        try:
+            return maker._from_config(made, attn_implementation=name)  # noqa: SLF001
+        except Exception as fault:  # noqa: BLE001  whatever the model's own class raises
+            raise Untraceable(f"{maker.__name__} cannot be built: {_told(fault)}") from None
+
+
+def _kept(layers: Layers) -> tuple[list[int], list[int]]:
+    """Layers of the reduced model, and where in it each kind is measured.
+
+    Each kind has two where there are as many, and one more comes last: the first layer of a model
+    and the last one meet what lies around the layers.
+    """
+    kept = sorted(at for kind in layers.kinds for at in kind[:2])
+    last = layers.kinds[-1][-1]
+    kept += [last] if last not in kept else []
+    places = [kept.index(kind[min(1, len(kind) - 1)]) for kind in layers.kinds]
+    return kept, places
+
+
+def _name_of(model: torch.nn.Module, module: torch.nn.Module | None) -> str:
+    if module is None:
+        raise Untraceable("the model has no output projection, so there is no language to learn")
+    names: dict[int, str] = {id(each): name for name, each in model.named_modules()}
+    return names[id(module)]
+
+
+def _part(module: Module) -> Part:
+    first = ".".join(module.path.split(".")[:3])
+    return next((part for word, part in _TOWERS.items() if word in first), "text")
+
+
+def _told(fault: Exception) -> str:
+    return f"{type(fault).__name__}: {str(fault).strip().partition(chr(10))[0]}"

@@ -1,0 +1,162 @@
+"""The layers of a built model: where they are, which are alike, and what is known of each kind."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import torch
+from msgspec import Struct
+
+from tunec.compiler.tracing.subject import Untraceable
+from tunec.schemas.models.architecture import Experts, Stack
+
+_LAYER_LISTS: Final = ("layer_types", "mlp_layer_types", "layers_block_type", "block_types")
+"""Lists of a config with an entry a layer."""
+_EXPERTS: Final = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+_ACTIVE: Final = ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts")
+_INNER: Final = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
+
+
+class Layers(Struct, frozen=True):
+    """The list of a model's layers."""
+
+    path: str
+    """Dotted path of the list."""
+    kinds: tuple[tuple[int, ...], ...]
+    """Indices of the layers of each kind, by first appearance."""
+
+
+def layers_of(model: torch.nn.Module, config: Any) -> Layers:
+    """Find the layers of a language model, and group those that are alike.
+
+    Layers are alike that hold modules of the same shapes and have one word in the config's lists.
+    Raises Untraceable where no list of the model has as many layers as the config says.
+    """
+    count = config.num_hidden_layers
+    if getattr(config, "num_kv_shared_layers", 0):
+        raise Untraceable("its last layers read keys and values of others, which is not followed")
+    lists = (
+        (path, module)
+        for path, module in model.named_modules()
+        if isinstance(module, torch.nn.ModuleList) and len(module) == count
+    )
+    towers = ("vision", "visual", "audio", "image")
+    found = next(((p, m) for p, m in lists if not any(word in p for word in towers)), None)
+    if found is None:
+        raise Untraceable(f"no list of modules has {count} layers, as num_hidden_layers says")
+    path, modules = found
+    groups: dict[Any, list[int]] = {}
+    for at, layer in enumerate(modules):
+        groups.setdefault((_shapes(layer), _words(config, at, count)), []).append(at)
+    return Layers(path, tuple(map(tuple, groups.values())))
+
+
+def _shapes(layer: torch.nn.Module) -> frozenset[tuple[str, tuple[int, ...]]]:
+    return frozenset((name, tuple(value.shape)) for name, value in layer.named_parameters())
+
+
+def _words(config: Any, at: int, count: int) -> tuple[str, ...]:
+    lists = (getattr(config, name, None) for name in _LAYER_LISTS)
+    return tuple(str(each[at]) for each in lists if isinstance(each, list) and len(each) == count)
+
+
+def keep_layers(model: torch.nn.Module, config: Any, layers: Layers, kept: Sequence[int]) -> None:
+    """Leave a model some of its layers; the config follows."""
+    owner, _, leaf = layers.path.rpartition(".")
+    every = model.get_submodule(layers.path)
+    setattr(model.get_submodule(owner), leaf, torch.nn.ModuleList([every[at] for at in kept]))
+    for name in _LAYER_LISTS:
+        words = getattr(config, name, None)
+        if isinstance(words, list) and len(words) == config.num_hidden_layers:
+            setattr(config, name, [words[at] for at in kept])
+    config.num_hidden_layers = len(kept)
+    for now, at in enumerate(kept):
+        for module in every[at].modules():
+            if hasattr(module, "layer_idx"):
+                module.layer_idx = now
+
+
+def stack_of(model: torch.nn.Module, config: Any, layers: Layers, kind: Sequence[int]) -> Stack:
+    """What is known of a kind of layer by its modules' shapes and the config."""
+    layer = model.get_submodule(f"{layers.path}.{kind[0]}")
+    hidden = config.hidden_size
+    heads, kv_heads, width = _heads(layer, config)
+    norms = [m for m in layer.modules() if _is_norm(m)]
+    rms = any("rms" in type(each).__name__.lower() or not _has_bias(each) for each in norms)
+    experts = _experts(layer, config)
+    window = _window(config, kind[0])
+    return Stack(
+        part="text",
+        layers=len(kind),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=width,
+        ffn=0 if experts else _inner(layer, hidden),
+        gated=any(name.rpartition(".")[2].startswith("gate") for name, _ in layer.named_modules()),
+        norm="rms" if rms or not norms else "layer",
+        norms=sum(each.weight.shape == (hidden,) for each in norms) or 2,
+        qk_norm=any(each.weight.shape == (width,) for each in norms),
+        window=window,
+        windowed_layers=len(kind) if window else 0,
+        softcap=bool(getattr(config, "attn_logit_softcapping", None)),
+        experts=experts,
+    )
+
+
+def _is_norm(module: torch.nn.Module) -> bool:
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, torch.nn.Parameter) and weight.dim() == 1
+
+
+def _has_bias(module: torch.nn.Module) -> bool:
+    return getattr(module, "bias", None) is not None
+
+
+def _heads(layer: torch.nn.Module, config: Any) -> tuple[int, int, int]:
+    """Query heads, key-value heads and the width of one, by projections where they tell."""
+    heads = getattr(config, "num_attention_heads", None) or 1
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    for module in layer.modules():
+        query, key = getattr(module, "q_proj", None), getattr(module, "k_proj", None)
+        own = getattr(module, "head_dim", None)
+        if isinstance(query, torch.nn.Linear) and isinstance(key, torch.nn.Linear) and own:
+            return query.out_features // own or 1, key.out_features // own or 1, own
+    return heads, kv_heads, width
+
+
+def _window(config: Any, at: int) -> int | None:
+    words = getattr(config, "layer_types", None)
+    window = getattr(config, "sliding_window", None)
+    windowed = isinstance(words, list) and at < len(words) and "sliding" in str(words[at])
+    return int(window) if windowed and window else None
+
+
+def _inner(layer: torch.nn.Module, hidden: int) -> int:
+    """Inner width of a feed-forward: what the widest projection back to the stream reads."""
+    back = (m for m in layer.modules() if isinstance(m, torch.nn.Linear))
+    return max((m.in_features for m in back if m.out_features == hidden), default=hidden)
+
+
+def _experts(layer: torch.nn.Module, config: Any) -> Experts | None:
+    if not any("expert" in name for name, _ in layer.named_modules()):
+        return None
+    count, active = _first(config, _EXPERTS), _first(config, _ACTIVE)
+    if not count or not active:
+        raise Untraceable("its config does not say how many experts there are, and how many work")
+    stacked = next(
+        (value.shape for name, value in layer.named_parameters() if name.endswith("down_proj")), ()
+    )
+    inner = min(stacked[1:]) if len(stacked) == 3 else _first(config, _INNER)
+    shared = [
+        module.in_features
+        for name, module in layer.named_modules()
+        if "shared_expert" in name and name.endswith("down_proj")
+        if isinstance(module, torch.nn.Linear)
+    ]
+    return Experts(count, active, inner, sum(shared))
+
+
+def _first(config: Any, names: Sequence[str]) -> int:
+    found: Iterator[Any] = (getattr(config, name, None) for name in names)
+    return int(next((each for each in found if isinstance(each, int)), 0))

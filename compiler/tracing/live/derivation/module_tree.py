@@ -1,0 +1,93 @@
+"""A built model's parameters as the modules of an architecture: one entry for equal copies."""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import torch
+from msgspec import Struct
+
+from tunec.schemas.models.architecture import Kind, Module, Part
+
+
+class Holder(Struct, frozen=True):
+    """One module of the model that holds parameters, or one bare parameter."""
+
+    path: str
+    kind: Kind
+    shape: tuple[int, ...]
+    bias: int
+
+    @property
+    def pattern(self) -> str:
+        """The path with `{}` where numbers stand."""
+        return ".".join("{}" if each.isdigit() else each for each in self.path.split("."))
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The numbers of the path."""
+        return tuple(int(each) for each in self.path.split(".") if each.isdigit())
+
+
+def module_tree(model: torch.nn.Module, part: Part = "text") -> tuple[Module, ...]:
+    """The modules of a model that hold parameters, tied weights once, in the model's order."""
+    groups: dict[tuple[str, Kind, tuple[int, ...], int], list[tuple[int, ...]]] = {}
+    for each in holders(model):
+        key = each.pattern, each.kind, each.shape, each.bias
+        groups.setdefault(key, []).append(each.place)
+    return tuple(
+        Module(path, kind, shape, part, bias, copies, indices)
+        for (path, kind, shape, bias), places in groups.items()
+        for copies, indices in _products(places)
+    )
+
+
+def holders(model: torch.nn.Module) -> Iterator[Holder]:
+    """Every module with parameters of its own; those of experts in one tensor are bare."""
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        own = {name: value for name, value in own.items() if id(value) not in seen}
+        seen.update(map(id, own.values()))
+        kind = _kind(module, own)
+        if kind is not None:
+            bias = own.get("bias")
+            size = 0 if bias is None else bias.numel()
+            yield Holder(path, kind, tuple(own["weight"].shape), size)
+            own = {name: each for name, each in own.items() if name not in ("weight", "bias")}
+        for name, value in own.items():
+            yield Holder(f"{path}.{name}".lstrip("."), "parameter", tuple(value.shape), 0)
+
+
+def _kind(module: torch.nn.Module, own: dict[str, torch.nn.Parameter]) -> Kind | None:
+    """What a module is; None: its parameters stand for themselves."""
+    if "weight" not in own:
+        return None
+    if isinstance(module, torch.nn.Linear):
+        return "linear"
+    if isinstance(module, torch.nn.Embedding):
+        return "embedding"
+    if "conv" in type(module).__name__.lower():
+        return "conv"
+    if own["weight"].dim() == 1 and set(own) <= {"weight", "bias"}:
+        return "norm"
+    return None
+
+
+def _products(
+    places: Sequence[tuple[int, ...]],
+) -> Iterator[tuple[int, tuple[Sequence[int], ...]]]:
+    """Places as products of a sequence for each number; several where they are no product.
+
+    None are given for one number that counts from 0.
+    """
+    if places in ([()], [(at,) for at in range(len(places))]):
+        yield len(places), ()
+        return
+    axes = tuple(tuple(sorted({place[n] for place in places})) for n in range(len(places[0])))
+    if prod(map(len, axes)) == len(places):
+        yield len(places), axes
+        return
+    for first in sorted({place[0] for place in places}):
+        inner = [place[1:] for place in places if place[0] == first]
+        for copies, rest in _products(inner):
+            yield copies, ((first,), *rest)

@@ -1,0 +1,65 @@
+"""Derived cards: architectures that were read off the classes of a library, kept as files."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+from msgspec import Struct
+
+from tunec.schemas.frozen import replace
+from tunec.schemas.models.architecture import Architecture
+
+VERSION: Final = 1
+_OF_NO_MODULE: Final = frozenset(
+    {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "auto_map"}
+)
+"""Keys of a config that say nothing of the modules that are built from it."""
+
+
+class DerivedCard(Struct, frozen=True):
+    """What an account needs of a model, with what it was made from."""
+
+    tunec_card: int
+    """Version of this format."""
+    family: str
+    model: str
+    """The repository whose config it is; "": the config came alone."""
+    release: str
+    """The library that built the class, and its version: `transformers 5.23.0`."""
+    config: Mapping[str, Any]
+    """The config.json that it was made from."""
+    architecture: Architecture
+
+    @classmethod
+    def of_json(cls, content: bytes) -> Self:
+        """Read a card's file. Raises ValueError where it is none."""
+        found = msgspec.json.decode(content, type=cls)
+        return replace(found, architecture=_hashable(found.architecture))
+
+    def to_json(self) -> bytes:
+        """The card's file; what is as it usually is stays out."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+
+def _hashable(found: Architecture) -> Architecture:
+    """Indices as tuples, which JSON has as lists."""
+    modules = (
+        replace(each, indices=tuple(map(tuple, each.indices))) if each.indices else each
+        for each in found.modules
+    )
+    return replace(found, modules=tuple(modules))
+
+
+def card_name(config: Mapping[str, Any]) -> str:
+    """What the file of a config's card is called: its family, and a digest of the config."""
+    facts = {key: value for key, value in config.items() if key not in _OF_NO_MODULE}
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return f"{config.get('model_type')}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def shipped(name: str) -> Path:
+    """Where a card would lie that comes with tunec."""
+    return Path(__file__).parent / "derived" / name

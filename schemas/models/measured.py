@@ -1,0 +1,49 @@
+"""What layers take that no formula describes, read off the real class (`tunec card`)."""
+
+from msgspec import Struct
+
+
+class Curve(Struct, frozen=True):
+    """Bytes a token of a sample, by the tokens that the sample has."""
+
+    token: float = 0.0
+    key: float = 0.0
+    """More for each token that it is compared with: scores made as tensors."""
+    padded: float = 0.0
+    """The part of layers that work in chunks, for each token of the last chunk filled up."""
+    chunk: int = 0
+    """Tokens of a chunk; 0: there are none."""
+    aligned: float = 0.0
+    """More for each token where the last chunk is full."""
+
+    def at(self, keys: float) -> float:
+        """Bytes a token in a sample of `keys` tokens."""
+        size = self.token + self.key * keys
+        if self.chunk and keys:
+            chunks = -(-keys // self.chunk) * self.chunk
+            size += self.padded * chunks / keys + self.aligned * (chunks == keys)
+        return size
+
+
+class Measured(Struct, frozen=True):
+    """One layer's bytes in one way of computing."""
+
+    way: str
+    """Trained or frozen, bytes of the weights as they lie, autocast, packed, eager."""
+    saved: tuple[Curve, ...]
+    """What the forward pass keeps for the backward pass, by the highest of these."""
+    working: tuple[Curve, ...] = ()
+    """The most that the backward pass of the layer takes besides, the gradient of its input
+    included, gradients of weights not."""
+    forward: tuple[Curve, ...] = ()
+    """The most that its forward pass takes, what it keeps included."""
+
+
+def highest(curves: tuple[Curve, ...], keys: float) -> float:
+    """Bytes a token in a sample of `keys` tokens."""
+    return max((each.at(keys) for each in curves), default=0.0)
+
+
+def find(measures: tuple[Measured, ...], way: str) -> Measured | None:
+    """The measure of a way of computing, None where it was not read off."""
+    return next((each for each in measures if each.way == way), None)

@@ -1,0 +1,112 @@
+"""`tunec card`, and plans of families that no rule derives."""
+
+import json
+
+import pytest
+
+from tunec.compiler.tracing.derivation import derived
+from tunec.schemas.models.derived import card_name
+
+GPT_OSS = {
+    "model_type": "gpt_oss",
+    "vocab_size": 1536,
+    "hidden_size": 256,
+    "intermediate_size": 704,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+    "num_experts_per_tok": 2,
+    "num_local_experts": 8,
+    "sliding_window": 128,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+
+
+@pytest.fixture(scope="module")
+def card():
+    pytest.importorskip("torch")
+    return derived(GPT_OSS, "nobody/gpt-oss-tiny")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A user's cache of cards of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "cache" / "tunec" / "cards"
+
+
+def spec(folder, model):
+    path = folder / "spec.yaml"
+    path.write_text(
+        f"tunec: 1\nmodel: {model}\nmethod: lora\nhardware: a100-80g-x1\n"
+        "data: {train: train.jsonl, samples: 10000, sequence: 1024}\n"
+    )
+    return path
+
+
+def test_a_card_is_made_kept_and_planned_with(tunec, tmp_path, cache, monkeypatch):
+    pytest.importorskip("torch")
+    (tmp_path / "config.json").write_text(json.dumps(GPT_OSS))
+    found = tunec("card", tmp_path / "config.json")
+    assert found.code == 0
+    assert "8 experts, 2 a token, window 128" in found.out
+    assert [each.name for each in cache.iterdir()] == [card_name(GPT_OSS)]
+    monkeypatch.setattr("tunec.compiler.derived_cards.make", None)  # it is not made again
+    assert tunec("plan", spec(tmp_path, "./config.json")).code == 0
+
+
+def test_without_the_libraries_a_plan_tells_what_makes_a_card(tunec, tmp_path, monkeypatch):
+    monkeypatch.setattr("tunec.compiler.derived_cards.NEEDED", ("no_such_library",))
+    (tmp_path / "config.json").write_text(json.dumps({**GPT_OSS, "hidden_size": 320}))
+    refused = tunec("plan", spec(tmp_path, "./config.json"))
+    assert refused.code == 1
+    assert "no_such_library cannot be imported" in refused.err
+    assert "tunec card" in refused.err
+
+
+def test_a_card_stands_for_a_config_and_names_the_weights(tunec, tmp_path, card):
+    (tmp_path / "gpt.json").write_bytes(card.to_json())
+    path = spec(tmp_path, "./gpt.json")
+    found = tunec("plan", path, "--format", "json").json["plan"]
+    assert (found["model.family"], found["model.path"]) == ("gpt_oss", "nobody/gpt-oss-tiny")
+    assert tunec("compile", path, "--target", "trl", "-o", tmp_path / "out").code == 0
+    written = (tmp_path / "out" / "trl" / "sft.yaml").read_text()
+    assert "model_name_or_path: nobody/gpt-oss-tiny\n" in written
+
+
+def test_a_broken_card_is_told(tunec, tmp_path, card):
+    broken = {**json.loads(card.to_json()), "tunec_card": 99}
+    (tmp_path / "gpt.json").write_text(json.dumps(broken))
+    refused = tunec("plan", spec(tmp_path, "./gpt.json"))
+    assert refused.code == 1
+    assert "its card is of version 99" in refused.err
+
+
+def test_a_model_of_the_local_hub_cache_keeps_its_name(tunec, tmp_path, cache, card):
+    folder = tmp_path / "hub" / "models--nobody--gpt-oss-tiny"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abc")
+    (folder / "snapshots" / "abc").mkdir(parents=True)
+    (folder / "snapshots" / "abc" / "config.json").write_text(json.dumps(GPT_OSS))
+    cache.mkdir(parents=True)
+    (cache / card_name(GPT_OSS)).write_bytes(card.to_json())
+    found = tunec("plan", spec(tmp_path, "nobody/gpt-oss-tiny"), "--format", "json").json
+    assert found["plan"]["model.path"] == "nobody/gpt-oss-tiny"
+
+
+def test_a_name_that_leads_nowhere_is_told(tunec):
+    refused = tunec("card", "nobody/nothing")
+    assert refused.code == 1
+    assert "give its config.json" in refused.err
+
+
+def test_what_cannot_be_derived_is_told(tunec, tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "config.json").write_text('{"model_type": "no_such_family"}')
+    refused = tunec("card", tmp_path / "config.json")
+    assert refused.code == 1
+    assert "no class for the family 'no_such_family'" in refused.err

@@ -1,0 +1,129 @@
+"""Derived cards: what is read off a real class, held against families' rules and traces."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from workload_builders import BF16_LORA, full, layout, lora  # noqa: E402
+
+from tunec.compiler.analyses.architecture import derive  # noqa: E402
+from tunec.compiler.analyses.memory.account import account  # noqa: E402
+from tunec.compiler.ir.slots import AttentionKernel  # noqa: E402
+from tunec.compiler.tracing.comparison import compare  # noqa: E402
+from tunec.compiler.tracing.derivation import derived  # noqa: E402
+from tunec.compiler.tracing.live.derivation.measures import Lengths, fitted  # noqa: E402
+from tunec.compiler.tracing.live.single_process import run  # noqa: E402
+from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
+from tunec.schemas.models.derived import DerivedCard, card_name  # noqa: E402
+from tunec.schemas.models.measured import highest  # noqa: E402
+
+SMALL = {
+    "vocab_size": 1536,
+    "hidden_size": 256,
+    "intermediate_size": 704,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+    "pad_token_id": 0,
+}
+EXPERTS = {"num_experts_per_tok": 2, "num_local_experts": 8, "num_experts": 8}
+CONFIGS = {
+    "qwen3": {**SMALL, "model_type": "qwen3"},
+    "mixtral": {**SMALL, **EXPERTS, "model_type": "mixtral"},
+    "smollm3": {**SMALL, "model_type": "smollm3"},
+    "gpt_oss": {
+        **SMALL,
+        **EXPERTS,
+        "model_type": "gpt_oss",
+        "sliding_window": 128,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def cards():
+    return {name: derived(config) for name, config in CONFIGS.items()}
+
+
+@pytest.mark.parametrize("name", ["qwen3", "mixtral"])
+def test_modules_are_those_of_the_familys_rule(cards, name):
+    def facts(model):
+        return {(m.path, m.kind, m.shape, m.bias, m.copies) for m in model.modules}
+
+    found, said = cards[name].architecture, derive(CONFIGS[name])
+    assert facts(found) == facts(said)
+    assert (found.head, found.embedding, found.tied) == (said.head, said.embedding, said.tied)
+
+
+def test_kinds_of_layers_are_told_apart(cards):
+    sliding, whole = cards["gpt_oss"].architecture.stacks
+    assert (sliding.layers, sliding.window, whole.layers, whole.window) == (2, 128, 2, None)
+    assert sliding.experts is not None
+    assert (sliding.experts.count, sliding.experts.active) == (8, 2)
+    assert cards["gpt_oss"].architecture.eager
+
+
+def workloads(model):
+    adapted = tuple(m for m in model.modules if m.kind == "linear" and "{}" in m.path)
+    kernel = AttentionKernel("eager" if model.eager else "sdpa")
+    options = {"sequence": 1500, "attention": kernel, "packing": True}
+    yield full(model, **options), layout(1)
+    yield full(model, **options), layout(2, checkpointed=True)
+    yield lora(model, adapted=adapted, **options), layout(2, **BF16_LORA)
+
+
+@pytest.mark.parametrize("name", ["smollm3", "gpt_oss"])
+@pytest.mark.parametrize("which", range(3), ids=["full", "recomputed", "lora"])
+def test_the_account_of_a_family_without_a_rule_is_as_traced(cards, name, which):
+    """At a length, and of as many samples, that nothing was derived from."""
+    workload, plan = [*workloads(cards[name].architecture)][which]
+    trace = run(Subject(CONFIGS[name], workload, plan))
+    assert abs(compare(trace, account(workload, plan)).error) < 0.015
+
+
+def test_a_card_is_read_as_it_was_written(cards):
+    for card in cards.values():
+        again = DerivedCard.of_json(card.to_json())
+        assert again.architecture == card.architecture
+        assert hash(again.architecture) == hash(card.architecture)
+
+
+def test_keys_that_define_no_module_leave_the_name_of_a_card_as_it_is():
+    config = CONFIGS["qwen3"]
+    assert card_name(config) == card_name({**config, "transformers_version": "4.51.0"})
+    assert card_name(config) != card_name({**config, "hidden_size": 512})
+
+
+LENGTHS = Lengths((640, 1216), (1000, 1777, 2111))
+
+
+def test_a_curve_holds_at_lengths_that_it_was_not_fitted_to():
+    line = {s: 100.0 + 2 * s for s in LENGTHS.all}
+    assert highest(fitted(line, LENGTHS, "kept"), 3000) == pytest.approx(6100)
+    chunks = {s: 100.0 + 50 * (-(-s // 64) * 64) / s for s in LENGTHS.all}
+    assert highest(fitted(chunks, LENGTHS, "kept"), 3001) == pytest.approx(100 + 50 * 3008 / 3001)
+    larger = {s: max(5000.0, 8.0 * s - 3000) for s in LENGTHS.all}
+    assert highest(fitted(larger, LENGTHS, "kept"), 4000) == pytest.approx(29000)
+
+
+def test_bytes_without_a_curve_are_refused():
+    with pytest.raises(Untraceable, match="follow no curve"):
+        fitted({s: float(s % 97) for s in LENGTHS.all}, LENGTHS, "kept")
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"model_type": "no_such_family"}, "no class for the family 'no_such_family'"),
+        ({"model_type": "qwen3", "hidden_size": "wide"}, "refuses the config|cannot be built"),
+        ({"model_type": "clip_vision_model"}, "no class with a language model's head"),
+    ],
+)
+def test_what_cannot_be_derived_is_told(config, reason):
+    with pytest.raises(Untraceable, match=reason):
+        derived(config)
