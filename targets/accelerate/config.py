@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
+from tunec.compiler.consumers.moved_keys import gone, one_of
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import (
     Dialect,
@@ -230,6 +231,11 @@ def schema(dialect: Dialect) -> str | None:
     return f"accelerate/{older[-1]}.json" if older else None
 
 
+_OFF: Final = one_of("no", False, [], "")
+_LEAVES: Final = tuple(
+    gone(key, _CONFIG, "it is for TPUs alone", changes_nothing=_OFF)
+    for key in ("downcast_bf16", "tpu_env", "tpu_use_cluster", "tpu_use_sudo")
+)
 _ALONE: Final = File(
     name="accelerate.yaml",
     format="yaml",
@@ -237,6 +243,7 @@ _ALONE: Final = File(
     recognise=_is_accelerate,
     schema=schema,
     when=by_accelerate,
+    leaves=_LEAVES,
 )
 ACCELERATE_CONFIG: Final = replace(
     _ALONE,

@@ -208,3 +208,17 @@ def test_keys_that_only_follow_are_kept_where_nothing_tells_what_they_follow_fro
     result = translated("huggingface", "training_args.yaml", "4.57.6", document, "huggingface")
     assert result.ok
     assert is_in(key, value, {each.name: each.values for each in result.artifacts["huggingface"]})
+
+
+def test_what_accelerate_writes_for_tpus_is_no_obstacle():
+    document = {
+        **FILES["accelerate"][2],
+        "distributed_type": "DEEPSPEED",
+        "deepspeed_config": {"zero_stage": 3, "gradient_accumulation_steps": 1},
+        "downcast_bf16": "no",
+        "tpu_env": [],
+        "tpu_use_cluster": False,
+        "tpu_use_sudo": False,
+    }
+    result = translated("accelerate", "accelerate.yaml", "1.15.0", document, "deepspeed")
+    assert not [each for each in result.diagnostics if each.id == "E0908"]
