@@ -185,6 +185,7 @@ def is_said(case, one, other, key, files, text):
     mine = [each for each in mine if each.rank is Rank.OBSERVED]
     return bool(mine) and all(
         each.slot in text
+        or (each.slot in target.cannot and each.value in target.cannot[each.slot].harmless)
         or (
             each.slot in after
             and show(each.slot, after[each.slot].value) == show(each.slot, each.value)
