@@ -8,7 +8,7 @@ other name, so are the heads of the others.
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tunec.schemas.entries import BrokenEntry, heads, listed, names_in, read_entry
 from tunec.schemas.models.card import ModelCard
@@ -137,6 +137,7 @@ def _of_weights(owner: str, weights: str) -> ModelCard:
     own = next(named, None)
     if own is None or not (own.config or own.stored_dtype):
         return found
-    stored = own.stored_dtype or found.stored_dtype
-    update = {"config": {**found.config, **own.config}, "stored_dtype": stored}
+    update: dict[str, Any] = {"config": {**found.config, **own.config}}
+    if own.stored_dtype:
+        update["stored_dtype"] = own.stored_dtype
     return found.model_copy(update=update)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.facts import ResolvedModel
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
@@ -38,11 +39,17 @@ def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
     if computed is None or computed.value != "fp16" or place is None:
         return
     path = (run.model_name or "") if model is None else model.path
-    if model is not None and model.stored_dtype != "bf16" and not _OVERFLOWS.search(path):
+    if model is not None and not _is_bf16(model) and not _OVERFLOWS.search(path):
         return
     if model is not None or _T5.fullmatch(path):
         asked = (each for each in run.each("trainer", "fp16") if str(each.value).lower() == "true")
         yield _model_finding(run, path, next(asked, place))
+
+
+def _is_bf16(model: ResolvedModel) -> bool:
+    """Whether its weights are known to be published in bf16; a card may leave the dtype out."""
+    is_known = model.card is None or "stored_dtype" in model.card.model_fields_set
+    return model.stored_dtype == "bf16" and is_known
 
 
 def _model_of_examples(run: LintContext) -> Iterator[Finding]:
@@ -59,7 +66,7 @@ def _model_of_examples(run: LintContext) -> Iterator[Finding]:
         ):
             continue
         model = run.environment.model or run.resolve_model(named.value)
-        if model is not None and model.stored_dtype == "bf16":
+        if model is not None and _is_bf16(model):
             yield _model_finding(run, model.path, place)
 
 
