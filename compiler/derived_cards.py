@@ -36,8 +36,9 @@ def card_of(config: Mapping[str, Any], model: str = "") -> DerivedCard:
     if KEY in config:
         return read(json.dumps(config).encode())
     name = card_name(config)
-    if shipped(name).exists():
-        return read(shipped(name).read_bytes())
+    known = shipped(name)
+    if known is not None:
+        return known
     kept = _cache() / name
     if kept.exists() and not _is_outdated(found := read(kept.read_bytes())):
         return found

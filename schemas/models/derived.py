@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -60,6 +61,8 @@ def card_name(config: Mapping[str, Any]) -> str:
     return f"{config.get('model_type')}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
-def shipped(name: str) -> Path:
-    """Where a card would lie that comes with tunec."""
-    return Path(__file__).parent / "derived" / name
+@lru_cache(maxsize=256)
+def shipped(name: str) -> DerivedCard | None:
+    """The card of this name that comes with tunec; None: there is none."""
+    path = Path(__file__).parent / "derived" / name
+    return DerivedCard.of_json(path.read_bytes()) if path.exists() else None

@@ -14,6 +14,7 @@ from tunec.compiler.analyses.architecture.facts import (
 from tunec.compiler.analyses.architecture.families import FAMILIES
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.derived import card_name, shipped
 
 _FAMILY_KEYS: Final = ("model_type", "_class_name", "model_class")
 """Who names the family: transformers, diffusers, SwissArmyTransformer."""
@@ -26,7 +27,8 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
     `processor` is the model's `preprocessor_config.json`, for families whose image rule it sets.
     The module tree is the one that transformers 5.23 or diffusers 0.42 builds (or the model's own
     code, for families of `trust_remote_code`). Absent keys take the default of the config class;
-    `Architecture.assumed` lists them.
+    `Architecture.assumed` lists them. A family without a derivation has its card's architecture,
+    where one that was read off its class comes with tunec.
 
     Raises `UnknownArchitecture` for a family with no derivation and `UnusableConfig` with every
     key that is missing or has the wrong type.
@@ -37,7 +39,10 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
         fault = Fault("model_type", "the name of a model family", found)
         raise UnusableConfig("", [fault])
     if family not in FAMILIES:
-        raise UnknownArchitecture(family, tuple(FAMILIES))
+        known = shipped(card_name(config))
+        if known is None:
+            raise UnknownArchitecture(family, tuple(FAMILIES))
+        return known.architecture
     findings = Findings()
     architecture = FAMILIES[family](Facts(config, family, findings=findings, processing=processor))
     if findings.faults:
