@@ -21,17 +21,41 @@ _QWEN_EXPERTS: Final[Mapping[str, str]] = {
     "up_proj": "gate_up_proj",
     "down_proj": "down_proj",
 }
+_MIXTRAL_EXPERTS: Final[Mapping[str, str]] = {
+    "gate": "gate.weight",
+    "w1": "gate_up_proj",
+    "w3": "gate_up_proj",
+    "w2": "down_proj",
+}
+_NAMED_AS_QWENS: Final = [
+    "afmoe",
+    "beam",
+    "cohere2_moe",
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "dots1",
+    "ernie4_5_moe",
+    "exaone_moe",
+    "flex_olmo",
+    "glm4_moe",
+    "glm4_moe_lite",
+    "glm4v_moe",
+    "glm_moe_dsa",
+    "hunyuan_v1_moe",
+    "longcat_flash",
+    "mellum",
+    "olmoe",
+    "qwen3_moe",
+    "qwen3_next",
+    "qwen3_omni_moe_thinker",
+    "solar_open",
+]
+"""Families with Qwen's names of experts (transformers 5.23 `conversion_mapping.py`,
+`_MODEL_TO_CONVERSION_PATTERN`), of those that have a language model's head."""
 _FUSED_EXPERTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "mixtral": {
-        "gate": "gate.weight",
-        "w1": "gate_up_proj",
-        "w3": "gate_up_proj",
-        "w2": "down_proj",
-    },
-    "qwen3_moe": _QWEN_EXPERTS,
-    "olmoe": _QWEN_EXPERTS,
-    "deepseek_v2": _QWEN_EXPERTS,
-    "deepseek_v3": _QWEN_EXPERTS,
+    **dict.fromkeys(("mixtral", "minimax", "minimax_m2"), _MIXTRAL_EXPERTS),
+    **dict.fromkeys(_NAMED_AS_QWENS, _QWEN_EXPERTS),
 }
 """Targets of transformers 4 that PEFT moves to fused parameters (`_MOE_TARGET_MODULE_MAPPING`)."""
 _FUSED: Final = "gate_up_proj"

@@ -136,14 +136,18 @@ def test_fused_experts_are_moved_for_the_families_that_peft_moves_them_for():
         _MODEL_TO_CONVERSION_PATTERN,
         _MOE_TARGET_MODULE_MAPPING,
     )
+    from transformers.models.auto import modeling_auto
 
-    from tunec.compiler.analyses.architecture import FAMILIES
     from tunec.compiler.analyses.architecture.lora import _FUSED_EXPERTS
 
+    with_heads = {
+        *modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        *modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    }
     real = {
         family: _MOE_TARGET_MODULE_MAPPING[pattern]
         for family, pattern in _MODEL_TO_CONVERSION_PATTERN.items()
-        if family in FAMILIES and pattern in _MOE_TARGET_MODULE_MAPPING
+        if family in with_heads and pattern in _MOE_TARGET_MODULE_MAPPING
     }
     assert real == _FUSED_EXPERTS
 

@@ -7,7 +7,7 @@ import torch
 from msgspec import Struct
 
 from tunec.compiler.tracing.subject import Untraceable
-from tunec.schemas.models.architecture import Experts, Stack
+from tunec.schemas.models.architecture import Experts, LatentAttention, Stack
 
 _LAYER_LISTS: Final = ("layer_types", "mlp_layer_types", "layers_block_type", "block_types")
 """Lists of a config with an entry a layer."""
@@ -82,7 +82,7 @@ def stack_of(model: torch.nn.Module, config: Any, layers: Layers, kind: Sequence
     heads, kv_heads, width = _heads(layer, config)
     norms = [m for m in layer.modules() if _is_norm(m)]
     rms = any("rms" in type(each).__name__.lower() or not _has_bias(each) for each in norms)
-    experts = _experts(layer, config)
+    experts, latent = _experts(layer, config), _latent(config)
     window = _window(config, kind[0])
     return Stack(
         part="text",
@@ -90,7 +90,7 @@ def stack_of(model: torch.nn.Module, config: Any, layers: Layers, kind: Sequence
         hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=width,
+        head_dim=latent.nope_head_dim + latent.rope_head_dim if latent else width,
         ffn=0 if experts else _inner(layer, hidden),
         gated=any(name.rpartition(".")[2].startswith("gate") for name, _ in layer.named_modules()),
         norm="rms" if rms or not norms else "layer",
@@ -100,6 +100,21 @@ def stack_of(model: torch.nn.Module, config: Any, layers: Layers, kind: Sequence
         windowed_layers=len(kind) if window else 0,
         softcap=bool(getattr(config, "attn_logit_softcapping", None)),
         experts=experts,
+        latent=latent,
+    )
+
+
+def _latent(config: Any) -> LatentAttention | None:
+    """Multi-head latent attention, by DeepSeek's names, which all families with it have."""
+    rank = getattr(config, "kv_lora_rank", None)
+    if not rank:
+        return None
+    return LatentAttention(
+        query_rank=getattr(config, "q_lora_rank", None) or 0,
+        key_value_rank=rank,
+        rope_head_dim=config.qk_rope_head_dim,
+        nope_head_dim=config.qk_nope_head_dim,
+        value_head_dim=config.v_head_dim,
     )
 
 
