@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from tunec.schemas.models.derived import VERSION, DerivedCard, card_name, shipped
+from tunec.schemas.models.derived_card import VERSION, DerivedCard, card_name, shipped
 
 SECONDS: Final = 600.0
 """The longest that one may take to be made."""

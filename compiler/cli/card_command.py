@@ -12,7 +12,7 @@ from tunec.compiler.cli.session import INPUT, OK, Session
 from tunec.compiler.derived_cards import KEY, NoCard, card_of, hub_config, make, read
 from tunec.compiler.frontend.names import is_path
 from tunec.schemas.models.catalogue import UnknownName, card
-from tunec.schemas.models.derived import DerivedCard
+from tunec.schemas.models.derived_card import DerivedCard
 
 
 def run(options: Namespace, session: Session) -> int:

@@ -18,7 +18,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.review.diff.compare import Comparison, SpecChange, compare_spec
 from tunec.compiler.review.diff.formats import comparison_json, comparison_markdown, comparison_text
 from tunec.compiler.review.diff.intent import intent_changes, is_renamed
-from tunec.compiler.review.diff.meaning import KINDS
+from tunec.compiler.review.diff.meanings import KINDS
 from tunec.compiler.review.outcome import Outcome, Pair, outcome_of
 from tunec.compiler.review.sides import (
     NoRevision,

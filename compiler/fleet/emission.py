@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.emit import Draft, Said, drafted, emit, rows_of, said_by
 from tunec.compiler.facts import Facts
-from tunec.compiler.fleet.alike import Alike
+from tunec.compiler.fleet.plan_cache import Alike
 from tunec.compiler.ir.caches import Recollection, WatchedPlan
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.lints.emission import Remembered

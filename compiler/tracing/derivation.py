@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tunec.compiler.tracing.subject import Untraceable
-from tunec.schemas.models.derived import VERSION, DerivedCard
+from tunec.schemas.models.derived_card import VERSION, DerivedCard
 
 
 def derived(config: Mapping[str, Any], model: str = "") -> DerivedCard:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tunec.compiler.read import WRONG_SHAPE, found_plain, settle
 from tunec.compiler.target import Dialect, Entry, File, Json, Target
-from tunec.compiler.translate.carrying import Kept, kept_in
+from tunec.compiler.translate.carried_keys import Kept, kept_in
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.statements import matters

@@ -13,7 +13,7 @@ from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
-from tunec.compiler.translate.carrying import Kept
+from tunec.compiler.translate.carried_keys import Kept
 from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_defaults
 from tunec.compiler.translate.faults import faults_of, lost_ways, nothing
 from tunec.compiler.translate.partial import Partial

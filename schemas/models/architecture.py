@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from tunec.schemas.models.measured import Measured
+from tunec.schemas.models.layer_measures import Measured
 
 Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
 """Which part of a model a module belongs to; `projector` includes resamplers and mergers."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from tunec.compiler.target import File, Json, Target, in_no_plan
 from tunec.targets.axolotl.fsdp import FSDP
-from tunec.targets.axolotl.leaving import CARRIES, LEAVES
+from tunec.targets.axolotl.migration import CARRIES, LEAVES
 from tunec.targets.axolotl.model import (
     ADAPTER,
     CHECKPOINTING,

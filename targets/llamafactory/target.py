@@ -8,7 +8,7 @@ from tunec.schemas.frozen import replace
 from tunec.targets.huggingface import schedule, training
 from tunec.targets.huggingface.packages import TRANSFORMERS
 from tunec.targets.huggingface.predictions import PREDICTIONS
-from tunec.targets.llamafactory.leaving import CARRIES, LEAVES
+from tunec.targets.llamafactory.migration import CARRIES, LEAVES
 from tunec.targets.llamafactory.model import (
     ADAPTER,
     CHECKPOINTING,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tunec.compiler.tracing.derivation import derived
-from tunec.schemas.models.derived import card_name
+from tunec.schemas.models.derived_card import card_name
 
 GPT_OSS = {
     "model_type": "gpt_oss",

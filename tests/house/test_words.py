@@ -37,3 +37,18 @@ def test_no_page_falls_back_into_the_old_style(phrase):
         if phrase in " ".join(_CODE.sub("", page.read_text("utf-8")).lower().split())
     ]
     assert not found, f"write {PHRASES[phrase]!r} instead"
+
+
+_PARTICIPLE = re.compile(r"(^|_)(\w+ed|kept|said|known|given|told|brought|held|lost|taken|seen)$")
+_NOUNS = frozenset({"deepspeed", "test_deepspeed"})
+
+
+def test_modules_are_named_by_nouns():
+    """A stranger looks for `plan_cache`, not for `remembered`."""
+    modules = (
+        each
+        for folder in ("compiler", "schemas", "targets")
+        for each in (ROOT / folder).rglob("*.py")
+    )
+    named = {each.stem for each in modules if _PARTICIPLE.search(each.stem)}
+    assert named - _NOUNS == set()

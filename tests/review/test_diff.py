@@ -11,7 +11,7 @@ from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.review.diff.compare import Comparison, compare_spec
 from tunec.compiler.review.diff.formats import comparison_markdown, comparison_text
 from tunec.compiler.review.diff.intent import intent_changes
-from tunec.compiler.review.diff.meaning import KINDS, MEANINGS, meaning_of
+from tunec.compiler.review.diff.meanings import KINDS, MEANINGS, meaning_of
 from tunec.compiler.review.outcome import Pair, outcome_of
 
 SPEC = """\

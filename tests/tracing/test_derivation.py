@@ -15,8 +15,8 @@ from tunec.compiler.tracing.derivation import derived  # noqa: E402
 from tunec.compiler.tracing.live.derivation.measures import Lengths, fitted  # noqa: E402
 from tunec.compiler.tracing.live.single_process import run  # noqa: E402
 from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
-from tunec.schemas.models.derived import DerivedCard, card_name  # noqa: E402
-from tunec.schemas.models.measured import highest  # noqa: E402
+from tunec.schemas.models.derived_card import DerivedCard, card_name  # noqa: E402
+from tunec.schemas.models.layer_measures import highest  # noqa: E402
 
 SMALL = {
     "vocab_size": 1536,

@@ -14,7 +14,7 @@ from tunec.compiler.analyses.architecture.facts import (
 from tunec.compiler.analyses.architecture.families import FAMILIES
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
-from tunec.schemas.models.derived import card_name, shipped
+from tunec.schemas.models.derived_card import card_name, shipped
 
 _FAMILY_KEYS: Final = ("model_type", "_class_name", "model_class")
 """Who names the family: transformers, diffusers, SwissArmyTransformer."""

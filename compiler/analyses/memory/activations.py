@@ -22,6 +22,8 @@ from tunec.compiler.analyses.memory.experts import (
     experts_pass,
     experts_saved,
 )
+from tunec.compiler.analyses.memory.layer_measures import around, saved
+from tunec.compiler.analyses.memory.layer_measures import working as worked
 from tunec.compiler.analyses.memory.layers import (
     dropped_saved,
     expanding_working,
@@ -35,8 +37,6 @@ from tunec.compiler.analyses.memory.lora import (
     adapters_saved,
     inputs_kept,
 )
-from tunec.compiler.analyses.memory.measured import around, saved
-from tunec.compiler.analyses.memory.measured import working as worked
 from tunec.compiler.analyses.memory.modules import flavour, is_after_attention, is_in_feed_forward
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload

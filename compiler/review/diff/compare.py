@@ -7,7 +7,7 @@ from msgspec import Struct
 from tunec.compiler.review.diff.effects import Effect, effect_of
 from tunec.compiler.review.diff.groups import Group, grouped
 from tunec.compiler.review.diff.intent import FieldChange
-from tunec.compiler.review.diff.meaning import Kind, worst
+from tunec.compiler.review.diff.meanings import Kind, worst
 from tunec.compiler.review.outcome import Outcome, Traits
 
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.review.diff.meaning import Kind, Meaning, meaning_of, worst
+from tunec.compiler.review.diff.meanings import Kind, Meaning, meaning_of, worst
 from tunec.compiler.review.outcome import Outcome, Pair, Traits
 
 _LIMITS: Final = frozenset(

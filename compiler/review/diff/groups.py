@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tunec.compiler.review.diff.effects import Effect, Fate, SlotChange
-from tunec.compiler.review.diff.meaning import KINDS, Kind
+from tunec.compiler.review.diff.meanings import KINDS, Kind
 from tunec.compiler.review.outcome import Traits
 from tunec.schemas.units import format_bytes
 

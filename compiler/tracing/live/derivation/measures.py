@@ -26,7 +26,7 @@ from tunec.compiler.tracing.live.step import backward, name_batch, name_model, w
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.recording import Event, Storage
 from tunec.compiler.tracing.subject import Untraceable
-from tunec.schemas.models.measured import Curve, Measured
+from tunec.schemas.models.layer_measures import Curve, Measured
 
 _ALIGNED: Final = (640, 1216)
 """Lengths in tokens that are multiples of every chunk that is known."""

@@ -5,7 +5,7 @@ from tunec.compiler.analyses.memory.attention import attention_saved
 from tunec.compiler.analyses.memory.layers import layer_saved, layer_working
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Stack
-from tunec.schemas.models.measured import Measured, find, highest
+from tunec.schemas.models.layer_measures import Measured, find, highest
 
 _EAGER = " eager"
 
