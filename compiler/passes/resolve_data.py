@@ -154,10 +154,18 @@ def _training_images(scribe: Scribe) -> None:
 
 def _sample_images(scribe: Scribe) -> None:
     rule = scribe.facts.model.architecture.images
-    if rule is None:
-        raise ValueError(f"{scribe.facts.model.path} has no image rule")  # derive() gives one
     asked = scribe.facts.spec.data.images
     count = scribe.facts.pinned("data.images", asked.per_sample if asked else 1)
+    if rule is None:
+        if count:
+            scribe.error(
+                "E0802",
+                "how many tokens an image becomes in this model is not known",
+                "data.images",
+                help="to plan text alone, write `images: {per_sample: 0}` under `data`",
+            )
+        _say_images(scribe, 0, 0, 0, 0, 0, "how its images become tokens is not known")
+        return
     width, height = _image_size(scribe, rule)
     try:
         text = count * image_tokens(rule, width, height)

@@ -78,6 +78,19 @@ def test_a_card_stands_for_a_config_and_names_the_weights(tunec, tmp_path, card)
     assert "model_name_or_path: nobody/gpt-oss-tiny\n" in written
 
 
+def test_a_model_that_sees_is_planned_for_text_alone(tunec, tmp_path, card):
+    """A card knows no rule by which images become tokens."""
+    seeing = json.loads(card.to_json())
+    seeing["architecture"]["kind"] = "vision-language"
+    (tmp_path / "gpt.json").write_text(json.dumps(seeing))
+    path = spec(tmp_path, "./gpt.json")
+    refused = tunec("plan", path)
+    assert refused.code == 1
+    assert "how many tokens an image becomes in this model is not known" in refused.err
+    path.write_text(path.read_text().replace("1024}", "1024, images: {per_sample: 0}}"))
+    assert tunec("plan", path).code == 0
+
+
 def test_a_broken_card_is_told(tunec, tmp_path, card):
     broken = {**json.loads(card.to_json()), "tunec_card": 99}
     (tmp_path / "gpt.json").write_text(json.dumps(broken))
