@@ -45,6 +45,12 @@ def card_of(config: Mapping[str, Any], model: str = "") -> DerivedCard:
     return read(make(config, model))
 
 
+def is_at_hand(config: Mapping[str, Any]) -> bool:
+    """Whether the card of a config is there, without making it."""
+    name = card_name(config)
+    return KEY in config or shipped(name) is not None or (_cache() / name).exists()
+
+
 def _is_outdated(found: DerivedCard) -> bool:
     """Whether it was made by another release of the library than the one that is installed."""
     package, _, release = found.release.partition(" ")

@@ -349,10 +349,19 @@ def _config(content: bytes) -> dict[str, Any]:
 
 
 def _derived(name: str, path: Path, config: dict[str, Any]) -> "Iterator[ResolvedModel]":
-    """The model of a config; none where no rule derives its architecture."""
+    """The model of a config; none where no rule derives its architecture, and no card is there.
+
+    Reading files makes no card: that may take a minute.
+    """
     if not config:
         return
+    from tunec.compiler.analyses.architecture import FAMILIES
+    from tunec.compiler.derived_cards import is_at_hand
     from tunec.compiler.resolve import Unresolved, resolve_model
+
+    families = {config.get("model_type"), config.get("_class_name")}
+    if families.isdisjoint(FAMILIES) and not is_at_hand(config):
+        return
 
     try:
         yield replace(resolve_model(str(path.resolve()), Path()), path=name)

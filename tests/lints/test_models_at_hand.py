@@ -142,3 +142,13 @@ def test_what_fits_with_less_than_a_plan_leaves_is_near_the_limit(tmp_path: Path
     assert "beside tensors a plan counts" in found["notes"][1]
     half = text.replace("micro_batch_size: 16", "micro_batch_size: 8")
     assert told(tmp_path, {"axolotl.yaml": half}) == []
+
+
+def test_reading_files_makes_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take a minute: who wants one asks for it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tunec.compiler.derived_cards.make", None)
+    unknown = config(architectures=["GptOssForCausalLM"], model_type="gpt_oss")
+    files = {"axolotl.yaml": axolotl("acme/own"), "config.json": unknown}
+    (found,) = told(tmp_path, files)
+    assert found["message"] == UNKNOWN
