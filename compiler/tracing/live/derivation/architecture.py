@@ -47,10 +47,9 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
     kept, places = _kept(layers)
     eager = not maker._supports_sdpa  # noqa: SLF001  what transformers asks
     head = _name_of(model, model.get_output_embeddings())
-    reduced = _built(maker, reduced_config := _config(config))
-    keep_layers(reduced, reduced_config.get_text_config(), layers, kept)
-    found, around = measures(Subject(reduced, layers.path, head, eager), places)
     modules = tuple(replace(each, part=_part(each)) for each in module_tree(model))
+    keep_layers(model, text, layers, kept)
+    found, around = measures(Subject(model, layers.path, head, eager), places)
     embedding = model.get_input_embeddings()
     output = model.get_output_embeddings()
     return Architecture(
