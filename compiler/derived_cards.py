@@ -1,17 +1,15 @@
 """Where derived cards are found and kept, and how one is made of a config.
 
 A card is looked for among those that come with tunec, then in the user's cache. Where there is none
-and the real libraries are installed, it is made in a process of its own, and kept.
+and the real libraries are installed, it is made in a process of its own, and kept. Every command
+imports this module, and few ask it for more than a path: what they need is imported there.
 """
 
 import importlib.util
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,6 +51,8 @@ def is_at_hand(config: Mapping[str, Any]) -> bool:
 
 def _is_outdated(found: DerivedCard) -> bool:
     """Whether it was made by another release of the library than the one that is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     package, _, release = found.release.partition(" ")
     try:
         return version(package) != release
@@ -76,6 +76,9 @@ def make(config: Mapping[str, Any], model: str = "") -> bytes:
 
     Raises NoCard where a library is absent, or the class cannot be followed.
     """
+    import subprocess
+    import tempfile
+
     absent = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if absent:
         raise NoCard(f"{' and '.join(absent)} cannot be imported: install tunec[trace]")
@@ -109,6 +112,8 @@ def _last_line(text: str) -> str:
 
 def _keep(place: Path, content: bytes) -> None:
     """Write beside the place and rename; a cache that cannot be written is gone without."""
+    import tempfile
+
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=place.parent)
@@ -120,8 +125,9 @@ def _keep(place: Path, content: bytes) -> None:
 
 
 def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "tunec" / "cards"
+    from tunec.compiler.consumers.environments import default_cache
+
+    return default_cache().parent / "cards"
 
 
 def hub_config(name: str) -> Path | None:
