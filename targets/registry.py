@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Final
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
+from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shortened
 from tunec.compiler.target import Target
 
 _MODULES: Final[Mapping[str, str]] = {
@@ -84,8 +84,10 @@ class Targets(Mapping[str, Target]):
         wanted = text if asked else (software or {}).get(target.package) or target.latest
         try:
             return target, target.release(wanted)
-        except InvalidVersion:
-            raise UnknownTarget(f"{wanted!r} is no version of {target.package}") from None
+        except ValueError:  # InvalidVersion is one; so is a number of too many digits
+            raise UnknownTarget(
+                f"`{shortened(wanted)}` is no version of {target.package}"
+            ) from None
 
     def _named(self, key: str) -> Target:
         if key in self.modules:
@@ -94,7 +96,7 @@ class Targets(Mapping[str, Target]):
             raise UnknownTarget(f"{key} is a dialect that is read, and never written")
         hint = did_you_mean(nearest(key, self.modules))
         known = f"there are {joined(self.modules, 'and')}"
-        raise UnknownTarget(f"there is no target {key!r}; {hint or known}")
+        raise UnknownTarget(f"there is no target `{shortened(key)}`; {hint or known}")
 
 
 TARGETS: Final = Targets()

@@ -6,6 +6,8 @@ import pytest
 from tests import hypothesis_profiles
 from tests.recording import plugin
 
+from tunec.compiler.lints import rule
+
 hypothesis_profiles.register()
 os.environ["OMP_NUM_THREADS"] = "1"
 """Before torch is loaded: tests fork, and a fork has none of the threads that OpenMP waits for."""
@@ -35,6 +37,12 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     plugin.begin(config)
+    rule.failure = raised_again
+
+
+def raised_again(_, fault, __):
+    """A rule that fails is told among the findings; in tests it fails the test."""
+    raise fault
 
 
 def pytest_collection_modifyitems(config, items):

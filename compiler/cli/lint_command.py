@@ -8,7 +8,7 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.cli.files import write_all
-from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
+from tunec.compiler.cli.session import BUG, INPUT, OK, Misuse, Session, is_colored
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
@@ -131,12 +131,12 @@ def _names(given: list[str]) -> list[str]:
 
 
 def software_of(given: list[str]) -> dict[str, str]:
-    """The versions that `NAME=VERSION` words name."""
+    """The versions that `NAME=VERSION` words name; pip's `NAME==VERSION` says as much."""
     pairs = [each.partition("=") for each in given]
     for name, equals, version in pairs:
         if not (name and equals and version):
             raise Misuse(f"--software takes NAME=VERSION, not {name + equals + version!r}")
-    return {name: version for name, _, version in pairs}
+    return {name: version.removeprefix("=") for name, _, version in pairs}
 
 
 def _write_baseline(options: Namespace, linted: Linted) -> None:
@@ -186,6 +186,8 @@ def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Se
 
 
 def _code(found: tuple[Diagnostic, ...], fail_on: str) -> int:
+    if any(each.is_bug for each in found):
+        return BUG
     severities = {each.severity for each in found}
     failing = {"error"} if fail_on == "error" else {"error", "warning"}
     return INPUT if severities & failing else OK

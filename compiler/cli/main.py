@@ -19,6 +19,7 @@ from tunec.compiler.cli.session import (
     UnwritableOutput,
     standard,
 )
+from tunec.compiler.diagnostics.wording import shortened
 from tunec.schemas.entries import BrokenEntry
 
 _REPORT = "this is a bug in tunec; please report it with the command, the spec and the lines above"
@@ -46,7 +47,11 @@ def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
     except UnwritableOutput as fault:
         session.note(f"tunec {options.command}: cannot write to stdout: {fault}")
         return USAGE
-    except Exception:  # noqa: BLE001  whatever it is, it is ours
+    except Exception as fault:  # noqa: BLE001  whatever it is, it is ours, or the machine's
+        if isinstance(fault, OSError) and fault.filename:
+            named = shortened(os.fsdecode(fault.filename))
+            session.note(f"tunec {options.command}: cannot use {named}: {fault.strerror}")
+            return USAGE
         traceback.print_exc(file=session.stderr)
         session.note(_REPORT)
         return BUG

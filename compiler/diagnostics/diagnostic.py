@@ -58,6 +58,8 @@ class Diagnostic(Struct, frozen=True):
     fix: Fix | None = None
     sum: tuple[Term, ...] = ()
     consequence: str = ""
+    is_bug: bool = False
+    """Whether tunec itself failed here: what it was about to check is not known."""
     """Of what lint finds: what happens to the run (`silent`, `init`); empty otherwise."""
 
     @property

@@ -119,7 +119,8 @@ class Reader(Struct, frozen=True):
         return self._specs[key]
 
     def _load(self, key: _Key, site: Site) -> Loaded:
-        found = load_spec(self.selection.specs[key[0]], key[1], site.hardware)
+        chosen = self.selection
+        found = load_spec(chosen.specs[key[0]], key[1], site.hardware, targets=chosen.targets)
         return replace(found, files=_own_files(found))
 
     def _made(self, key: _Key, site: Site, loaded: Loaded) -> Inputs:

@@ -15,6 +15,7 @@ from tunec.compiler.fleet.lock import is_own
 from tunec.compiler.frontend.document import Document, load_document
 from tunec.compiler.frontend.files import near_files
 from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.frontend.names import check_targets
 from tunec.schemas.fleet import Fleet, Override
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import (
@@ -56,6 +57,8 @@ class Selection(Struct, frozen=True, dict=True):
     sites: tuple[Site, ...]
     text: str = ""
     """Of the fleet file."""
+    targets: tuple[str, ...] = ()
+    """The names of all targets; with none, any name passes."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -89,19 +92,27 @@ class Selected(Struct, frozen=True):
     sources: Mapping[str, str]
 
 
-def select(file: Path) -> Selected:
-    """Read a fleet file and find what it names; every name that leads nowhere is an error."""
+def select(file: Path, targets: tuple[str, ...] = ()) -> Selected:
+    """Read a fleet file and find what it names; every name that leads nowhere is an error.
+
+    `targets` are the known target names; with none, any name passes.
+    """
     document = load_document(file, Fleet)
     if document.value is None:
         return Selected(None, document.diagnostics, document.sources)
-    faults: list[Diagnostic] = []
+    faults = list(_unknown_targets(document, targets))
     specs = _specs(document.value, file.parent, document, faults)
     sites = _sites(document.value, file.parent, document, faults)
     if not faults:
         faults += _nothing(specs, sites, document)
     text = document.sources.get(str(file), "")
-    found = None if faults else Selection(file, document.value, specs, sites, text)
+    found = None if faults else Selection(file, document.value, specs, sites, text, targets)
     return Selected(found, tuple(faults), document.sources)
+
+
+def _unknown_targets(document: Document[Fleet], known: tuple[str, ...]) -> Iterator[Diagnostic]:
+    if document.value is not None and document.tree is not None:
+        yield from check_targets(list(document.value.targets), document.tree, known)
 
 
 def _nothing(

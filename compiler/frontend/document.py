@@ -9,7 +9,7 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Unreadable, format_of, near_files, read_bytes
-from tunec.compiler.frontend.nodes import place, plain, walk
+from tunec.compiler.frontend.nodes import Node, place, plain, walk
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.validation import ShapeT, typed
 from tunec.schemas.source import Span, dotted
@@ -25,6 +25,8 @@ class Document(Struct, Generic[ShapeT], frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, str]
     """The text by the file name that spans use."""
+    tree: Node | None = None
+    """None where the file could not be read as a tree."""
 
 
 def load_document(path: Path, shape: type[ShapeT]) -> Document[ShapeT]:
@@ -41,4 +43,4 @@ def load_document(path: Path, shape: type[ShapeT]) -> Document[ShapeT]:
     spans = {dotted(at): place(node) for at, node in walk(tree)}
     found = typed(shape, plain(tree), tree)
     every = (*faults, *found.faults)
-    return Document(None if every else found.value, spans, every, sources)
+    return Document(None if every else found.value, spans, every, sources, tree)

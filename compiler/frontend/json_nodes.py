@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.document_faults import duplicate_key
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, Node
+from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_DIGITS, MAX_NODES, Node
 from tunec.compiler.frontend.text import Origin, Places
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
@@ -202,12 +202,9 @@ class _Reader(Struct):
         whole, fraction, exponent = number.groups()
         if fraction or exponent:
             return float(number[0])
-        try:
-            return int(whole)
-        except ValueError:  # sys.get_int_max_str_digits
-            raise self._stop(
-                "the number has too many digits", code="E0112", at=number.start()
-            ) from None
+        if len(whole) > MAX_DIGITS:
+            raise self._stop("the number has too many digits", code="E0112", at=number.start())
+        return int(whole)
 
     def _no_value(self, name: str) -> _Stop:
         if name in _PYTHON:

@@ -14,6 +14,14 @@ from tunec.schemas.source import Path, Span
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 100_000
 """Values in one document, each alias counted as all that it stands for."""
+MAX_DIGITS: Final = 40
+"""Of a whole number: products of several still are floats. No program counts beyond 64 bits."""
+_TOO_LARGE: Final = int("1" + "0" * MAX_DIGITS)
+
+
+def is_too_large(number: int) -> bool:
+    """Whether a whole number has more digits than are read."""
+    return abs(number) >= _TOO_LARGE
 
 
 class Node(Struct, frozen=True):

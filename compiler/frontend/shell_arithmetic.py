@@ -45,7 +45,7 @@ def _tokens(expression: str, value: Value) -> Iterator[int | str]:
         if found is None or found.end() == at:
             raise _NotKnownError
         number, name, sign = found.groups()
-        yield int(number) if number else sign or _held(value(name))
+        yield _held(number) if number else sign or _held(value(name))
         at = found.end()
 
 

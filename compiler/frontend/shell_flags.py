@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.frontend.nodes import MAX_NODES, Node
+from tunec.compiler.frontend.nodes import MAX_DIGITS, MAX_NODES, Node
 from tunec.compiler.frontend.shell_launch import Flags, named
 from tunec.compiler.frontend.shell_variables import Field
 from tunec.compiler.frontend.text import Places
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path, Span
 
-_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,400}")
+_INTEGER: Final = re.compile(rf"[-+]?[0-9]{{1,{MAX_DIGITS}}}")
 _FLOAT: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _REALLY_NO: Final = frozenset(
     {"no_cuda", "no_python", "no_ssh", "no_ssh_check", "no_local_rank", "no_tpu_cluster"}

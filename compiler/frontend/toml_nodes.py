@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.document_faults import too_deep, too_many_values
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, Node
+from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_DIGITS, MAX_NODES, Node, is_too_large
 from tunec.compiler.frontend.text import Origin, Places
 from tunec.schemas.source import Span
 
@@ -48,7 +48,7 @@ def parse_toml(text: str, origin: Origin) -> tuple[Node | None, tuple[Diagnostic
         return None, (too_many_values(MAX_NODES, places.span(0, 0)),)
     except _Lost:
         return None, (error("E0104", "the TOML cannot be followed", places.span(0, 0)),)
-    except ValueError:  # sys.get_int_max_str_digits
+    except ValueError:
         return None, (error("E0112", "a number has too many digits", places.span(0, 0)),)
 
 
@@ -256,4 +256,6 @@ class _Reader(Struct):
 def _evaluated(token: str) -> Any:
     """A leaf's value; dates and times, which no plain data holds, stay as they are written."""
     value = tomllib.loads(f"value = {token}")["value"]
+    if isinstance(value, int) and is_too_large(value):
+        raise ValueError(f"more than {MAX_DIGITS} digits")
     return value if isinstance(value, bool | int | float | str) else token

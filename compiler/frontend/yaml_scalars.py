@@ -9,6 +9,8 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
+from tunec.compiler.frontend.nodes import MAX_DIGITS, is_too_large
+
 _PREFIX: Final = "tag:yaml.org,2002:"
 STR: Final = _PREFIX + "str"
 NULL: Final = _PREFIX + "null"
@@ -63,6 +65,13 @@ def resolve(text: str, *, core_schema: bool) -> str:
 
 def construct(tag: str, text: str, *, core_schema: bool) -> Any:
     """The value of a scalar; raise ValueError where the text is not what the tag says."""
+    value = _construct(tag, text, core_schema=core_schema)
+    if isinstance(value, int) and is_too_large(value):
+        raise ValueError(f"more than {MAX_DIGITS} digits")
+    return value
+
+
+def _construct(tag: str, text: str, *, core_schema: bool) -> Any:
     if tag in (STR, MERGE):
         return text
     if core_schema:

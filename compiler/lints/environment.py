@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
+from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shortened
 from tunec.compiler.frontend.software import meant_program
 from tunec.compiler.releases import Package, Releases
 from tunec.compiler.target import Target
@@ -126,7 +126,7 @@ def _release(name: str, package: Package, named: Mapping[str, str], otherwise: s
     if name in named:
         try:
             return Release(name, package.release(named[name]), is_named=True)
-        except InvalidVersion:
+        except ValueError:  # InvalidVersion is one; so is a number of too many digits
             pass
     return Release(name, package.release(otherwise), is_named=False)
 
@@ -194,8 +194,8 @@ def _check_versions(versions: Mapping[str, str]) -> None:
             raise Unusable(f"no program is called {package!r}; {did_you_mean([meant])}")
         try:
             Version(text)
-        except InvalidVersion:
-            raise Unusable(f"{text!r} is no version of {package}") from None
+        except ValueError:  # InvalidVersion is one; so is a number of too many digits
+            raise Unusable(f"`{shortened(text)}` is no version of {package}") from None
 
 
 def _cluster(name: str | None) -> "Cluster | None":

@@ -1,6 +1,7 @@
 """What a rule is, what it finds, and its findings as diagnostics."""
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePath
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -129,8 +130,40 @@ def check_rule(rule: Rule, run: LintContext) -> Iterator[Diagnostic]:
 
 
 def findings_of(rule: Rule, run: LintContext) -> Iterator[Diagnostic]:
-    """What one rule finds in a run of the versions that it speaks of."""
-    return (to_diagnostic(rule, finding, run) for finding in rule.check(run))
+    """What one rule finds in a run of the versions that it speaks of.
+
+    A rule that raises ends neither the others nor the program: its failure is one of the findings.
+    """
+    try:
+        for finding in rule.check(run):
+            yield to_diagnostic(rule, finding, run)
+    except Exception as fault:  # noqa: BLE001  whatever it is, it is ours
+        yield failure(rule, fault, run)
+
+
+def failure(rule: Rule, fault: Exception, run: LintContext) -> Diagnostic:
+    """What is said where a rule raises."""
+    first = next((each.root.span for each in run.documents), None)
+    return Diagnostic(
+        rule.name,
+        "warning",
+        f"tunec failed to check this: {type(fault).__name__}: {fault}",
+        (Label("in this run", first),),
+        (f"raised in {_raised_in(fault)}", "the other rules were checked"),
+        "please report it as a bug, with the command and the files",
+        is_bug=True,
+    )
+
+
+def _raised_in(fault: Exception) -> str:
+    """The function that raised, and its line."""
+    trace = fault.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "an unknown place"
+    code = trace.tb_frame.f_code
+    return f"{code.co_name}, {PurePath(code.co_filename).name}:{trace.tb_lineno}"
 
 
 def is_elsewhere(rule: Rule, run: LintContext) -> bool:

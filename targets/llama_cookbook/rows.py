@@ -40,7 +40,8 @@ def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
     word = found.get("dataset", "samsum_dataset")
     if word == "custom_dataset":
         return {"data.train": found["custom_dataset.file"]}
-    return {"data.train": next(name for name, known in _SETS.items() if known == word)}
+    named = next((name for name, known in _SETS.items() if known == word), word)
+    return {"data.train": named}
 
 
 def _read_validation(found: Mapping[str, Json]) -> Mapping[str, Any]:

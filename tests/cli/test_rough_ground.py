@@ -233,3 +233,38 @@ def test_a_node_of_many_needs_as_much_memory_as_one_alone(tunec):
         for name in ("h100-x8", "h100-x8-n8")
     )
     assert many["peak_bytes"] == one["peak_bytes"] > 0
+
+
+# ── numbers and names that are too long ──────────────────────────────────────────────────────────
+
+DIGITS = "1" * 5000
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (f"tunec lint {'a' * 300}", 2),
+        (f"tunec plan {'a' * 300}", 1),
+        (f"tunec compile {FIVE} --target deepspeed@{DIGITS}", 2),
+        (f"tunec lint ds.json --software transformers={DIGITS}", 2),
+        ("tunec lint ds.json --software transformers==5.16.1", 1),
+        ("tunec lint launch.sh", 1),
+        ("tunec lint args.yaml", 1),
+        ("tunec lint adapter_config.json", 1),
+        ("tunec lint cookbook.sh --hardware a100-80g-x8", 1),
+    ],
+)
+def test_what_no_program_takes_is_told(line, code, tmp_path):
+    long = DIGITS[:311]
+    texts = {
+        "ds.json": f'{{"train_batch_size": {long}, "gradient_accumulation_steps": 0}}',
+        "launch.sh": f"deepspeed --num_gpus 99999999999 train.py --deepspeed ds.json --x {long}\n",
+        "args.yaml": f"output_dir: o\nmax_steps: {long}\nlogging_steps: 0\n",
+        "adapter_config.json": '{"peft_type": "LORA", "r": NaN, "target_modules": ["q_proj"]}',
+        "cookbook.sh": "python finetuning.py --model_name m/x --dataset my_dataset\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    done = shell(line, text=True, cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert len(done.stderr) < 20_000

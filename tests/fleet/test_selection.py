@@ -116,3 +116,10 @@ def test_overrides_are_laid_over_in_order(tmp_path):
         "data.train=other.jsonl",
     )
     assert selection.overrides("small", by_name["t4-x1"]) == ()
+
+
+def test_a_target_that_there_is_not_is_told_at_its_place(tmp_path):
+    file = write_fleet(tmp_path, FLEET.replace("[deepspeed, hugg", "[deepspeeed, hugg"))
+    (unknown,) = select(file, ("deepspeed", "huggingface")).diagnostics
+    assert (unknown.id, unknown.file, unknown.span.line) == ("E0309", str(file), 4)
+    assert unknown.help == "did you mean `deepspeed`?"

@@ -1,6 +1,7 @@
 """Numbers of LoRA and of other adapters that PEFT refuses."""
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -126,7 +127,7 @@ def _out_of(at: Place, words: str, when: Consequence) -> Finding:
 
 def _not_whole(at: Place, what: str) -> Finding:
     number: Any = at.value
-    meant = round(number)
+    meant = round(number) if isfinite(number) else 16
     return Finding(
         f"{what} is {number}, and has to be a whole number",
         (at.label("refused"),),
