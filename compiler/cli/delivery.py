@@ -22,10 +22,11 @@ def deliver(
     """
     if options.output is None:
         return _to_stdout(files, session, are_bundled=are_bundled)
-    below = {Path(options.output) / path: text for path, text in files.items()}
+    folder = Path(options.output)
+    below = {folder / path: text for path, text in files.items()}
     if options.check:
-        return _check(below, session)
-    for path in write_all(below):
+        return _check(below, folder, session)
+    for path in write_all(below, folder):
         session.note(f"wrote {path}")
     return OK
 
@@ -42,8 +43,8 @@ def _to_stdout(files: Files, session: Session, *, are_bundled: bool) -> int:
     return OK
 
 
-def _check(files: Files, session: Session) -> int:
-    stale = differing(files)
+def _check(files: Files, folder: Path, session: Session) -> int:
+    stale = differing(files, folder)
     for path, what in stale.items():
         session.note(f"{path}: {what}")
     return INPUT if stale else OK

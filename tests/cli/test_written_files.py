@@ -1,0 +1,159 @@
+"""Files are the old ones or the new ones, however the writing ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tunec.compiler.cli.files import COMPLETE, STAGED, write_all
+from tunec.compiler.cli.session import Misuse
+
+OLD = {"launch/launch.sh": "#!/bin/sh\nold\n", "deepspeed/ds.json": "old", "trl/sft.yaml": "same"}
+NEW = {**OLD, "launch/launch.sh": "#!/bin/sh\nnew\n", "deepspeed/ds.json": "new", "run.sh": "new"}
+STEPS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.listdir")
+
+
+def below(folder, texts):
+    return {folder / name: text for name, text in texts.items()}
+
+
+def there(folder):
+    files = (each for each in folder.rglob("*") if each.is_file())
+    return {each.relative_to(folder).as_posix(): each.read_text("utf-8") for each in files}
+
+
+def killed_at(step, folder):
+    """Write the new set in a process that is killed at a step; whether it came so far."""
+    child = os.fork()
+    if child == 0:
+        seen = iter(range(step))
+
+        def count(event, _):
+            if event in STEPS and next(seen, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        write_all(below(folder, NEW), folder)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_set_is_whole_wherever_its_writer_is_killed(is_there, tmp_path):
+    step = 0
+    while True:
+        home = tmp_path / str(step)
+        home.mkdir()
+        folder = home / "out"
+        if is_there:
+            write_all(below(folder, OLD), folder)
+            (folder / "notes.txt").write_text("mine", "utf-8")
+        was_killed = killed_at(step, folder)
+        found = there(folder)
+        own = {name: text for name, text in found.items() if STAGED not in name}
+        mine = {"notes.txt": "mine"} if is_there else {}
+        if not (folder / COMPLETE).exists():
+            assert own in ((OLD if is_there else {}) | mine, NEW | mine), step
+        write_all(below(folder, NEW), folder)
+        assert there(folder) == NEW | mine
+        assert [each.name for each in home.iterdir()] == ["out"]
+        assert not any("tunec" in each.name for each in folder.rglob("*"))
+        if not was_killed:
+            break
+        step += 1
+    assert step > 15, "the steps are seen"
+
+
+def test_a_script_can_be_run_and_permissions_stay(tmp_path):
+    write_all(below(tmp_path / "out", OLD), tmp_path / "out")
+    script, other = tmp_path / "out/launch/launch.sh", tmp_path / "out/deepspeed/ds.json"
+    assert script.stat().st_mode & 0o777 == 0o755
+    other.chmod(0o600)
+    write_all(below(tmp_path / "out", NEW), tmp_path / "out")
+    assert other.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_as_it_should_be_is_not_touched(tmp_path):
+    write_all(below(tmp_path, OLD), tmp_path)
+    before = {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*")}
+    assert write_all(below(tmp_path, OLD), tmp_path) == []
+    assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*")} == before
+
+
+# ── links ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_no_link_leads_out_of_the_directory(tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/launch").symlink_to("../victim")
+    with pytest.raises(Misuse, match=r"a link leads out of .*out"):
+        write_all(below(tmp_path / "out", OLD), tmp_path / "out")
+    assert list((tmp_path / "victim").iterdir()) == []
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["launch"]
+
+
+def test_a_link_inside_is_followed_and_stays(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "launch").symlink_to("kept")
+    write_all(below(tmp_path, OLD), tmp_path)
+    assert (tmp_path / "launch").is_symlink()
+    assert (tmp_path / "kept/launch.sh").read_text("utf-8").endswith("old\n")
+
+
+def test_a_file_that_is_a_link_out_of_its_directory_is_refused(tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "victim").write_text("theirs", "utf-8")
+    (tmp_path / "here/page.html").symlink_to("../victim")
+    with pytest.raises(Misuse, match="a link leads out"):
+        write_all({tmp_path / "here/page.html": "mine"})
+    assert (tmp_path / "victim").read_text("utf-8") == "theirs"
+
+
+# ── what is no file ──────────────────────────────────────────────────────────────────────────────
+
+
+def schema_to(place, folder):
+    command = f'"{sys.executable}" -m tunec schema spec -o {place}'
+    return subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("place", ["/dev/stdout", ">(cat)", "/dev/stdout > page; cat page"])
+def test_a_stream_is_written_to(place, tmp_path):
+    done = schema_to(place, tmp_path)
+    assert (done.returncode, done.stdout[:1]) == (0, b"{"), done.stderr
+    assert Path("/dev/stdout").is_symlink()
+
+
+def test_a_device_stays_one_and_a_full_one_is_told(tmp_path):
+    done = schema_to("/dev/full", tmp_path)
+    assert (done.returncode, b"cannot write /dev/full: No space left" in done.stderr) == (2, True)
+    assert schema_to("/dev/null", tmp_path).returncode == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_device_that_there_is_not_is_not_made(tmp_path):
+    done = schema_to("/dev/tunec-typo", tmp_path)
+    assert (done.returncode, Path("/dev/tunec-typo").exists()) == (2, False)
+
+
+def test_a_pipe_stays_one(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    done = schema_to("pipe & cat pipe; wait $!", tmp_path)
+    assert (done.returncode, done.stdout[:1]) == (0, b"{"), done.stderr
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_directory_in_the_place_of_a_file_is_told_before_anything_moves(tmp_path):
+    write_all(below(tmp_path / "out", OLD), tmp_path / "out")
+    (tmp_path / "out/run.sh").mkdir()
+    with pytest.raises(Misuse, match=r"cannot (read|write) .*run\.sh"):
+        write_all(below(tmp_path / "out", NEW), tmp_path / "out")
+    assert there(tmp_path / "out") == OLD
+    (tmp_path / "file").write_text("a file", "utf-8")
+    with pytest.raises(Misuse, match="cannot write"):
+        write_all(below(tmp_path / "file", OLD), tmp_path / "file")
