@@ -2,8 +2,8 @@
 
 A new directory is filled beside its place and moved there. Into one that is there, a set goes in
 two steps: all of it is written into a directory inside, whose new name then says that it is
-complete; only after that is each file moved to its place. Whoever writes there next finishes the moves of a
-run that was killed, and removes what such a run had not completed.
+complete; only after that is each file moved to its place. Whoever writes there next finishes the
+moves of a run that was killed, and removes what such a run had not completed.
 """
 
 import os
