@@ -1,6 +1,5 @@
 """One run of the command line: where results and diagnostics go, and which targets there are."""
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.wording import json_text
 from tunec.compiler.target import Target
 
 OK, INPUT, USAGE, BUG = 0, 1, 2, 70
@@ -73,7 +73,7 @@ class Session(Struct, frozen=True):
 
     def json(self, data: Any) -> None:
         """Print a result as JSON."""
-        self.result(json.dumps(data, indent=2, ensure_ascii=False))
+        self.result(json_text(data, 2))
 
     def diagnose(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> None:
         """Print diagnostics for people; with --format json they are part of the result."""
@@ -94,6 +94,10 @@ class Session(Struct, frozen=True):
 
     def note(self, text: str) -> None:
         """Say something that is neither result nor diagnostic."""
+        if not text.isprintable():
+            from tunec.compiler.diagnostics.terminal import printable_lines
+
+            text = printable_lines(text)
         self.stderr.write(text + "\n")
 
 

@@ -4,7 +4,6 @@ docs.github.com, "Workflow commands for GitHub Actions", error, warning and noti
 escapes are those of actions/toolkit, packages/core/src/command.ts, escapeData and escapeProperty.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
@@ -13,19 +12,20 @@ from urllib.parse import quote
 
 from tunec.compiler.diagnostics.codes import known_codes, page, title
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label, Severity
-from tunec.compiler.diagnostics.terminal import sum_lines
+from tunec.compiler.diagnostics.terminal import printable_lines, sum_lines
+from tunec.compiler.diagnostics.wording import json_text
 from tunec.schemas.source import Span
 
 
 def render_json(diagnostics: Iterable[Diagnostic]) -> str:
     """All diagnostics as one JSON array, indented."""
     found = [each.to_json() for each in diagnostics]
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    return json_text(found, 2) + "\n"
 
 
 def render_lines(diagnostics: Iterable[Diagnostic]) -> str:
     """One diagnostic a line, as JSON Lines."""
-    return "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in diagnostics)
+    return "".join(json_text(each.to_json()) + "\n" for each in diagnostics)
 
 
 _COMMANDS: Final[Mapping[Severity, str]] = {
@@ -68,7 +68,8 @@ def _text(diagnostic: Diagnostic) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    still = "\r".join(map(printable_lines, text.split("\r")))
+    return still.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
@@ -87,7 +88,7 @@ Pages = Mapping[str, tuple[str, str]]
 
 def render_sarif(diagnostics: Iterable[Diagnostic], version: str, pages: Pages = _NO_PAGES) -> str:
     """All diagnostics as one SARIF log; `version` is tunec's own, `pages` are those of lints."""
-    return json.dumps(sarif_log(diagnostics, version, pages), indent=2, ensure_ascii=False) + "\n"
+    return json_text(sarif_log(diagnostics, version, pages), 2) + "\n"
 
 
 def sarif_log(

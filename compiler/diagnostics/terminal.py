@@ -54,6 +54,13 @@ def printable(text: str) -> str:
     return "".join(_visible(character) for character in text)
 
 
+def printable_lines(text: str) -> str:
+    """Several lines with what would move or colour a terminal made visible."""
+    if text.isprintable():
+        return text
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def _visible(character: str) -> str:
     if character == "\t":
         return _TAB

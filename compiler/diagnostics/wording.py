@@ -1,10 +1,19 @@
 """How messages say values, lists of names, and what was probably meant."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 _MOST: Final = 60
+_MOVES: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What moves a terminal or turns its text, and JSON lets stand in a text as it is."""
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """A value as JSON, in which no character moves the terminal that shows it."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return _MOVES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def shortened(text: str, most: int = _MOST) -> str:

@@ -1,13 +1,13 @@
 """The summary of a fleet: what fits where, and how; a table that can be sorted."""
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any, Final
 
 from msgspec import Struct
 
+from tunec.compiler.diagnostics.wording import json_text
 from tunec.compiler.fleet.lock import UNREADABLE, Line
 from tunec.schemas.units import format_bytes
 
@@ -127,7 +127,7 @@ def as_csv(found: Iterable[Row]) -> str:
 
 def as_json(found: Iterable[Row]) -> str:
     """One object a row."""
-    return json.dumps(list(found), indent=2, ensure_ascii=False)
+    return json_text(list(found), 2)
 
 
 FORMATS: Final = {"text": as_text, "markdown": as_markdown, "csv": as_csv, "json": as_json}

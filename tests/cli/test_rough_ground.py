@@ -1,5 +1,6 @@
 """What surrounds a command is not as it should be: streams, locales, names, disks."""
 
+import json
 import os
 import subprocess
 import sys
@@ -268,3 +269,45 @@ def test_what_no_program_takes_is_told(line, code, tmp_path):
     done = shell(line, text=True, cwd=tmp_path)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
     assert len(done.stderr) < 20_000
+
+
+# ── characters that move a terminal ──────────────────────────────────────────────────────────────
+
+ODD = "a\x1b[31m\x07\x7f\u0085\u202eb"
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "github"])
+def test_what_a_file_says_moves_no_terminal(form, tmp_path):
+    text = json.dumps({ODD: 1, "train_batch_size": ODD, "bf16": {ODD: [ODD]}}, ensure_ascii=True)
+    (tmp_path / "ds.json").write_text(text, "utf-8")
+    done = shell(f"tunec lint ds.json --format {form}", text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert_still(done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tunec $ODD",
+        "tunec plan $ODD",
+        "tunec plan x.yaml --set $ODD=1",
+        f"tunec plan {FIVE} --hardware $ODD",
+        f"tunec compile {FIVE} --target $ODD",
+        "tunec lint $ODD",
+        "tunec explain $ODD",
+        "tunec card $ODD",
+        f"tunec card {FIVE} -o $ODD/x/",
+        "tunec verify $ODD",
+        "tunec diff $ODD $ODD",
+        "tunec translate $ODD --to trl",
+        "tunec fleet $ODD -o out",
+    ],
+)
+def test_what_the_command_line_says_moves_no_terminal(line, tmp_path):
+    line = line.replace("$ODD", "'" + ODD + "'")
+    assert_still("".join((done := shell(line, text=True, cwd=tmp_path)).stdout + done.stderr))
+
+
+def assert_still(text):
+    assert [each for each in text if ord(each) in range(0x7F, 0xA0)] == []
+    assert not set(text) & {chr(each) for each in (*range(9), *range(11, 32), 0x202E)}

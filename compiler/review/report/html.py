@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.diagnostics.terminal import printable
+from tunec.compiler.diagnostics.terminal import printable_lines
 
 _VOID: Final = frozenset({"col", "input", "link", "meta"})
 """Elements of HTML without an end tag that are used here (HTML Living Standard, 13.1.2)."""
@@ -120,18 +120,11 @@ def _write(element: Element, parts: list[str]) -> None:
 
 
 def _attribute(name: str, value: str) -> str:
-    return f' {name}="{escape(_shown(value))}"' if value else f" {name}"
+    return f' {name}="{escape(printable_lines(value))}"' if value else f" {name}"
 
 
 def _text(text: str) -> str:
-    return escape(_shown(text), quote=False)
-
-
-def _shown(text: str) -> str:
-    """The text with control characters made visible; line feeds stay."""
-    if text.isprintable():
-        return text
-    return "\n".join(printable(line) for line in text.split("\n"))
+    return escape(printable_lines(text), quote=False)
 
 
 class Column(Struct, frozen=True):
