@@ -3,7 +3,6 @@
 Each round begins with every cache of the analyses and of the search empty, as for a new problem.
 """
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem
 from tunec.compiler.passes.fit.search import search
 from tunec.compiler.resolve import resolve
+from tunec.schemas.caches import clear
 from tunec.schemas.models.catalogue import card
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,17 +44,8 @@ def layout(problem: Problem) -> Layout:
     return best.layout
 
 
-def forget() -> None:
-    """Empty the caches of the analyses and of the search."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith(("tunec.compiler.analyses.", "tunec.compiler.passes.fit.")):
-            for value in vars(module).values():
-                if hasattr(value, "cache_clear"):
-                    value.cache_clear()
-
-
 def cold(benchmark: BenchmarkFixture, run: Callable[[], Any]) -> Any:
-    return benchmark.pedantic(run, setup=forget, rounds=ROUNDS)  # type: ignore[no-untyped-call]
+    return benchmark.pedantic(run, setup=clear, rounds=ROUNDS)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "glm-4v-9b", "stable-diffusion-v1-5"])

@@ -15,6 +15,7 @@ from tunec.compiler.cli.main import collect_seldom
 from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import Loaded, load_spec
 from tunec.compiler.passes.fit.search import search
+from tunec.schemas.caches import sizes
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device_names
 
@@ -53,7 +54,8 @@ def main() -> int:
     fitting = sum(each.plan is not None for each in planned)
     rate = len(planned) / seconds
     print(f"{len(planned)} clusters, {fitting} fit, {seconds:.2f} s of CPU: {rate:,.0f} plans/s")
-    print(f"search cache: {search.cache_info()}")
+    largest = sorted(sizes().items(), key=lambda each: -each[1])[:5]
+    print("largest caches:", ", ".join(f"{size:,} {name}" for name, size in largest))
     return 1 if options.least is not None and rate < options.least else 0
 
 

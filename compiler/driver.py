@@ -15,7 +15,6 @@ from tunec.compiler.emit import Emitted, emit, unsupported
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded, with_settings
 from tunec.compiler.header import header_of
-from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
@@ -44,6 +43,7 @@ from tunec.compiler.requirements import (
 )
 from tunec.compiler.resolve import Unresolved, resolve
 from tunec.compiler.target import Artifact
+from tunec.schemas.caches import Kept
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _unanswerable(loaded: Loaded, asked: Sequence[Asked], facts: Facts) -> Itera
     yield from contradicted(loaded, asked)
 
 
-_UNKNOWN: Final = Kept[tuple[Diagnostic, ...]](64)
+_UNKNOWN: Final = Kept[tuple[Diagnostic, ...]]("compiler.driver.unknown", 64, lasting=True)
 
 
 def _unknown(asked: Sequence[Asked], versions: Mapping[str, str]) -> tuple[Diagnostic, ...]:

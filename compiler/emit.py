@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from tunec.compiler.passthrough import Placed, place
 from tunec.compiler.read import settle
 from tunec.compiler.rendering import artifact
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, refused
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
@@ -354,14 +354,14 @@ def _is_valid(values: Json, name: str) -> bool:
         return False
 
 
-@cache
+@cached()
 def schema(name: str) -> Json:
     """A JSON Schema by its path below `schemas/json/`; read once."""
     text = (_SCHEMAS / name).read_text("utf-8")
     return json.loads(text)
 
 
-@cache
+@cached()
 def validator(name: str) -> "Draft202012Validator":
     """The validator of a JSON Schema by its path below `schemas/json/`; built once."""
     from jsonschema import Draft202012Validator

@@ -1,7 +1,6 @@
 """What a plan is made from: the spec with every name in it resolved."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -13,6 +12,7 @@ from tunec.compiler.analyses.packing import Lengths
 from tunec.compiler.analyses.selection import Selection
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture
@@ -21,7 +21,7 @@ from tunec.schemas.spec import Spec
 from tunec.schemas.terms import FloatDtype
 
 
-@cache
+@cached()
 def _reader(paths: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     """Reads attributes of attributes by their dotted paths."""
     if len(paths) > 1:

@@ -5,8 +5,8 @@ from hashlib import sha256
 from typing import Final
 
 from tunec.compiler.frontend.load import Loaded
-from tunec.compiler.ir.caches import Grouped
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.recollection import Grouped
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.version import __version__
 
@@ -24,7 +24,7 @@ def _decided(values: Mapping[str, object]) -> str:
     return ", ".join(f"({path!r}, {repr(value)!r})" for path, value in sorted(values.items()))
 
 
-_DECIDED: Final = Grouped(_decided)
+_DECIDED: Final = Grouped("compiler.header.decided", _decided)
 _SORTED: Final = tuple(dict.fromkeys(SLOTS[path].group for path in sorted(SLOTS)))
 """The groups in the order of their slots' paths, which begin with them."""
 

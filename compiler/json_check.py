@@ -7,9 +7,10 @@ verdict.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+from tunec.schemas.caches import ByIdentity, cached
 
 Json = Any
 Schema = Mapping[str, Any] | bool
@@ -30,28 +31,26 @@ def is_valid(document: Json, schema: Schema) -> bool:
 def _holds(schema: Schema, value: Json, root: Schema) -> bool:
     if isinstance(schema, bool):
         return schema
-    known = _KNOWN.get(id(schema))
-    if known is None:
-        known = _KNOWN[id(schema)] = schema, tuple(_rules(schema))
-    for rule, said in known[1]:  # noqa: SIM110  a generator takes twice as long
+    for rule, said in _KNOWN.of(schema):  # noqa: SIM110  a generator takes twice as long
         if not rule(schema, said, value, root):
             return False
     return True
 
 
-def _rules(schema: Mapping[str, Any]) -> "Iterator[tuple[_Rule, Any]]":
+def _rules(schema: Mapping[str, Any]) -> "tuple[tuple[_Rule, Any], ...]":
     """The rules of a schema's keywords, each with what the keyword says."""
-    for keyword, said in schema.items():
-        if keyword not in _ANNOTATIONS and not keyword.startswith("x-"):
-            yield _rule(keyword), said
+    return tuple(
+        (_rule(keyword), said)
+        for keyword, said in schema.items()
+        if keyword not in _ANNOTATIONS and not keyword.startswith("x-")
+    )
 
 
 _Rule = Callable[[Mapping[str, Any], Any, Json, Schema], bool]
 """Whether a value meets one keyword: (schema around it, what the keyword says, value, root)."""
 
 
-_KNOWN: Final[dict[int, tuple[Schema, tuple[tuple[_Rule, Any], ...]]]] = {}
-"""Schemas by their identity, which are kept with their rules: there are as many as are shipped."""
+_KNOWN: Final = ByIdentity("compiler.json_check.rules", 1 << 16, _rules, lasting=True)
 
 
 def _rule(keyword: str) -> _Rule:
@@ -99,7 +98,7 @@ def _equal(one: Json, other: Json) -> bool:
     return bool(one == other)
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 

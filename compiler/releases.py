@@ -1,12 +1,13 @@
 """Ranges of releases, such as `>=4.40,<5.24`."""
 
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
 from operator import eq, ge, le, ne
 from typing import Final
 
 from msgspec import Struct
 from packaging.version import Version
+
+from tunec.schemas.caches import cached
 
 
 def _below(version: Version, bound: Version) -> bool:
@@ -42,11 +43,11 @@ class Releases(Struct, frozen=True):
         return self.text
 
 
-parsed: Final = cache(Version)
+parsed: Final = cached()(Version)
 """The version that a text of a table or a spec is; raises packaging.version.InvalidVersion."""
 
 
-@lru_cache(maxsize=4096)
+@cached(4096, lasting=True)
 def _keeps(version: Version, bound: str) -> bool:
     for sign, holds in _OPERATORS.items():
         if bound.startswith(sign):

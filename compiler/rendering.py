@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import yaml
 
-from tunec.compiler.ir.caches import Kept
 from tunec.compiler.target import Artifact, File, Json
+from tunec.schemas.caches import Kept
 
 
 def artifact(file: File, values: dict[str, Json], header: Sequence[str]) -> Artifact:
@@ -39,7 +39,7 @@ def _entry(key: str, value: Json) -> str:
     return _ENTRIES.of((), (key, repr(value)), lambda: _written_out({key: value}))
 
 
-_ENTRIES: Final = Kept[str](4096)
+_ENTRIES: Final = Kept[str]("compiler.rendering.entries", 4096, lasting=True)
 """Files differ in few of their entries, and to write one takes a hundred times as long."""
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -26,8 +25,8 @@ from tunec.compiler.frontend.names import (
     is_written_as_path,
 )
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
+from tunec.schemas.caches import Kept, cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
@@ -166,7 +165,7 @@ def _derived(*given: Mapping[str, Any]) -> Architecture:
     return _of_text(json.dumps(given, default=list))
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _of_text(texts: str) -> Architecture:
     config, *processor = json.loads(texts)
     if KEY not in config:
@@ -199,7 +198,7 @@ def catalogued(name: str) -> ResolvedModel:
     return _of_weights(repository(name))
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _of_weights(path: str) -> ResolvedModel:
     """The catalogue's model with weights in a repository: one object for each, as facts are."""
     found = card(path)
@@ -235,7 +234,9 @@ def _hardware(cluster: Cluster, choice: DeviceChoice) -> tuple[Mapping[str, Devi
     return _HARDWARE.of((cluster,), (choice.use, choice.count), found)
 
 
-_HARDWARE: Final = Kept[tuple[Mapping[str, Device], Selection]](4096)
+_HARDWARE: Final = Kept[tuple[Mapping[str, Device], Selection]](
+    "compiler.resolve.hardware", 4096, lasting=True
+)
 
 
 def devices_of(hardware: Cluster) -> dict[str, Device]:

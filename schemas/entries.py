@@ -7,10 +7,10 @@ millisecond or two for a folder.
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tunec.schemas.caches import cached
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path as Place
 
@@ -38,7 +38,7 @@ class BrokenEntry(Exception):
         self.shape = shape
 
 
-@lru_cache(maxsize=16)
+@cached(16)
 def names_in(folder: Path) -> tuple[str, ...]:
     """The names of a folder's entries, sorted."""
     found = (entry.name for entry in folder.iterdir())
@@ -85,12 +85,12 @@ def listed(head: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list | dict) else ()
 
 
-@lru_cache(maxsize=16)
+@cached(16)
 def _contents(folder: Path) -> Mapping[str, bytes]:
     return {name: _content(folder / f"{name}{_ENDING}") for name in names_in(folder)}
 
 
-@lru_cache(maxsize=16)
+@cached(16)
 def _lines_of(keys: tuple[str, ...]) -> re.Pattern[bytes]:
     """The line of a top-level key, and those after it until another key begins."""
     lines = rf"^(?:{'|'.join(keys)}):.*\n(?:(?![\w\"']).*\n)*"

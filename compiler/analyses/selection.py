@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.ir.caches import Kept
+from tunec.schemas.caches import Kept
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Node
 from tunec.schemas.spec import DeviceChoice
 
@@ -56,7 +56,9 @@ def _selection(nodes: int, places: tuple[Place, ...], node: Node, *, whole: bool
     return Selection(nodes, places, node, whole, devices, weakest, memory)
 
 
-_DEVICES: Final = Kept[tuple[Device, ...]](1024)
+_DEVICES: Final = Kept[tuple[Device, ...]](
+    "compiler.analyses.selection.devices", 1024, lasting=True
+)
 """One tuple object for equal devices, so that what rests on them alone is decided once."""
 
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 
 from tunec.compiler.analyses.architecture import HalfTarget, lora_parameters, matching
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Adapter
+from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Collection, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,12 +9,13 @@ from packaging.version import Version
 
 import tunec.schemas
 from tunec.compiler.consumers.json_types import Schema, any_of
+from tunec.schemas.caches import cached
 
 _FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 AUTO: Final[Schema] = {"const": "auto"}
 
 
-@cache
+@cached()
 def ds_config_schema(version: str, reader: str | None = None) -> Schema:
     """The schema of ds_config.json for a DeepSpeed release, whole (`0.16.4`) or minor (`0.16`).
 
@@ -30,14 +30,14 @@ def ds_config_schema(version: str, reader: str | None = None) -> Schema:
     return schema if reader is None else admit_auto(schema, automatic_keys(reader))
 
 
-@cache
+@cached()
 def ds_config_releases() -> tuple[str, ...]:
     """The minor releases of DeepSpeed whose ds_config.json is known, oldest first."""
     stems = (path.stem for path in (_FOLDER / "deepspeed").glob("[0-9]*.json"))
     return tuple(sorted(stems, key=lambda each: [int(part) for part in each.split(".")]))
 
 
-@cache
+@cached()
 def class_schema(stem: str, version: str) -> Schema:
     """The schema of a configuration class: `training_arguments`, `lora_config`, `sft_config` ...
 
@@ -50,7 +50,7 @@ def class_schema(stem: str, version: str) -> Schema:
     return schema
 
 
-@cache
+@cached()
 def known_releases(stem: str) -> tuple[str, ...]:
     """The releases whose configuration class `stem` was read, oldest first."""
     return tuple(sorted(_load("huggingface/index.json")[stem], key=Version))
@@ -66,7 +66,7 @@ def ds_config_defaults(version: str) -> Mapping[str, Any]:
     return found
 
 
-@cache
+@cached()
 def class_defaults(stem: str, version: str) -> Mapping[str, Any]:
     """Each field's value once an object with nothing set has settled; as `class_schema`."""
     table = _load(f"huggingface/{stem}-defaults.json")
@@ -74,7 +74,7 @@ def class_defaults(stem: str, version: str) -> Mapping[str, Any]:
     return found
 
 
-@cache
+@cached()
 def automatic_keys(version: str) -> tuple[str, ...]:
     """The dotted keys of a ds_config that a transformers release fills in where they say "auto".
 
@@ -121,6 +121,6 @@ def _release(version: str, parts: int) -> tuple[int, ...]:
     return Version(version).release[:parts]
 
 
-@cache
+@cached()
 def _load(path: str) -> Any:
     return json.loads((_FOLDER / path).read_text(encoding="utf-8"))

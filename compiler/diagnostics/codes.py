@@ -5,9 +5,10 @@ Each has a page in `pages/`, and the pages are the table.
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
+
+from tunec.schemas.caches import cached
 
 AREAS: Final[Mapping[str, str]] = {
     "E01": "syntax",
@@ -31,7 +32,7 @@ def is_code(id: str) -> bool:
     return _CODE.fullmatch(id) is not None
 
 
-@lru_cache(maxsize=1)
+@cached(1)
 def known_ids() -> tuple[str, ...]:
     """Every code and name that has a page, sorted; codes come first."""
     names = (entry.name for entry in _folder().iterdir())

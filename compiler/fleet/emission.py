@@ -14,8 +14,8 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.emit import Draft, Said, drafted, emit, rows_of, said_by
 from tunec.compiler.facts import Facts
 from tunec.compiler.fleet.plan_cache import Alike
-from tunec.compiler.ir.caches import Recollection, WatchedPlan
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.recollection import Recollection, WatchedPlan
 from tunec.compiler.lints.emission import Remembered
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Dialect, Entry, File

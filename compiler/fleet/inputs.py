@@ -1,7 +1,6 @@
 """What each pair of a fleet is made from: specs read once, and digests of all that goes in."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from hashlib import sha256
 from typing import Final
 
@@ -16,6 +15,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.review.outcome import Pair
 from tunec.compiler.target import Target
 from tunec.compiler.version import __version__
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import UnknownName, device
 from tunec.schemas.hardware.profile import Cluster
@@ -190,7 +190,7 @@ def _texts(cluster: Cluster) -> Iterator[str]:
                 yield group.device
 
 
-@cache
+@cached()
 def _card(name: str) -> str:
     """Digest of a catalogue entry; a config that a spec names is among the spec's own files."""
     try:

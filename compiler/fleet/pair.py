@@ -17,9 +17,10 @@ from tunec.compiler.fleet.inputs import Reader
 from tunec.compiler.fleet.lock import Locked, line_of, members
 from tunec.compiler.fleet.selection import Site
 from tunec.compiler.fleet.tree import put
-from tunec.compiler.ir.caches import Grouped, forget
+from tunec.compiler.ir.recollection import Grouped
 from tunec.compiler.review.outcome import Pair, needs_of
 from tunec.compiler.review.policy import Rules, judge
+from tunec.schemas.caches import forget
 
 
 class Built(NamedTuple):
@@ -95,7 +96,7 @@ def _forget_plans() -> None:
     gc.collect(_YOUNG)
 
 
-_DECISIONS: Final = Grouped(members)
+_DECISIONS: Final = Grouped("compiler.fleet.pair.decisions", members)
 
 
 _LACKING: Final = "E07"

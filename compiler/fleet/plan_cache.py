@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from tunec.compiler.ir.caches import Recollection
 from tunec.compiler.ir.likeness import Likeness
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.recollection import Recollection
 
 _Result = TypeVar("_Result")
 

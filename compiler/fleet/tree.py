@@ -3,10 +3,10 @@
 import os
 import shutil
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from tunec.compiler.fleet.lock import STAGED
+from tunec.schemas.caches import cached
 
 
 def files_below(folder: str, under: str = "") -> dict[str, int]:
@@ -44,7 +44,7 @@ def are_older(folder: str, names: tuple[str, ...], since: int) -> bool:
     return True
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def _with_folders(names: tuple[str, ...]) -> tuple[str, ...]:
     """Paths of files below a directory, with those of all directories on the way."""
     above = {str(each) for name in names for each in PurePosixPath("/", name).parents}

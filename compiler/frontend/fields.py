@@ -1,7 +1,6 @@
 """What may stand where in a shape, and where an unknown field belongs."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, get_args
 
@@ -13,6 +12,7 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.words import place_of
 from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.schemas.caches import cached
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path, Span, dotted
 from tunec.schemas.spec import Spec
@@ -58,7 +58,7 @@ def description(shape: type[Shape], path: Path) -> str | None:
     return (text if text[:2].isupper() else text[:1].lower() + text[1:]) or None
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def field_docs(shape: type[Shape]) -> Mapping[str, str]:
     """What the text below each field says, on one line, by the names that people write.
 
@@ -94,7 +94,7 @@ def _docs_of(shape: type[Shape]) -> dict[str, str]:
     }
 
 
-@lru_cache(maxsize=8)
+@cached(8)
 def places(shape: type[Shape]) -> dict[str, tuple[Path, ...]]:
     """Every path of a field in a tree of shapes, by the field's name; lists are left out."""
     found: dict[str, list[Path]] = {}

@@ -6,10 +6,11 @@ knows where it was written. Reading is one pass over the text whatever the text 
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Final, Literal
 
 from msgspec import Struct, field
+
+from tunec.schemas.caches import cached
 
 MAX_COMMANDS: Final = 5_000
 MAX_WORDS: Final = 20_000
@@ -82,7 +83,7 @@ class Command(Struct, frozen=True):
     end: str
 
 
-@lru_cache(maxsize=8)
+@cached(8)
 def commands(source: Chars) -> tuple[Command, ...]:
     """The commands of a script in order. Comments, redirections and here-documents are left out."""
     return tuple(_commands(source))

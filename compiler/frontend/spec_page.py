@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from importlib.resources import files
 from types import NoneType
 from typing import Any, Final, Literal, get_args, get_origin
@@ -12,6 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tunec.compiler.frontend.fields import field_docs, named_fields, shapes_in
+from tunec.schemas.caches import cached
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import dotted
 from tunec.schemas.spec import Spec
@@ -125,7 +125,7 @@ def _summary(shape: type[Shape]) -> str:
     return (shape.__doc__ or "").partition("\n")[0]
 
 
-@cache
+@cached()
 def examples() -> Mapping[str, Any]:
     """A value for each field, by the field's path."""
     import yaml

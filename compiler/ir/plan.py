@@ -30,6 +30,7 @@ from tunec.compiler.ir.slots import (
     States,
     Zero,
 )
+from tunec.schemas.caches import table
 from tunec.schemas.frozen import replace
 
 _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -121,7 +122,7 @@ def build_group(group: str, values: Mapping[str, Any]) -> Any:
     return _BUILT.setdefault((made, *map(type, given)), made)
 
 
-_BUILT: Final[dict[tuple[Any, ...], Any]] = {}
+_BUILT: Final = table("compiler.ir.plan.groups")
 """Groups by their values and the types of these: so that what rests on them is soon found."""
 _MOST_BUILT: Final = 4096
 

@@ -1,14 +1,14 @@
 """What a slot's value may be, when two are the same, and how one is written for people."""
 
-from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from tunec.compiler.ir.slots import SLOTS
+from tunec.schemas.caches import cached
 from tunec.schemas.units import format_bytes, format_count
 
 
-@cache
+@cached()
 def alternatives(kind: Any) -> tuple[Any, ...]:
     """The types that a slot's type joins: `int | None` is both, any other is itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)

@@ -11,7 +11,6 @@ where it is not the document at hand: `deepspeed:zero_optimization.stage=3`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, keys
+from tunec.schemas.caches import cached
 
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _ORDERS: Final[Mapping[str, Callable[[Any, float], bool]]] = {">": gt, "<": lt, ">=": ge, "<=": le}
@@ -83,7 +83,7 @@ class Condition(Struct, frozen=True):
         return key in document.unknown or (at is not None and self.holds(at.value))
 
 
-@cache
+@cached()
 def parse(condition: str) -> tuple[Condition, ...]:
     """The parts of a condition."""
     return tuple(_parsed(part.strip()) for part in condition.split("&"))

@@ -1,7 +1,7 @@
 """What a key comes to in the version that runs, and what keys tell of that version."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from tunec.compiler.consumers.schemas import (
 )
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.environment import Release
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ def _class_default(stem: str, version: str, key: str) -> Any:
     return values[0]
 
 
-@cache
+@cached()
 def releases_around(stem: str, version: str) -> tuple[str, ...]:
     """The known release of the same minor as a version, or the ones before and after it."""
     asked = Version(version)

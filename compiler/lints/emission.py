@@ -14,7 +14,6 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.likeness import Likeness
 from tunec.compiler.ir.plan import Plan
@@ -28,6 +27,7 @@ from tunec.compiler.lints.rule import Rule, findings_of, is_elsewhere
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Target
+from tunec.schemas.caches import Kept
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
@@ -126,7 +126,9 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
         )
 
 
-_CARRIERS: Final = Kept[Mapping[str, Sequence[Entry]]](256)
+_CARRIERS: Final = Kept[Mapping[str, Sequence[Entry]]](
+    "compiler.lints.emission.carriers", 256, lasting=True
+)
 
 
 def carriers(file: File, dialect: Dialect) -> Mapping[str, Sequence[Entry]]:

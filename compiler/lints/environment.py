@@ -1,7 +1,6 @@
 """What is known of a run besides its files: hardware, processes, releases, model."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, sh
 from tunec.compiler.frontend.software import meant_program
 from tunec.compiler.releases import Package, Releases
 from tunec.compiler.target import Target
+from tunec.schemas.caches import cached
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
@@ -93,7 +93,7 @@ class Environment(Struct, frozen=True):
         return lowest or next(iter(self.devices.values()), None)
 
 
-@cache
+@cached()
 def split_requirement(requirement: str) -> tuple[str, Releases]:
     """`deepspeed>=0.19.6` as a name and a range; a bare name has the empty range."""
     at = next((i for i, letter in enumerate(requirement) if letter in "<>=!~"), len(requirement))

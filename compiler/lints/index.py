@@ -1,12 +1,12 @@
 """Every rule by name: a folder's modules are imported when one of its rules is first asked for."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from tunec.compiler.lints.rule import ALWAYS, Rule
+from tunec.schemas.caches import cached
 
 _ROOT: Final = Path(__file__).parents[2]
 _PACKAGE: Final = __package__.partition(".")[0]
@@ -32,14 +32,14 @@ _OF_TRAINERS: Final = frozenset(
 """Subjects that have nothing to say of a file that DeepSpeed reads alone."""
 
 
-@cache
+@cached()
 def _pages() -> Mapping[str, Path]:
     """The page of each rule: a rule is what has a page, `<name>.md` beside its module."""
     found = (page for folder in FOLDERS for page in _ROOT.glob(f"{folder}/*.md"))
     return {page.stem: page for page in sorted(found, key=lambda each: each.stem)}
 
 
-@cache
+@cached()
 def _folders() -> Mapping[str, Path]:
     """The folder of each subject, by the name of the subject or of the target."""
     return {_subject_of(folder): folder for folder in {page.parent for page in _pages().values()}}
@@ -49,7 +49,7 @@ def _subject_of(folder: Path) -> str:
     return folder.parent.name if folder.name == "rules" else folder.name
 
 
-@cache
+@cached()
 def rules_of(subject: str) -> Mapping[str, Rule]:
     """The rules of a folder by name."""
     folder = _folders()[subject]
@@ -75,7 +75,7 @@ def rule(name: str) -> Rule:
     return rules_of(subject(name))[name]
 
 
-@cache
+@cached()
 def rules() -> tuple[Rule, ...]:
     """Every rule, in the order of names."""
     return tuple(map(rule, rule_names()))
@@ -97,7 +97,7 @@ def rules_of_kinds(kinds: frozenset[str]) -> Iterator[Rule]:
     return (rule for subject in subjects for rule in rules_of(subject).values())
 
 
-@cache
+@cached()
 def _readers(kinds: frozenset[str]) -> Mapping[str, tuple[tuple[str, Rule], ...]]:
     """Those rules, with their names, by each key that they read."""
     found = dict[str, dict[str, Rule]]()

@@ -6,7 +6,6 @@ part leaves out is no fault of the part: then a rule warns at most.
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from json import loads
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -16,6 +15,7 @@ from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.wording import nearly
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.target import File, Target
+from tunec.schemas.caches import cached
 
 _SCHEMAS: Final = Path(tunec.schemas.__file__).parent / "json"
 _KINDS: Final = {
@@ -64,7 +64,7 @@ def kind_of(target: Target, file: File) -> str:
     return _KINDS.get((target.name, file.name), target.name)
 
 
-@cache
+@cached()
 def fields_of(kind: str) -> frozenset[str]:
     """The fields of the classes behind a kind, in any release that is known."""
     return frozenset(
@@ -75,7 +75,7 @@ def fields_of(kind: str) -> frozenset[str]:
     )
 
 
-@cache
+@cached()
 def _file_keys(target: str, name: str, entries: tuple[tuple[str, ...], ...]) -> frozenset[str]:
     del target, name
     return frozenset(key.partition(".")[0] for keys in entries for key in keys)
@@ -108,14 +108,14 @@ def schema_name(target: Target, file: File) -> str | None:
     return file.schema(target.dialect(target.release(target.latest)))
 
 
-@cache
+@cached()
 def _schema_keys(name: str | None) -> frozenset[str]:
     if name is None:
         return frozenset()
     return frozenset(schema(name).get("properties", {}))
 
 
-@cache
+@cached()
 def schema(name: str) -> dict[str, Any]:
     """A consumer's JSON Schema by its path below `schemas/json/`."""
     text = (_SCHEMAS / name).read_text("utf-8")
@@ -209,7 +209,7 @@ def _known(keys: set[str], target: Target, file: File, beside: frozenset[str]) -
     return {key for key in keys if key in known or nearly(key, known, _LIKE)}
 
 
-@cache
+@cached()
 def _at_any_level(name: str | None) -> frozenset[str]:
     """The names of the keys of a schema, at the top and below, and of those that are gone."""
     found = schema(name) if name is not None else {}

@@ -20,6 +20,7 @@ from tunec.compiler.consumers.schemas import (
 )
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import CLASSES, filling_release, releases_around
+from tunec.schemas.caches import ByIdentity
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _deepspeed(run: "LintContext") -> tuple[Schema, ...]:
 
 
 def _faults(document: Document, schema: Schema) -> Iterator[Fault]:
-    sound = None if "allOf" in schema or document.is_view else _sound(schema)
+    sound = None if "allOf" in schema or document.is_view else _SOUND.of(schema)
     for key, words in document.written.items():
         if "." in key:
             continue
@@ -102,15 +103,17 @@ def _faults(document: Document, schema: Schema) -> Iterator[Fault]:
 
 
 _MOST_SOUND: Final = 4096
-_SOUND: Final[dict[int, tuple[Schema, set[tuple[str, ...]]]]] = {}
 
 
-def _sound(schema: Schema) -> set[tuple[str, ...]]:
-    """Keys with values that a schema was seen to admit, by kind of document.
+def _nothing(_: Schema) -> set[tuple[str, ...]]:
+    return set()
 
-    They are admitted wherever no key's schema depends on what another one says.
-    """
-    return _SOUND.setdefault(id(schema), (schema, set()))[1]
+
+_SOUND: Final = ByIdentity("compiler.lints.schemas.sound", 256, _nothing, lasting=True)
+"""Keys with values that a schema was seen to admit, by kind of document.
+
+They are admitted wherever no key's schema depends on what another one says.
+"""
 
 
 def _key(document: Document, path: str, place: Place, around: Schema) -> Iterator[Fault]:

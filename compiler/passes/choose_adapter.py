@@ -12,11 +12,11 @@ from tunec.compiler.analyses.trainable import (
     trainable_parameters,
 )
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import Adapter
 from tunec.compiler.passes.adapted_experts import report_experts
 from tunec.compiler.passes.contract import Outcome, Scribe, model, slot, spec
+from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.spec import Lora
 

@@ -1,7 +1,7 @@
 """What a pass is, and the scribe with which it writes its decisions down."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from operator import attrgetter
 from shlex import quote
 from typing import Any, Final
@@ -10,11 +10,11 @@ from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.caches import Kept, cached
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.fit.search import Answer
+from tunec.schemas.caches import Kept, cached
 from tunec.schemas.shape import Shape
 
 
@@ -42,7 +42,7 @@ class Outcome(Struct, frozen=True):
 Decided = tuple[Outcome, Mapping[str, object]]
 """What a pass yields, with the groups that it decides, pins put in."""
 
-_DECIDED: Final = Kept[Decided](4096)
+_DECIDED: Final = Kept[Decided]("compiler.passes.contract.decided", 4096)
 """What passes decided, by what they were told."""
 
 
@@ -113,12 +113,12 @@ def _is(value: Any, other: Any) -> bool:
     return type(value) is type(other) and bool(value == other)
 
 
-@cache
+@cached()
 def _minded(groups: tuple[str, ...], heeds: tuple[str, ...]) -> frozenset[str]:
     return frozenset({*heeds, *(path for path, each in SLOTS.items() if each.group in groups)})
 
 
-@cache
+@cached()
 def _slots(paths: tuple[str, ...]) -> Callable[[Draft], tuple[Any, ...]]:
     """Reads some slots of a draft; two at least."""
     return attrgetter(*(f"{SLOTS[path].group}.{SLOTS[path].attribute}" for path in paths))

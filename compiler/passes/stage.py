@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.search import Answer
+from tunec.schemas.caches import Kept
 
 
 class Taken(NamedTuple):
@@ -23,7 +23,7 @@ class Taken(NamedTuple):
     """Of the search, if it was among them."""
 
 
-_TAKEN: Final = Kept[Taken](2048)
+_TAKEN: Final = Kept[Taken]("compiler.passes.stage.taken", 2048)
 """What stretches yielded, by what their passes were told."""
 
 

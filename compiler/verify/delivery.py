@@ -1,7 +1,6 @@
 """delivery: files as programs get them, from a plan or from a directory, as data with places."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 from tunec.compiler.frontend.nodes import Node, plain
@@ -9,6 +8,7 @@ from tunec.compiler.frontend.parse import parse
 from tunec.compiler.read import found_in, found_plain
 from tunec.compiler.target import File, Found, Json
 from tunec.compiler.verify.contract import Delivered
+from tunec.schemas.caches import cached
 
 _TREES: Final = ("json", "yaml")
 
@@ -32,6 +32,6 @@ def places(file: File, delivered: Delivered) -> Mapping[str, Found]:
     return found_plain(document(file, delivered))
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def _tree(text: str, path: str, format: str) -> Node | None:
     return parse(text, path, "json" if format == "json" else "yaml")[0]

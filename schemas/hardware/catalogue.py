@@ -13,12 +13,12 @@ A file of the same name wins, whichever alias of the device the name uses.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import Field
 
+from tunec.schemas.caches import cached
 from tunec.schemas.entries import (
     BrokenEntry,
     heads,
@@ -146,7 +146,7 @@ def device(name: str) -> Device:
     return _device(found)
 
 
-@lru_cache(maxsize=2048)
+@cached(2048, lasting=True)
 def cluster(name: str) -> Cluster:
     """Return the cluster of a name, from its file or built from its parts; raise UnknownName."""
     if _NEGATIVE.search(name.lower()):
@@ -188,7 +188,6 @@ def machine(of: Device) -> Machine:
     )
 
 
-@lru_cache(maxsize=2048)
 def _built(name: str) -> Cluster:
     counted = _COUNTED.fullmatch(name.lower())
     name = f"{counted[2]}-x{counted[1]}" if counted else name
@@ -282,22 +281,22 @@ def _assumed_sources(around: Machine, link: Link | None, nodes: int) -> dict[str
     return found
 
 
-@lru_cache(maxsize=1024)
+@cached()
 def _device(name: str) -> Device:
     return read_entry(_DEVICES, name, Device)
 
 
-@lru_cache(maxsize=1024)
+@cached()
 def _cluster(name: str) -> Cluster:
     return read_entry(_CLUSTERS, name, Cluster)
 
 
-@lru_cache
+@cached()
 def _machines() -> Mapping[str, Machine]:
     return read_file(_MACHINES, Machines).machines
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _device_words(word: str = "") -> dict[str, str]:
     """Every name, alias and title of a device, and the name that its file has.
 
@@ -326,17 +325,17 @@ def _device_named(name: str) -> str | None:
     return _device_words(word).get(word) or _device_spellings().get(_spelled(name))
 
 
-@lru_cache
+@cached()
 def _device_spellings() -> dict[str, str]:
     return {_spelled(word): name for word, name in _device_words().items()}
 
 
-@lru_cache
+@cached()
 def _cluster_spellings() -> dict[str, str]:
     return {_spelled(name): name for name in cluster_names()}
 
 
-@lru_cache(maxsize=4096)
+@cached(4096, lasting=True)
 def _spelled(name: str) -> str:
     """Reduce a name to what tells it apart: `NVIDIA A100-SXM4-80GB` and `a100-sxm4-80g` agree."""
     words = [word for word in _BREAKS.split(name.lower()) if word not in _SILENT_WORDS]

@@ -6,10 +6,10 @@ other name, so are the heads of the others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from tunec.schemas.caches import cached
 from tunec.schemas.entries import BrokenEntry, heads, listed, names_in, read_entry
 from tunec.schemas.models.card import ModelCard
 
@@ -86,7 +86,7 @@ def _weights_of(found: ModelCard) -> tuple[str, ...]:
     return (found.repo, *found.aliases, *found.siblings)
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _owners(word: str = "") -> Mapping[str, str]:
     """The card of every name that one claims, in lower case.
 
@@ -100,7 +100,7 @@ def _owners(word: str = "") -> Mapping[str, str]:
     return owners
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _short_names(word: str = "") -> Mapping[str, str]:
     """The repository of a name without organisation, where one card alone can be meant by it."""
     meant: dict[str, dict[str, str]] = {}
@@ -124,12 +124,12 @@ def _claims(word: str = "") -> Iterator[tuple[str, str, str, str]]:
         yield from (("siblings", name, own, name) for name in listed(head, "siblings"))
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _read(name: str) -> ModelCard:
     return read_entry(_CARDS, name, ModelCard)
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _of_weights(owner: str, weights: str) -> ModelCard:
     """A card with the config and the dtype of these weights, a repository in lower case."""
     found = _read(owner)

@@ -3,13 +3,13 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 from msgspec import Struct
 
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
 
@@ -61,7 +61,7 @@ def card_name(config: Mapping[str, Any]) -> str:
     return f"{config.get('model_type')}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def shipped(name: str) -> DerivedCard | None:
     """The card of this name that comes with tunec; None: there is none."""
     path = Path(__file__).parent / "derived" / name

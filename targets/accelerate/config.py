@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from tunec.compiler.target import (
     in_no_plan,
     on_deepspeed,
 )
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.deepspeed import ALONE, INLINE
 from tunec.targets.accelerate.fsdp import FSDP, WORD
@@ -218,7 +218,7 @@ def _is_accelerate(document: Json) -> bool:
     return "distributed_type" in document or "compute_environment" in document
 
 
-@cache
+@cached()
 def _known() -> tuple[Version, ...]:
     """The releases that have a schema: those in which it changed, and the last; oldest first."""
     table = files("tunec.schemas").joinpath("json", "accelerate", "defaults.json")

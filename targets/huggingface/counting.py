@@ -7,9 +7,9 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.counting import Counting, of_whole, of_whole_and_partial
 from tunec.compiler.analyses.packing import PackingStrategy
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.releases import parsed
 from tunec.compiler.target import Dialect
+from tunec.schemas.caches import cached
 
 _COUNTS_THE_TAIL: Final = Version("4.52")
 """transformers 4.52.4 trainer.py `set_initial_training_values`; 4.51.3 takes whole

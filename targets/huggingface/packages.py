@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -10,6 +9,7 @@ from packaging.version import Version
 
 from tunec.compiler.releases import Package, Releases, parsed
 from tunec.compiler.target import Dialect, Entry
+from tunec.schemas.caches import cached
 
 TRL, PEFT = "trl", "peft"
 
@@ -97,7 +97,7 @@ def _era(version: Version, bounds: Sequence[Version]) -> int:
     return sum(bound <= version for bound in bounds)
 
 
-@cache
+@cached()
 def _index() -> Mapping[str, Mapping[str, str]]:
     text = files("tunec.schemas").joinpath("json", _FOLDER, "index.json").read_text("utf-8")
     index: Mapping[str, Mapping[str, str]] = json.loads(text)

@@ -1,7 +1,6 @@
 """The words that a reader takes for a key, by the schema of its release."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 from packaging.version import Version
@@ -9,6 +8,7 @@ from packaging.version import Version
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import schema
+from tunec.schemas.caches import cached
 
 _BETWEEN: Final[Mapping[str, tuple[str, Mapping[str, frozenset[str]]]]] = {
     "llamafactory": ("0.9.4", {"infer_backend": frozenset({"ktransformers"})})
@@ -57,7 +57,7 @@ def _around(version: Version, known: list[Version]) -> list[Version]:
     return [*older[-1:], *newer[:1]]
 
 
-@cache
+@cached()
 def _joined(names: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
     tables = [_words(name) for name in names]
     every = {key for table in tables for key in table}
@@ -65,7 +65,7 @@ def _joined(names: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
     return {key: frozenset().union(*sets) for key, sets in found.items()}
 
 
-@cache
+@cached()
 def _words(name: str) -> Mapping[str, frozenset[str]]:
     read = schema(name)
     properties: Mapping[str, Any] = read.get("properties", {})

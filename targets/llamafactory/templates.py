@@ -8,10 +8,11 @@ people registered themselves.
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Final
 
 from packaging.version import Version
+
+from tunec.schemas.caches import cached
 
 TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
     r"/llama-2-\d+b-chat": ("llama2",),
@@ -115,7 +116,7 @@ _GONE: Final = {
 LAST: Final = "0.9.5"
 
 
-@cache
+@cached()
 def template_names(release: str) -> frozenset[str]:
     """The templates of a release, as of the newest that is known before it."""
     asked = Version(release)
@@ -127,7 +128,7 @@ def template_names(release: str) -> frozenset[str]:
     return frozenset(names)
 
 
-@cache
+@cached()
 def since(name: str) -> str | None:
     """The release that brought a template; empty: it was always there; None: no release has it."""
     if name in _FIRST.split():

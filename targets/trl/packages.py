@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -10,6 +9,7 @@ from packaging.version import Version
 
 from tunec.compiler.releases import parsed
 from tunec.compiler.target import Dialect, Json
+from tunec.schemas.caches import cached
 from tunec.targets.huggingface.methods import Method
 from tunec.targets.huggingface.packages import TRL
 
@@ -78,6 +78,6 @@ def _index() -> Mapping[str, Mapping[str, str]]:
     return index
 
 
-@cache
+@cached()
 def _load(name: str) -> Json:
     return json.loads(files("tunec.schemas").joinpath("json", "trl", name).read_text("utf-8"))

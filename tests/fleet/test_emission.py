@@ -10,7 +10,7 @@ from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.fleet.plan_cache import Alike
 from tunec.compiler.frontend.load import load_text
 from tunec.compiler.header import header_of
-from tunec.compiler.ir.caches import WatchedPlan
+from tunec.compiler.ir.recollection import WatchedPlan
 from tunec.compiler.lints.emission import objections
 from tunec.schemas.hardware.catalogue import cluster_names
 from tunec.targets.registry import TARGETS

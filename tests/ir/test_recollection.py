@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunec.compiler.ir.caches import Recollection
+from tunec.compiler.ir.recollection import Recollection
 
 
 def function(ask):

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from tunec.compiler.frontend.broken_entry import faults_of
-from tunec.schemas.entries import BrokenEntry, _contents, heads, names_in
+from tunec.schemas.caches import clear
+from tunec.schemas.entries import BrokenEntry, heads, names_in
 from tunec.schemas.hardware import catalogue as hardware
 from tunec.schemas.models import catalogue as models
 
@@ -50,19 +51,11 @@ more: "aliases: no"
 
 # ── broken files ─────────────────────────────────────────────────────────────────────────────────
 
-CACHED = (
-    *(hardware._device, hardware._cluster, hardware._built, hardware._machines, hardware.cluster),
-    *(hardware._device_words, hardware._device_spellings, models._owners, models._short_names),
-    names_in,
-    _contents,
-)
-
 
 @pytest.fixture
 def shelf(tmp_path, monkeypatch):
     """A catalogue of its own: copies of one device, its machines, and two models."""
-    for each in CACHED:
-        each.cache_clear()
+    clear()
     (tmp_path / "devices").mkdir()
     (tmp_path / "cards").mkdir()
     shutil.copy(hardware._DEVICES / "rtx-4090.yaml", tmp_path / "devices")
@@ -73,8 +66,7 @@ def shelf(tmp_path, monkeypatch):
     monkeypatch.setattr(hardware, "_MACHINES", tmp_path / "machines.yaml")
     monkeypatch.setattr(models, "_CARDS", tmp_path / "cards")
     yield tmp_path
-    for each in CACHED:
-        each.cache_clear()
+    clear()
 
 
 def changed(file: Path, old: str, new: str) -> None:

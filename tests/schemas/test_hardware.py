@@ -9,6 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from tunec.schemas import entries
+from tunec.schemas.caches import clear
 from tunec.schemas.hardware import catalogue
 from tunec.schemas.hardware.catalogue import UnknownName, cluster, device
 from tunec.schemas.hardware.profile import (
@@ -84,9 +85,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         read.append(file.relative_to(Path(catalogue.__file__).parent).as_posix())
         return content(file)
 
-    for cached in (*vars(catalogue).values(), *vars(entries).values()):
-        if hasattr(cached, "cache_clear"):
-            cached.cache_clear()
+    clear()
     monkeypatch.setattr(entries, "_content", recording)
     return read
 

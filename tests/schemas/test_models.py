@@ -8,7 +8,7 @@ import pytest
 
 from tunec.compiler.analyses.architecture import derive
 from tunec.schemas import entries
-from tunec.schemas.models import catalogue
+from tunec.schemas.caches import clear
 from tunec.schemas.models.catalogue import UnknownName, card, card_names, repository
 
 PEFT_TABLE = "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING"
@@ -115,8 +115,7 @@ def test_only_the_card_that_is_asked_for_is_read(monkeypatch):
     read = []
     original = entries._content
     monkeypatch.setattr(entries, "_content", lambda file: read.append(file.stem) or original(file))
-    for cached in (catalogue._read, catalogue._of_weights, catalogue._owners, entries._contents):
-        cached.cache_clear()
+    clear()
     assert card("qwen/qwen3-8b") is card("QWEN3-8b")
     card_names()
     assert read == ["qwen3-8b"]

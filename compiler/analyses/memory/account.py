@@ -22,7 +22,7 @@ from tunec.compiler.analyses.memory.terms.passes import pass_of
 from tunec.compiler.analyses.memory.terms.run import always_held, phases
 from tunec.compiler.analyses.memory.timeline import At, Phase, Term, timeline
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.ir.caches import cached
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import Vendor
 

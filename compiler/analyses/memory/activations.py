@@ -40,8 +40,8 @@ from tunec.compiler.analyses.memory.lora import (
 from tunec.compiler.analyses.memory.modules import flavour, is_after_attention, is_in_feed_forward
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import ActivationCheckpointing, States
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Part, Stack
 

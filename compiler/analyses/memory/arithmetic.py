@@ -21,8 +21,8 @@ from tunec.compiler.analyses.memory.modules import (
     is_stack,
 )
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
+from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Module, Part, Stack
 
 _FUSED_RMS_NORM: Final = Version("2.9")

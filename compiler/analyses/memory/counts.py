@@ -1,7 +1,7 @@
 """How many elements of each kind a workload holds: what no layout changes."""
 
 from collections.abc import Iterable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 from typing import Final
 
@@ -17,6 +17,7 @@ from tunec.compiler.analyses.memory.modules import (
     wants_gradient,
 )
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module, Part
 
 _ENCODER: Final = ("encoder.", "model.encoder.")
@@ -282,7 +283,7 @@ class Counts:
         return frozenset(module.part for module in inside)
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def count(workload: Workload, share: float = 1.0) -> Counts:
     """The counts of a workload, remembered: every account of it asks for some of them."""
     return Counts(workload, share)

@@ -20,7 +20,7 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved
 from tunec.compiler.analyses.memory.unet import unet_activations
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import cached
+from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Module, Stack
 
 _FP32: Final = 4

@@ -24,8 +24,8 @@ from math import inf, prod
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.modules import is_stack
-from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.slots import Zero
+from tunec.schemas.caches import Kept
 from tunec.schemas.models.architecture import Architecture, Module
 
 _OUTSIDE: Final = -1
@@ -88,7 +88,7 @@ def live_elements(
     return _LIVE.of((model,), (sizes, checkpointed, blocks, apart), made)
 
 
-_LIVE: Final = Kept[Live](256)
+_LIVE: Final = Kept[Live]("compiler.analyses.memory.fetches.live", 256)
 
 
 def _live(

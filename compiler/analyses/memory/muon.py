@@ -18,7 +18,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.modules import adapter_shapes
 from tunec.compiler.analyses.memory.reductions import NO_PARTITION, Partition, in_order, part_of
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import cached
+from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Module
 
 _OF_ADAM: Final = ("embed", "lm_head")

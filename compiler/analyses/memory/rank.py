@@ -18,14 +18,13 @@ partitions, with states.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final, Literal
 
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.modules import tower_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.ir.caches import cached
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module, Stack
 
@@ -86,7 +85,7 @@ def _splits(workload: Workload) -> bool:
     return workload.architecture.tied
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _of_rank(workload: Workload, ways: int, several: bool) -> Workload:
     model = workload.architecture
     shared = {module: _share(model, module, ways) for module in model.modules}

@@ -20,7 +20,7 @@ room for every parameter of which it owns any piece, whole (deepspeed 0.19.8
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from math import prod
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from tunec.compiler.analyses.memory.counts import expert_blocks
 from tunec.compiler.analyses.memory.modules import adapter_shapes
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import Kept, cached
+from tunec.schemas.caches import Kept, cached
 from tunec.schemas.models.architecture import Module
 
 
@@ -76,7 +76,7 @@ def largest_partition(workload: Workload, ranks: int) -> Partition:
     return _PARTITIONS.of((tensors,), ranks, lambda: _largest(tensors, ranks))
 
 
-_PARTITIONS: Final = Kept[Partition](2048)
+_PARTITIONS: Final = Kept[Partition]("compiler.analyses.memory.reductions.partitions", 2048)
 
 
 def _largest(tensors: tuple[Tensor, ...], ranks: int) -> Partition:
@@ -102,7 +102,7 @@ def trained_sizes(workload: Workload) -> Iterator[int]:
     return (tensor.elements for tensor in trained_tensors(workload))
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def trained_tensors(workload: Workload) -> tuple[Tensor, ...]:
     """Every trained tensor, in the order in which the model gives its parameters.
 
@@ -114,7 +114,7 @@ def trained_tensors(workload: Workload) -> tuple[Tensor, ...]:
     return _TENSORS.of(told, rank, lambda: tuple(_tensors(workload, _inner_widths(workload))))
 
 
-_TENSORS: Final = Kept[tuple[Tensor, ...]](64)
+_TENSORS: Final = Kept[tuple[Tensor, ...]]("compiler.analyses.memory.reductions.tensors", 64)
 
 
 def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
@@ -210,7 +210,7 @@ def reductions(
     return _REDUCTIONS.of((tensors,), (bucket, own, ranks, blocks), made)
 
 
-_REDUCTIONS: Final = Kept[Reductions](1024)
+_REDUCTIONS: Final = Kept[Reductions]("compiler.analyses.memory.reductions.reductions", 1024)
 
 
 def _highest(

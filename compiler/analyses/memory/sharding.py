@@ -24,8 +24,8 @@ from tunec.compiler.analyses.memory.reductions import (
 )
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
+from tunec.schemas.caches import cached
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 GRADIENTS: Final = 2

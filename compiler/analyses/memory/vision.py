@@ -11,7 +11,6 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import replace
 
 _NEVER_CHECKPOINTED: Final = frozenset({"chatglm"})
@@ -53,7 +52,6 @@ class Images(Struct, frozen=True):
 NO_IMAGES: Final = Images({}, {}, {})
 
 
-@cached(2048)
 def image_activations(workload: Workload, run: Pass) -> Images:
     """Activations of vision tower and projector.
 

@@ -12,7 +12,7 @@ from tunec.compiler.analyses.time.flops import sample_tokens
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.offloading import offloading
 from tunec.compiler.analyses.time.update import Moved, moved_of, update
-from tunec.compiler.ir.caches import cached
+from tunec.schemas.caches import cached
 
 
 class TimeAccount(Struct, frozen=True):

@@ -1,6 +1,5 @@
 """Seconds that devices exchange gradients and parameters in one optimizer step."""
 
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import Counts, count
@@ -11,6 +10,7 @@ from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.flops import part_tokens
 from tunec.compiler.analyses.time.fsdp import gathered_bytes, reduced_bytes, replicated_bytes
 from tunec.compiler.analyses.time.machine import Machine
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 REACHED: Final = 0.75
@@ -115,7 +115,7 @@ def gathers(workload: Workload, layout: Layout) -> int:
     return _modules(workload) * passes * layout.batch.accumulation
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _modules(workload: Workload) -> int:
     return sum(module.copies for module in workload.architecture.modules)
 

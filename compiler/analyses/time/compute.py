@@ -1,6 +1,5 @@
 """Seconds that the device computes for one micro batch."""
 
-from functools import lru_cache
 from math import hypot
 from typing import Final, NamedTuple
 
@@ -17,8 +16,8 @@ from tunec.compiler.analyses.time.flops import (
     part_tokens,
 )
 from tunec.compiler.analyses.time.machine import Machine
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
+from tunec.schemas.caches import cached
 
 PEAK_SHARE: Final = 0.75
 HALF_WIDTH: Final = 550
@@ -122,7 +121,7 @@ def rate_at(width: int, machine: Machine) -> float:
     return machine.rate * PEAK_SHARE * width / (width + HALF_WIDTH)
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _widest(workload: Workload) -> int:
     return max((stack.hidden for stack in workload.architecture.stacks), default=HALF_WIDTH)
 

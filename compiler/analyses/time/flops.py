@@ -1,6 +1,5 @@
 """Operations of a step: of tokens, of layers, and of a UNet at several resolutions."""
 
-from functools import lru_cache
 from math import prod
 from typing import Final
 
@@ -17,8 +16,8 @@ from tunec.compiler.analyses.memory.diffusion import (
 )
 from tunec.compiler.analyses.memory.unet import TEXT_TOKENS, levels, module_positions
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
+from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
 
 PARTS: Final[tuple[Part, ...]] = ("text", "vision", "projector", "denoiser")
@@ -111,7 +110,7 @@ class Operations(Struct, frozen=True):
         )
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def operations(workload: Workload) -> Operations:
     """All operations of one sample."""
     total = Operations(0, 0, 0, 0)

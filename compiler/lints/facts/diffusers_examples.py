@@ -6,7 +6,6 @@ have one, and only where all that the account asks for is written.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.views import view
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 KIND: Final = "diffusers"
@@ -62,21 +62,21 @@ def _script(words: Any) -> str:
     return PurePath(first).stem if isinstance(first, str) else ""
 
 
-@cache
+@cached()
 def scripts() -> Mapping[str, Mapping[str, Sequence[str]]]:
     """By script: `flags` that some release takes, and `required` by every one."""
     found: Mapping[str, Mapping[str, Sequence[str]]] = schema(_FILE)["scripts"]
     return found
 
 
-@cache
+@cached()
 def choices() -> Mapping[str, Sequence[str]]:
     """The words of flags that take no others, in every script."""
     found: Mapping[str, Sequence[str]] = schema(_FILE)["choices"]
     return found
 
 
-@cache
+@cached()
 def types() -> Mapping[str, str]:
     """`int`, `float`, `switch` or `many` of flags that are alike in every script; else text."""
     found: Mapping[str, str] = schema(_FILE)["types"]

@@ -6,13 +6,13 @@ v0.9.5 src/llmtuner/hparams and src/llamafactory/hparams.
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Final
 
 from packaging.version import Version
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
+from tunec.schemas.caches import cached
 
 _AXOLOTL: Final[Mapping[str, tuple[str, ...]]] = {
     "0.9.0": ("eot_tokens", "flex_attn_compile_kwargs", "ring_attn_func"),
@@ -151,7 +151,7 @@ _LLAMAFACTORY: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-@cache
+@cached()
 def _came(kind: str) -> Mapping[str, str]:
     """The release by key."""
     table = {"axolotl": _AXOLOTL, "llamafactory": _LLAMAFACTORY}.get(kind, {})
@@ -311,7 +311,7 @@ _GONE: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-@cache
+@cached()
 def _by_key(kind: str, *, gone: bool) -> Mapping[str, str]:
     """The release by field."""
     table = (_GONE if gone else _CAME).get(kind, {})

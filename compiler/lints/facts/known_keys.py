@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
-from functools import cache
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
@@ -17,6 +16,7 @@ from tunec.compiler.lints.facts.sharding import Asked, asked
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Consequence, Finding
 from tunec.compiler.lints.schemas import Schema, kinds_of, paths_of, schemas
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 BF16_SCALING: Final = frozenset(
@@ -62,21 +62,21 @@ def kind_behind(document: Document) -> str:
     return document.kind if first is None else first.document.kind
 
 
-@cache
+@cached()
 def deepspeed_paths(minor: str) -> frozenset[str]:
     """Every dotted key of ds_config.json in a minor release."""
     schema = ds_config_schema(minor)
     return frozenset(paths_of(schema)) | frozenset(schema.get("x-refused", ()))
 
 
-@cache
+@cached()
 def fields_of(stem: str, release: str) -> frozenset[str]:
     """The fields of a configuration class in a release, or in those before and after it."""
     around = releases_around(stem, release)
     return frozenset(name for each in around for name in class_schema(stem, each)["properties"])
 
 
-@cache
+@cached()
 def fields_ever(stem: str) -> frozenset[str]:
     """The fields that a configuration class has in any known release."""
     return frozenset[str]().union(*(fields_of(stem, each) for each in known_releases(stem)))
@@ -101,7 +101,7 @@ def known_in_other_releases(run: LintContext, kind: str, path: str) -> tuple[str
     return _in_other_releases(str(run.release("transformers").version), path)
 
 
-@cache
+@cached()
 def _in_other_releases(version: str, path: str) -> tuple[str, ...]:
     around = releases_around("training_arguments", version)
     if any(path in fields_of("training_arguments", each) for each in around):
@@ -168,7 +168,7 @@ def releases_of(kind: str) -> tuple[str, ...]:
     return _FILES[kind]
 
 
-@cache
+@cached()
 def keys_at(kind: str, release: str) -> frozenset[str]:
     """The keys at the top of a file of that kind in a release."""
     if kind in CLASSES:
@@ -176,7 +176,7 @@ def keys_at(kind: str, release: str) -> frozenset[str]:
     return frozenset(schema(f"{kind}/{release}.json")["properties"])
 
 
-@cache
+@cached()
 def keys_ever(kind: str) -> frozenset[str]:
     """The keys that any known release has."""
     return frozenset[str]().union(*(keys_at(kind, each) for each in releases_of(kind)))
@@ -199,7 +199,7 @@ def around(run: LintContext, kind: str) -> tuple[str, ...]:
     return _around(kind, asked)
 
 
-@cache
+@cached()
 def _around(kind: str, asked: Version) -> tuple[str, ...]:
     known = releases_of(kind)
     same = [each for each in known if Version(each).release[:2] == asked.release[:2]]
@@ -229,7 +229,7 @@ def of_unknown(run: LintContext, document: Document) -> Consequence:
     return "silent" if is_file and run.runs(_STRICT) is False else "parse"
 
 
-@cache
+@cached()
 def script_keys() -> frozenset[str]:
     """The keys of TRL's scripts that are of no trainer: of ScriptArguments and ModelConfig."""
     files = schema("trl/index.json")["sft"].items()

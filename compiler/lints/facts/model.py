@@ -10,7 +10,6 @@ stand beside them: experts of their own before transformers 5, phi-1_5's first c
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.lints.conditions import where
@@ -19,6 +18,7 @@ from tunec.compiler.lints.document import Document, also
 from tunec.compiler.lints.facts.lora import Targets, adapters
 from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class NoRegex(ValueError):
     """A string that is no regular expression; the message says why."""
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def adapted(
     architecture: "Architecture", targets: Targets, excluded: tuple[str, ...] = ()
 ) -> "tuple[Module, ...]":
@@ -203,7 +203,7 @@ def unmatched(architecture: "Architecture", names: Iterable[str]) -> tuple[str, 
     return tuple(name for name in names if not adapted(architecture, (name,)))
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def parts(architecture: "Architecture") -> frozenset[str]:
     """Every part of every dotted name: blocks such as `self_attn` as well as layers."""
     paths = [each.path for each in architecture.modules]
@@ -211,7 +211,7 @@ def parts(architecture: "Architecture") -> frozenset[str]:
     return frozenset(part for path in (*paths, *head) for part in path.split(".") if part != "{}")
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def leaves(architecture: "Architecture", kinds: tuple[str, ...]) -> frozenset[str]:
     """The last parts of the names of modules of these kinds."""
     found = (each.path for each in architecture.modules if each.kind in kinds)

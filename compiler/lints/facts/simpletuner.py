@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -12,6 +11,7 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.training_loop import number_of
 from tunec.compiler.lints.rule import keys
 from tunec.compiler.lints.views import view
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 _NAMED: Final[Mapping[str, str]] = {
@@ -93,7 +93,7 @@ def is_env_file(document: Document) -> bool:
     return document.format in ("shell", "env") and any(name in document.found for name in names)
 
 
-@cache
+@cached()
 def variables_of(flag: str) -> tuple[str, ...]:
     """The variables that become a flag; none where only `TRAINER_EXTRA_ARGS` can say it."""
     return tuple(name for name, each in VARIABLES.items() if each == flag)

@@ -1,7 +1,7 @@
 """fit: ZeRO stage, offload, checkpointing and batch, chosen together: the fastest that fits."""
 
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
 from tunec.compiler.analyses.memory.account import required_bytes
@@ -10,7 +10,6 @@ from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.caches import Kept
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group, values_of
 from tunec.compiler.ir.slots import SLOTS, Evaluation, Generation, Objective, Precision
@@ -20,6 +19,7 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layou
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes, usual_batch
 from tunec.compiler.passes.fit.states import sums_in_fp32
+from tunec.schemas.caches import Kept, cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.units import format_bytes
 
@@ -105,10 +105,10 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
     return _WORKLOADS.of(told, (), partial(_workload, facts, draft))
 
 
-_WORKLOADS: Final = Kept[Workload](256)
+_WORKLOADS: Final = Kept[Workload]("compiler.passes.fit.fit.workloads", 256)
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def _stored(precision: Precision) -> Precision:
     """A precision but for tf32, which changes how fast the machine is, and nothing that is kept."""
     values = {**values_of("precision", precision), "precision.tf32": False}
@@ -211,7 +211,7 @@ _FIELDS: Final = tuple(
 
 
 _Said = tuple[Mapping[str, Any], Mapping[str, object]]
-_SAID: Final = Kept[_Said](1024)
+_SAID: Final = Kept[_Said]("compiler.passes.fit.fit.said", 1024)
 
 
 def _said(layout: Layout) -> _Said:

@@ -1,7 +1,6 @@
 """FSDP settings that follow from version, sharding and offload; without FSDP all are off."""
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Final
 
 from packaging.version import Version
@@ -9,6 +8,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.workload import NO_FSDP, USUAL_FSDP, Workload
 from tunec.compiler.ir.slots import Fsdp
 from tunec.compiler.passes.fit.states import prepares_for_bits
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import Checkpointing, FsdpSharding, StateDict
 
@@ -48,7 +48,7 @@ def kinds() -> Iterator[Kind]:
                 yield version, sharding, offload
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsdp:
     """Settings for a kind of FSDP.
 

@@ -1,7 +1,6 @@
 """The search's problem: what is given, what is fixed, and one shape of an answer."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, get_args
 
@@ -10,7 +9,6 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import (
     SLOTS,
     ActivationCheckpointing,
@@ -24,6 +22,7 @@ from tunec.compiler.passes.fit.fsdp import NOT, fsdp_of
 from tunec.compiler.passes.fit.fsdp import Kind as FsdpKind
 from tunec.compiler.passes.fit.states import states_of, sums_in_fp32
 from tunec.compiler.passes.fit.zero import zero_of
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import Checkpointing, Engine, Offload, Vendor
 
@@ -70,13 +69,13 @@ class Problem(Struct, frozen=True):
 _Pins = tuple[tuple[str, Any], ...]
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _pinned(pins: _Pins, engine: Engine | None) -> Mapping[str, Any]:
     asked = {"parallel.engine": engine} if engine else {}
     return MappingProxyType({**asked, **dict(pins)})
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _details(pins: _Pins, engine: Engine | None) -> tuple[tuple[str, _Pins], ...]:
     return details_of(_pinned(pins, engine))
 
@@ -153,30 +152,9 @@ SHAPE_SLOTS = frozenset(_SHAPE_SLOTS)
 
 def layout_of(problem: Problem, shape: Shape, micro: int, accumulation: int) -> Layout:
     """The complete layout of a shape with a batch, pins put in."""
-    return _layout(
-        problem.workload,
-        shape,
-        micro,
-        accumulation,
-        problem.trainable,
-        problem.nvme_path,
-        problem.details,
-    )
-
-
-@cached(4096)
-def _layout(
-    workload: Workload,
-    shape: Shape,
-    micro: int,
-    accumulation: int,
-    trainable: int,
-    nvme_path: str | None,
-    details: tuple[tuple[str, _Pins], ...],
-) -> Layout:
-    """The layout of a shape, from the parts of a problem that do not rest on machine or budget."""
+    workload, given = problem.workload, (problem.trainable, problem.nvme_path)
     batch = Batch(micro, accumulation, micro * accumulation * shape.width, micro)
-    parallel, states, zero, checkpointing = _parts(workload, shape, trainable, nvme_path)
+    parallel, states, zero, checkpointing = _parts(workload, shape, *given)
     if accumulation > 1 and sums_in_fp32(workload, states, zero):
         states = replace(states, gradients=GRADIENTS.value)
     layout = Layout(
@@ -185,7 +163,7 @@ def _layout(
         fsdp=fsdp_of(shape.fsdp, shape.checkpointing, workload),
         nodes=shape.nodes,
     )
-    for group, changes in details:
+    for group, changes in problem.details:
         layout = replace(layout, **{group: replace(getattr(layout, group), **dict(changes))})
     return layout
 

@@ -12,10 +12,10 @@ from tunec.compiler.analyses.memory.account import (
 )
 from tunec.compiler.analyses.memory.terms.host import host_account
 from tunec.compiler.analyses.memory.workload import Layout
-from tunec.compiler.ir.caches import Kept, cached
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
 from tunec.compiler.passes.fit.shapes import anywhere, global_batch, ladders, posed
 from tunec.compiler.passes.fit.states import states_of
+from tunec.schemas.caches import Kept, cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
@@ -182,7 +182,7 @@ def rungs(problem: Problem) -> tuple[Ladder, ...]:
     return _RUNGS.of((), posed(problem), lambda: _rungs(anywhere(problem)))
 
 
-_RUNGS: Final = Kept[tuple[Ladder, ...]](256)
+_RUNGS: Final = Kept[tuple[Ladder, ...]]("compiler.passes.fit.rungs.rungs", 256)
 
 
 def _rungs(problem: Problem) -> tuple[Ladder, ...]:

@@ -1,7 +1,7 @@
 """The search: every possible shape, the micro batches that fit it, the fastest of them."""
 
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
@@ -14,10 +14,10 @@ from tunec.compiler.analyses.memory.account import (
 )
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.passes.fit.problem import Problem, Shape
 from tunec.compiler.passes.fit.rungs import Fitting, Ladder, Rung, rungs
 from tunec.compiler.passes.fit.shapes import impossible, shapes
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 from tunec.schemas.units import format_bytes
@@ -104,7 +104,7 @@ def fits(problem: Problem) -> bool:
     return any(rung.can_hold(problem.budget) and _best(problem, rung) is not None for rung in every)
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def verdicts(problem: Problem) -> tuple[Verdict, ...]:
     """What becomes of every shape of a problem: its fastest layout, or why it has none."""
     found = {rung.shape: rung for rung in _every(problem)}
@@ -116,7 +116,7 @@ def verdicts(problem: Problem) -> tuple[Verdict, ...]:
     )
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def shortages(problem: Problem) -> tuple[Verdict | None, Verdict | None]:
     """What lacks least of a device's memory, and what of the host's; None: nothing does.
 

@@ -1,7 +1,6 @@
 """Which shapes are possible, and why the others are not."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import chain, product
 from math import lcm
 from operator import attrgetter
@@ -17,6 +16,7 @@ from tunec.compiler.passes.fit.muon import impossible_muon
 from tunec.compiler.passes.fit.parallel import impossible_groups
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape
 from tunec.compiler.passes.fit.states import leaves_adapters
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD, Checkpointing, Engine, FsdpSharding, Offload
 
@@ -88,7 +88,7 @@ _COUNTING: Final = frozenset(
 )
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
     found: dict[Shape, list[Shape]] = {}
     for shape in _shapes(problem, _RUNNABLE):

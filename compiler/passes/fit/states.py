@@ -1,12 +1,12 @@
 """Which dtype each kind of training state has, by engine, method and precision."""
 
-from functools import lru_cache
 from typing import Final
 
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Adapter, Precision, States, Zero
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD, Engine, FloatDtype, OptimizerName, StateDtype
 
@@ -20,7 +20,7 @@ _MOMENTS: dict[OptimizerName, StateDtype] = {
 }
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) -> States:
     """Follow what the engine and the adapter library do to the dtypes.
 

@@ -1,8 +1,7 @@
 """ZeRO settings that follow from stage and offload; what a stage ignores is 0, False or none."""
 
-from functools import lru_cache
-
 from tunec.compiler.ir.slots import Zero
+from tunec.schemas.caches import cached
 from tunec.schemas.terms import Offload, OptimizerName
 
 BUCKET_LIMIT = 50_000_000
@@ -14,7 +13,7 @@ SUB_GROUP = 1_000_000_000
 """DeepSpeed's own default (runtime/zero/config.py `sub_group_size`, 0.14 to 0.19)."""
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def zero_of(
     stage: int,
     offload_optimizer: Offload,

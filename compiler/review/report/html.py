@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from html import escape
 from importlib.resources import files
 from math import ceil, floor, log10
@@ -11,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.terminal import printable_lines
+from tunec.schemas.caches import cached
 
 _VOID: Final = frozenset({"col", "input", "link", "meta"})
 """Elements of HTML without an end tag that are used here (HTML Living Standard, 13.1.2)."""
@@ -301,7 +301,7 @@ def page(frame: Frame, sections: Sequence[Section], extra: Sequence[Element] = (
     return f"<!doctype html>\n{render(tag('html', head, body, lang='en'))}\n"
 
 
-@cache
+@cached()
 def _asset(name: str) -> str:
     return files("tunec.compiler.review.report").joinpath(name).read_text("utf-8")
 

@@ -1,7 +1,6 @@
 """Data sets and sections of an Axolotl file."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -13,6 +12,7 @@ from tunec.compiler.lints.facts.known_keys import keys_ever
 from tunec.compiler.lints.facts.training_loop import configs, schemas_ever, schemas_here
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.caches import cached
 
 _LISTS: Final = ("datasets", "test_datasets")
 _MEANT: Final = {
@@ -48,7 +48,7 @@ def _at_the_top(path: str, at: Place) -> Finding:
     )
 
 
-@cache
+@cached()
 def _keys(names: tuple[str, ...]) -> frozenset[str]:
     found: set[str] = set()
     for name in names:
@@ -188,7 +188,7 @@ def _is_known(section: str, name: str, keys: frozenset[str]) -> bool:
     return name in keys or (section == "fsdp_config" and (bare in keys or bare == "version"))
 
 
-@cache
+@cached()
 def _sections(names: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
     """The keys of each section that is closed in every one of some schemas."""
     tables = [_closed(name) for name in names]

@@ -1,7 +1,6 @@
 """Values that Axolotl refuses."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -13,6 +12,7 @@ from tunec.compiler.lints.facts.training_loop import configs, schemas_here
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rows import Mend, Row, found
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.caches import cached
 
 Kinds = frozenset[str]
 
@@ -44,7 +44,7 @@ def type_refused(run: LintContext) -> Iterator[Finding]:
                 yield _of_another_type(at, kinds[0] or frozenset())
 
 
-@cache
+@cached()
 def _kinds(name: str) -> Mapping[str, Kinds]:
     read = schema(name)
     named: Mapping[str, Any] = read.get("$defs", {})

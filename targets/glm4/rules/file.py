@@ -1,7 +1,6 @@
 """The configuration file of GLM-4's scripts."""
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.known_keys import fields_of
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.caches import cached
 
 _KIND: Final = "glm4"
 _TODAY: Final = "glm4/3f79b54.json"
@@ -73,7 +73,7 @@ def _is_lora(document: Document) -> bool:
     return bool(document.value("peft_config.peft_type") == "LORA")
 
 
-@cache
+@cached()
 def _fields(stem: str) -> frozenset[str]:
     """The fields of a class in any release: key-of-another-release tells one from another."""
     releases = known_releases(stem)
@@ -196,13 +196,13 @@ def key_outside_its_block(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@cache
+@cached()
 def _top() -> frozenset[str]:
     found: list[dict[str, Any]] = [schema(f"glm4/{each}.json") for each in _COMMITS]
     return frozenset(name for each in found for name in each["properties"]) | {"swanlab"}
 
 
-@cache
+@cached()
 def _arguments() -> frozenset[str]:
     releases = known_releases("training_arguments")
     return frozenset[str]().union(*(fields_of("training_arguments", each) for each in releases))

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping, Set
 from difflib import SequenceMatcher
-from functools import cache
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -17,6 +16,7 @@ from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm
 from tunec.compiler.lints.facts.training_loop import number_of
 from tunec.compiler.lints.kinds import fields_of, schema
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 _FASTCHAT: Final = (
@@ -115,7 +115,7 @@ def _of_parser(maker: str, document: Document, known: frozenset[str]) -> Iterato
             yield _unknown_flag(maker, place, known)
 
 
-@cache
+@cached()
 def _flags(name: str) -> frozenset[str]:
     return frozenset(each.replace("-", "_") for each in schema(name)["properties"])
 

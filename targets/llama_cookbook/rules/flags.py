@@ -1,7 +1,6 @@
 """Flags of llama-cookbook's finetuning.py."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -12,6 +11,7 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import launches
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.caches import cached
 
 _KIND: Final = "llama-cookbook"
 _FILE: Final = "llama-cookbook/0.0.5.post1.json"
@@ -118,13 +118,13 @@ def _said(document: Document, condition: str) -> Place | None:
     return where(document, condition) or where(document, condition.rpartition(".")[2])
 
 
-@cache
+@cached()
 def _flags() -> Mapping[str, Any]:
     found: Mapping[str, Any] = schema(_FILE)["properties"]
     return found
 
 
-@cache
+@cached()
 def _names() -> frozenset[str]:
     """Every flag, with and without the name of its class."""
     inner = {

@@ -1,7 +1,6 @@
 """Words and keys that LLaMA-Factory does not know."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Final
 
 from tunec.compiler.consumers.schemas import known_releases
@@ -14,6 +13,7 @@ from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.known_keys import fields_of, keys_ever, releases_of
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.caches import cached
 from tunec.targets.llamafactory.choices import LATE, choices, is_taken
 
 _KINDS: Final = ("llamafactory", "simpletuner", "axolotl")
@@ -156,14 +156,14 @@ _PLUGINS: Final = ("liger_", "cut_cross_entropy", "spectrum_", "kd_")
 """How the options of plugins begin that are told as theirs (`option-without-its-plugin`)."""
 
 
-@cache
+@cached()
 def _known() -> frozenset[str]:
     """The fields of its own classes and of the trainer's in every release that is known."""
     trainers = (fields_of("training_arguments", each) for each in _trainers())
     return keys_ever("llamafactory").union(*trainers, _MEANT_FOR_THE_CLI)
 
 
-@cache
+@cached()
 def _trainers() -> tuple[str, ...]:
     return tuple(known_releases("training_arguments"))
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
-from functools import cache
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -21,6 +20,7 @@ from tunec.compiler.lints.facts.simpletuner import (
 )
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.caches import cached
 
 _RELEASES: Final = ("3.1.6", "4.10.1")
 _NUMBERS: Final = {"#/$defs/integer": "a whole number", "#/$defs/number": "a number"}
@@ -154,7 +154,7 @@ def _is_short_for_one(name: str) -> bool:
     return any(sum(flag.startswith(name) for flag in each) == 1 for each in every)
 
 
-@cache
+@cached()
 def flags() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     """Every flag of a known release, with its schema in each that has it."""
     every = [schema(f"simpletuner/{each}.json")["properties"] for each in _RELEASES]
@@ -173,7 +173,7 @@ def false_is_dropped(run: LintContext) -> Iterator[Finding]:
                 yield _false_finding(document, flag, at)
 
 
-@cache
+@cached()
 def _on_by_themselves() -> tuple[str, ...]:
     """Switches that are on where nobody speaks of them, in every known release."""
     every = [schema(f"simpletuner/{each}.json")["properties"] for each in _RELEASES]
@@ -275,7 +275,7 @@ def section_passed_over(run: LintContext) -> Iterator[Finding]:
                 )
 
 
-@cache
+@cached()
 def _flags() -> frozenset[str]:
     every = (schema(f"simpletuner/{each}.json")["properties"] for each in _RELEASES)
     return frozenset(name for each in every for name in each)

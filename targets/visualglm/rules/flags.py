@@ -1,7 +1,6 @@
 """Flags of SwissArmyTransformer, which VisualGLM's, CogVLM's and CogAgent's scripts take."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import nearest
@@ -11,6 +10,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.caches import cached
 
 _PAIRS: Final = (
     ("fp16", "bf16", "cannot specify both fp16 and bf16"),
@@ -72,7 +72,7 @@ def _of_choices(document: Document) -> Iterator[Finding]:
             )
 
 
-@cache
+@cached()
 def _choices() -> Mapping[str, Sequence[str]]:
     found: Mapping[str, Any] = schema(_FILE)["properties"]
     words = {name: [each for each in of.get("enum", ()) if each] for name, of in found.items()}

@@ -22,8 +22,8 @@ from tunec.compiler.analyses.memory.sharding import Sharding
 from tunec.compiler.analyses.memory.terms.optimizer import step_bytes
 from tunec.compiler.analyses.memory.timeline import At, Sizes
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, States
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Module
 from tunec.schemas.terms import FloatDtype

@@ -30,7 +30,7 @@ from tunec.compiler.analyses.memory.timeline import (
 )
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.ir.caches import cached
+from tunec.schemas.caches import cached
 from tunec.schemas.units import MIB
 
 
@@ -43,7 +43,6 @@ class Moved(NamedTuple):
     """Bytes of the buffers that hold them."""
 
 
-@cached(2048)
 def moved_activations(workload: Workload, layout: Layout) -> Moved:
     """What one device's micro batch moves, by the plan's own checkpointing.
 

@@ -28,8 +28,8 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import (
 from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting, of_samples
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Part
 from tunec.schemas.terms import STEPS_IN_BACKWARD

@@ -57,7 +57,7 @@ from tunec.compiler.analyses.memory.timeline import (
     total,
 )
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.caches import cached
+from tunec.schemas.caches import cached
 
 
 @cached(4096)

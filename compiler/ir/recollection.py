@@ -1,45 +1,21 @@
 """Caches of what is planned: what pure functions gave, found again by what they asked.
 
-A fleet plans one spec on many clusters, and then another: of the one before nothing is asked again.
-
-Devices, models and the parts of a spec are read once, and shared by the plans of many clusters. To
-compare them by content would cost more than most of what is decided on them.
-
 A function of plans, or of anything that can be asked, asks its subject one question after the other
 before it has its result. Another subject that answers these alike would be asked the same and give
 the same: its result need not be worked out. Clusters differ in much that nobody asks.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from functools import _lru_cache_wrapper, lru_cache
+from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
 from msgspec import Struct
 
 from tunec.compiler.ir.plan import Plan, values_of
 from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.schemas.caches import ByIdentity
 
 _Result = TypeVar("_Result")
-
-_CACHES: "Final[list[_lru_cache_wrapper[Any]]]" = []
-
-
-def cached(most: int) -> "Callable[[Callable[..., _Result]], _lru_cache_wrapper[_Result]]":
-    """Keep that many results of a pure function, those last asked for, until `forget` is called."""
-
-    def entered(function: Callable[..., _Result]) -> "_lru_cache_wrapper[_Result]":
-        found = lru_cache(maxsize=most)(function)
-        _CACHES.append(found)
-        return found
-
-    return entered
-
-
-def forget(more_than: int) -> None:
-    """Empty the caches that hold more than so many results."""
-    for each in _CACHES:
-        if each.cache_info().currsize > more_than:
-            each.cache_clear()
 
 
 class WatchedPlan:
@@ -78,43 +54,6 @@ class _WatchedGroup:
         self._asked[f"{self._name}.{attribute.rstrip('_')}"] = value
         self.__dict__[attribute] = value
         return value
-
-
-_BY_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
-    str: lambda fact: fact,
-    int: lambda fact: (int, fact),
-    float: lambda fact: (float, fact),
-    dict: lambda fact: tuple((k, repr(v) if type(v) is dict else v) for k, v in fact.items()),
-    set: frozenset,
-}
-"""Facts that are made anew for each plan."""
-
-
-class Kept(Generic[_Result]):
-    """Results by what they follow from; when there are too many, it begins anew.
-
-    The facts are kept with their result: while they are here, nothing else has their identity.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._found: dict[Any, tuple[tuple[Any, ...], _Result]] = {}
-
-    def of(self, told: tuple[Any, ...], equal: Hashable, make: Callable[[], _Result]) -> _Result:
-        """The result that was made of the same facts before, and of what is equal, or a new one."""
-        key = (
-            equal,
-            *[
-                id(fact) if (told_by := _BY_CONTENT.get(type(fact))) is None else told_by(fact)
-                for fact in told
-            ],
-        )
-        found = self._found.get(key)
-        if found is None:
-            if len(self._found) >= self._most:
-                self._found.clear()
-            found = self._found[key] = told, make()
-        return found[1]
 
 
 _Question = TypeVar("_Question", bound=Hashable)
@@ -204,19 +143,16 @@ _MOST: Final = 4096
 class Grouped:
     """Writes plans as texts by group, each a pure function of the group's slots and values."""
 
-    def __init__(self, write: Callable[[Mapping[str, Any]], str]) -> None:
-        self._write = write
-        self._known: dict[int, tuple[object, str]] = {}
-        """By the identity of a group, which is kept with its text."""
+    def __init__(self, name: str, write: Callable[[Mapping[str, Any]], str]) -> None:
+        self._texts = {
+            group: ByIdentity(f"{name} of {group}", _MOST, partial(_written, group, write))
+            for group in GROUPS
+        }
 
     def texts(self, plan: Plan) -> dict[str, str]:
         """The text of each group by its name, in the order of the plan."""
-        return {group: self._text(group, getattr(plan, group)) for group in GROUPS}
+        return {group: known.of(getattr(plan, group)) for group, known in self._texts.items()}
 
-    def _text(self, group: str, whole: object) -> str:
-        found = self._known.get(id(whole))
-        if found is None:
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            found = self._known[id(whole)] = whole, self._write(values_of(group, whole))
-        return found[1]
+
+def _written(group: str, write: Callable[[Mapping[str, Any]], str], whole: object) -> str:
+    return write(values_of(group, whole))
