@@ -337,14 +337,15 @@ def _run(
 ) -> tuple[Draft, Ledger, tuple[Diagnostic, ...], Answer | None]:
     """Run the pipeline; return what `run_passes` does, and the answer that the search came to.
 
-    Where targets need pins that follow from what is decided, or somebody looks on, the passes are
-    taken one by one.
+    Where targets need pins that may follow from any group, or somebody looks on, the passes are
+    taken one by one; those that follow from a group of the search come after all stretches.
     """
     draft = Draft({})
     found: list[Diagnostic] = []
     answer: Answer | None = None
     ledger = Ledger().add(tuple(facts.pins.values()))
-    for stage in STAGES if hook is None and not facts.needs else _SINGLE:
+    is_late = all(need.after in FIT for need in facts.needs)
+    for stage in STAGES if hook is None and is_late else _SINGLE:
         known, facts = facts.pins, facts.informed(draft)
         if facts.pins is not known:
             more = (pin for slot, pin in facts.pins.items() if slot not in known)

@@ -44,6 +44,14 @@ class ResolvedModel(Struct, frozen=True):
     """A trace of it that was kept."""
 
 
+class Need(Struct, frozen=True):
+    """What a target pins once it knows the spec, or more of the plan."""
+
+    pins: Callable[[Spec, Draft], Iterable[Definition]]
+    after: str | None = None
+    """The group on which it rests, before which it pins nothing; None: it may rest on any."""
+
+
 class Facts(Struct, frozen=True):
     """Everything that passes may know besides earlier decisions."""
 
@@ -60,7 +68,7 @@ class Facts(Struct, frozen=True):
     """Definitions of rank PIN by slot: the spec's, the command line's, the asked targets'."""
     releases: Mapping[str, str] = field(default_factory=dict)
     """The release of each package that the asked targets' files are written for."""
-    needs: tuple[Callable[[Spec, Draft], Iterable[Definition]], ...] = ()
+    needs: tuple[Need, ...] = ()
     """Pins of the asked targets that depend on what is decided; the others win over them."""
     takes_fsdp: bool = False
     """Whether there are asked targets, and all of them can say FSDP."""
@@ -92,8 +100,7 @@ class Facts(Struct, frozen=True):
 
     def informed(self, draft: Draft) -> "Facts":
         """The facts with the pins that follow from the groups decided so far."""
-        if not self.needs:
-            return self
-        found = {each.slot: each for need in self.needs for each in need(self.spec, draft)}
+        asked = [each for each in self.needs if each.after is None or each.after in draft.groups]
+        found = {each.slot: each for need in asked for each in need.pins(self.spec, draft)}
         new = {slot: pin for slot, pin in found.items() if slot not in self.pins}
         return replace(self, pins={**self.pins, **new}) if new else self

@@ -7,7 +7,7 @@ from typing import Any, Final
 import yaml
 
 from tunec.compiler.target import Artifact, File, Json
-from tunec.schemas.caches import Kept
+from tunec.schemas.caches import table
 
 
 def artifact(file: File, values: dict[str, Json], header: Sequence[str]) -> Artifact:
@@ -36,10 +36,16 @@ def render_yaml(values: Json, header: Sequence[str] = ()) -> str:
 
 def _entry(key: str, value: Json) -> str:
     """A key of a document with its value: a mapping is written as its entries, one by one."""
-    return _ENTRIES.of((), (key, repr(value)), lambda: _written_out({key: value}))
+    said = key, repr(value)
+    if said not in _ENTRIES:
+        if len(_ENTRIES) >= _MOST_ENTRIES:
+            _ENTRIES.clear()
+        _ENTRIES[said] = _written_out({key: value})
+    return _ENTRIES[said]
 
 
-_ENTRIES: Final = Kept[str]("compiler.rendering.entries", 4096, lasting=True)
+_MOST_ENTRIES: Final = 4096
+_ENTRIES: Final[dict[tuple[str, str], str]] = table("compiler.rendering.entries", lasting=True)
 """Files differ in few of their entries, and to write one takes a hundred times as long."""
 
 

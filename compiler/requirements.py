@@ -11,11 +11,13 @@ from packaging.version import InvalidVersion, Version
 from tunec.compiler.analyses.counting import TRAINER, Counting
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.facts import Need
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import show
 from tunec.compiler.target import Target
+from tunec.schemas.caches import Kept
 from tunec.schemas.source import Path, dotted
 from tunec.schemas.spec import Spec
 
@@ -54,20 +56,27 @@ def requirements(asked: Iterable[Asked]) -> list[Definition]:
     ]
 
 
-def needs(asked: Iterable[Asked]) -> tuple[Callable[[Spec, Draft], list[Definition]], ...]:
+def needs(asked: Sequence[Asked]) -> tuple[Need, ...]:
     """What the asked targets pin once they know the spec, or more of the plan."""
-    asked = tuple(asked)
+    plain = _without_launcher(asked)
     return (
-        *(partial(_needed, target, target.needs) for target, _ in asked if target.needs),
-        *(partial(_needed, target, _starts_plainly) for target, _ in _without_launcher(asked)),
+        *(Need(partial(_needed, target, target.needs)) for target, _ in asked if target.needs),
+        *(Need(partial(_needed, target, _starts_plainly), "parallel") for target, _ in plain),
     )
 
 
-def releases(asked: Iterable[Asked], versions: Mapping[str, str]) -> dict[str, str]:
+def releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> Mapping[str, str]:
     """The release of each package that the files of the asked targets are written for.
 
     A named version that is none names nothing: `emit.unsupported` reports it.
     """
+    return _RELEASES.of((asked, versions), (), partial(_releases, asked, versions))
+
+
+_RELEASES: Final = Kept[Mapping[str, str]]("compiler.requirements.releases", 64, lasting=True)
+
+
+def _releases(asked: Iterable[Asked], versions: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for target, version in asked:
         with suppress(InvalidVersion):
@@ -93,7 +102,7 @@ def _without_launcher(asked: Sequence[Asked]) -> Iterator[Asked]:
 
 def _starts_plainly(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """torchrun, which tells the trainer nothing of FSDP: the trainer's own file must say it."""
-    if spec.launcher is not None or "parallel" not in draft.groups:
+    if spec.launcher is not None:
         return {}
     plain = draft.parallel.engine == "fsdp" and draft.parallel.sequence == 1
     return {"launch.launcher": "torchrun"} if plain else {}

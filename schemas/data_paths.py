@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final, Literal
 
+from tunec.schemas.caches import cached
+
 DataKind = Literal["file", "directory", "url", "name"]
 """A local file, a local directory, an address of another file system, or a name on the Hub."""
 
@@ -19,6 +21,7 @@ BUILDERS: Final[Mapping[str, str]] = {
 5.2.0 packaged_modules/__init__.py `_EXTENSION_TO_MODULE`, in part."""
 
 
+@cached(256)
 def data_kind(path: str) -> DataKind:
     """What a path of training data names, by its form alone; no disk is read.
 

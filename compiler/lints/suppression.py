@@ -77,7 +77,8 @@ def unknown_allowances(names: Iterable[str]) -> Iterator[Diagnostic]:
 
     A policy has rules with names of its own, which are not known here.
     """
-    known = frozenset((*known_names(), *rule_names()))
+    names = tuple(names)
+    known = frozenset((*known_names(), *rule_names())) if names else frozenset()
     for name in names:
         if name not in known:
             near = next(iter(nearest(name, known)), None)

@@ -5,7 +5,7 @@ from typing import Final
 from tunec.compiler.analyses.memory.margin import MARGIN as MEMORY_MARGIN
 from tunec.compiler.analyses.memory.margin import Request, requested
 from tunec.compiler.analyses.memory.terms.host import host_account
-from tunec.compiler.analyses.memory.workload import Layout
+from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.account import MARGIN as TIME_MARGIN
 from tunec.compiler.analyses.time.account import Run, bounded
 from tunec.compiler.facts import Facts
@@ -16,6 +16,7 @@ from tunec.compiler.passes.fit.problem import Problem
 from tunec.compiler.passes.fit.search import search
 from tunec.compiler.passes.fit.timing import step_seconds
 from tunec.compiler.passes.software import say_software
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.units import format_bytes
 
@@ -46,7 +47,7 @@ def plan_job(facts: Facts, draft: Draft) -> Outcome:
 
 
 def _host_memory(scribe: Scribe, problem: Problem, layout: Layout, draft: Draft) -> None:
-    workload = replace(problem.workload, dataloader_workers=draft.runtime.dataloader_workers)
+    workload = _loaded_by(problem.workload, draft.runtime.dataloader_workers)
     needed = host_account(workload, layout).peak_bytes
     total = scribe.facts.selection.node.host.memory
     request = requested(needed, total, draft.devices.host_budget)
@@ -63,6 +64,12 @@ def _host_memory(scribe: Scribe, problem: Problem, layout: Layout, draft: Draft)
             notes=("the system and the kubelet or slurmd reserve part of a node's memory",),
             help="offload less to the host, or use nodes with more memory",
         )
+
+
+@cached(256)
+def _loaded_by(workload: Workload, workers: int) -> Workload:
+    """The workload with its data loading; the same object for equal inputs, as caches rely on."""
+    return replace(workload, dataloader_workers=workers)
 
 
 def _sum(request: Request) -> str:

@@ -98,12 +98,12 @@ def known_in_other_releases(run: LintContext, kind: str, path: str) -> tuple[str
     """The known releases that have a key which the release that runs has not, oldest first."""
     if kind == "deepspeed":
         return tuple(each for each in DEEPSPEED_RELEASES if path in deepspeed_paths(each))
-    return _in_other_releases(str(run.release("transformers").version), path)
+    return _in_other_releases(run.release("transformers").version, path)
 
 
 @cached()
-def _in_other_releases(version: str, path: str) -> tuple[str, ...]:
-    around = releases_around("training_arguments", version)
+def _in_other_releases(version: Version, path: str) -> tuple[str, ...]:
+    around = releases_around("training_arguments", str(version))
     if any(path in fields_of("training_arguments", each) for each in around):
         return ()
     known = known_releases("training_arguments")
