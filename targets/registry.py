@@ -17,6 +17,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "launch": "tunec.targets.launch.target",
     "accelerate": "tunec.targets.accelerate.target",
     "trl": "tunec.targets.trl.target",
+    "axolotl": "tunec.targets.axolotl.target",
     "glm4": "tunec.targets.glm4.target",
     "minicpm-v": "tunec.targets.minicpm_v.target",
     "llama-cookbook": "tunec.targets.llama_cookbook.target",
@@ -33,7 +34,7 @@ READERS: Final[Mapping[str, str]] = {
     "llamafactory": "tunec.targets.llamafactory.target",
     "launchers": "tunec.targets.launch.flags",
 }
-"""Dialects that can be read and are no targets, before the targets: a module with a `TARGET`."""
+"""What is read before the other targets, written or not: a module with a `TARGET`."""
 
 FURTHER: Final[Mapping[str, str]] = {"trl-methods": "tunec.targets.trl.methods"}
 """Dialects that are read after the targets, and are no targets: a module with a `TARGET`.

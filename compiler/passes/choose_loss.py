@@ -35,7 +35,7 @@ def choose_loss(facts: Facts, draft: Draft) -> Outcome:
 def _options(facts: Facts, draft: Draft) -> list[Option]:
     trl, supervised = _version(facts, "trl"), draft.objective.kind == "sft"
     adapts_head = _adapts_head(draft.adapter)
-    newest_first = trl is None or trl >= _CHUNKS_ONLY
+    newest_first = trl >= _CHUNKS_ONLY if trl else _AXOLOTL not in facts.versions
     unasked = (trl is not None and trl >= _CHUNKS_UNASKED) if supervised else newest_first
     rests = (Origin("spec", "software"),)
     pieces = Option(
@@ -60,6 +60,10 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
         (*rests, model("config"), device(weakest.name, "compute_capability")),
     )
     return [fused, pieces, whole] if unasked else [fused, whole, pieces]
+
+
+_AXOLOTL: Final = "axolotl"
+"""It brings a trl that computes all logits of pairs: 0.13.2 with 0.27.0 to 0.19.0 with 1.9.0."""
 
 
 def _version(facts: Facts, package: str) -> Version | None:

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.target import Json
-from tunec.targets.accelerate.fsdp import WRAP, sharding_of, true, worded
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Json, fixed
+from tunec.targets.accelerate.fsdp import WRAP, on_fsdp, on_second, sharding_of, true, worded
+from tunec.targets.axolotl.row import WRITTEN, row
+from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
 from tunec.targets.read_only import observed
 
 _CONFIG: Final = "fsdp_config"
@@ -18,10 +21,11 @@ _NAMES: Final = (
     *("auto_wrap_policy", "transformer_layer_cls_to_wrap", "min_num_params", "state_dict_type"),
     *("cpu_ram_efficient_loading", "activation_checkpointing"),
 )
+_MODE: Final = "activation_checkpointing.mode"
 _SLOTS: Final = (
     *("parallel.engine", "fsdp.version", "fsdp.sharding", "fsdp.offload_params", "fsdp.wrap"),
     *("fsdp.wrap_classes", "fsdp.min_parameters", "fsdp.state_dict", "fsdp.efficient_loading"),
-    *("fsdp.checkpointing", "activation_checkpointing.mode"),
+    "fsdp.checkpointing",
 )
 _STATE_DICT: Final = {"full": "FULL_STATE_DICT", "sharded": "SHARDED_STATE_DICT"}
 
@@ -43,9 +47,9 @@ def _inside(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _read(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    if not found.get("fsdp") and not found.get(_CONFIG):
-        return {}
     inside = _inside(found)
+    if not found.get("fsdp") and not found.get(_CONFIG) and not inside:
+        return {}
     version = 2 if str(found.get(_VERSION) or inside.get("version", 1)) == "2" else 1
     recomputes = true(inside.get("activation_checkpointing", False))
     read = {
@@ -87,7 +91,40 @@ def _wrap(inside: Mapping[str, Json]) -> Mapping[str, Any]:
     }
 
 
+# ── what is written ──────────────────────────────────────────────────────────────────────────────
+
+
+def _write(plan: Plan) -> Mapping[str, Json]:
+    fsdp = plan.fsdp
+    inside: dict[str, Json] = {
+        "reshard_after_forward": fsdp.sharding == "full",
+        "offload_params": fsdp.offload_params,
+        "cpu_ram_efficient_loading": fsdp.efficient_loading,
+        "activation_checkpointing": fsdp.checkpointing,
+        "auto_wrap_policy": WRAP[fsdp.wrap],
+        "state_dict_type": _STATE_DICT[fsdp.state_dict],
+    }
+    if fsdp.wrap_classes:
+        inside["transformer_layer_cls_to_wrap"] = ",".join(fsdp.wrap_classes)
+    if fsdp.wrap == "size":
+        inside["min_num_params"] = fsdp.min_parameters
+    return {_VERSION: fsdp.version, **{f"{_CONFIG}.{key}": each for key, each in inside.items()}}
+
+
+_FULLY_SHARD: Final = "torch 2.13 distributed/fsdp/_fully_shard: version 2 has no such switch"
 FSDP: Final = (
-    observed(_KEYS, _SLOTS, _read, _SOURCE, until="0.13"),
-    observed((*_KEYS, _VERSION), _SLOTS, _read, _SOURCE, since="0.13"),
+    observed(_KEYS, (*_SLOTS, _MODE), _read, _SOURCE, until=WRITTEN),
+    row((*_KEYS, _VERSION), _SLOTS, _write, _read, _SOURCE, since=WRITTEN, when=on_fsdp),
+    row(
+        (*_KEYS, _VERSION),
+        (_MODE,),
+        _write,
+        _read,
+        _SOURCE,
+        since=WRITTEN,
+        when=recomputes_by_fsdp,
+    ),
+    fixed("fsdp.backward_prefetch", "pre", _FULLY_SHARD, when=on_second),
+    fixed("fsdp.forward_prefetch", value=False, source=_FULLY_SHARD, when=on_second),
+    fixed("fsdp.use_orig_params", value=True, source=_FULLY_SHARD, when=on_second),
 )

@@ -1,9 +1,35 @@
-"""The releases of Axolotl whose sources the rows were read from."""
+"""The releases of Axolotl whose sources the rows were read from, and what each brings along."""
 
+from collections.abc import Mapping
 from typing import Final
+
+from packaging.version import Version
 
 from tunec.compiler.releases import Releases
 
 PACKAGE: Final = "axolotl"
-RELEASES: Final = ("0.8.1", "0.13.2", "0.19.0")
+SCHEMAS: Final = ("0.8.1", "0.13.2", "0.19.0")
+"""The releases whose classes wrote a JSON Schema."""
+RELEASES: Final = ("0.8.1", "0.13.2", "0.14.0", "0.15.0", "0.16.1", "0.17.0", "0.18.0", "0.19.0")
+"""The first of them is only read."""
 SUPPORTED: Final = Releases(">=0.8,<0.20")
+
+_PINS: Final = (
+    ("0.13", {"transformers": "4.57.6", "trl": "0.27.0", "peft": "0.18.1", "accelerate": "1.12.0"}),
+    ("0.14", {"transformers": "5.0.0", "trl": "0.27.1", "peft": "0.18.1", "accelerate": "1.12.0"}),
+    ("0.15", {"transformers": "5.3.0", "trl": "0.29.0", "peft": "0.18.1", "accelerate": "1.13.0"}),
+    ("0.16", {"transformers": "5.5.0", "trl": "0.29.0", "peft": "0.18.1", "accelerate": "1.13.0"}),
+    ("0.17", {"transformers": "5.9.0", "trl": "1.5.1", "peft": "0.19.1", "accelerate": "1.13.0"}),
+    ("0.18", {"transformers": "5.14.1", "trl": "1.8.0", "peft": "0.19.1", "accelerate": "1.13.0"}),
+    ("0.19", {"transformers": "5.16.1", "trl": "1.9.0", "peft": "0.20.0", "accelerate": "1.13.0"}),
+)
+"""axolotl 0.13.2 to 0.16.1 requirements.txt, 0.17.0 to 0.19.0 `Requires-Dist` of the wheels: exact
+pins but for peft, which is at least 0.18.1 until 0.16 and 0.19 in 0.17."""
+_DEEPSPEED: Final = "0.18.9"
+"""The extra `deepspeed`: from 0.18.3 until 0.14, from 0.18.6 and below 0.19 then."""
+
+
+def brought(version: Version) -> Mapping[str, str]:
+    """The releases that one of Axolotl installs, by package."""
+    held = [pins for since, pins in _PINS if version >= Version(since)]
+    return {**(held[-1] if held else _PINS[0][1]), "deepspeed": _DEEPSPEED}

@@ -1,24 +1,33 @@
-"""Axolotl's YAML as rows: a dialect that is read and never written."""
+"""The axolotl target: one YAML for `axolotl train`, and DeepSpeed's file beside it."""
 
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from tunec.compiler.target import File, Json, Target, in_no_plan
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
+from tunec.schemas.spec import Spec
+from tunec.targets.accelerate.packages import ACCELERATE
+from tunec.targets.accelerate.packages import PACKAGE as ACCELERATE_PACKAGE
+from tunec.targets.axolotl.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
+from tunec.targets.axolotl.arithmetic import CHECKPOINTING, PARALLEL, PRECISION
+from tunec.targets.axolotl.counting import counting
+from tunec.targets.axolotl.data import DATA, forms
 from tunec.targets.axolotl.fsdp import FSDP
 from tunec.targets.axolotl.migration import CARRIES, LEAVES
-from tunec.targets.axolotl.model import (
-    ADAPTER,
-    CHECKPOINTING,
-    EVERY_LAYER,
-    MODEL,
-    OBJECTIVE,
-    PARALLEL,
-    PRECISION,
-    QUANTIZATION,
-    forms,
-)
-from tunec.targets.axolotl.packages import PACKAGE, RELEASES, SUPPORTED
+from tunec.targets.axolotl.model import MODEL, OBJECTIVE
+from tunec.targets.axolotl.packages import PACKAGE, RELEASES, SCHEMAS, SUPPORTED, brought
+from tunec.targets.axolotl.refusals import REFUSALS
 from tunec.targets.axolotl.training import BATCH, OPTIMIZER, RUNTIME, SCHEDULE, TIMES
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
+from tunec.targets.deepspeed.reader import TRAINER
+from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
+from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
+from tunec.targets.scripts.refusals import refusing
+from tunec.targets.trainers import evaluating_by_loss
 
 _MARKS: Final = frozenset(
     {
@@ -63,11 +72,26 @@ def _is_axolotl(document: Json) -> bool:
     return is_part and not _OF_OTHERS & set(document)
 
 
+def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+    """The packages of which a spec names another release than Axolotl installs."""
+    for name, wanted in brought(dialect[PACKAGE]).items():
+        named = dialect.get(name)
+        if named is not None and str(named) != wanted:
+            yield Diagnostic(
+                "software-of-another-season",
+                "warning",
+                f"axolotl {dialect[PACKAGE]} installs {name} {wanted}, and the spec names {named}",
+                notes=("axolotl requirements.txt, from 0.17 the wheel's `Requires-Dist`",),
+                help=f"leave {name} out of `software`, or name {wanted}",
+            )
+
+
 CONFIG: Final = File(
     name="axolotl.yaml",
     format="yaml",
     entries=(
         *MODEL,
+        *DATA,
         *OBJECTIVE,
         *ADAPTER,
         *QUANTIZATION,
@@ -81,14 +105,75 @@ CONFIG: Final = File(
         *RUNTIME,
     ),
     recognise=_is_axolotl,
-    schema=schema_of("axolotl", RELEASES, PACKAGE),
-    when=in_no_plan,
+    schema=schema_of("axolotl", SCHEMAS, PACKAGE),
+    check=_other_releases,
     filled=frozenset(),
     phrases=(EVERY_LAYER, TIMES),
     foreign=forms,
-    carries=CARRIES,
-    leaves=LEAVES,
+    names=("deepspeed",),
 )
+
+
+# ── what no key says ─────────────────────────────────────────────────────────────────────────────
+
+_UNTOUCHED: Final = Cannot("it has no effect under this objective")
+_FSDP: Final = Cannot("another engine is used")
+_CANNOT: Final = {
+    **CANNOT,
+    **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
+    **{slot: _FSDP for slot in SLOTS if slot.startswith("fsdp.")},
+    **evaluating_by_loss("Axolotl"),
+    "objective.kind": Cannot(
+        "of objectives it is written for texts and pairs", True, ("sft", "dpo")
+    ),
+    "model.kind": Cannot(
+        "Axolotl trains models that write text", True, ("causal-lm", "vision-language")
+    ),
+    "model.trust_remote_code": Cannot("a row says it"),
+    "data.images": Cannot("the data has them, and the model's processor cuts them"),
+    "parallel.engine": Cannot("of several processes torch makes DDP"),
+    "parallel.sequence": Cannot("a row says it"),
+    "activation_checkpointing.mode": Cannot("another row says it"),
+}
+
+
+def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """What FSDP needs; and attention beside which nothing of a model in full becomes fp32."""
+    second = _fsdp(spec) if spec.engine == "fsdp" else {}
+    narrow = {"attention.implementation": "flash_attention_2"} if _widens(spec, draft) else {}
+    return {**second, **narrow}
+
+
+def _fsdp(spec: Spec) -> Mapping[str, Any]:
+    """Version 2, as the first is deprecated; of adapters, checkpoints that are whole.
+
+    axolotl 0.19.0 utils/schemas/validation.py `check_fsdp2_cpu_ram_efficient_loading_w_4bit`;
+    accelerate 1.13.0 utils/fsdp_utils.py `_get_model_state_dict`: PEFT's own gathers nothing.
+    """
+    sharded = {} if spec.method.full else {"fsdp.state_dict": "sharded"}
+    alone = {"fsdp.efficient_loading": False} if spec.method.qlora else {}
+    return {"fsdp.version": 2, **sharded, **alone}
+
+
+def _widens(spec: Spec, draft: Draft) -> bool:
+    """Whether embeddings, head and norms would become fp32 beside the usual attention.
+
+    axolotl 0.13.2 to 0.19.0 loaders/model.py `_configure_embedding_dtypes`: where neither an
+    adapter nor an engine is there, and attention is sdpa or eager.
+    """
+    if not {"precision", "devices"} <= draft.groups.keys() or spec.attention is not None:
+        return False
+    is_narrow = draft.precision.compute == "bf16" and draft.devices.vendor == "nvidia"
+    return is_narrow and bool(spec.method.full) and spec.engine not in ("deepspeed", "fsdp")
+
+
+def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
+    """What `axolotl train` starts behind a launcher, by its module.
+
+    axolotl 0.13.2 to 0.19.0 cli/utils/train.py `_launch_accelerate_training`.
+    """
+    return ("axolotl.cli.train", f"{PACKAGE}/{CONFIG.name}")
+
 
 TARGET: Final = Target(
     name="axolotl",
@@ -96,8 +181,20 @@ TARGET: Final = Target(
     supported=SUPPORTED,
     latest=RELEASES[-1],
     releases=RELEASES,
-    files=(CONFIG,),
-    cannot={},
+    files=(CONFIG, ds_config(TRAINER, when=on_deepspeed)),
+    cannot=_CANNOT,
+    needs=_needs,
+    check=refusing("axolotl", REFUSALS),
+    beside={
+        "transformers": TRANSFORMERS,
+        PEFT: PEFT_RELEASES,
+        ACCELERATE_PACKAGE: ACCELERATE,
+        DEEPSPEED_PACKAGE: DEEPSPEED,
+    },
+    companions=brought,
+    entry=entry,
     run_by="trl",
+    counting=counting,
+    verify="tunec.targets.axolotl.verify",
 )
 """What `axolotl train` reads."""

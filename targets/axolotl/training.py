@@ -1,11 +1,15 @@
 """Rows of Axolotl's YAML: batch, optimizer, schedule, saving, evaluation."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from tunec.compiler.target import ALWAYS, Json, Phrase, fixed, same
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, derived, named, same
+from tunec.schemas.frozen import replace
+from tunec.schemas.terms import ScheduleKind
+from tunec.targets.axolotl.data import write_evaluation
+from tunec.targets.axolotl.row import WRITTEN, row
 from tunec.targets.huggingface.training import OPTIMIZER as TRAINER_OPTIMIZER
-from tunec.targets.read_only import named_word, observed
 
 _SCHEMA: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/training.py `HyperparametersConfig`"
 _BUILDER: Final = "core/builders/base.py `TrainerBuilderBase`, before 0.10 core/trainer_builder.py"
@@ -24,16 +28,21 @@ def _batch(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 BATCH: Final = (
-    observed(
+    row(
         ("micro_batch_size", "gradient_accumulation_steps", "batch_size"),
         ("batch.micro", "batch.accumulation"),
+        lambda plan: {
+            "micro_batch_size": plan.batch.micro,
+            "gradient_accumulation_steps": plan.batch.accumulation,
+        },
         _batch,
         f"{_SCHEMA}; utils/config/__init__.py `normalize_config`",
         absent={"batch.micro": 1, "batch.accumulation": 1},
     ),
-    observed(
+    row(
         ("eval_batch_size", "micro_batch_size"),
         ("batch.evaluation",),
+        lambda plan: {"eval_batch_size": plan.batch.evaluation},
         lambda found: {
             "batch.evaluation": found.get("eval_batch_size") or found.get("micro_batch_size", 1)
         },
@@ -43,29 +52,34 @@ BATCH: Final = (
 )
 
 
-def _optimizer(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    return TRAINER_OPTIMIZER[0].read({"optim": found["optimizer"]})
+def _renamed(said: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {"optimizer": said["optim"]} if said else {}
 
 
-OPTIMIZER: Final = (
-    observed(
+def _optimizer(by: Entry) -> Entry:
+    """A row of the Trainer's `optim` under Axolotl's name for it."""
+    return row(
         ("optimizer",),
-        ("optimizer.name", "optimizer.kernel"),
-        _optimizer,
+        by.slots,
+        lambda plan: _renamed(by.write(plan)),
+        lambda found: by.read({"optim": found["optimizer"]}),
         f"{_SCHEMA}: the words of transformers' `OptimizerNames`, and its own, which no slot has",
         absent={"optimizer.name": "adamw", "optimizer.kernel": "fused"},
-    ),
-    observed(
+        when=by.when,
+    )
+
+
+_BY_WORD: Final = tuple(each for each in TRAINER_OPTIMIZER if each.keys == ("optim",))
+OPTIMIZER: Final = (
+    *map(_optimizer, _BY_WORD),
+    row(
         ("learning_rate",),
         ("optimizer.learning_rate",),
+        lambda plan: {"learning_rate": plan.optimizer.learning_rate},
         lambda found: {"optimizer.learning_rate": float(found["learning_rate"])},
         f"{_SCHEMA} `convert_learning_rate`: text is made a number",
     ),
-    same("weight_decay", "optimizer.weight_decay", _SCHEMA, absent=((ALWAYS, 0.0),)),
-    same("adam_beta1", "optimizer.beta1", _ARGUMENTS, absent=((ALWAYS, 0.9),)),
-    same("adam_beta2", "optimizer.beta2", _ARGUMENTS, absent=((ALWAYS, 0.999),)),
-    same("adam_epsilon", "optimizer.epsilon", _ARGUMENTS, absent=((ALWAYS, 1e-8),)),
-    same("max_grad_norm", "optimizer.max_grad_norm", _ARGUMENTS, absent=((ALWAYS, 1.0),)),
+    *(replace(each, source=_ARGUMENTS) for each in TRAINER_OPTIMIZER if each not in _BY_WORD),
 )
 
 
@@ -121,54 +135,129 @@ TIMES: Final = Phrase(
     beside=("num_epochs", "val_set_size", "test_datasets"),
 )
 
-_KINDS: Final = {kind: kind for kind in ("constant", "constant_with_warmup", "linear", "cosine")}
 
+def _write_length(plan: Plan) -> Mapping[str, Json]:
+    if plan.schedule.epochs is not None:
+        return {"num_epochs": plan.schedule.epochs}
+    return {} if plan.schedule.steps is None else {"max_steps": plan.schedule.steps}
+
+
+def _in_epochs(plan: Plan) -> bool:
+    return plan.schedule.epochs is not None
+
+
+def _write_arguments(plan: Plan) -> Mapping[str, Json]:
+    arguments = dict(plan.schedule.arguments)
+    return {"lr_scheduler_kwargs": arguments} if arguments else {}
+
+
+def _write_warmup(plan: Plan) -> Mapping[str, Json]:
+    if plan.schedule.warmup_share is not None:
+        return {"warmup_ratio": plan.schedule.warmup_share}
+    return {"warmup_steps": plan.schedule.warmup_steps}
+
+
+def _write_saving(plan: Plan) -> Mapping[str, Json]:
+    steps = plan.schedule.save_steps
+    if steps is None:
+        return {"save_strategy": "epoch"}
+    return {"save_strategy": "steps", "save_steps": steps}
+
+
+def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
+    """Without data to evaluate on it refuses both keys."""
+    steps = plan.schedule.evaluation_steps
+    if steps is None:
+        return {}
+    return {**write_evaluation(plan), "eval_strategy": "steps", "eval_steps": steps}
+
+
+def _evaluates(plan: Plan) -> bool:
+    return plan.schedule.evaluation_steps is not None
+
+
+def _rises_over_a_share(plan: Plan) -> bool:
+    return plan.schedule.warmup_share is not None
+
+
+_LENGTH_KEYS: Final = ("num_epochs", "max_steps")
+_LENGTH: Final = row(
+    _LENGTH_KEYS,
+    ("schedule.epochs",),
+    _write_length,
+    _length,
+    f"{_SCHEMA}; {_BUILDER}: max_steps wins",
+    absent={"schedule.epochs": 1.0},
+    when=_in_epochs,
+)
+_WARMUP: Final = row(
+    ("warmup_steps", "warmup_ratio"),
+    ("schedule.warmup_steps", "schedule.warmup_share"),
+    _write_warmup,
+    _warmup,
+    f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: absent, 3 % of all steps and at most 100",
+    when=lambda plan: not _rises_over_a_share(plan),
+)
 SCHEDULE: Final = (
-    observed(
-        ("num_epochs", "max_steps"),
-        ("schedule.epochs", "schedule.steps"),
-        _length,
-        f"{_SCHEMA}; {_BUILDER}: max_steps wins",
-        absent={"schedule.epochs": 1.0},
+    _LENGTH,
+    replace(
+        _LENGTH,
+        slots=("schedule.epochs", "schedule.steps"),
+        when=lambda plan: not _in_epochs(plan),
     ),
-    observed(
-        ("lr_scheduler",),
-        ("schedule.kind",),
-        named_word(_KINDS, "lr_scheduler", "schedule.kind"),
-        _SCHEMA,
-        absent={"schedule.kind": "cosine"},
+    named(
+        "lr_scheduler",
+        "schedule.kind",
+        {kind: kind for kind in get_args(ScheduleKind)},
+        f"{_SCHEMA}: the words of transformers' `SchedulerType`, and two of its own",
+        absent=((ALWAYS, "cosine"),),
     ),
-    observed(
-        ("warmup_steps", "warmup_ratio"),
-        ("schedule.warmup_steps", "schedule.warmup_share"),
-        _warmup,
-        f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: absent, 3 % of all steps and at most 100",
+    row(
+        ("lr_scheduler_kwargs",),
+        ("schedule.arguments",),
+        _write_arguments,
+        lambda found: {"schedule.arguments": tuple((found["lr_scheduler_kwargs"] or {}).items())},
+        f"axolotl 0.8.1 to 0.19.0 {_BUILDER} `_configure_scheduler`",
+        absent={"schedule.arguments": ()},
     ),
+    _WARMUP,
+    replace(_WARMUP, slots=("schedule.warmup_share",), when=_rises_over_a_share),
     same(
         "logging_steps",
         "schedule.log_steps",
         f"axolotl {_BUILDER}: absent, it follows from the length",
     ),
-    observed(
+    row(
         ("save_steps", "save_strategy", "saves_per_epoch"),
         ("schedule.save_steps",),
+        _write_saving,
         _saving,
         f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: save_steps wins, and absent it is each epoch",
         absent={"schedule.save_steps": None},
     ),
-    observed(
+    row(
         ("save_total_limit",),
         ("schedule.keep_checkpoints",),
+        lambda plan: {"save_total_limit": plan.schedule.keep_checkpoints},
         lambda found: {"schedule.keep_checkpoints": found["save_total_limit"] or 4},
         f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: `if ... else 4`",
         absent={"schedule.keep_checkpoints": 4},
     ),
-    observed(
+    row(
         ("eval_steps", "evals_per_epoch", "eval_strategy", "val_set_size", "test_datasets"),
         ("schedule.evaluation_steps",),
+        _write_evaluation,
         _evaluation,
         f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: none without evaluation data",
         absent={"schedule.evaluation_steps": None},
+    ),
+    derived(
+        "load_best_model_at_end",
+        lambda _: False,
+        "axolotl 0.13.2 to 0.19.0 core/builders/causal.py `build`: absent, on where both are in "
+        "steps and the one is a multiple of the other",
+        since=WRITTEN,
+        when=_evaluates,
     ),
 )
 
@@ -181,16 +270,15 @@ _TRACKERS: Final = {
 }
 
 
+def _write_trackers(plan: Plan) -> Mapping[str, Json]:
+    return {key: True for key, name in _TRACKERS.items() if name in plan.runtime.report_to}
+
+
 def _trackers(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"runtime.report_to": tuple(_TRACKERS[key] for key in _TRACKERS if found.get(key))}
 
 
 RUNTIME: Final = (
-    fixed(
-        "evaluation.predictions",
-        "loss",
-        f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: answers are written by a callback alone",
-    ),
     same(
         "output_dir",
         "runtime.output",
@@ -201,9 +289,10 @@ RUNTIME: Final = (
     same("neftune_noise_alpha", "runtime.neftune_alpha", _ARGUMENTS, absent=((ALWAYS, None),)),
     same("dataloader_num_workers", "runtime.dataloader_workers", _ARGUMENTS),
     same("dataloader_pin_memory", "runtime.dataloader_pin_memory", _ARGUMENTS),
-    observed(
+    row(
         tuple(_TRACKERS),
         ("runtime.report_to",),
+        _write_trackers,
         _trackers,
         f"axolotl 0.8.1 to 0.19.0 {_BUILDER} `_configure_reporting`",
         absent={"runtime.report_to": ()},

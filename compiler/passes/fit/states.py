@@ -37,6 +37,8 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
         return _pure_bf16(name)
     if engine == "deepspeed":
         return _deepspeed(workload, stage)
+    if workload.version("axolotl") is not None:
+        return _by_axolotl(workload, engine, fsdp)
     loaded = "fp32" if _is_loaded_unasked(workload) else precision.compute
     if engine == "fsdp" and workload.adapter.kind == "none":
         states = _mixed(precision.compute, loaded, name)
@@ -206,6 +208,38 @@ def _by_trl(states: States, workload: Workload) -> States:
     if not makes_adapters_bf16(trl, of_pairs=of_pairs):
         return replace(states, weights="fp32")
     moments = _pure_bf16(name).optimizer
+    return replace(states, trainable="bf16", gradients="bf16", optimizer=moments)
+
+
+_AXOLOTL_CASTS_ADAPTERS_OF_PAIRS: Final = Version("0.15")
+"""The first release that brings a trl of `_TRL_CASTS_ADAPTERS_OF_PAIRS`: requirements.txt."""
+
+
+def _by_axolotl(workload: Workload, engine: Engine, fsdp: int) -> States:
+    """Weights are loaded in the compute dtype, and trained so unless an adapter is.
+
+    axolotl 0.13.2 to 0.19.0 utils/config/__init__.py `resolve_dtype`; monkeypatch/accelerate/
+    fsdp2.py `fsdp2_prepare_model` widens nothing. Of a quantised base, `prepare_model_for_kbit_
+    training` widens only what loaders/model.py `_configure_embedding_dtypes` narrows again; pairs
+    are for TRL's trainer, which is given the adapter's configuration (train.py).
+    """
+    compute, name = workload.precision.compute, workload.optimizer.name
+    if workload.adapter.kind != "none":
+        states = _peft(compute, compute, workload.adapter, name)
+        of_pairs = workload.preference is not None and workload.preference.sequences > 1
+        return _pairs_by_axolotl(states, workload) if of_pairs else states
+    if compute == "fp32" or (engine == "fsdp" and fsdp == 1):
+        return _mixed(compute, compute, name)
+    return replace(_pure_bf16(name), autocast=True)
+
+
+def _pairs_by_axolotl(states: States, workload: Workload) -> States:
+    version = workload.version("axolotl")
+    if workload.quantization.format == "none" or version is None:
+        return states
+    if version < _AXOLOTL_CASTS_ADAPTERS_OF_PAIRS:
+        return replace(states, weights="fp32")
+    moments = _pure_bf16(workload.optimizer.name).optimizer
     return replace(states, trainable="bf16", gradients="bf16", optimizer=moments)
 
 

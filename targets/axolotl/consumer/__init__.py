@@ -1,9 +1,10 @@
 """axolotl asked about itself.
 
-Runs inside an environment that holds one release of it, never in tunec's own process. Its verb is
-`schema`; see the function.
+Runs inside an environment that holds one release of it, never in tunec's own process. Verbs:
+`schema`, `resolve`; see the functions.
 """
 
+from tunec.targets.axolotl.consumer.resolve import resolve
 from tunec.targets.axolotl.consumer.schema import schema
 
-VERBS = {"schema": schema}
+VERBS = {"schema": schema, "resolve": resolve}

@@ -1,0 +1,178 @@
+"""Rows of Axolotl's YAML: precision, recomputed activations, and the engine."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, on_deepspeed, same
+from tunec.targets.axolotl.row import WRITTEN, row
+from tunec.targets.huggingface.arithmetic import recomputes
+from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
+from tunec.targets.read_only import observed
+
+_CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
+_DTYPE: Final = "axolotl 0.8.1 to 0.19.0 utils/config/__init__.py `resolve_dtype`"
+_SLOTS: Final = (
+    *("precision.compute", "precision.loss_scaling", "states.weights", "states.autocast"),
+)
+_FLAGS: Final = ("bf16", "fp16", "bfloat16", "float16", "deepspeed")
+
+
+# ── precision ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _write_precision(plan: Plan) -> Mapping[str, Json]:
+    """`full` keeps bf16 weights without autocast."""
+    compute = plan.precision.compute
+    casts = plan.states.autocast or on_deepspeed(plan)
+    bf16: Json = compute == "bf16" and (True if casts else "full")
+    engine = {"deepspeed": "ds_config.json"} if on_deepspeed(plan) else {}
+    return {"bf16": bf16, "fp16": compute == "fp16", **engine}
+
+
+def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """`bf16: auto`, the default, asks the device: then nothing is known unless fp16 is on."""
+    bf16 = found.get("bf16", "auto") or found.get("bfloat16")
+    half = bool(found.get("fp16"))
+    if bf16 == "auto" and not half:
+        return {}
+    dtype = "fp16" if bf16 == "auto" or (half and not bf16) else "bf16" if bf16 else "fp32"
+    weights = "fp16" if found.get("float16") and dtype == "fp32" else dtype
+    scaling = "dynamic" if half and dtype == "fp16" else "none"
+    casts = (bf16 is True or half) and not found.get("deepspeed")
+    return {
+        "precision.compute": weights,
+        "precision.loss_scaling": scaling,
+        "states.weights": weights,
+        "quantization.compute": weights,
+        "states.autocast": bool(casts),
+    }
+
+
+def _is_quantised(plan: Plan) -> bool:
+    return plan.quantization.format != "none"
+
+
+def _of_precision(slots: tuple[str, ...], **more: Any) -> Entry:
+    return row(_FLAGS, slots, _write_precision, _precision, _DTYPE, **more)
+
+
+PRECISION: Final = (
+    _of_precision(_SLOTS, when=lambda plan: not _is_quantised(plan)),
+    _of_precision((*_SLOTS, "quantization.compute"), when=_is_quantised),
+    row(
+        ("tf32",),
+        ("precision.tf32",),
+        lambda plan: {"tf32": plan.precision.tf32},
+        lambda found: {"precision.tf32": found["tf32"]} if found["tf32"] != "auto" else {},
+        f"{_CONFIG}: `auto` from 0.13",
+    ),
+)
+
+
+# ── recomputed activations ───────────────────────────────────────────────────────────────────────
+
+_MODE: Final = "activation_checkpointing.mode"
+_OFFLOAD: Final = "activation_checkpointing.offload"
+_KEY: Final = "gradient_checkpointing"
+_VARIANT: Final = f"{_KEY}_kwargs.use_reentrant"
+
+
+def _write_checkpointing(plan: Plan) -> Mapping[str, Json]:
+    return {_KEY: plan.activation_checkpointing.mode == "layer"}
+
+
+def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """`offload` and `unsloth` recompute too, and move what is kept to the host."""
+    return {_MODE: "layer" if found[_KEY] else "none"}
+
+
+def _offloading(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """To the disk is no place of a slot."""
+    words = (found.get(_KEY), found.get("activation_offloading"))
+    if any(word in ("disk", "offload_disk") for word in words):
+        return {}
+    asked = words[0] in ("offload", "unsloth") or words[1] not in (None, False)
+    return {_OFFLOAD: asked}
+
+
+def _by_the_model(plan: Plan) -> bool:
+    return not recomputes_by_fsdp(plan)
+
+
+CHECKPOINTING: Final = (
+    fixed("activation_checkpointing.segment", 1, f"{_CONFIG}: a layer by itself"),
+    fixed("activation_checkpointing.gap", 0, f"{_CONFIG}: every layer"),
+    row(
+        (_KEY,),
+        (_MODE,),
+        _write_checkpointing,
+        _checkpointing,
+        _CONFIG,
+        absent={_MODE: "none"},
+        when=_by_the_model,
+    ),
+    derived(_KEY, lambda _: False, f"{_CONFIG}: beside FSDP's own", when=recomputes_by_fsdp),
+    observed(
+        (_KEY,),
+        (_OFFLOAD,),
+        _offloading,
+        "axolotl 0.8.1 utils/models.py `ModelLoader`: CPU_Offloaded_Gradient_Checkpointer",
+        until=WRITTEN,
+        absent={_OFFLOAD: False},
+    ),
+    observed(
+        (_KEY, "activation_offloading"),
+        (_OFFLOAD,),
+        _offloading,
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py "
+        "`check_gradient_checkpointing_w_offload`; it is not written: with adapters it takes the "
+        "place of recomputing (core/builders/base.py `_configure_gradient_checkpointing`)",
+        since=WRITTEN,
+        absent={_OFFLOAD: False},
+    ),
+    same(
+        _VARIANT,
+        "activation_checkpointing.reentrant",
+        "axolotl 0.13.2 to 0.19.0 core/builders/base.py `_configure_gradient_checkpointing`",
+        since=WRITTEN,
+        absent=((ALWAYS, False),),
+        when=recomputes,
+    ),
+    same(
+        _VARIANT,
+        "activation_checkpointing.reentrant",
+        "axolotl 0.8.1 core/trainer_builder.py; absent it is the library's own",
+        until=WRITTEN,
+        when=recomputes,
+    ),
+)
+
+
+# ── the engine ───────────────────────────────────────────────────────────────────────────────────
+
+PARALLEL: Final = (
+    row(
+        ("deepspeed",),
+        ("parallel.engine",),
+        lambda _: {"deepspeed": "ds_config.json"},
+        lambda found: {"parallel.engine": "deepspeed"} if found["deepspeed"] else {},
+        _CONFIG,
+        when=on_deepspeed,
+    ),
+    same("tensor_parallel_size", "parallel.tensor", _CONFIG, since=WRITTEN, absent=((ALWAYS, 1),)),
+    same(
+        "context_parallel_size",
+        "parallel.sequence",
+        f"{_CONFIG}; sequence_parallel_degree is its older name",
+        since=WRITTEN,
+        absent=((ALWAYS, 1),),
+    ),
+    same(
+        "sequence_parallel_degree",
+        "parallel.sequence",
+        _CONFIG,
+        until=WRITTEN,
+        absent=((ALWAYS, 1),),
+    ),
+)

@@ -1,0 +1,25 @@
+"""How Axolotl counts optimizer steps: it tells the Trainer their number."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tunec.compiler.analyses.counting import Counting, Epoch
+from tunec.compiler.target import Dialect
+from tunec.targets.axolotl.packages import PACKAGE
+
+
+def _steps(epoch: Epoch, epochs: float) -> int:
+    """All passes are one count, of which the last step may be a partial one.
+
+    axolotl 0.13.2 to 0.19.0 utils/trainer.py `calculate_total_num_steps`.
+    """
+    return math.ceil(epoch.rows * epochs / (epoch.micro * epoch.accumulation * epoch.processes))
+
+
+def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
+    """Its own packing fills bins by an order that it draws, which nobody knows before.
+
+    axolotl 0.13.2 to 0.19.0 utils/samplers/multipack.py `MultipackBatchSampler`.
+    """
+    return Counting(f"axolotl {dialect[PACKAGE]}", _steps, "buffered")

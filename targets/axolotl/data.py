@@ -1,0 +1,161 @@
+"""Rows of Axolotl's YAML: the data sets, and how samples are made of them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.wording import shown
+from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, same
+from tunec.schemas.data_paths import data_kind
+from tunec.schemas.frozen import replace
+from tunec.targets.axolotl.row import WRITTEN, has_images, is_supervised, row
+
+_CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
+_COLLATORS: Final = "axolotl 0.13.2 to 0.19.0 core/builders/causal.py `build_collator`"
+
+
+# ── where the data is ────────────────────────────────────────────────────────────────────────────
+
+
+def _type(plan: Plan) -> str:
+    """How prompts are made: of `messages`, or of `chosen` and `rejected` conversations.
+
+    These are the columns that TRL's trainers take too.
+    """
+    return "chat_template" if is_supervised(plan) else "chat_template.argilla_chat"
+
+
+def _part(plan: Plan, path: str, split: str) -> Mapping[str, Json]:
+    """One data set; a file has one split, whatever it is for."""
+    split = split if data_kind(path) in ("name", "directory") else "train"
+    return {"path": path, "split": split, "type": _type(plan)}
+
+
+def _write_data(plan: Plan) -> Mapping[str, Json]:
+    return {"datasets": [_part(plan, path, "train") for path in training_data(plan)]}
+
+
+def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The data sets, which are joined; what they are mixed with by share is no slot's value."""
+    parts = found["datasets"]
+    if not isinstance(parts, list) or any(not isinstance(each, dict) for each in parts):
+        return {}
+    first, *more = [each["path"] for each in parts]
+    return {"data.train": first, "data.more": tuple(more)}
+
+
+def write_evaluation(plan: Plan) -> Mapping[str, Json]:
+    """What is evaluated on: a split of its own where it is in the data that is trained on."""
+    path = plan.data.evaluation
+    if path is None:
+        return {"val_set_size": 0.0}
+    split = "test" if path in training_data(plan) else "train"
+    return {"test_datasets": [_part(plan, path, split)], "val_set_size": 0.0}
+
+
+def _read_evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """One data set of its own; a share that is split off is no slot's value."""
+    parts = found.get("test_datasets")
+    if parts:
+        return {"data.evaluation": parts[0]["path"]} if len(parts) == 1 else {}
+    return {} if found.get("val_set_size") else {"data.evaluation": None}
+
+
+def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """How prompts are made of the columns of data, which no other program does."""
+    for key in ("datasets", "test_datasets"):
+        for part in found.get(key) or ():
+            rest = {name: each for name, each in part.items() if name != "path" and each}
+            if rest not in ({}, {"split": "train"}):
+                said = ", ".join(f"{name} {shown(each)}" for name, each in rest.items())
+                why = (
+                    f"axolotl reads {part.get('path')} by {said}: trl takes messages, prompts with "
+                )
+                yield key, f"{why}completions, or text"
+
+
+# ── what is made of it ───────────────────────────────────────────────────────────────────────────
+
+
+def _length() -> tuple[Entry, Entry]:
+    """The bound on tokens; those of images count into it."""
+    text = same("sequence_len", "data.sequence", _CONFIG, absent=((ALWAYS, 512),))
+    return (
+        replace(text, when=lambda plan: not has_images(plan)),
+        derived(
+            "sequence_len",
+            lambda plan: plan.data.sequence + plan.data.image_tokens,
+            _CONFIG,
+            when=has_images,
+        ),
+    )
+
+
+_IMAGES: Final = (
+    constant("processor_type", "AutoProcessor", f"{_COLLATORS}: images need one", when=has_images),
+    constant(
+        "skip_prepare_dataset",
+        True,
+        f"{_COLLATORS} `MultiModalChatDataCollator`: it makes samples itself",
+        when=has_images,
+    ),
+    constant("remove_unused_columns", False, f"{_COLLATORS}: it needs messages", when=has_images),
+)
+_SAMPLES: Final = (
+    *_length(),
+    row(
+        ("sample_packing",),
+        ("data.packing",),
+        lambda plan: {"sample_packing": plan.data.packing},
+        lambda found: {"data.packing": bool(found["sample_packing"])},
+        _CONFIG,
+        absent={"data.packing": False},
+    ),
+    derived(
+        "eval_sample_packing",
+        lambda plan: plan.data.packing,
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py `check_eval_packing`: absent, on",
+        since=WRITTEN,
+    ),
+    derived(
+        "pad_to_sequence_len",
+        lambda plan: plan.data.packing,
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py `hint_sample_packing_padding`",
+        since=WRITTEN,
+    ),
+    constant(
+        "excess_length_strategy",
+        "truncate",
+        "axolotl 0.13.2 to 0.19.0 utils/data/utils.py: absent, long samples are dropped",
+        since=WRITTEN,
+        when=is_supervised,
+    ),
+    constant(
+        "chat_template",
+        "tokenizer_default",
+        "axolotl 0.13.2 to 0.19.0 utils/chat_templates `get_chat_template`",
+        since=WRITTEN,
+    ),
+)
+
+DATA: Final = (
+    row(
+        ("datasets",),
+        ("data.train", "data.more"),
+        _write_data,
+        _read_data,
+        f"{_CONFIG}; utils/schemas/datasets.py; utils/data/shared.py `merge_datasets`",
+        yields=True,
+    ),
+    row(
+        ("test_datasets", "val_set_size"),
+        ("data.evaluation",),
+        write_evaluation,
+        _read_evaluation,
+        f"{_CONFIG}; utils/data/sft.py",
+        absent={"data.evaluation": None},
+        yields=True,
+    ),
+    *_SAMPLES,
+    *_IMAGES,
+)

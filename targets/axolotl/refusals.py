@@ -1,0 +1,114 @@
+"""What Axolotl does not run, or runs otherwise than planned."""
+
+from typing import Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.targets.axolotl.row import WRITTEN
+from tunec.targets.huggingface.adapter import has_adapter
+from tunec.targets.scripts.refusals import Refusal
+
+_LOADER: Final = "axolotl 0.13.2 to 0.19.0 loaders/model.py"
+
+
+def _is_alone(plan: Plan) -> bool:
+    """No engine holds the model: one process, or DDP."""
+    return plan.parallel.engine in ("none", "ddp")
+
+
+def _widens(plan: Plan) -> bool:
+    eager = plan.attention.implementation in ("sdpa", "eager")
+    narrow = plan.precision.compute != "fp32"
+    return eager and narrow and _is_alone(plan) and not has_adapter(plan)
+
+
+def _scales_fp16(plan: Plan) -> bool:
+    is_fp16 = plan.precision.compute == "fp16" and plan.parallel.engine != "deepspeed"
+    return is_fp16 and not has_adapter(plan)
+
+
+def _quantised(plan: Plan) -> bool:
+    return plan.quantization.format != "none"
+
+
+REFUSALS: Final = (
+    Refusal(
+        ("model.family",),
+        "files are written for axolotl 0.13 and later; earlier ones are only read",
+        lambda _: True,
+        "axolotl 0.13.2 utils/schemas",
+        "ask for axolotl@0.13 or later",
+        until=WRITTEN,
+    ),
+    Refusal(
+        ("attention.implementation", "parallel.engine", "adapter.kind"),
+        "embeddings, output layer and norms become fp32 beside this attention, which the account "
+        "does not hold",
+        _widens,
+        f"{_LOADER} `_configure_embedding_dtypes`",
+        "set `attention: flash_attention_2`, or an engine",
+    ),
+    Refusal(
+        ("precision.compute", "adapter.kind"),
+        "it trains fp16 parameters, whose gradients GradScaler does not unscale",
+        _scales_fp16,
+        "axolotl 0.13.2 to 0.19.0 utils/config/__init__.py `resolve_dtype`; torch "
+        "amp/grad_scaler.py `_unscale_grads_`",
+        "compute in bf16 or fp32, train adapters, or use `engine: deepspeed`",
+    ),
+    Refusal(
+        ("data.packing", "objective.kind"),
+        "it does not pack pairs",
+        lambda plan: plan.data.packing and plan.objective.kind == "dpo",
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py `check_sample_packing_w_rl`",
+        "set data.packing to false",
+    ),
+    Refusal(
+        ("data.packing", "model.kind"),
+        "it does not pack samples with images",
+        lambda plan: plan.data.packing and plan.data.images > 0,
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py `check_mm_prepare`",
+        "set data.packing to false",
+    ),
+    Refusal(
+        ("objective.kind", "model.kind"),
+        "its trainer of pairs takes no images here",
+        lambda plan: plan.objective.kind == "dpo" and plan.data.images > 0,
+        "axolotl 0.13.2 to 0.19.0 prompt_strategies/dpo/chat_template.py",
+        "train towards texts, or compile to trl",
+    ),
+    Refusal(
+        ("parallel.tensor",),
+        "it splits layers by DTensor, which the account does not hold",
+        lambda plan: plan.parallel.tensor > 1,
+        f"{_LOADER} `_build_model`: tp_plan",
+        "pin parallel.tensor to 1",
+    ),
+    Refusal(
+        ("parallel.sequence",),
+        "it shares sequences by ring attention, which the account does not hold",
+        lambda plan: plan.parallel.sequence > 1,
+        "axolotl 0.13.2 to 0.19.0 monkeypatch/ring_attn",
+        "pin parallel.sequence to 1",
+    ),
+    Refusal(
+        ("fsdp.version",),
+        "files are written for version 2 of FSDP; axolotl deprecates the first",
+        lambda plan: plan.fsdp.version == 1,
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py `check_fsdp_version`",
+        "pin fsdp.version to 2",
+    ),
+    Refusal(
+        ("fsdp.version", "quantization.format"),
+        "it refuses a quantised base under FSDP 2 in training on pairs",
+        lambda plan: _quantised(plan) and plan.fsdp.version == 2 and plan.objective.kind == "dpo",
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py `check_fsdp2_base_model_quant_rl`",
+        "use `engine: deepspeed`",
+    ),
+    Refusal(
+        ("schedule.warmup_steps",),
+        "it makes two steps of a single step of warm-up",
+        lambda plan: plan.schedule.warmup_share is None and plan.schedule.warmup_steps == 1,
+        "axolotl 0.13.2 to 0.19.0 core/builders/base.py `_configure_warmup_and_logging`",
+        "ask for no warm-up, or for two steps",
+    ),
+)

@@ -1,0 +1,90 @@
+"""How Axolotl's validator is asked about the YAML, and how it is heard."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.consumers.environments import EnvironmentUnavailable
+from tunec.compiler.target import Json
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Heard,
+    Program,
+    Question,
+    Where,
+    flat,
+)
+from tunec.compiler.verify.delivery import document
+from tunec.targets.axolotl.packages import PACKAGE, RELEASES, brought
+from tunec.targets.axolotl.row import WRITTEN
+from tunec.targets.deepspeed.config import NAME as DS_CONFIG
+from tunec.targets.deepspeed.verify import delivered, engine_programs
+from tunec.targets.huggingface.verify import SECONDS
+
+SCRIPT: Final = "tunec.targets.axolotl.consumer"
+FILE: Final = "axolotl.yaml"
+_HUB_1: Final = ("httpx==0.28.1", "httpcore==1.0.9")
+_BELOW: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("0", ("tokenizers==0.22.2", "huggingface_hub==0.36.2", "datasets==4.5.0")),
+    ("0.14", ("tokenizers==0.22.2", "huggingface_hub==1.3.7", "datasets==4.5.0", *_HUB_1)),
+    ("0.15", ("tokenizers==0.22.2", "huggingface_hub==1.12.2", "datasets==4.5.0", *_HUB_1)),
+    ("0.17", ("tokenizers==0.22.2", "huggingface_hub==1.17.0", "datasets==4.8.4", *_HUB_1)),
+    ("0.19", ("tokenizers==0.23.1", "huggingface_hub==1.17.0", "datasets==4.8.4", *_HUB_1)),
+)
+"""What lies below transformers: within requirements.txt, from 0.17 `Requires-Dist`."""
+
+
+def requirements(version: Version) -> tuple[str, ...]:
+    """Exact pins of what a release installs, as far as its validator imports it."""
+    below = [pins for since, pins in _BELOW if version >= Version(since)][-1]
+    above = (f"{name}=={each}" for name, each in brought(version).items() if name != "deepspeed")
+    return (f"{PACKAGE}=={version}", "addict==2.4.0", *below, *above)
+
+
+def where(case: Case) -> Where:
+    """The release, with what it installs. Raises EnvironmentUnavailable for one that is read."""
+    if str(case.version) not in RELEASES or case.version < Version(WRITTEN):
+        raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
+    return Where(PACKAGE, str(case.version), requirements(case.version))
+
+
+def _ask(case: Case, _: Answers) -> Question:
+    beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
+    files = {name: beside[DS_CONFIG] for name in _named(case) if DS_CONFIG in beside}
+    return {"verb": "resolve", "yaml": case.text(FILE), "files": files, **case.machine()}
+
+
+def _named(case: Case) -> tuple[str, ...]:
+    """The path by which the file names DeepSpeed's."""
+    said = document(case.file(FILE), case.delivered[FILE]).get("deepspeed")
+    return (said,) if isinstance(said, str) else ()
+
+
+def _hear(case: Case, answer: Any) -> Heard:
+    found = flat(answer["values"])
+    written = flat(document(case.file(FILE), case.delivered[FILE]))
+    kept = {key: _like(written[key], found[key]) for key in written if key in found}
+    lost = tuple(key for key, each in written.items() if key not in found and each is not None)
+    return Heard(values={**found, **kept}, ignored=tuple(key for key in lost if not _moved(key)))
+
+
+def _moved(key: str) -> bool:
+    """Whether the validator says a key by another: flags of attention by one name."""
+    return key.endswith("_attention")
+
+
+def _like(written: Json, found: Json) -> Json:
+    """Data sets as they were written, where the classes only add their defaults."""
+    if isinstance(written, list) and isinstance(found, list) and len(written) == len(found):
+        return [_like(one, other) for one, other in zip(written, found, strict=True)]
+    if isinstance(written, Mapping) and isinstance(found, Mapping):
+        return {key: found.get(key) for key in written}
+    return found
+
+
+PROGRAMS: Final = (
+    Program("axolotl validate_config", FILE, SCRIPT, where, _ask, _hear, seconds=SECONDS),
+    *engine_programs(delivered),
+)
