@@ -57,9 +57,30 @@ def _of_precision(slots: tuple[str, ...], **more: Any) -> Entry:
     return row(_FLAGS, slots, _write_precision, _precision, _DTYPE, **more)
 
 
+def _is_widened(plan: Plan) -> bool:
+    """What is left of a quantised base is fp32, beside another dtype of products."""
+    return _is_quantised(plan) and plan.states.weights == "fp32" != plan.precision.compute
+
+
+def _is_quantised_alike(plan: Plan) -> bool:
+    return _is_quantised(plan) and not _is_widened(plan)
+
+
+_WEIGHTS: Final = "states.weights"
 PRECISION: Final = (
     _of_precision(_SLOTS, when=lambda plan: not _is_quantised(plan)),
-    _of_precision((*_SLOTS, "quantization.compute"), when=_is_quantised),
+    _of_precision((*_SLOTS, "quantization.compute"), when=_is_quantised_alike),
+    _of_precision(
+        (*(each for each in _SLOTS if each != _WEIGHTS), "quantization.compute"),
+        when=_is_widened,
+    ),
+    fixed(
+        _WEIGHTS,
+        "fp32",
+        "trl 0.27.0 trainer/dpo_trainer.py: `prepare_model_for_kbit_training`",
+        until="0.15",
+        when=_is_widened,
+    ),
     row(
         ("tf32",),
         ("precision.tf32",),

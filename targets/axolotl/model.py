@@ -184,10 +184,4 @@ OBJECTIVE: Final = (
         absent={"loss.path": "full"},
         when=is_supervised,
     ),
-    fixed(
-        "loss.path",
-        "full",
-        "axolotl 0.13.2 to 0.19.0 with trl 0.27.0 to 1.9.0 trainer/dpo_trainer.py",
-        when=_of_pairs,
-    ),
 )

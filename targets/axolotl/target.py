@@ -129,6 +129,7 @@ _CANNOT: Final = {
     "model.kind": Cannot(
         "Axolotl trains models that write text", True, ("causal-lm", "vision-language")
     ),
+    "loss.path": Cannot("TRL's trainer of pairs computes all logits at once", True, ("full",)),
     "model.trust_remote_code": Cannot("a row says it"),
     "data.images": Cannot("the data has them, and the model's processor cuts them"),
     "parallel.engine": Cannot("of several processes torch makes DDP"),

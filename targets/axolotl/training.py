@@ -64,11 +64,12 @@ def _optimizer(by: Entry) -> Entry:
         lambda plan: _renamed(by.write(plan)),
         lambda found: by.read({"optim": found["optimizer"]}),
         f"{_SCHEMA}: the words of transformers' `OptimizerNames`, and its own, which no slot has",
-        absent={"optimizer.name": "adamw", "optimizer.kernel": "fused"},
+        absent=_FUSED if _FUSED.keys() == {*by.slots} else None,
         when=by.when,
     )
 
 
+_FUSED: Final = {"optimizer.name": "adamw", "optimizer.kernel": "fused"}
 _BY_WORD: Final = tuple(each for each in TRAINER_OPTIMIZER if each.keys == ("optim",))
 OPTIMIZER: Final = (
     *map(_optimizer, _BY_WORD),

@@ -27,7 +27,7 @@ SCRIPT: Final = "tunec.targets.axolotl.consumer"
 FILE: Final = "axolotl.yaml"
 _HUB_1: Final = ("httpx==0.28.1", "httpcore==1.0.9")
 _BELOW: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("0", ("tokenizers==0.22.2", "huggingface_hub==0.36.2", "datasets==4.5.0")),
+    ("0", ("tokenizers==0.22.2", "huggingface_hub==0.36.2", "datasets==4.5.0", *_HUB_1)),
     ("0.14", ("tokenizers==0.22.2", "huggingface_hub==1.3.7", "datasets==4.5.0", *_HUB_1)),
     ("0.15", ("tokenizers==0.22.2", "huggingface_hub==1.12.2", "datasets==4.5.0", *_HUB_1)),
     ("0.17", ("tokenizers==0.22.2", "huggingface_hub==1.17.0", "datasets==4.8.4", *_HUB_1)),
@@ -36,11 +36,22 @@ _BELOW: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 """What lies below transformers: within requirements.txt, from 0.17 `Requires-Dist`."""
 
 
+_LAZY: Final = Version("0.18")
+"""The first release whose validator imports no loader of models."""
+_LOADERS: Final = (
+    *("bitsandbytes==0.49.1", "triton==3.5.1", "numba==0.63.1", "llvmlite==0.46.0"),
+    *("numpy==2.3.5", "posthog==6.7.11", "backoff==2.2.1", "distro==1.9.0", "six==1.17.0"),
+    *("python-dateutil==2.9.0.post0", "fastcore==1.8.16", "colorama==0.4.6", "fire==0.7.0"),
+    *("termcolor==2.5.0", "evaluate==0.4.1", "liger-kernel==0.6.4"),
+)
+
+
 def requirements(version: Version) -> tuple[str, ...]:
     """Exact pins of what a release installs, as far as its validator imports it."""
     below = [pins for since, pins in _BELOW if version >= Version(since)][-1]
     above = (f"{name}=={each}" for name, each in brought(version).items() if name != "deepspeed")
-    return (f"{PACKAGE}=={version}", "addict==2.4.0", *below, *above)
+    loaders = _LOADERS if version < _LAZY else ()
+    return (f"{PACKAGE}=={version}", "addict==2.4.0", *below, *above, *loaders)
 
 
 def where(case: Case) -> Where:

@@ -100,7 +100,7 @@ def documents(target: Target, folder: Path) -> Iterator[tuple[Path, Node]]:
         is_json = file.suffix == ".json"
         node, faults = parse(file.read_bytes(), file.name, "json" if is_json else "yaml")
         assert node is not None, (file, faults)
-        if node.fields is not None and recognise(target, plain(node)) is not None:
+        if node.fields is not None and recognise(target, plain(node)) is target.files[0]:
             yield file, node
 
 
