@@ -105,7 +105,16 @@ def _write_checkpointing(plan: Plan) -> Mapping[str, Json]:
 
 def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """`offload` and `unsloth` recompute too, and move what is kept to the host."""
-    return {_MODE: "layer" if found[_KEY] else "none"}
+    on = bool(found.get(_KEY))
+    if not on and any(found.get(key) for key in _BY_FSDP):
+        return {}
+    return {_MODE: "layer" if on else "none"}
+
+
+_BY_FSDP: Final = tuple(
+    f"fsdp_config.{name}" for name in ("activation_checkpointing", "fsdp_activation_checkpointing")
+)
+"""Where FSDP recomputes, in the newer name and the older one: rows of its own say it."""
 
 
 def _offloading(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -125,7 +134,7 @@ CHECKPOINTING: Final = (
     fixed("activation_checkpointing.segment", 1, f"{_CONFIG}: a layer by itself"),
     fixed("activation_checkpointing.gap", 0, f"{_CONFIG}: every layer"),
     row(
-        (_KEY,),
+        (_KEY, *_BY_FSDP),
         (_MODE,),
         _write_checkpointing,
         _checkpointing,

@@ -110,6 +110,8 @@ CONFIG: Final = File(
     filled=frozenset(),
     phrases=(EVERY_LAYER, TIMES),
     foreign=forms,
+    carries=CARRIES,
+    leaves=LEAVES,
     names=("deepspeed",),
 )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, derived, named, same
+from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, derived, fixed, named, same
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import ScheduleKind
 from tunec.targets.axolotl.data import write_evaluation
@@ -280,6 +280,11 @@ def _trackers(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 RUNTIME: Final = (
+    fixed(
+        "evaluation.predictions",
+        "loss",
+        f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: answers are written by a callback alone",
+    ),
     same(
         "output_dir",
         "runtime.output",
