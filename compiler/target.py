@@ -250,7 +250,7 @@ class Target(Struct, frozen=True):
     """A further file that holds the texts of the run's other files, which it gets by their paths:
     for a cluster that sees no directory of ours."""
     run_by: str = ""
-    """For a dialect that is only read: the target whose program runs the same training."""
+    """For a dialect of its own: the target whose program can run the same training instead."""
     heeds_launcher: bool = False
     """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
     counting: Callable[[Dialect, Mapping[str, Any]], Counting] | None = None
@@ -258,6 +258,11 @@ class Target(Struct, frozen=True):
     nothing."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether no plan writes any of its files."""
+        return all(file.when is in_no_plan for file in self.files)
 
     def dialect(self, version: Version, software: Mapping[str, str] | None = None) -> Dialect:
         """The versions that select keys: as named in `software`, else what goes with the target's.

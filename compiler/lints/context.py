@@ -295,13 +295,14 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         """Tables of named packages first, of programs that run here, and the trainer's.
 
         They decide what goes along. A program that nobody runs pins nothing: LLaMA-Factory's
-        transformers is no one else's.
+        transformers and Axolotl's accelerate are no one else's, so that trainers come last.
         """
         held = {each.target.name for each in self.documents if each.target is not None}
 
-        def order(name: str) -> tuple[bool, bool, bool]:
+        def order(name: str) -> tuple[bool, ...]:
             is_named = self.targets[name].package in self.environment.software
-            return not is_named, name not in held, name != "huggingface"
+            trains = self.targets[name].counting is not None
+            return not is_named, name not in held, name != "huggingface", trains
 
         return {name: self.targets[name] for name in sorted(self.targets, key=order)}
 

@@ -20,6 +20,7 @@ from tunec.compiler.target import File, Target
 from tunec.compiler.translate.leftovers import Read, listed, says_nothing
 from tunec.compiler.translate.partial import Unsaid
 from tunec.compiler.translate.sources import Sources
+from tunec.compiler.translate.written_targets import runner
 
 _AUTO: Final = "auto"
 Files = tuple[File, ...]
@@ -75,10 +76,11 @@ def homes(read: Read, asked: Iterable[Asked], sources: Sources) -> Mapping[str, 
     file, own = read.place.document.file, read.place.document.target
     if file is None or own is None:
         return {}
-    if own.run_by:
+    heir = runner(own)
+    if heir != own.name:
         shared = read.key in _trainers_keys(sources.run)
         every = {target.name: _used(target, sources) for target, _ in asked if shared}
-        return {name: files for name, files in every.items() if name == own.run_by}
+        return {name: files for name, files in every.items() if name == heir}
     return {
         target.name: tuple(each for each in target.files if each.name == file.name)
         for target, _ in asked
@@ -121,8 +123,8 @@ def _carried(
             return Carried(place, extra)
         return Dropped(place, found.message.partition(": ")[2])
     own = place.document.target
-    if own is not None and own.run_by:
-        return Dropped(place, f"it is a key of {own.name}, but {own.run_by} will run the spec")
+    if own is not None and runner(own) != own.name:
+        return Dropped(place, f"it is a key of {own.name}, but {runner(own)} will run the spec")
     return Dropped(place, "none of the spec's targets has such a file")
 
 

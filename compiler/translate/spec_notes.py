@@ -26,6 +26,7 @@ from tunec.compiler.translate.passthrough import Dropped
 from tunec.compiler.translate.reconciliation import Settled
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of
 from tunec.compiler.translate.translate import assumed, is_named, leaving, parts_only
+from tunec.compiler.translate.written_targets import runner
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path
 
@@ -150,8 +151,10 @@ def _dropped(each: Dropped, sources: Sources) -> Diagnostic:
 def _foreign(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
     """Dialects that another program will run, and what only their own makes of their words."""
     for document in sources.run.documents:
-        if document.target is not None and document.target.run_by:
-            own, other = document.target.name, document.target.run_by
+        if document.target is None:
+            continue
+        own, other = document.target.name, runner(document.target)
+        if own != other:
             yield Diagnostic(
                 _LEFT,
                 "note",

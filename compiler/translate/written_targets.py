@@ -27,7 +27,7 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
             continue
         if each.kind == _LAUNCH and each.name in submitted and not _submits(each.target):
             continue  # the command of a job
-        name = _OF_FLAGS.get(each.file.name, each.target.run_by or each.target.name)
+        name = _OF_FLAGS.get(each.file.name, runner(each.target))
         if name in known:
             files.setdefault(name, set()).add(each.file.name)
     written = {name: {file.name for file in known[name].files} for name in files}
@@ -41,6 +41,11 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
             if other != name
         )
     )
+
+
+def runner(target: Target) -> str:
+    """The name of the target that runs what was read: another one where its own is not written."""
+    return target.run_by if target.run_by and target.is_read_only else target.name
 
 
 def is_dialect(run: LintContext) -> bool:

@@ -100,14 +100,19 @@ def _read_losses(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"objective.loss": said[0]} if isinstance(said, list) and len(said) == 1 else {}
 
 
+_BEFORE: Final = "precompute_ref_log_probs"
+
+
 def _write_reference(plan: Plan) -> Mapping[str, Json]:
-    """Beside the key, the one that decides what the trainer takes by itself."""
+    """Beside the key, those that decide what the trainer takes by itself."""
     before = plan.objective.reference == "precomputed"
-    return {**write_kind(plan), **({"precompute_ref_log_probs": True} if before else {})}
+    return {"rl": "dpo", **write_kind(plan), **({_BEFORE: True} if before else {})}
 
 
 def _read_reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    if found.get("precompute_ref_log_probs") is True:
+    if found.get("rl") != "dpo":
+        return {}
+    if found.get(_BEFORE) is True:
         return {"objective.reference": "precomputed"}
     return {"objective.reference": "base" if found.get("adapter") else "resident"}
 
@@ -138,8 +143,8 @@ _PAIRS: Final = (
         absent={"objective.loss": "sigmoid"},
         when=_of_pairs,
     ),
-    _reference(("adapter",), None, "0.16"),
-    _reference(("precompute_ref_log_probs", "adapter"), "0.16"),
+    _reference(("adapter", "rl"), None, "0.16"),
+    _reference((_BEFORE, "adapter", "rl"), "0.16"),
 )
 
 

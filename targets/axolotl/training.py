@@ -4,7 +4,17 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, derived, fixed, named, same
+from tunec.compiler.target import (
+    ALWAYS,
+    Entry,
+    Json,
+    Phrase,
+    derived,
+    fixed,
+    in_every_plan,
+    named,
+    same,
+)
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import ScheduleKind
 from tunec.targets.axolotl.data import write_evaluation
@@ -80,7 +90,11 @@ OPTIMIZER: Final = (
         lambda found: {"optimizer.learning_rate": float(found["learning_rate"])},
         f"{_SCHEMA} `convert_learning_rate`: text is made a number",
     ),
-    *(replace(each, source=_ARGUMENTS) for each in TRAINER_OPTIMIZER if each not in _BY_WORD),
+    *(
+        replace(each, source=_ARGUMENTS, when=in_every_plan)  # read beside any optimizer
+        for each in TRAINER_OPTIMIZER
+        if each not in _BY_WORD
+    ),
 )
 
 

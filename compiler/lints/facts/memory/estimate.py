@@ -314,6 +314,9 @@ def _nodes(run: LintContext, world: int) -> int:
     return 1 if cluster is None else -(-world // min(each.device_count for each in cluster.nodes))
 
 
+_AXOLOTL: Final = "axolotl"
+
+
 def _workload(
     run: LintContext, architecture: "Architecture", parts: Trained, compute: Any
 ) -> "Workload":
@@ -321,6 +324,8 @@ def _workload(
     from tunec.compiler.ir.slots import AttentionKernel, Optimizer, Precision, Quantization
 
     versions = {name: str(found.version) for name, found in run.releases.items()}
+    if not run.of(_AXOLOTL):
+        versions.pop(_AXOLOTL, None)  # it holds states by its own rules, wherever it runs
     scaling: Any = "dynamic" if compute == "fp16" else "none"
     form: Any = parts.said.packed or run.value("quantization.format", "none") or "none"
     name: Any = parts.said.optimizer or optimizer_of(run)
