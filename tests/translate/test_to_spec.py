@@ -296,7 +296,7 @@ def unsaid_by_files(spec, paths):
 DIALECTS = {
     ("axolotl", "0.19.0", "axolotl"): (
         *("llama-3/lora-1b.yml", "llama-3/qlora-1b.yml", "llama-3/fft-8b.yaml"),
-        *("llama-3/qlora-fsdp-70b.yaml", "llama-3/lora-8b.yml", "mistral/qlora.yml"),
+        *("llama-3/lora-8b.yml", "mistral/qlora.yml"),
         *("qwen2/dpo.yaml", "gemma2/qlora.yml", "llama-3/instruct-dpo-lora-8b.yml"),
     ),
     ("llamafactory", "0.9.5", "trl"): (
@@ -316,13 +316,7 @@ SETTLED_BY_HAND = {"val_set_size", "model.config"}
 )
 def test_what_the_makers_of_dialects_ship_compiles(package, release, runner, name, monkeypatch):
     """The printed spec compiles, and says so where another program runs the same training."""
-    folder = source_package(package, release)
-    monkeypatch.chdir(folder)
-    path = f"examples/{name}"
-    like = "qwen2.5-vl-7b" if "vl" in name else "llama-3.1-8b"
-    words = ["init", "--from", path, "--hardware", "a100-80g-x8", "--model", like]
-    options = build_parser("").parse_args(words)
-    spec = spec_of_files([Path(path)], asking_of(options, standard(TARGETS, "text"), None))
+    spec = spec_of_example(package, release, name, monkeypatch)
     errors = [each.message for each in spec.diagnostics if each.severity == "error"]
     assert all(message.split()[0] in SETTLED_BY_HAND for message in errors), errors
     found = compiled(load_text(spec.text))
@@ -331,6 +325,25 @@ def test_what_the_makers_of_dialects_ship_compiles(package, release, runner, nam
     said = [each.message for each in spec.diagnostics if each.severity == "note"]
     told = f"file of {package}, which tunec does not write: {runner} will run the spec"
     assert any(told in message for message in said) == (runner != package)
+
+
+def test_four_bits_under_the_first_fsdp_are_refused_under_the_second(monkeypatch):
+    """Axolotl's file for version 1 asks for what it refuses, or saves in part, in version 2."""
+    spec = spec_of_example("axolotl", "0.19.0", "llama-3/qlora-fsdp-70b.yaml", monkeypatch)
+    errors = {
+        each.id for each in compiled(load_text(spec.text)).diagnostics if each.severity == "error"
+    }
+    assert errors == {"fsdp-adapter-of-one-rank", "refused-pair"}
+
+
+def spec_of_example(package, release, name, monkeypatch):
+    folder = source_package(package, release)
+    monkeypatch.chdir(folder)
+    path = f"examples/{name}"
+    like = "qwen2.5-vl-7b" if "vl" in name else "llama-3.1-8b"
+    words = ["init", "--from", path, "--hardware", "a100-80g-x8", "--model", like]
+    options = build_parser("").parse_args(words)
+    return spec_of_files([Path(path)], asking_of(options, standard(TARGETS, "text"), None))
 
 
 def test_flags_of_a_script_of_ones_own_stay_its_arguments_in_order(tmp_path, monkeypatch):
