@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -36,12 +37,13 @@ def dotted(path: Path) -> str:
     return text
 
 
-def lines_of(text: str) -> list[str]:
+@lru_cache(maxsize=16)
+def lines_of(text: str) -> tuple[str, ...]:
     """Split a text into lines without their ends, as editors, `json` and SARIF (3.14.17) count.
 
     YAML 1.1 (5.4) has three more line breaks: `tunec.compiler.frontend.text.YamlLines`.
     """
-    return _BREAK.split(text)
+    return tuple(_BREAK.split(text))
 
 
 def line_starts(text: str) -> list[int]:

@@ -157,7 +157,7 @@ def _device() -> tuple[Device, int]:
     """GPUs if torch sees any, and how many; asked in a process of its own, for torch is heavy."""
     question = "import torch; print(torch.cuda.device_count() * torch.cuda.is_available())"
     asked = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", question], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", question], capture_output=True, text=True, check=False
     )
     count = int(asked.stdout.strip() or 0) if asked.returncode == 0 else 0
     return ("cuda", count) if count else ("cpu", 0)

@@ -143,7 +143,17 @@ def _pip(pins: Sequence[str], folder: Path) -> None:
     # A pin is asked as it is: simpletuner 4.10.1 declares Python 3.12 and its parsers run on 3.11.
     # Compiling is left to the first import, since most modules of a consumer are never imported.
     options = ["--no-deps", "--no-compile", "--ignore-requires-python", "--no-input", "-q"]
-    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(folder), *pins]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "install",
+        *options,
+        "--target",
+        str(folder),
+        *pins,
+    ]
     # DeepSpeed compiles nothing at install with this set: its setup.py, "DS_BUILD_OPS".
     own = {"DS_BUILD_OPS": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_REQUIRE_VIRTUALENV": "0"}
     try:

@@ -1,7 +1,7 @@
 """`# tunec: allow(name) reason`: what a comment in a YAML file accepts, and where."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tunec.compiler.diagnostics.allow import Allowance
@@ -31,7 +31,7 @@ def allowances(text: str, file: str, tree: Node | None) -> Iterator[Allowance]:
         yield Allowance(found["name"], found["reason"], span, _speaks_of(lines, at) + 1)
 
 
-def _speaks_of(lines: list[str], at: int) -> int:
+def _speaks_of(lines: Sequence[str], at: int) -> int:
     """The line, from 0, that a comment in line `at` is about."""
     if lines[at].lstrip().startswith("#"):
         return next((n for n in range(at, len(lines)) if not _EMPTY.match(lines[n])), at)

@@ -4,7 +4,7 @@ pydantic names a fault by a path through its own schema: branches of unions stan
 shorthands (`method: lora`) are written out. Paths here are those of the document.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -72,15 +72,15 @@ def _faults(problem: ValidationError, data: Any) -> "list[Fault]":
             continue  # counted after faulty items were dropped
         by_path.setdefault((path, name), []).append(each)
     found = [Fault(path, name, tuple(errors)) for (path, name), errors in by_path.items()]
-    return [each for each in found if not any(_is_inside(other, each) for other in found)]
+    around = {path for each in found for path in _around(each)}
+    return [each for each in found if each.name or each.path not in around]
 
 
-def _is_inside(other: "Fault", whole: "Fault") -> bool:
-    """Whether `other` is a fault within the value that `whole` calls wrong as a whole."""
-    if whole.name:
-        return False
-    deeper = len(other.path) > len(whole.path) or bool(other.name)
-    return deeper and other.path[: len(whole.path)] == whole.path
+def _around(fault: "Fault") -> "Iterator[Path]":
+    """The values in which a fault lies: who calls one of them wrong as a whole says less."""
+    yield from (fault.path[:end] for end in range(len(fault.path)))
+    if fault.name:
+        yield fault.path
 
 
 def _document_path(loc: Sequence[str | int], data: Any, kind: str) -> tuple[Path, str]:

@@ -73,7 +73,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     OF_FILES: ClassVar[tuple[str, ...]] = (
         *("_of", "_said", "_faults", "_places", "written", "inline_json"),
-        *("kinds", "keys", "releases", "deepspeed_reader"),
+        *("kinds", "keys", "releases", "deepspeed_reader", "started"),
     )
     """What is worked out from files and versions alone."""
 
@@ -113,6 +113,15 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
     def kinds(self) -> frozenset[str]:
         """The kinds of all documents."""
         return frozenset(each.kind for each in self.documents)
+
+    @cached_property
+    def started(self) -> Mapping[str, Mapping[str, Place]]:
+        """The paths of the scripts that the launch lines of each file start, by the file's name."""
+        found: dict[str, dict[str, Place]] = {}
+        for document in self.of("launch"):
+            if (place := document.get("script")) is not None:
+                found.setdefault(document.name, {}).setdefault(place.first_word, place)
+        return found
 
     @cached_property
     def keys(self) -> frozenset[str]:

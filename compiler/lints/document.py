@@ -29,6 +29,12 @@ class Place(Struct, frozen=True):
         return plain(self.node)
 
     @property
+    def first_word(self) -> str:
+        """The value, or the first of a list, as text: of a command, what it starts."""
+        words = self.value if isinstance(self.value, list) else [self.value]
+        return str(words[0]) if words else ""
+
+    @property
     def word(self) -> str | None:
         """The value where it is text; None where it is anything else."""
         value = self.value

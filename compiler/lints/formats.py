@@ -5,7 +5,7 @@ What is unfolded from one text stands where the text stands, so no edit can be m
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -197,7 +197,7 @@ def _toml_plain(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnost
     return (Parsed("toml", text, _placed(data, lines_of(text), Span(name, 1, 1, 1, 1))),), []
 
 
-def _placed(value: Any, lines: list[str], at: Span) -> Node:
+def _placed(value: Any, lines: Sequence[str], at: Span) -> Node:
     if isinstance(value, dict):
         fields = {key: _under(key, inner, lines, at) for key, inner in value.items()}
         return Node(at, fields=fields)
@@ -206,7 +206,7 @@ def _placed(value: Any, lines: list[str], at: Span) -> Node:
     return Node(at, value=value)
 
 
-def _under(key: str, value: Any, lines: list[str], at: Span) -> Node:
+def _under(key: str, value: Any, lines: Sequence[str], at: Span) -> Node:
     """The node of a key: its value ends with the line, or before a comment."""
     pattern = re.compile(
         rf"\s*(?P<key>[\"']?{re.escape(key)}[\"']?)\s*=\s*(?P<value>[^#]*?)\s*(?:#|$)"

@@ -104,10 +104,14 @@ def _environment(job: Job, folder: Path | str) -> dict[str, str]:
 
 
 def _path(around: Mapping[str, str]) -> dict[str, str]:
-    """Where tunec itself is found, also by a Python that only borrows this one's packages."""
+    """Where tunec itself is found, also by a Python that only borrows this one's packages.
+
+    Nothing is imported from the directory in which the ranks are started.
+    """
     root = str(Path(keeper.__file__).parents[3])
     known = around.get("PYTHONPATH")
-    return {"PYTHONPATH": root if known is None else f"{root}{os.pathsep}{known}"}
+    found = {"PYTHONPATH": root if known is None else f"{root}{os.pathsep}{known}"}
+    return {**found, "PYTHONSAFEPATH": "1"}
 
 
 @contextmanager
@@ -116,7 +120,7 @@ def _keeper(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process that keeps the run; it has ended all others when this ends."""
     process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", keeper.__name__, str(folder), *command],
+        [sys.executable, "-P", "-m", keeper.__name__, str(folder), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

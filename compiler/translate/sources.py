@@ -243,7 +243,7 @@ def _ledger(
     always = [row for row in defaults if row[0] is None or row[0].when is in_every_plan]
     first = with_defaults(said, always)
     followed, _ = with_consequences(first, tables, reads_deepspeed=reads_deepspeed)
-    rest = [row for row in defaults if row not in always]
+    rest = [row for row in defaults if row[0] is not None and row[0].when is not in_every_plan]
     whole = with_defaults(followed, rest)
     return with_consequences(whole, tables, reads_deepspeed=reads_deepspeed)
 

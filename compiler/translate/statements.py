@@ -48,22 +48,27 @@ def with_defaults(ledger: Ledger, rows: Iterable[_Row]) -> Ledger:
     waiting = list(rows)
     while waiting:
         known = Partial({each.slot: each.value for each in ledger.winners()})
-        ready = [row for row in waiting if matters(row[0], known, _beside(row, waiting))]
+        beside = _together(waiting)
+        judged = [(matters(row[0], known, beside[_owner(row)]), row) for row in waiting]
+        ready = [definition for is_ready, (_, definition) in judged if is_ready]
         if not ready:
             return ledger
-        ledger = ledger.add(tuple(definition for _, definition in ready))
-        waiting = [row for row in waiting if row not in ready]
+        ledger = ledger.add(tuple(ready))
+        waiting = [row for is_ready, row in judged if not is_ready]
     return ledger
 
 
-def _beside(row: _Row, rows: Iterable[_Row]) -> Mapping[str, Any]:
-    """All that the program does where the keys of a row are absent."""
-    entry, mine = row
-    return {
-        each.slot: each.value
-        for other, each in rows
-        if other is entry and each.author == mine.author
-    }
+def _owner(row: _Row) -> tuple[int, str]:
+    entry, definition = row
+    return id(entry), definition.author
+
+
+def _together(rows: Iterable[_Row]) -> Mapping[tuple[int, str], Mapping[str, Any]]:
+    """All that a program does where the keys of a row are absent, by row and author."""
+    found: dict[tuple[int, str], dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault(_owner(row), {})[row[1].slot] = row[1].value
+    return found
 
 
 def matters(entry: Entry | None, known: Partial, defaults: Mapping[str, Any]) -> bool:

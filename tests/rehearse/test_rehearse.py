@@ -77,11 +77,14 @@ def test_what_runs_is_what_was_planned(method, pins, spec, capsys):
     assert engine_says == {slot: SAID[slot](pins[slot]) for slot in engine_says}
 
 
-def test_processes_started_anew_find_the_same(spec, capsys, monkeypatch):
-    """As they are on a GPU, and where nothing is forked."""
+def test_processes_started_anew_find_the_same(spec, capsys, monkeypatch, tmp_path):
+    """As they are on a GPU, and where nothing is forked; nothing that lies here is imported."""
     path = spec(*CASES["zero1"])
     forked = rehearse(capsys, path)
     monkeypatch.setattr(rank_processes, "CAN_FORK", False)
+    for name in ("torch", "tunec", "transformers", "deepspeed", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from here')", "utf-8")
+    monkeypatch.chdir(tmp_path)
     assert rehearse(capsys, path) == forked
 
 

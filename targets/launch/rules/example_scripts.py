@@ -13,7 +13,6 @@ from tunec.compiler.lints.facts.launch import (
     OF_STARCODER,
     example_of,
     launches,
-    program,
 )
 from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
@@ -40,7 +39,7 @@ def example_data_refused(run: LintContext) -> Iterator[Finding]:
         script = example_of(run, document) if document.format == "shell" else None
         if script is None or document.is_view or document.unknown & {"flags"}:
             continue
-        name = program(script)
+        name = script.first_word
         taken = next((each for pattern, each in _ENDINGS if pattern.search(name)), None)
         if taken is not None:
             yield from _of_files(document, taken)
@@ -95,7 +94,7 @@ def example_value_refused(run: LintContext) -> Iterator[Finding]:
         script = example_of(run, document) if document.format == "shell" else None
         if script is None or document.is_view:
             continue
-        name = program(script).rpartition("/")[2]
+        name = script.first_word.rpartition("/")[2]
         if name == "run_mlm.py":
             yield from _of_mask(run, document)
         elif name == "run_glue.py":
