@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
+
+from tunec.schemas.caches import cached
 
 Path = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the root."""
@@ -37,7 +38,7 @@ def dotted(path: Path) -> str:
     return text
 
 
-@lru_cache(maxsize=16)
+@cached(16)
 def lines_of(text: str) -> tuple[str, ...]:
     """Split a text into lines without their ends, as editors, `json` and SARIF (3.14.17) count.
 
