@@ -79,7 +79,8 @@ def make(config: Mapping[str, Any], model: str = "") -> bytes:
     import subprocess
     import tempfile
 
-    absent = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    needed = (*NEEDED, *(("diffusers",) if "_class_name" in config else ()))
+    absent = [name for name in needed if importlib.util.find_spec(name) is None]
     if absent:
         raise NoCard(f"{' and '.join(absent)} cannot be imported: install tunec[trace]")
     place = _cache() / card_name(config)

@@ -76,7 +76,8 @@ def _text(name: str, found: DerivedCard) -> str:
             f"  {stack.layers} layers: hidden {stack.hidden}, {stack.heads} heads "
             f"({stack.kv_heads} for keys and values) of {stack.head_dim}, {inner}{window}"
         )
-    lines.append(f"measured in {len(model.around)} ways of computing; {found.release}")
+    measured = model.denoiser.around if model.denoiser is not None else model.around
+    lines.append(f"measured in {len(measured)} ways of computing; {found.release}")
     return "\n".join(lines) + "\n"
 
 

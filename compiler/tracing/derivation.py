@@ -9,10 +9,12 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from tunec.compiler.tracing.subject import Untraceable
+from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.derived_card import VERSION, DerivedCard
 
 
@@ -21,13 +23,22 @@ def derived(config: Mapping[str, Any], model: str = "") -> DerivedCard:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import transformers
-
-        from tunec.compiler.tracing.live.derivation.architecture import architecture_of
-
-        architecture = architecture_of(config)
-    release = f"transformers {transformers.__version__}"
+        library = "diffusers" if config.get("_class_name") else "transformers"
+        architecture = _of_diffusers(config) if config.get("_class_name") else _of_text(config)
+    release = f"{library} {version(library)}"
     return DerivedCard(VERSION, architecture.family, model, release, config, architecture)
+
+
+def _of_text(config: Mapping[str, Any]) -> Architecture:
+    from tunec.compiler.tracing.live.derivation.architecture import architecture_of
+
+    return architecture_of(config)
+
+
+def _of_diffusers(config: Mapping[str, Any]) -> Architecture:
+    from tunec.compiler.tracing.live.derivation.denoiser import denoiser_of
+
+    return denoiser_of(config)
 
 
 def main(given: str, card: str) -> int:

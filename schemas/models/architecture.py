@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from tunec.schemas.models.denoiser import BlockBytes, Denoiser
 from tunec.schemas.models.layer_measures import Measured
 
 Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
@@ -113,6 +114,8 @@ class Stack(Struct, frozen=True):
     """Whether its tokens are compared with each other; not in state spaces."""
     measured: tuple[Measured, ...] = ()
     """What one of these layers takes, where it was read off the real class; (): by formulas."""
+    blocks: tuple[BlockBytes, ...] = ()
+    """What one block of a diffusion transformer takes, where it was read off the real class."""
 
 
 class Dropout(Struct, frozen=True):
@@ -217,6 +220,8 @@ class Architecture(Struct, frozen=True, dict=True):
     """What the language model keeps outside of its layers, up to the final norm's output."""
     eager: bool = False
     """Whether its class takes no fused attention of torch's."""
+    denoiser: Denoiser | None = None
+    """What a diffusion transformer is told and keeps, where it was read off the real class."""
 
     def __hash__(self) -> int:
         """A hash computed once: architectures key the caches of every account."""

@@ -15,7 +15,10 @@ from tunec.schemas.models.architecture import Architecture
 
 VERSION: Final = 1
 _OF_NO_MODULE: Final = frozenset(
-    {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "auto_map"}
+    {
+        *("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"),
+        *("auto_map", "_diffusers_version"),
+    }
 )
 """Keys of a config that say nothing of the modules that are built from it."""
 
@@ -58,7 +61,8 @@ def card_name(config: Mapping[str, Any]) -> str:
     """What the file of a config's card is called: its family, and a digest of the config."""
     facts = {key: value for key, value in config.items() if key not in _OF_NO_MODULE}
     text = json.dumps(facts, sort_keys=True, default=str)
-    return f"{config.get('model_type')}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    family = config.get("model_type") or config.get("_class_name")
+    return f"{family}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
 @cached(256)

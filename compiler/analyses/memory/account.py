@@ -166,7 +166,7 @@ def _lines(
     padded = (several or compared) and not workload.data.packing
     rank = of_rank(reached(workload, layout), layout.parallel.tensor, several=several)
     plan = sharding_of(rank, layout, accumulates=layout.batch.accumulation > 1)
-    run = pass_of(rank, layout, padded=padded, short=short)
+    run = pass_of(rank, layout, padded=padded, short=short, alone=not several)
     lines = phases(rank, plan, run, _share(workload, layout))
     traced = calibrated(workload, layout, padded=padded) if workload.calibration else ()
     of_host = tuple(_of_host(workload, layout)) if workload.shares_host_memory else ()

@@ -177,6 +177,8 @@ class Pass(Struct, frozen=True):
     """Whether a micro batch has fewer tokens than a tile of the loss has rows."""
     keeps_inputs: bool = False
     """Whether frozen linear layers keep what they read, as ZeRO-3's do."""
+    alone: bool = False
+    """Whether a micro batch is one sample."""
 
     def split(self, layers: int) -> Recomputed:
         """What becomes of so many layers."""

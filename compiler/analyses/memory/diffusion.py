@@ -17,6 +17,7 @@ from tunec.compiler.analyses.memory.activations import (
     named,
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
+from tunec.compiler.analyses.memory.blocks import Tokens, block_activations, rows
 from tunec.compiler.analyses.memory.lora import adapters_saved
 from tunec.compiler.analyses.memory.unet import unet_activations
 from tunec.compiler.analyses.memory.workload import Workload
@@ -47,6 +48,9 @@ def module_tokens(workload: Workload, module: Module) -> int:
     Double blocks have modules of their own for the text; modulation and the embeddings of time and
     pooled text make one vector a sample (diffusers 0.42 `transformer_flux.py`).
     """
+    measured = workload.architecture.denoiser
+    if measured is not None:
+        return round(rows(measured, module, _tokens(workload)))
     text = TEXT_TOKENS.get(workload.architecture.family, 0)
     if module.path.startswith("time_text_embed") or _MODULATION.search(module.path):
         return 1
@@ -58,8 +62,17 @@ def module_tokens(workload: Workload, module: Module) -> int:
 
 def denoiser_tokens(workload: Workload) -> int:
     """Tokens of one sample in a diffusion transformer: the picture's and the text's."""
+    return sum(_tokens(workload))
+
+
+def _tokens(workload: Workload) -> Tokens:
+    """Tokens of one sample: the picture's and the text's."""
+    model = workload.architecture
     width, height = image_elements(workload)
-    return width * height + TEXT_TOKENS.get(workload.architecture.family, 0)
+    given = model.denoiser
+    if given is not None:
+        return Tokens(given.filled(width * height), given.filled(given.text_tokens))
+    return Tokens(width * height, TEXT_TOKENS.get(model.family, 0))
 
 
 @cached(2048)
@@ -68,6 +81,8 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     widths = arithmetic(workload, run.states, "denoiser")
     if workload.architecture.unet:
         return unet_activations(workload, widths, checkpointed=run.checkpointed)
+    if workload.architecture.denoiser is not None:
+        return block_activations(workload, run, widths, _tokens(workload))
     tokens = denoiser_tokens(workload) / run.sequence_parallel
     stacks = workload.architecture.stacks
     layers = sum(stack.layers for stack in stacks)

@@ -57,8 +57,13 @@ def adapters_saved(
     return saved
 
 
-def inputs_kept(workload: Workload, part: Part, widths: Arithmetic) -> float:
-    """Bytes a token of what frozen linear layers of a part read, where each keeps it.
+def inputs_kept(
+    workload: Workload,
+    part: Part,
+    widths: Arithmetic,
+    tokens: Callable[[Module], float] = lambda _: 1.0,
+) -> float:
+    """Bytes of what frozen linear layers of a part read, where each keeps it: by default, a token.
 
     At stage 3 every product is DeepSpeed's own, which keeps its input whether or not its weight is
     trained (0.19.8 `runtime/zero/linear.py`, `LinearFunctionForZeroStage3.setup_context`). Modules
@@ -71,7 +76,7 @@ def inputs_kept(workload: Workload, part: Part, widths: Arithmetic) -> float:
         inside = module.kind == "linear" and module.part == part and "{}" in module.path
         if inside and _source(module) not in known and not _is_kept(module, widths):
             known.add(_source(module))
-            kept += module.copies * widths.compute * module.shape[-1]
+            kept += module.copies * tokens(module) * widths.compute * module.shape[-1]
     return kept
 
 

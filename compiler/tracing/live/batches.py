@@ -7,6 +7,7 @@ import torch
 
 from tunec.compiler.analyses.architecture.image_tokens import vision_tokens
 from tunec.compiler.analyses.memory.diffusion import TEXT_TOKENS
+from tunec.compiler.tracing.live.denoiser_inputs import Given, Grid, inputs, patch_of, traits_of
 from tunec.compiler.tracing.live.model_builder import DTYPES
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
@@ -18,7 +19,7 @@ def batch_of(subject: Subject, model: Any) -> Batch:
     """The inputs of one forward pass, on the meta device but for small grids of image sizes."""
     kind = subject.workload.architecture.kind
     if kind == "diffusion":
-        return _latents(subject)
+        return _latents(subject, model)
     data, micro = subject.workload.data, subject.layout.batch.micro
     asked = subject.workload.preference
     rows = micro * (asked.sequences if asked is not None else 1)
@@ -123,7 +124,7 @@ def _float(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.zeros(*shape, dtype=dtype, device="meta")
 
 
-def _latents(subject: Subject) -> Batch:
+def _latents(subject: Subject, denoiser: Any) -> Batch:
     """Noisy latents, text states and time, of which the first are what the VAE makes."""
     config, data = subject.config, subject.workload.data
     micro, model = subject.layout.batch.micro, subject.workload.architecture
@@ -134,6 +135,13 @@ def _latents(subject: Subject) -> Batch:
         return _float(micro, *shape, dtype=dtype)
 
     family = config["_class_name"]
+    if model.denoiser is not None:
+        grid = Grid(
+            1, high // model.latent_patch, wide // model.latent_patch, model.denoiser.text_tokens
+        )
+        traits = traits_of(family, denoiser.forward)
+        patch = patch_of(denoiser.config, traits)
+        return inputs(denoiser, Given(denoiser.config, grid, micro, dtype, patch))
     if family == "UNet2DConditionModel":
         more = {"text_embeds": zeros(1280), "time_ids": zeros(6)}
         return {

@@ -91,10 +91,13 @@ EXPANDED = 2
 `functional.py`, `dequantize_4bit`: 16 bit)."""
 
 
-def pass_of(workload: Workload, layout: Layout, *, padded: bool, short: bool = False) -> Pass:
+def pass_of(
+    workload: Workload, layout: Layout, *, padded: bool, short: bool = False, alone: bool = False
+) -> Pass:
     """How one forward and backward pass of a layout runs.
 
-    `short`: whether a micro batch is shorter than a tile of loss.
+    `short`: whether a micro batch is shorter than a tile of loss; `alone`: whether it is of one
+    sample.
     """
     fsdp, asked, parallel = layout.fsdp, layout.activation_checkpointing, layout.parallel
     on_zero = parallel.engine == "deepspeed" and layout.zero.stage == PARAMETERS
@@ -112,6 +115,7 @@ def pass_of(workload: Workload, layout: Layout, *, padded: bool, short: bool = F
         retains=retains_inputs(workload, asked, fsdp),
         short=short,
         keeps_inputs=on_zero,
+        alone=alone and workload.architecture.denoiser is not None,
     )
 
 

@@ -35,8 +35,8 @@ _UNALIGNED: Final = (1000, 1777, 2111)
 TOLERANCE: Final = 1e-3
 """Share by which a curve may miss what a pass takes at a length that it was not fitted to."""
 _CHUNKS: Final = (64,)
-_COMPARES: Final = re.compile("scaled_dot_product|^_softmax")
-_NF4: Final = Quantization("nf4", double=True, compute="bf16", storage=None)
+COMPARES: Final = re.compile("scaled_dot_product|^_softmax")
+NF4: Final = Quantization("nf4", double=True, compute="bf16", storage=None)
 
 
 class Way(Struct, frozen=True):
@@ -209,21 +209,21 @@ def _holds(curves: Sequence[Curve], sizes: Mapping[int, float]) -> bool:
 
 def _pass(subject: Subject, asked: Way, length: int, samples: int = 1) -> Pass:
     model = deepcopy(subject.model)
-    shapes = _shapes(model)
+    shapes = shapes_of(model)
     model.to(asked.held).train()
     if not asked.trained:
         model.requires_grad_(requires_grad=False)
-        model.get_input_embeddings().register_forward_hook(_wanting_gradients)
+        model.get_input_embeddings().register_forward_hook(wanting_gradients)
     if asked.packed:
         inside = (
             name
             for name, module in model.named_modules()
             if isinstance(module, torch.nn.Linear) and name.startswith(subject.path)
         )
-        quantize(model, list(inside), _NF4)
+        quantize(model, list(inside), NF4)
     tokens = torch.zeros(samples, length, dtype=torch.long, device="meta")
     batch = {"input_ids": tokens, "labels": torch.zeros_like(tokens)}
-    storages, casts = _Placed(Answers(0)), CudaAutocast(torch.bfloat16) if asked.autocast else None
+    storages, casts = Placed(Answers(0)), CudaAutocast(torch.bfloat16) if asked.autocast else None
     storages.watch(model, casts.forget if casts else lambda: None)
     gc.freeze()
     with ExitStack() as stack:
@@ -245,20 +245,23 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int = 1) -> Pass:
     return _read(storages.recording.events, middle, subject, shapes)
 
 
-def _wanting_gradients(_: Any, __: Any, output: torch.Tensor) -> None:
+def wanting_gradients(_: Any, __: Any, output: torch.Tensor) -> None:
+    """Let gradients pass the stream, as adapters before it make them."""
     output.requires_grad_(requires_grad=True)
 
 
-class _Placed(Storages):
+class Placed(Storages):
     """Storages by the very layer that made them."""
 
     def watch(self, model: torch.nn.Module, left: Callable[[], None] = lambda: None) -> None:
+        """Know the module in which each operation runs, numbers of layers included."""
         for name, module in model.named_modules():
             module.register_forward_pre_hook(self._entering(name))
             module.register_forward_hook(self._leaving(name, left), always_call=True)
 
 
-def _shapes(model: torch.nn.Module) -> frozenset[tuple[int, ...]]:
+def shapes_of(model: torch.nn.Module) -> frozenset[tuple[int, ...]]:
+    """Shapes of parameters, and of the same turned."""
     shapes = {tuple(each.shape) for each in model.parameters()}
     turned = {(*each[:-2], each[-1], each[-2]) for each in shapes if len(each) > 1}
     return frozenset(shapes | turned)
@@ -269,10 +272,10 @@ def _read(
 ) -> Pass:
     made = {event.storage: None for event in events}
     index = partial(_index, re.compile(rf"{re.escape(subject.path)}\.(\d+)(\.|$)"))
-    counts = {each: _counts(each, shapes) for each in made}
+    counts = {each: is_counted(each, shapes) for each in made}
     saved: dict[int, int] = {}
     around = 0
-    for storage, size in _alive(events[:middle]):
+    for storage, size in alive(events[:middle]):
         if not counts[storage]:
             continue
         layer = index(storage)
@@ -280,16 +283,16 @@ def _read(
             saved[layer] = saved.get(layer, 0) + size
         elif storage.module and storage.module != subject.head and not _is_mask(storage):
             around += size
-    working = _working(events, middle, index, counts)
+    working = working_of(events, middle, index, counts)
     working = {at: most - saved.get(at, 0) for at, most in working.items()}
-    forward = _forward(events[:middle], index, counts)
-    comparing = (index(each) for each in made if _COMPARES.search(each.operation))
+    forward = forward_of(events[:middle], index, counts)
+    comparing = (index(each) for each in made if COMPARES.search(each.operation))
     return Pass(
         saved, working, forward, around, frozenset(at for at in comparing if at is not None)
     )
 
 
-def _counts(storage: Storage, shapes: frozenset[tuple[int, ...]]) -> bool:
+def is_counted(storage: Storage, shapes: frozenset[tuple[int, ...]]) -> bool:
     """Whether a storage is neither state, nor a weight expanded, cast or differentiated."""
     return storage.category in ("activations", "temporaries") and storage.shape not in shapes
 
@@ -304,14 +307,15 @@ def _index(pattern: re.Pattern[str], storage: Storage) -> int | None:
     return int(found[1]) if found else None
 
 
-def _alive(events: Sequence[Event]) -> Iterator[tuple[Storage, int]]:
+def alive(events: Sequence[Event]) -> Iterator[tuple[Storage, int]]:
+    """Storages that are there after some events, with their bytes."""
     sizes: dict[Storage, int] = {}
     for storage, change in events:
         sizes[storage] = sizes.get(storage, 0) + change
     return ((storage, size) for storage, size in sizes.items() if size > 0)
 
 
-def _working(
+def working_of(
     events: Sequence[Event],
     middle: int,
     index: Callable[[Storage], int | None],
@@ -336,13 +340,13 @@ def _working(
     for layer, end in last.items():
         waiting[layer] = sum(
             size
-            for storage, size in _alive(events[: end + 1])
+            for storage, size in alive(events[: end + 1])
             if storage in forward and counts[storage] and _before(index(storage), layer)
         )
     return {layer: highest[layer] - waiting[layer] for layer in first}
 
 
-def _forward(
+def forward_of(
     events: Sequence[Event],
     index: Callable[[Storage], int | None],
     counts: Mapping[Storage, bool],
