@@ -1,7 +1,8 @@
 """Begins a lint rule: tells which rules stand near it, then writes its skeleton and its page.
 
-`just new-rule NAME` only tells; with `--in` and `--when` both files are written, and each line that
-is still to be written says so, to its author and to the tests.
+`just new-rule NAME` only tells. With `--in` and `--when` the rule joins the module of its nearest
+neighbour there, and its page is written; each line that is still to be written says so, to its
+author and to the tests.
 """
 
 import argparse
@@ -33,10 +34,11 @@ _EXAMPLE: Final = re.compile(
     r"^`([^`\n]+)`\n\n```(\w+)\n.*?^```console\n(.*?)^```", re.MULTILINE | re.DOTALL
 )
 
-_MODULE: Final = '''"""TO WRITE: the subject; better still, move it into a neighbour's module."""
-
-from tunec.compiler.lints.rows import Row, rows
-
+_MOST_LINES: Final = 360
+"""A module that is longer takes no further rule: `tests/house/test_size.py`."""
+_SUBJECT: Final = '"""TO WRITE: the subject."""\n\n'
+_IMPORT: Final = "from tunec.compiler.lints.rows import Row, rows\n"
+_ROWS: Final = """
 {variable} = rows(
     "{name}",
     "{severity}",
@@ -51,7 +53,7 @@ from tunec.compiler.lints.rows import Row, rows
         ),
     ),
 )
-'''
+"""
 _PAGE: Final = """# {name}: TO WRITE: what is wrong, in a few words
 
 TO WRITE: what happens to the run, and when its owner finds out.
@@ -111,10 +113,12 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if folder is None:
         return _refuse(f"`--in {asked.folder}`: there are {', '.join(_subjects(root))}")
     for file, text in _files(asked, folder).items():
+        done = "joined" if file.exists() else "written"
         file.write_text(text, "utf-8")
-        sys.stdout.write(f"written: {file.relative_to(root).as_posix()}\n")
+        sys.stdout.write(f"{done}: {file.relative_to(root).as_posix()}\n")
     sys.stdout.write(
-        f"next: fill in what is TO WRITE, then `just test tests/lints -k {asked.name}`\n"
+        "next: fill in what is TO WRITE, then `just format generate` and "
+        f"`just test tests/lints -k {asked.name}`\n"
     )
     return 0
 
@@ -146,7 +150,12 @@ def _reads(when: str | None) -> tuple[str, ...]:
 
 
 def near(name: str, reads: Sequence[str] = ()) -> tuple[Near, ...]:
-    """The rules nearest to a name and to keys: by name, title, page and what they read."""
+    """The rules nearest to a name and to keys, as many as are worth reading."""
+    return tuple(each for each in _ranked(name, reads)[:_MOST] if each.score >= _LEAST_SCORE)
+
+
+def _ranked(name: str, reads: Sequence[str]) -> list[Near]:
+    """Every rule, the nearest first: by name, title, page and what they read."""
     words = set(_words(" ".join((name, *(key.rpartition(":")[2] for key in reads)))))
     pages = {each: set(_words(rule_page(each))) for each in rule_names()}
     heads = {each: set(_words(f"{each} {rule_title(each)}")) for each in pages}
@@ -157,8 +166,7 @@ def near(name: str, reads: Sequence[str] = ()) -> tuple[Near, ...]:
         shared = sum(in_head[word] for word in words & heads[each])
         score = 3 * shared + sum(in_page[word] for word in words & page) + _KEY_SCORE * len(keys)
         found.append(Near(each, score, keys))
-    best = sorted(found, key=lambda each: (-each.score, each.name))[:_MOST]
-    return tuple(each for each in best if each.score >= _LEAST_SCORE)
+    return sorted(found, key=lambda each: (-each.score, each.name))
 
 
 def _rarity(words: Iterable[str], texts: Collection[set[str]]) -> dict[str, float]:
@@ -213,10 +221,32 @@ def _files(asked: argparse.Namespace, folder: Path) -> dict[Path, str]:
         "language": language,
         "command": command,
     }
+    module = _neighbour(asked, folder) or folder / f"{variable}.py"
+    before = module.read_text("utf-8") if module.exists() else _SUBJECT
     return {
-        folder / f"{variable}.py": _MODULE.format(**filled),
+        module: _with_import(before) + "\n" + _ROWS.format(**filled),
         folder / f"{asked.name}.md": _PAGE.format(**filled),
     }
+
+
+def _neighbour(asked: argparse.Namespace, folder: Path) -> Path | None:
+    """The module of the nearest rule in a folder that has room for another; None: none is near."""
+    texts = {file: file.read_text("utf-8") for file in sorted(folder.glob("*.py"))}
+    roomy = {file: text for file, text in texts.items() if text.count("\n") <= _MOST_LINES}
+    ranked = (each for each in _ranked(asked.name, _reads(asked.when)) if each.score > 0)
+    homes = (file for each in ranked for file in roomy if f'"{each.name}",' in roomy[file])
+    return next(homes, None)
+
+
+def _with_import(text: str) -> str:
+    """A module that imports what makes rules of rows; `just format` puts the line in its place."""
+    if re.search(
+        r"^from tunec\.compiler\.lints\.rows import .*\bRow\b.*\brows\b", text, re.MULTILINE
+    ):
+        return text
+    first = re.search(r"^(from|import) ", text, re.MULTILINE)
+    at = first.start() if first else len(text)
+    return f"{text[:at]}{_IMPORT}{text[at:]}"
 
 
 def _example(reads: Sequence[str]) -> tuple[str, str, str]:

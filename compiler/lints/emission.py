@@ -78,7 +78,7 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
     Rules that ask for a slot are given what was decided, and not what the files' rows read back.
     """
 
-    OF_FILES: ClassVar[tuple[str, ...]] = (*LintContext.OF_FILES, "_carriers", "_decided")
+    OF_FILES: ClassVar[tuple[str, ...]] = (*LintContext.OF_FILES, "_carriers", "_decided", "_rows")
 
     plan: Plan
 
@@ -108,11 +108,17 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
 
     def _rows_of(self, slot: str) -> tuple[tuple[Document, Place | None], ...]:
         """The files with a row for a slot, each with the first of its keys that is written."""
-        return tuple(
-            (document, next(filter(None, map(document.get, row.keys)), None))
-            for document, carriers in self._carriers
-            for row in carriers.get(slot, ())
-        )
+        if slot not in self._rows:
+            self._rows[slot] = tuple(
+                (document, next(filter(None, map(document.get, row.keys)), None))
+                for document, carriers in self._carriers
+                for row in carriers.get(slot, ())
+            )
+        return self._rows[slot]
+
+    @cached_property
+    def _rows(self) -> dict[str, tuple[tuple[Document, Place | None], ...]]:
+        return {}
 
     @cached_property
     def _carriers(self) -> tuple[tuple[Document, Mapping[str, Sequence[Entry]]], ...]:

@@ -80,6 +80,28 @@ def test_both_files_are_written_and_say_what_is_left(house, capsys):
     assert "just test tests/lints -k clipping-below-zero" in capsys.readouterr().out
 
 
+def test_a_rule_joins_the_module_of_its_nearest_neighbour(house, capsys):
+    folder = house / "targets/llama_cookbook/rules"
+    far = 'from tunec.compiler.lints.rule import rule\n\n@rule(\n    "fp16-on-cpu",\n)\n'
+    near_by = (
+        '"""Batches."""\n\nfrom typing import Final\n\nX = rows(\n    "batch-not-divisible",\n)\n'
+    )
+    (folder / "half.py").write_text(far, "utf-8")
+    (folder / "batches.py").write_text(near_by, "utf-8")
+    (folder / "crowded.py").write_text('"batch-not-divisible",\n' * 400, "utf-8")
+    asked = ["--in", "llama-cookbook", "--when", "trainer:per_device_train_batch_size<0"]
+    assert main(["batch-not-positive", *asked], house) == 0
+    told = capsys.readouterr().out
+    assert "joined: targets/llama_cookbook/rules/batches.py" in told
+    text = (folder / "batches.py").read_text("utf-8")
+    assert text.startswith(
+        '"""Batches."""\n\nfrom tunec.compiler.lints.rows import Row, rows\nfrom typing'
+    )
+    assert text.index('"batch-not-divisible"') < text.index("batch_not_positive = rows(")
+    assert (folder / "half.py").read_text("utf-8") == far
+    assert not (folder / "batch_not_positive.py").exists()
+
+
 def test_nothing_is_left_in_the_rules_that_there_are():
     assert list(unwritten()) == []
     assert len(rule_names()) > 100
