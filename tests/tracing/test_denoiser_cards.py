@@ -13,11 +13,8 @@ from tunec.compiler.tracing.comparison import compare  # noqa: E402
 from tunec.compiler.tracing.derivation import derived  # noqa: E402
 from tunec.compiler.tracing.live.denoiser_inputs import Grid  # noqa: E402
 from tunec.compiler.tracing.live.derivation import denoiser_measures  # noqa: E402
-from tunec.compiler.tracing.live.derivation.denoiser_measures import (  # noqa: E402
-    GRIDS,
-    Irregular,
-    fitted,
-)
+from tunec.compiler.tracing.live.derivation.denoiser_measures import GRIDS  # noqa: E402
+from tunec.compiler.tracing.live.derivation.planes import Irregular, fitted  # noqa: E402
 from tunec.compiler.tracing.live.single_process import run  # noqa: E402
 from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
 from tunec.schemas.models.denoiser import highest  # noqa: E402

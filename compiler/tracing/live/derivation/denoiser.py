@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from tunec.compiler.tracing.live.denoiser_inputs import patch_of, traits_of
 from tunec.compiler.tracing.live.derivation.blocks import lists
-from tunec.compiler.tracing.live.derivation.denoiser_measures import Blocks, Reduced, measures
+from tunec.compiler.tracing.live.derivation.denoiser_measures import measures
+from tunec.compiler.tracing.live.derivation.denoiser_pass import Blocks, Reduced
 from tunec.compiler.tracing.live.derivation.module_tree import module_tree
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
