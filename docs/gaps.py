@@ -19,7 +19,7 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.codes import AREAS, known_ids
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.ir.extra import SLOT as EXTRA
-from tunec.compiler.ir.plan import Draft
+from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.lints.index import FOLDERS, rule_names
 from tunec.compiler.lints.rule import Rule
@@ -54,8 +54,12 @@ def gaps() -> tuple[Gap, ...]:
 
 
 def groups() -> Iterator[Gap]:
-    """Groups of slots that no pass decides, or more than one."""
-    for group in GROUPS:
+    """Groups of slots that a plan does not hold, that no pass decides, or more than one."""
+    for group, shape in GROUPS.items():
+        if group not in Plan.__struct_fields__:
+            what = f"no plan holds the group `{group}`"
+            remedy = f"add `{group}: {shape.__name__}` to `Plan`; to `Draft` if a pass reads it"
+            yield Gap("compiler/ir/plan.py", what, remedy)
         who = [each.name for each in PIPELINE if group in each.decides]
         if len(who) != 1:
             told = "are decided by no pass" if not who else f"are decided by {' and '.join(who)}"

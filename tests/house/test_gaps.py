@@ -8,7 +8,7 @@ from docs import gaps
 
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.passes.contract import Undecided
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.resolve import resolve
@@ -98,6 +98,16 @@ def test_a_group_that_no_pass_decides_is_told(monkeypatch):
     assert {gap.what for gap in gaps.groups()} == {
         f"the slots of `{group}` are decided by no pass" for group in PIPELINE[-1].decides
     }
+
+
+def test_a_group_that_no_plan_holds_is_told(monkeypatch):
+    monkeypatch.setattr(gaps, "GROUPS", {**GROUPS, "color": GROUPS["job"]})
+    first, second = gaps.groups()
+    assert str(first) == (
+        "compiler/ir/plan.py: no plan holds the group `color`\n"
+        "  add `color: Job` to `Plan`; to `Draft` if a pass reads it\n"
+    )
+    assert second.what == "the slots of `color` are decided by no pass"
 
 
 def test_a_pass_that_does_not_run_is_told(monkeypatch):
