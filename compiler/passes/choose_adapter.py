@@ -4,7 +4,7 @@ import json
 import re
 from shlex import quote
 
-from tunec.compiler.analyses.architecture import HalfTarget, half_target, is_moved
+from tunec.compiler.analyses.architecture import HalfTarget, half_target, is_moved, is_refused
 from tunec.compiler.analyses.trainable import (
     adapted_modules,
     modules_to_save,
@@ -97,7 +97,11 @@ def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
 @cached(512)
 def _names(architecture: Architecture, asked: str, *, vision: bool) -> str | tuple[str, ...]:
     every = (m for m in architecture.modules if _belongs(m, asked, vision=vision))
-    wanted = tuple(module for module in every if not is_moved(architecture, module))
+    wanted = tuple(
+        module
+        for module in every
+        if not is_moved(architecture, module) and not is_refused(architecture, module)
+    )
     return name_modules(architecture, wanted) if wanted else ()
 
 
@@ -149,6 +153,16 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             help=f"{_everywhere(scribe, at)}, or name some of {', '.join(known[:12])}",
         )
         return
+    refused = _refused(architecture, targets)
+    if refused:
+        scribe.error(
+            "E0605",
+            f"PEFT refuses to adapt {' and '.join(refused)} of {architecture.family}",
+            at,
+            help=f"{_everywhere(scribe, at)} names the others",
+            notes=("the kernel of a state space reads these weights itself",),
+        )
+        return
     half = _half(architecture, targets)
     if half is not None:
         scribe.error(
@@ -170,6 +184,12 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             at,
             help="use `targets: attention`, or a regular expression over whole module paths",
         )
+
+
+def _refused(architecture: Architecture, targets: str | tuple[str, ...]) -> list[str]:
+    """Last parts of names among the targets at which PEFT ends with an error."""
+    every = adapted_modules(architecture, targets)
+    return sorted({m.path.rpartition(".")[2] for m in every if is_refused(architecture, m)})
 
 
 def _half(architecture: Architecture, targets: str | tuple[str, ...]) -> HalfTarget | None:

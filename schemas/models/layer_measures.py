@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Curve(Struct, frozen=True):
+class Curve(Struct, frozen=True, omit_defaults=True):
     """Bytes a token of a sample, by the tokens that the sample has."""
 
     token: float = 0.0
@@ -15,17 +15,19 @@ class Curve(Struct, frozen=True):
     """Tokens of a chunk; 0: there are none."""
     aligned: float = 0.0
     """More for each token where the last chunk is full."""
+    sample: float = 0.0
+    """Bytes of a sample, however long: a state that chunks hand on."""
 
     def at(self, keys: float) -> float:
         """Bytes a token in a sample of `keys` tokens."""
-        size = self.token + self.key * keys
+        size = self.token + self.key * keys + (self.sample / keys if keys else 0)
         if self.chunk and keys:
             chunks = -(-keys // self.chunk) * self.chunk
             size += self.padded * chunks / keys + self.aligned * (chunks == keys)
         return size
 
 
-class Measured(Struct, frozen=True):
+class Measured(Struct, frozen=True, omit_defaults=True):
     """One layer's bytes in one way of computing."""
 
     way: str

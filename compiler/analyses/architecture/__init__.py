@@ -24,6 +24,7 @@ from tunec.compiler.analyses.architecture.lora import (
     expert_targets,
     half_target,
     is_moved,
+    is_refused,
     lora_parameters,
     matching,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "half_target",
     "image_tokens",
     "is_moved",
+    "is_refused",
     "latent_tokens",
     "lora_parameters",
     "matching",

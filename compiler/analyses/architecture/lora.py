@@ -63,6 +63,11 @@ _FUSED: Final = "gate_up_proj"
 _UNDECLARED_HEADS: Final = frozenset({"transformer.output_layer"})
 """Heads that their class does not give as output embedding, so that all-linear takes them."""
 
+_STATE_SPACES: Final = frozenset({"falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h"})
+_FUSED_KERNELS: Final = frozenset({"out_proj", "conv1d"})
+"""What PEFT refuses to adapt, and in which families: a state space's kernel reads these weights
+itself (`tuners/tuners_utils.py`, `_check_lora_target_modules_mamba`)."""
+
 Match = Callable[[str], bool]
 
 
@@ -111,6 +116,11 @@ def is_moved(architecture: Architecture, module: Module) -> bool:
     Such a module cannot be a target: its name is taken away, and the experts are adapted instead.
     """
     return _last(module.path) in _FUSED_EXPERTS.get(architecture.family, {})
+
+
+def is_refused(architecture: Architecture, module: Module) -> bool:
+    """Whether PEFT ends with an error where a module is a target."""
+    return architecture.family in _STATE_SPACES and _last(module.path) in _FUSED_KERNELS
 
 
 def expert_targets(architecture: Architecture) -> tuple[str, ...]:

@@ -6,6 +6,9 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.schemas.models.architecture import LatentAttention, Stack
 
 _FP32: Final = 4
+_WIDEST_GROUPED: Final = 256
+"""The widest heads whose keys and values are not repeated (transformers 5.23
+`integrations/sdpa_attention.py`, `use_gqa_in_sdpa`)."""
 _INDEX: Final = 8
 """Bytes of torch's int64."""
 
@@ -107,13 +110,16 @@ def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
     (`aten/src/ATen/native/transformers/attention.cpp`, `convert_boolean_attn_mask`; traced). The
     kernel that takes a mask gives its result in token order.
     """
-    repeated = 0.0 if widths.repeats else repeated_saved(stack, widths)
+    # such heads were measured in the kernel that repeats, without a mask too
+    wide = bool(stack.measured) and stack.head_dim > _WIDEST_GROUPED
+    repeated = 0.0 if widths.repeats or wide else repeated_saved(stack, widths)
+    ordered = 0 if wide else widths.compute * _ordered(stack, widths)
     bias = 0 if widths.shares_mask or widths.biased else widths.compute * keys
     share = 1 if padded else is_windowed(stack, widths, keys) * stack.windowed_layers / stack.layers
     # T5's decoder puts the encoder's mask into its bias of zeros, head by head, in each layer
     across = (padded or widths.own_biases) and widths.biased and stack.cross_attention > 0
     crossed = widths.compute * stack.heads * keys if across else 0
-    return share * (repeated + bias - widths.compute * _ordered(stack, widths)) + crossed
+    return share * (repeated + bias - ordered) + crossed
 
 
 def masks_kept(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:

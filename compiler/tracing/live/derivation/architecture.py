@@ -7,6 +7,7 @@ from typing import Any, Final
 import torch
 
 from tunec.compiler.tracing.live.derivation.layers import (
+    WINDOWS,
     Layers,
     keep_layers,
     layers_of,
@@ -20,6 +21,8 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module, Part
 
 _HEADS: Final = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
+_BEYOND: Final = 1 << 24
+"""More tokens than any sequence has."""
 _TOWERS: Final[Mapping[str, Part]] = {
     "vision": "vision",
     "visual": "vision",
@@ -48,8 +51,10 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
     eager = not maker._supports_sdpa  # noqa: SLF001  what transformers asks
     head = _name_of(model, model.get_output_embeddings())
     modules = tuple(replace(each, part=_part(each)) for each in module_tree(model))
-    keep_layers(model, text, layers, kept)
-    found, around = measures(Subject(model, layers.path, head, eager), places)
+    keep_layers(model, layers, kept)
+    _open_windows(text)
+    active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
+    found, around = measures(Subject(model, layers.path, head, eager, active), places)
     embedding = model.get_input_embeddings()
     output = model.get_output_embeddings()
     return Architecture(
@@ -115,17 +120,22 @@ def _built(maker: Any, made: Any) -> Any:
             raise Untraceable(f"{maker.__name__} cannot be built: {_told(fault)}") from None
 
 
-def _kept(layers: Layers) -> tuple[list[int], list[int]]:
-    """Layers of the reduced model, and where in it each kind is measured.
+def _open_windows(config: Any) -> None:
+    """Let layers see all tokens: what the mask of a window takes is added by the account."""
+    for name in WINDOWS:
+        if getattr(config, name, None):
+            setattr(config, name, _BEYOND)
 
-    Each kind has two where there are as many, and one more comes last: the first layer of a model
+
+def _kept(layers: Layers) -> tuple[frozenset[int], list[int]]:
+    """Layers that stay in the model, and the one of each kind that is measured.
+
+    Each kind has two where there are as many, and the last one stays: the first layer of a model
     and the last one meet what lies around the layers.
     """
-    kept = sorted(at for kind in layers.kinds for at in kind[:2])
-    last = layers.kinds[-1][-1]
-    kept += [last] if last not in kept else []
-    places = [kept.index(kind[min(1, len(kind) - 1)]) for kind in layers.kinds]
-    return kept, places
+    kept = frozenset(at for kind in layers.kinds for at in kind[:2])
+    last = max(kind[-1] for kind in layers.kinds)
+    return kept | {last}, [kind[min(1, len(kind) - 1)] for kind in layers.kinds]
 
 
 def _name_of(model: torch.nn.Module, module: torch.nn.Module | None) -> str:

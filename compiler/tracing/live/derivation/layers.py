@@ -1,6 +1,6 @@
 """The layers of a built model: where they are, which are alike, and what is known of each kind."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 import torch
@@ -9,8 +9,16 @@ from msgspec import Struct
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.models.architecture import Experts, LatentAttention, Stack
 
-_LAYER_LISTS: Final = ("layer_types", "mlp_layer_types", "layers_block_type", "block_types")
+_LAYER_LISTS: Final = (
+    "layer_types",
+    "mlp_layer_types",
+    "layers_block_type",
+    "block_types",
+    "kv_sharing_modes",
+)
 """Lists of a config with an entry a layer."""
+WINDOWS: Final = {"sliding_window": "sliding", "attention_chunk_size": "chunked"}
+"""Keys of a config with the tokens that layers of a kind see, and how their word begins."""
 _EXPERTS: Final = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _ACTIVE: Final = ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts")
 _INNER: Final = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
@@ -32,8 +40,6 @@ def layers_of(model: torch.nn.Module, config: Any) -> Layers:
     Raises Untraceable where no list of the model has as many layers as the config says.
     """
     count = config.num_hidden_layers
-    if getattr(config, "num_kv_shared_layers", 0):
-        raise Untraceable("its last layers read keys and values of others, which is not followed")
     lists = (
         (path, module)
         for path, module in model.named_modules()
@@ -59,25 +65,41 @@ def _words(config: Any, at: int, count: int) -> tuple[str, ...]:
     return tuple(str(each[at]) for each in lists if isinstance(each, list) and len(each) == count)
 
 
-def keep_layers(model: torch.nn.Module, config: Any, layers: Layers, kept: Sequence[int]) -> None:
-    """Leave a model some of its layers; the config follows."""
-    owner, _, leaf = layers.path.rpartition(".")
+class _Passing(torch.nn.Module):  # type: ignore[misc]  # torch is not typed
+    """Stands for a layer: it has the layer's plain attributes, and gives what it is handed."""
+
+    def __init__(self, layer: torch.nn.Module, hand: Callable[[], Any]) -> None:
+        super().__init__()
+        for name, value in vars(layer).items():
+            if not name.startswith("_"):
+                setattr(self, name, value)
+        self.hand = hand
+
+    def forward(self, *_: Any, **__: Any) -> Any:
+        return self.hand()
+
+
+def keep_layers(model: torch.nn.Module, layers: Layers, kept: Collection[int]) -> None:
+    """Leave a model some of its layers; others give again what the last one before them gave.
+
+    The depth stays as it is, so that what the model makes for all layers is as large as it is. The
+    first and the last layer are among those kept.
+    """
     every = model.get_submodule(layers.path)
-    setattr(model.get_submodule(owner), leaf, torch.nn.ModuleList([every[at] for at in kept]))
-    for name in _LAYER_LISTS:
-        words = getattr(config, name, None)
-        if isinstance(words, list) and len(words) == config.num_hidden_layers:
-            setattr(config, name, [words[at] for at in kept])
-    config.num_hidden_layers = len(kept)
-    for now, at in enumerate(kept):
-        for module in every[at].modules():
-            if hasattr(module, "layer_idx"):
-                module.layer_idx = now
+    given: list[Any] = []
+    for at, layer in enumerate(every):
+        if at in kept and at + 1 < len(every) and at + 1 not in kept:
+            layer.register_forward_hook(lambda *passed: given.append(passed[-1]))
+        elif at not in kept:
+            # what was given is let go of before the next layer runs
+            every[at] = _Passing(layer, given.pop if at + 1 in kept else lambda: given[-1])
 
 
 def stack_of(model: torch.nn.Module, config: Any, layers: Layers, kind: Sequence[int]) -> Stack:
     """What is known of a kind of layer by its modules' shapes and the config."""
     layer = model.get_submodule(f"{layers.path}.{kind[0]}")
+    if getattr(config, "is_heterogeneous", False):
+        config = config.per_layer_config[kind[0]]
     hidden = config.hidden_size
     heads, kv_heads, width = _heads(layer, config)
     norms = [m for m in layer.modules() if _is_norm(m)]
@@ -141,10 +163,11 @@ def _heads(layer: torch.nn.Module, config: Any) -> tuple[int, int, int]:
 
 
 def _window(config: Any, at: int) -> int | None:
+    """Tokens that a layer sees, by the word for it."""
     words = getattr(config, "layer_types", None)
-    window = getattr(config, "sliding_window", None)
-    windowed = isinstance(words, list) and at < len(words) and "sliding" in str(words[at])
-    return int(window) if windowed and window else None
+    word = str(words[at]) if isinstance(words, list) and at < len(words) else ""
+    named = (name for name, kind in WINDOWS.items() if word.startswith(kind))
+    return next((int(each) for each in (getattr(config, n, None) for n in named) if each), None)
 
 
 def _inner(layer: torch.nn.Module, hidden: int) -> int:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from copy import deepcopy
 from functools import partial
-from itertools import count
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import torch
 from msgspec import Struct
@@ -21,20 +20,17 @@ from tunec.compiler.ir.slots import Quantization
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
+from tunec.compiler.tracing.live.derivation.curves import TOLERANCE, Lengths, NoCurve, fitted
+from tunec.compiler.tracing.live.derivation.module_tree import is_plain_linear
 from tunec.compiler.tracing.live.kernels import as_on_gpu
 from tunec.compiler.tracing.live.step import backward, name_batch, name_model, watch_gradients
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.recording import Event, Storage
 from tunec.compiler.tracing.subject import Untraceable
-from tunec.schemas.models.layer_measures import Curve, Measured
+from tunec.schemas.models.layer_measures import Measured
 
-_ALIGNED: Final = (640, 1216)
-"""Lengths in tokens that are multiples of every chunk that is known."""
-_UNALIGNED: Final = (1000, 1777, 2111)
-"""Lengths that are multiples of none."""
-TOLERANCE: Final = 1e-3
-"""Share by which a curve may miss what a pass takes at a length that it was not fitted to."""
-_CHUNKS: Final = (64,)
+_SHARED: Final = 0.05
+"""Share of what a layer keeps that samples may have in common; it is counted for each of them."""
 COMPARES: Final = re.compile("scaled_dot_product|^_softmax")
 NF4: Final = Quantization("nf4", double=True, compute="bf16", storage=None)
 
@@ -87,6 +83,8 @@ class Subject(Struct, frozen=True):
     """Of its list of layers."""
     head: str
     eager: bool
+    active: int
+    """Experts that a token passes through; 1: there are none."""
 
 
 class Found(Struct, frozen=True):
@@ -100,14 +98,23 @@ def measures(subject: Subject, places: Sequence[int]) -> tuple[list[Found], tupl
     """Measure the layers at some places, and what lies around all of them, in every way.
 
     Raises Untraceable where a pass does not run, bytes follow no curve of the length, or two
-    samples take anything but twice as much as one.
+    samples do not take twice as much as one.
     """
+    lengths = Lengths.beside(subject.model, subject.active)
+    try:
+        return _at_lengths(subject, places, lengths)
+    except NoCurve:
+        return _at_lengths(subject, places, lengths.with_more(subject.model, subject.active))
+
+
+def _at_lengths(
+    subject: Subject, places: Sequence[int], lengths: Lengths
+) -> tuple[list[Found], tuple[Measured, ...]]:
     layers: list[list[Measured]] = [[] for _ in places]
     around: list[Measured] = []
-    lengths = Lengths.beside(subject.model)
     attending: frozenset[int] = frozenset()
     for each in WAYS:
-        passes = {length: _pass(subject, each, length) for length in lengths.all}
+        passes = {length: _run(subject, each, length) for length in lengths.all}
         name = each.named(eager=subject.eager)
         for own, at in zip(layers, places, strict=True):
             sizes = (
@@ -127,87 +134,26 @@ def measures(subject: Subject, places: Sequence[int]) -> tuple[list[Found], tupl
 
 def _prove_samples(subject: Subject, one: Pass, length: int, places: Sequence[int]) -> None:
     """Hold a pass of two samples against twice a pass of one."""
-    two = _pass(subject, WAYS[0], length, samples=2)
+    two = _run(subject, WAYS[0], length, samples=2)
     for at in places:
         once, twice = one.saved.get(at, 0), two.saved.get(at, 0)
-        if abs(twice - 2 * once) > TOLERANCE * twice:
+        if not -TOLERANCE * twice < 2 * once - twice < _SHARED * twice:
             raise Untraceable(f"two samples keep {twice} bytes where one keeps {once}")
-
-
-class Lengths(Struct, frozen=True):
-    """Lengths of the passes in tokens.
-
-    None is a width of a parameter: gradients of weights are told from activations by their shape.
-    """
-
-    aligned: tuple[int, ...]
-    unaligned: tuple[int, ...]
-
-    @property
-    def all(self) -> tuple[int, ...]:
-        """All of them."""
-        return (*self.aligned, *self.unaligned)
-
-    @classmethod
-    def beside(cls, model: torch.nn.Module) -> Self:
-        """Lengths for a model."""
-        widths = {side for each in model.parameters() for side in each.shape}
-
-        def free(length: int, step: int) -> int:
-            return next(each for each in count(length, step) if each not in widths)
-
-        aligned = tuple(free(each, _CHUNKS[-1]) for each in _ALIGNED)
-        return cls(aligned, tuple(free(each, 2) for each in _UNALIGNED))
-
-
-def fitted(sizes: Mapping[int, float], lengths: Lengths, what: str) -> tuple[Curve, ...]:
-    """The curves whose highest goes through bytes a token at some lengths, and holds at the others.
-
-    One, but for what is the larger of two moments. Raises Untraceable where there is none.
-    """
-    first, second = lengths.aligned
-    line = _line(sizes, first, second)
-    chunked = (_filled(sizes, lengths, line, chunk) for chunk in _CHUNKS)
-    lower = _line(sizes, first, lengths.unaligned[0])
-    upper = _line(sizes, *lengths.unaligned[1:])
-    for curves in ((line,), *((each,) for each in chunked), (lower, upper)):
-        if _holds(curves, sizes):
-            return curves
-    told = ", ".join(f"{size:.0f} at {length}" for length, size in sorted(sizes.items()))
-    raise Untraceable(f"bytes follow no curve of the length ({what}: {told} a token)")
-
-
-def _line(sizes: Mapping[int, float], first: int, second: int) -> Curve:
-    key = (sizes[second] - sizes[first]) / (second - first)
-    if abs(key) * second < TOLERANCE * abs(sizes[second]) / 10:
-        return Curve(sizes[second])
-    return Curve(sizes[second] - key * second, key)
-
-
-def _filled(sizes: Mapping[int, float], lengths: Lengths, aligned: Curve, chunk: int) -> Curve:
-    """Bytes of tokens and of whole chunks, by two lengths that leave the last chunk unfilled.
-
-    A length that fills it may take other ways: no copy is made to fill it.
-    """
-    first, second = lengths.unaligned[:2]
-    ratios = [-(-at // chunk) * chunk / at for at in (first, second)]
-    rest = [sizes[at] - aligned.key * at for at in (first, second)]
-    padded = (rest[0] - rest[1]) / (ratios[0] - ratios[1])
-    token = rest[0] - padded * ratios[0]
-    return Curve(token, aligned.key, padded, chunk, aligned.token - token - padded)
-
-
-def _holds(curves: Sequence[Curve], sizes: Mapping[int, float]) -> bool:
-    return all(
-        abs(max(each.at(length) for each in curves) - size) <= TOLERANCE * max(size, 1.0)
-        for length, size in sizes.items()
-    )
 
 
 # ── one pass ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _pass(subject: Subject, asked: Way, length: int, samples: int = 1) -> Pass:
+def _run(subject: Subject, asked: Way, length: int, samples: int = 1) -> Pass:
+    try:
+        return _pass(subject, asked, length, samples)
+    except Exception as fault:
+        told = f"{type(fault).__name__}: {str(fault).strip().partition(chr(10))[0]}"
+        name = asked.named(eager=subject.eager)
+        raise Untraceable(f"its pass ({name}) does not run: {told}") from fault
+
+
+def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
     model = deepcopy(subject.model)
     shapes = shapes_of(model)
     model.to(asked.held).train()
@@ -218,7 +164,7 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int = 1) -> Pass:
         inside = (
             name
             for name, module in model.named_modules()
-            if isinstance(module, torch.nn.Linear) and name.startswith(subject.path)
+            if is_plain_linear(module) and name.startswith(subject.path)
         )
         quantize(model, list(inside), NF4)
     tokens = torch.zeros(samples, length, dtype=torch.long, device="meta")

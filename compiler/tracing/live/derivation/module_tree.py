@@ -58,11 +58,20 @@ def holders(model: torch.nn.Module) -> Iterator[Holder]:
             yield Holder(f"{path}.{name}".lstrip("."), "parameter", tuple(value.shape), 0)
 
 
+def is_plain_linear(module: torch.nn.Module) -> bool:
+    """Whether a module is a linear layer that others may stand for: no router that answers twice.
+
+    Bitsandbytes' layers take the place of these alone (transformers 5.23
+    `integrations/bitsandbytes.py`, `replace_with_bnb_linear`: `type(module) is nn.Linear`).
+    """
+    return type(module) is torch.nn.Linear
+
+
 def _kind(module: torch.nn.Module, own: dict[str, torch.nn.Parameter]) -> Kind | None:
     """What a module is; None: its parameters stand for themselves."""
     if "weight" not in own:
         return None
-    if isinstance(module, torch.nn.Linear):
+    if is_plain_linear(module):
         return "linear"
     if isinstance(module, torch.nn.Embedding):
         return "embedding"

@@ -6,7 +6,7 @@ from typing import Final
 import torch
 
 from tunec.compiler.tracing.live.denoiser_inputs import Grid
-from tunec.compiler.tracing.live.derivation.measures import TOLERANCE
+from tunec.compiler.tracing.live.derivation.curves import TOLERANCE
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.models.denoiser import Plane, highest
 

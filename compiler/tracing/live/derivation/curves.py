@@ -1,0 +1,131 @@
+"""Bytes as curves of the length of a sample: fitted at some lengths, and proven at others."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Final, Self
+
+import torch
+from msgspec import Struct
+
+from tunec.compiler.tracing.subject import Untraceable
+from tunec.schemas.frozen import replace
+from tunec.schemas.models.layer_measures import Curve
+
+_ALIGNED: Final = 768
+"""The first of two lengths in tokens that are multiples of every chunk that is known."""
+_UNALIGNED: Final = (1000, 1777, 2111)
+"""Lengths that are multiples of none."""
+_MORE: Final = (1411, 2605)
+"""And two more, for layers that keep a state."""
+TOLERANCE: Final = 1e-3
+"""Share by which a curve may miss what a pass takes at a length that it was not fitted to."""
+_CHUNKS: Final = (64, 128, 256)
+"""Tokens that layers of a state space or of linear attention work on together."""
+_UNKNOWN: Final = 5
+"""Coefficients of a curve with a state."""
+
+
+class NoCurve(Untraceable):
+    """What was measured follows no curve of the length."""
+
+
+class Lengths(Struct, frozen=True):
+    """Lengths of the passes in tokens.
+
+    Neither one nor what experts read of it is a width of a parameter: gradients of weights are told
+    from activations by their shape.
+    """
+
+    aligned: tuple[int, ...]
+    unaligned: tuple[int, ...]
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """All of them."""
+        return (*self.aligned, *self.unaligned)
+
+    @classmethod
+    def beside(cls, model: torch.nn.Module, active: int = 1) -> Self:
+        """Lengths for a model whose tokens pass through so many experts."""
+        free, step = _free(model, active), _CHUNKS[-1]
+        first = free(_ALIGNED, step)
+        return cls((first, free(first + 2 * step, step)), tuple(free(at, 2) for at in _UNALIGNED))
+
+    def with_more(self, model: torch.nn.Module, active: int) -> Self:
+        """These lengths, one more that is aligned, and two that are not."""
+        free, step = _free(model, active), _CHUNKS[-1]
+        last = free(self.aligned[-1] + step, step)
+        more = tuple(free(at, 2) for at in _MORE)
+        return replace(self, aligned=(*self.aligned, last), unaligned=(*self.unaligned, *more))
+
+
+def _free(model: torch.nn.Module, active: int) -> Callable[[int, int], int]:
+    """A function that finds the next length that is free, in steps."""
+    widths = {side for each in model.parameters() for side in each.shape}
+
+    def free(length: int, step: int) -> int:
+        rows = ((each, (each, each * active)) for each in count(length, step))
+        return next(each for each, read in rows if widths.isdisjoint(read))
+
+    return free
+
+
+def fitted(sizes: Mapping[int, float], lengths: Lengths, what: str) -> tuple[Curve, ...]:
+    """The curves whose highest goes through bytes a token at some lengths, and holds at the others.
+
+    One, but for what is the larger of two moments. Raises Untraceable where there is none.
+    """
+    first, second = lengths.aligned[:2]
+    line = _line(sizes, first, second)
+    chunked = (_filled(sizes, lengths, line, chunk) for chunk in _CHUNKS)
+    lower, upper = _line(sizes, *sorted(sizes)[:2]), _line(sizes, *sorted(sizes)[-2:])
+    stated = (_with_state(sizes, lengths, chunk) for chunk in _CHUNKS if len(sizes) > _UNKNOWN)
+    for curves in (
+        (line,),
+        *((each,) for each in chunked),
+        (lower, upper),
+        *((each,) for each in stated),
+    ):
+        if _holds(curves, sizes):
+            return curves
+    told = ", ".join(f"{size:.0f} at {length}" for length, size in sorted(sizes.items()))
+    raise NoCurve(f"bytes follow no curve of the length ({what}: {told} a token)")
+
+
+def _line(sizes: Mapping[int, float], first: int, second: int) -> Curve:
+    key = (sizes[second] - sizes[first]) / (second - first)
+    if abs(key) * second < TOLERANCE * abs(sizes[second]) / 10:
+        return Curve(sizes[second])
+    return Curve(sizes[second] - key * second, key)
+
+
+def _filled(sizes: Mapping[int, float], lengths: Lengths, aligned: Curve, chunk: int) -> Curve:
+    """Bytes of tokens and of whole chunks, by two lengths that leave the last chunk unfilled.
+
+    A length that fills it may take other ways: no copy is made to fill it.
+    """
+    first, second = lengths.unaligned[:2]
+    ratios = [-(-at // chunk) * chunk / at for at in (first, second)]
+    rest = [sizes[at] - aligned.key * at for at in (first, second)]
+    padded = (rest[0] - rest[1]) / (ratios[0] - ratios[1])
+    token = rest[0] - padded * ratios[0]
+    return Curve(token, aligned.key, padded, chunk, aligned.token - token - padded)
+
+
+def _with_state(sizes: Mapping[int, float], lengths: Lengths, chunk: int) -> Curve:
+    """Bytes of tokens, of chunks and of each sample, by least squares over more lengths."""
+    filled = {s: -(-s // chunk) * chunk / s - 1 for s in sizes}
+    rows = [(1, s, filled[s], 1 / s, float(s in lengths.aligned)) for s in sizes]
+    matrix = torch.tensor(rows, dtype=torch.float64)
+    scale = matrix.abs().amax(0).clamp(min=1e-12)
+    wanted = torch.tensor(list(sizes.values()), dtype=torch.float64)
+    found = torch.linalg.lstsq(matrix / scale, wanted, driver="gelsd").solution / scale
+    token, key, padded, sample, aligned = found.tolist()
+    return Curve(token - padded, key, padded, chunk, aligned, sample)
+
+
+def _holds(curves: Sequence[Curve], sizes: Mapping[int, float]) -> bool:
+    return all(
+        abs(max(each.at(length) for each in curves) - size) <= TOLERANCE * max(size, 1.0)
+        for length, size in sizes.items()
+    )
