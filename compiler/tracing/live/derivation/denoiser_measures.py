@@ -15,8 +15,8 @@ from tunec.compiler.tracing.live.denoiser_inputs import (
     Grid,
     Traits,
 )
-from tunec.compiler.tracing.live.derivation.curves import TOLERANCE
 from tunec.compiler.tracing.live.derivation.blocks import lists
+from tunec.compiler.tracing.live.derivation.curves import TOLERANCE
 from tunec.compiler.tracing.live.derivation.denoiser_pass import Reduced, Sizes, Work, pass_of
 from tunec.compiler.tracing.live.derivation.measures import WAYS
 from tunec.compiler.tracing.live.derivation.planes import Irregular, fitted
