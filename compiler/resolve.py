@@ -179,12 +179,15 @@ def _of_text(texts: str) -> Architecture:
 def _read_off(config: Mapping[str, Any], family: str) -> Architecture:
     """The architecture of a family that no rule derives: off its card. Raises ValueError."""
     try:
-        return card_of(config).architecture
+        found = card_of(config).architecture
     except NoCard as reason:
         raise ValueError(
             f"no rule derives the family {family!r}, and its card could not be made: {reason} "
             "(`tunec card` makes one)"
         ) from None
+    if found.denoiser is not None and "3D" in found.family:
+        raise ValueError(f"{found.family!r} trains on clips, whose frames no plan counts")
+    return found
 
 
 def _stored(config: Mapping[str, Any]) -> FloatDtype:
