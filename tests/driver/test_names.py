@@ -29,6 +29,8 @@ SHARED = [name for name in card_names() if others(name)]
 """Cards that describe several weights."""
 UNTAKEN = {"stable-diffusion-2-1"}
 """Cards that no target's newest release takes: SimpleTuner's `sd2x` ended with 4.0."""
+LARGE = {"glm-5": "h200-x8-n4"}
+"""Cards that one node of the largest devices does not hold, and what does."""
 LLAMA_COOKBOOK = {
     "data": {"train": "samsum", "samples": 1000, "sequence": 512},
     "hardware": "h200-x1",
@@ -44,7 +46,7 @@ def written(model, target):
     else:
         length = min(1024, found.context or 1024)
         data = {"train": "train.jsonl", "samples": 1000, "sequence": length}
-    changes = {"data": data, "hardware": "h200-x8"}
+    changes = {"data": data, "hardware": LARGE.get(card(model).name, "h200-x8")}
     if target == "llama-cookbook":
         changes = LLAMA_COOKBOOK
     loaded = load_mapping(spec_of(model=model, **changes))
@@ -116,3 +118,9 @@ def test_explain_says_on_which_card_the_modules_rest():
     told = "the catalogue's config of llama-2-7b (meta-llama/Llama-2-7b-hf)"
     assert told in explain_text(found, "model.parameters")
     assert "catalogue" not in explain_text(planned(model="llama-2-7b"), "model.parameters")
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_all_weights_of_a_card_have_an_architecture(name):
+    for each in others(name):
+        assert derive(card(each).config).parameters > 0, each
