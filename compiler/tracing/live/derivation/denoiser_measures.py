@@ -11,10 +11,7 @@ from typing import Any, Final
 import torch
 from msgspec import Struct
 
-from tunec.compiler.tracing.live.denoiser_inputs import (
-    Grid,
-    Traits,
-)
+from tunec.compiler.tracing.live.denoiser_inputs import Grid, Traits
 from tunec.compiler.tracing.live.derivation.blocks import lists
 from tunec.compiler.tracing.live.derivation.curves import TOLERANCE
 from tunec.compiler.tracing.live.derivation.denoiser_pass import Reduced, Sizes, Work, pass_of

@@ -2,15 +2,12 @@
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
 from copy import deepcopy
 from typing import Any, Self
 
 import torch
 from msgspec import Struct
 
-from tunec.compiler.tracing.live.answers import Answers
-from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
 from tunec.compiler.tracing.live.denoiser_inputs import (
     Given,
@@ -24,21 +21,17 @@ from tunec.compiler.tracing.live.derivation.blocks import PRODUCTS
 from tunec.compiler.tracing.live.derivation.measures import (
     COMPARES,
     NF4,
-    Placed,
     Way,
     alive,
     forward_of,
     is_counted,
+    recorded,
     shapes_of,
     working_of,
 )
-from tunec.compiler.tracing.live.kernels import as_on_gpu
 from tunec.compiler.tracing.live.step import (
     backward,
-    name_batch,
-    name_model,
     pattern,
-    watch_gradients,
 )
 from tunec.compiler.tracing.recording import Event, Storage
 from tunec.schemas.frozen import replace
@@ -158,29 +151,19 @@ def _run(model: Any, given: Given, way: Way, *, recomputed: bool) -> tuple[list[
     if recomputed:
         model.enable_gradient_checkpointing()
     batch = inputs(model, given)
-    storages, casts = Placed(Answers(0)), CudaAutocast(torch.bfloat16) if way.autocast else None
-    storages.watch(model, casts.forget if casts else lambda: None)
-    gc.freeze()
-    with ExitStack() as stack:
-        stack.enter_context(as_on_gpu(casts.lower if casts else None))
-        stack.enter_context(counted(given.grid.text))
-        stack.enter_context(storages.resizing())
-        stack.enter_context(storages)
-        name_model(storages, model)
-        name_batch(storages, batch)
-        watch_gradients(storages, model)
+    recording = recorded(model, batch, autocast=way.autocast)
+    with counted(given.grid.text), recording as (storages, casts):
         storages.begin("forward")
-        with casts or nullcontext():
+        with casts:
             answer = first_tensor(model(**batch, return_dict=False))
             loss = answer.float().pow(2).mean()
         gc.collect()
         middle = len(storages.recording.events)
         if not recomputed:
             storages.begin("backward")
-            with casts or nullcontext():
+            with casts:
                 backward(loss)
         events = list(storages.recording.events)
-    gc.unfreeze()
     return events, middle
 
 

@@ -7,7 +7,7 @@ it. Bytes are polynomials of the length: fitted exactly at some lengths, and pro
 import gc
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
 from typing import Any, Final
@@ -169,25 +169,15 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
         quantize(model, list(inside), NF4)
     tokens = torch.zeros(samples, length, dtype=torch.long, device="meta")
     batch = {"input_ids": tokens, "labels": torch.zeros_like(tokens)}
-    storages, casts = Placed(Answers(0)), CudaAutocast(torch.bfloat16) if asked.autocast else None
-    storages.watch(model, casts.forget if casts else lambda: None)
-    gc.freeze()
-    with ExitStack() as stack:
-        stack.enter_context(as_on_gpu(casts.lower if casts else None))
-        stack.enter_context(storages.resizing())
-        stack.enter_context(storages)
-        name_model(storages, model)
-        name_batch(storages, batch)
-        watch_gradients(storages, model)
+    with recorded(model, batch, autocast=asked.autocast) as (storages, casts):
         storages.begin("forward")
-        with casts or nullcontext():
+        with casts:
             loss = model(**batch).loss
         gc.collect()
         middle = len(storages.recording.events)
         storages.begin("backward")
-        with casts or nullcontext():
+        with casts:
             backward(loss)
-    gc.unfreeze()
     return _read(storages.recording.events, middle, subject, shapes)
 
 
@@ -196,7 +186,26 @@ def wanting_gradients(_: Any, __: Any, output: torch.Tensor) -> None:
     output.requires_grad_(requires_grad=True)
 
 
-class Placed(Storages):
+@contextmanager
+def recorded(
+    model: torch.nn.Module, batch: dict[str, Any], *, autocast: bool
+) -> Iterator[tuple[Storages, AbstractContextManager[Any]]]:
+    """Record what a pass makes and lets go of, as it would on a GPU.
+
+    Gives the storages, and what forward and backward run in, which casts under autocast alone.
+    """
+    storages, casts = _Placed(Answers(0)), CudaAutocast(torch.bfloat16) if autocast else None
+    storages.watch(model, casts.forget if casts else lambda: None)
+    gc.freeze()
+    with as_on_gpu(casts.lower if casts else None), storages.resizing(), storages:
+        name_model(storages, model)
+        name_batch(storages, batch)
+        watch_gradients(storages, model)
+        yield storages, casts or nullcontext()
+    gc.unfreeze()
+
+
+class _Placed(Storages):
     """Storages by the very layer that made them."""
 
     def watch(self, model: torch.nn.Module, left: Callable[[], None] = lambda: None) -> None:
