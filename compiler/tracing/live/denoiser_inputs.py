@@ -1,8 +1,8 @@
 """What the forward pass of a diffusion transformer is given, by its signature and its config.
 
 Most arguments have one name and one meaning in all classes of diffusers 0.42.1
-(`models/transformers`); what a signature cannot tell is a row of `TRAITS`, each read in the class's
-own pipeline.
+(`models/transformers`); what a signature cannot tell is a row of `TRAITS`. A row that names its
+pipeline was read there; the others are not yet held against theirs.
 """
 
 import inspect
