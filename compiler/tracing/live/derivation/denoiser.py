@@ -62,9 +62,10 @@ def denoiser_of(config: Mapping[str, Any]) -> Architecture:
 def built(config: Mapping[str, Any]) -> Any:
     """The model of a config on meta. Raises Untraceable."""
     import diffusers
+    from diffusers.models import transformers
 
     family = str(config["_class_name"])
-    maker = getattr(diffusers, family, None) or getattr(diffusers.models.transformers, family, None)
+    maker = getattr(diffusers, family, None) or getattr(transformers, family, None)
     if maker is None:
         raise Untraceable(f"diffusers {diffusers.__version__} has no class {family!r}")
     options = {key: value for key, value in config.items() if not key.startswith("_")}
