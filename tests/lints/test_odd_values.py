@@ -72,3 +72,17 @@ def test_no_value_breaks_a_rule(start: int, tmp_path: Path) -> None:
         answer = lint(tmp_path / str(number), files, example.arguments)
         assert answer.code in (0, 1, 2), what
         assert "Traceback" not in answer.err, f"{what}\n{answer.err}"
+
+
+@pytest.mark.parametrize(("batch", "nearest"), [(566_686_911, 7), (2**61 - 1, None)])
+def test_a_group_is_looked_for_near_the_requested_one(
+    batch: int, nearest: int | None, tmp_path: Path
+) -> None:
+    """Not among all numbers up to the batch."""
+    text = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nreward_funcs: [accuracy_reward]\noutput_dir: out\n"
+        f"learning_rate: 1.0e-6\nnum_generations: 8\nper_device_train_batch_size: {batch}\n"
+    )
+    answer = lint(tmp_path, {"grpo.yaml": text}, ["grpo.yaml", "--world-size", "1"])
+    (found,) = [each for each in answer.findings if each["id"] == "generations-do-not-divide"]
+    assert found["help"] == (f"write num_generations: {nearest}" if nearest else "raise the batch")

@@ -232,8 +232,7 @@ def _product(
     places = [at for at in (group[1], micro[1], given) if at is not None]
     if not places:
         return
-    fit = [each for each in range(2, batch + 1) if batch % each == 0]
-    near = min(fit, key=lambda each: abs(each - group[0]), default=None)
+    near = _nearest_divisor(batch, group[0])
     total = f"{micro[0]} x {world}{f' x {steps}' if factor else ''}"
     yield Finding(
         f"generation batch {batch} is no multiple of num_generations {group[0]}",
@@ -254,6 +253,17 @@ def _product(
         else (),
         certain=group[1] is not None or not _has_own_flags(document),
     )
+
+
+_FAR: Final = 1000
+"""How far from the requested size of groups another one is looked for."""
+
+
+def _nearest_divisor(batch: int, group: int) -> int | None:
+    """The size of groups nearest to the requested one that divides a batch."""
+    around = range(max(2, group - _FAR), min(batch, group + _FAR) + 1)
+    fit = (each for each in around if batch % each == 0)
+    return min(fit, key=lambda each: abs(each - group), default=None)
 
 
 def _has_own_flags(document: Document) -> bool:
