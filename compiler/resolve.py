@@ -25,6 +25,7 @@ from tunec.compiler.frontend.names import (
     is_written_as_path,
 )
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.project import Project
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
 from tunec.schemas.caches import Kept, cached
 from tunec.schemas.frozen import replace
@@ -150,7 +151,7 @@ def _config(path: str, base: Path, followed: Mapping[str, Any] | None) -> Mappin
     if followed and path in followed:
         facts: Mapping[str, Any] = followed[path]
         return facts
-    found = check_model(path, _NOWHERE, base)
+    found = check_model(path, _NOWHERE, Project(base))
     if found.config is None:
         raise Unresolved(found.faults, found.files)
     return found.config
@@ -221,7 +222,7 @@ def resolve_cluster(
         return known
     if not _is_path(hardware, base, followed):
         return cluster(hardware)
-    found = check_hardware(hardware, _NOWHERE, base)
+    found = check_hardware(hardware, _NOWHERE, Project(base))
     if found.cluster is None:
         raise Unresolved(found.faults, found.files)
     return found.cluster

@@ -8,6 +8,7 @@ from tunec.compiler.cli.options import (
     format_option,
     intent_options,
     new_command,
+    outside_option,
     place,
     policy_option,
     repeatable,
@@ -272,6 +273,7 @@ def _init(commands: "Subparsers") -> None:
         help="the training method; default for a new spec: lora",
     )
     settling_options(parser)
+    outside_option(parser)
     format_option(parser)
 
 

@@ -69,13 +69,16 @@ def _sides(options: Namespace, folders: ExitStack, session: Session) -> tuple[Sp
             raise NoRevision(f"{revision or 'the working tree'} has no {inside}")
     at = [root / inside for root in roots]
     if options.fleet:
-        return FleetSpecs(fleet_at(at[0])), FleetSpecs(fleet_at(at[1]))
+        wide: bool = options.allow_outside
+        before, after = (FleetSpecs(fleet_at(each, allow_outside=wide)) for each in at)
+        return before, after
     return SpecFiles(side_of(at[0]), options, known), SpecFiles(side_of(at[1]), options, known)
 
 
 def _by_fleet(side: Side, options: Namespace) -> Specs:
     """The specs of a side on the clusters of a fleet file, with what that lays over them."""
-    return FleetSpecs(replace(fleet_at(Path(options.fleet)), specs=side.files))
+    fleet = fleet_at(Path(options.fleet), allow_outside=options.allow_outside)
+    return FleetSpecs(replace(fleet, specs=side.files))
 
 
 def _fails(comparison: Comparison, at: str | None) -> bool:

@@ -77,14 +77,15 @@ class FleetSpecs:
     def __init__(self, selection: Selection) -> None:
         self._reader = Reader(selection)
         self._sites = {site.name: site for site in selection.sites}
-        self._files: Mapping[str, Path] = selection.specs
+        self._selection = selection
         self.names = tuple(selection.specs)
         self.clusters = tuple(self._sites)
         self.targets = selection.fleet.targets
 
     def read(self, name: str) -> Loaded:
         """A spec as it is written, without what the fleet file lays over it."""
-        return load_spec(self._files[name])
+        chosen = self._selection
+        return load_spec(chosen.specs[name], allow_outside=chosen.allow_outside)
 
     def on(self, name: str, cluster: str) -> Loaded:
         """A spec for one of the clusters, with what the fleet file lays over it."""
@@ -100,9 +101,9 @@ class BadFleet(ValueError):
         self.sources = sources
 
 
-def fleet_at(file: Path) -> Selection:
+def fleet_at(file: Path, *, allow_outside: bool) -> Selection:
     """What a fleet file selects. Raises BadFleet."""
-    found = select(file)
+    found = select(file, allow_outside=allow_outside)
     if found.selection is None:
         raise BadFleet(found.diagnostics, found.sources)
     return found.selection

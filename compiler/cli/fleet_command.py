@@ -29,7 +29,9 @@ def run(options: Namespace, session: Session) -> int:
     """Build a fleet's tree, or compare it with what it should be."""
     if options.sort is not None and options.sort not in (*COLUMNS, *HEADERS):
         raise Misuse(f"there is no column {options.sort!r}; there are {', '.join(COLUMNS)}")
-    found = select(Path(options.file), session.registry.names())
+    found = select(
+        Path(options.file), session.registry.names(), allow_outside=options.allow_outside
+    )
     if found.selection is None:
         return session.refuse(found.diagnostics, found.sources)
     session.diagnose(found.diagnostics, found.sources)

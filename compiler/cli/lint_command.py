@@ -67,6 +67,7 @@ def _lint(options: Namespace, session: Session) -> Linted:
             world=options.world_size,
             readers=options.readers,
             software=software_of(options.software),
+            allow_outside=options.allow_outside,
         )
     except Unusable as unusable:
         raise Misuse(str(unusable)) from None

@@ -88,7 +88,7 @@ def intent_options(parser: argparse.ArgumentParser) -> None:
 
 
 def set_option(parser: argparse.ArgumentParser) -> None:
-    """`--set`, and what a spec may extend."""
+    """`--set`, and where the files of a spec may lie."""
     repeatable(
         parser,
         "--set",
@@ -96,10 +96,15 @@ def set_option(parser: argparse.ArgumentParser) -> None:
         "PATH=VALUE",
         "override a value of the spec, such as data.sequence=1024 or pin.zero.stage=2",
     )
+    outside_option(parser)
+
+
+def outside_option(parser: argparse.ArgumentParser) -> None:
+    """`--allow-outside`."""
     parser.add_argument(
         "--allow-outside",
         action="store_true",
-        help="let `extends` name files outside the spec's project",
+        help="let files name others that lie outside their project",
     )
 
 
@@ -150,6 +155,7 @@ def repeatable(
 def reading_options(parser: argparse.ArgumentParser) -> None:
     """Configs that are there, and what is known of their run."""
     parser.add_argument("files", metavar="FILE", nargs="+", help="configs and launch scripts")
+    outside_option(parser)
     parser.add_argument("--hardware", metavar="H", help="hardware of the run, as in a spec")
     parser.add_argument("--model", metavar="M", help="a catalogue model, or a config.json")
     parser.add_argument(

@@ -6,6 +6,7 @@ from tunec.compiler.cli.options import (
     format_option,
     intent_options,
     new_command,
+    outside_option,
     place,
     policy_option,
     positive,
@@ -218,6 +219,7 @@ def add_fleet(commands: "Subparsers") -> None:
     parser.add_argument(
         "--prune", action="store_true", help="remove files in the tree that belong to no pair"
     )
+    outside_option(parser)
     parser.add_argument("--sort", metavar="COLUMN", help="order the summary by this column")
     parser.add_argument(
         "--format",

@@ -47,6 +47,7 @@ def asking_of(options: Namespace, session: Session, output: Path | None) -> Aski
             world=getattr(options, "world_size", None),
             readers=getattr(options, "readers", ()),
             software=software_of(getattr(options, "software", [])),
+            allow_outside=options.allow_outside,
         )
         given = given_slots(options.overrides)
     except (Unusable, Ungiven) as unusable:

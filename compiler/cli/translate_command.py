@@ -57,6 +57,7 @@ def _translate(options: Namespace, session: Session) -> Translated:
             world=options.world_size,
             readers=options.readers,
             software=software,
+            allow_outside=options.allow_outside,
         )
         given = given_slots(options.overrides)
     except (Unusable, Ungiven) as unusable:

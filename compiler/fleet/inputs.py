@@ -120,7 +120,13 @@ class Reader(Struct, frozen=True):
 
     def _load(self, key: _Key, site: Site) -> Loaded:
         chosen = self.selection
-        found = load_spec(chosen.specs[key[0]], key[1], site.hardware, targets=chosen.targets)
+        found = load_spec(
+            chosen.specs[key[0]],
+            key[1],
+            site.hardware,
+            targets=chosen.targets,
+            allow_outside=chosen.allow_outside,
+        )
         return replace(found, files=_own_files(found))
 
     def _made(self, key: _Key, site: Site, loaded: Loaded) -> Inputs:

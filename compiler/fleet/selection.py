@@ -12,10 +12,17 @@ from msgspec import Struct
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import did_you_mean
 from tunec.compiler.fleet.lock import is_own
+from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.document import Document, load_document
-from tunec.compiler.frontend.files import near_files
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.frontend.names import check_targets
+from tunec.compiler.frontend.project import (
+    Outside,
+    Project,
+    lies_outside,
+    project_root,
+    require_inside,
+)
 from tunec.schemas.fleet import Fleet, Override
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import (
@@ -59,6 +66,8 @@ class Selection(Struct, frozen=True, dict=True):
     """Of the fleet file."""
     targets: tuple[str, ...] = ()
     """The names of all targets; with none, any name passes."""
+    allow_outside: bool = False
+    """Whether its files may name others outside of their project."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -92,22 +101,26 @@ class Selected(Struct, frozen=True):
     sources: Mapping[str, str]
 
 
-def select(file: Path, targets: tuple[str, ...] = ()) -> Selected:
+def select(file: Path, targets: tuple[str, ...] = (), *, allow_outside: bool = False) -> Selected:
     """Read a fleet file and find what it names; every name that leads nowhere is an error.
 
-    `targets` are the known target names; with none, any name passes.
+    `targets` are the known target names; with none, any name passes. `allow_outside` lets it, and
+    the specs, name files outside their project.
     """
     document = load_document(file, Fleet)
     if document.value is None:
         return Selected(None, document.diagnostics, document.sources)
     faults = list(_unknown_targets(document, targets))
-    specs = _specs(document.value, file.parent, document, faults)
-    sites = _sites(document.value, file.parent, document, faults)
+    root = None if allow_outside else project_root(file.resolve())
+    project = Project(file.parent, root)
+    specs = _specs(document.value, project, document, faults)
+    sites = _sites(document.value, project, document, faults)
+    _policies(document.value, project, document, faults)
     if not faults:
         faults += _nothing(specs, sites, document)
     text = document.sources.get(str(file), "")
-    found = None if faults else Selection(file, document.value, specs, sites, text, targets)
-    return Selected(found, tuple(faults), document.sources)
+    found = Selection(file, document.value, specs, sites, text, targets, allow_outside)
+    return Selected(None if faults else found, tuple(faults), document.sources)
 
 
 def _unknown_targets(document: Document[Fleet], known: tuple[str, ...]) -> Iterator[Diagnostic]:
@@ -162,9 +175,10 @@ def _word(value: Any) -> str:
 
 
 def _specs(
-    fleet: Fleet, base: Path, document: Document[Fleet], faults: list[Diagnostic]
+    fleet: Fleet, project: Project, document: Document[Fleet], faults: list[Diagnostic]
 ) -> dict[str, Path]:
     found: dict[str, Path] = {}
+    base = project.base
     for at, pattern in enumerate(fleet.specs.include):
         span = _span(document, "specs", at)
         files = sorted(_files(pattern, base))
@@ -172,7 +186,7 @@ def _specs(
             faults.append(
                 _fault(f"no spec file matches `{pattern}`", span, near_files(base / pattern))
             )
-        for file in files:
+        for file in _inside(files, project, span, faults):
             if not _matches(file.relative_to(base).as_posix(), fleet.specs.exclude):
                 name = _name(file)
                 if is_own(name):
@@ -209,18 +223,19 @@ def _is_pattern(text: str) -> bool:
 
 
 def _sites(
-    fleet: Fleet, base: Path, document: Document[Fleet], faults: list[Diagnostic]
+    fleet: Fleet, project: Project, document: Document[Fleet], faults: list[Diagnostic]
 ) -> tuple[Site, ...]:
     found: dict[str, Site] = {}
     for at, pattern in enumerate(fleet.clusters.include):
-        sites = list(_named(pattern, base))
-        if not sites:
-            span = _span(document, "clusters", at)
+        span = _span(document, "clusters", at)
+        files = sorted(_files(pattern, project.base)) if pattern.endswith(_FILES) else []
+        named = map(_of_file, _inside(files, project, span, faults))
+        sites = list(named) if files else list(_named(pattern))
+        if not (files or sites):
             faults.append(_fault(f"no cluster matches `{pattern}`", span, _near(pattern)))
         for site in sites:
             left_out = _matches(site.name, fleet.clusters.exclude)
             if not left_out and _has_labels(site.cluster, fleet.clusters.labels):
-                span = _span(document, "clusters", at)
                 _add(found, replace(site, span=span), span, faults)
     return tuple(found[name] for name in sorted(found))
 
@@ -232,11 +247,11 @@ def _add(found: dict[str, Site], site: Site, span: Span | None, faults: list[Dia
         faults.append(_fault(message, span, "give each cluster a name of its own"))
 
 
-def _named(pattern: str, base: Path) -> Iterator[Site]:
+def _named(pattern: str) -> Iterator[Site]:
+    """The clusters of the catalogue that a name or a pattern means."""
     if pattern.endswith(_FILES):
-        for file in sorted(_files(pattern, base)):
-            yield _of_file(file)
-    elif _is_pattern(pattern):
+        return
+    if _is_pattern(pattern):
         for name in hardware_names():
             if fnmatchcase(name, pattern):
                 yield _of_catalogue(name)
@@ -258,6 +273,17 @@ def _of_file(file: Path) -> Site:
     return Site(name, str(file), document.value)
 
 
+# ── policies ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _policies(
+    fleet: Fleet, project: Project, document: Document[Fleet], faults: list[Diagnostic]
+) -> None:
+    """Report the policy files that lie outside the project; those that are read come later."""
+    for at, name in enumerate(fleet.policies):
+        list(_inside([project.base / name], project, _span(document, "policies", at), faults))
+
+
 # ── faults ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -265,6 +291,21 @@ def _span(document: Document[Fleet], field: str, at: int) -> Span | None:
     """Where the entry stands, whether it is written short, as a list, or under `include`."""
     paths = (f"{field}.include[{at}]", f"{field}[{at}]", f"{field}.include", field)
     return next((document.spans[path] for path in paths if path in document.spans), None)
+
+
+def _inside(
+    files: Iterable[Path], project: Project, span: Span | None, faults: list[Diagnostic]
+) -> Iterator[Path]:
+    """The files that lie in the fleet's project; reports the others."""
+    for file in files:
+        try:
+            require_inside(file, project.root)
+        except Outside as outside:
+            faults.append(lies_outside(str(file), outside, span))
+        except Unreadable:
+            pass  # whoever reads it says so
+        else:
+            yield file
 
 
 def _fault(message: str, span: Span | None, help: str | None) -> Diagnostic:

@@ -15,10 +15,11 @@ from tunec.compiler.analyses.memory.calibration import (
     config_digest,
 )
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.names import File, Named
 from tunec.compiler.frontend.nodes import Node, descend, place
+from tunec.compiler.frontend.project import Outside, Project, lies_outside
 from tunec.schemas.source import Path as Place
 
 
@@ -30,23 +31,28 @@ class Kept(Struct, frozen=True):
     faults: tuple[Diagnostic, ...] = ()
 
 
-def check_calibration(data: Mapping[str, Any], model: Named, tree: Node, base: Path) -> Kept:
+def check_calibration(data: Mapping[str, Any], model: Named, tree: Node, project: Project) -> Kept:
     """Read the calibration of a spec; it must be one, and of the spec's own model."""
     named = data.get("calibration")
     if isinstance(named, str):
-        return _read(base / named, named, data, model, tree, ("calibration",))
+        return _read(project, named, data, model, tree, ("calibration",))
     if named is not None or not model.files:
         return Kept()
-    beside = model.files[0].path.parent / FILE
-    return _read(beside, FILE, data, model, tree, ("model",)) if beside.is_file() else Kept()
+    folder = model.files[0].path.parent
+    if not (folder / FILE).is_file():
+        return Kept()
+    return _read(Project(folder, folder.resolve()), FILE, data, model, tree, ("model",))
 
 
 def _read(
-    path: Path, name: str, data: Mapping[str, Any], model: Named, tree: Node, at: Place
+    project: Project, name: str, data: Mapping[str, Any], model: Named, tree: Node, at: Place
 ) -> Kept:
+    path, span = project.base / name, place(descend(tree, at)[0])
     try:
-        content = read_bytes(path)
+        content = project.read(path, span)
         found = calibration_of(json.loads(content), name)
+    except Outside as fault:
+        return Kept(faults=(lies_outside(name, fault, span, at),))
     except (Unreadable, OSError) as fault:
         return Kept(faults=(_fault(f"cannot read `{name}`: {fault}", path, tree, at),))
     except (Unusable, ValueError, RecursionError) as fault:

@@ -7,8 +7,9 @@ from typing import Generic
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.disk import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.files import Unreadable, format_of, near_files, read_bytes
+from tunec.compiler.frontend.files import format_of
 from tunec.compiler.frontend.nodes import Node, place, plain, walk
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.validation import ShapeT, typed

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -11,12 +10,14 @@ from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.diagnostics.wording import did_you_mean, nearest, shortened, shown
+from tunec.compiler.diagnostics.wording import shortened, shown
 from tunec.compiler.frontend.checks import without_reason
 from tunec.compiler.frontend.comments import allowances
+from tunec.compiler.frontend.disk import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.faults import beside, error
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.parse import Format, parse
+from tunec.compiler.frontend.project import Outside, lies_outside, project_root, require_inside
 from tunec.compiler.frontend.text import MAX_BYTES
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
@@ -26,7 +27,6 @@ MAX_EXTENDS: Final = 16
 MAX_FILES: Final = 64
 """Files that one spec may be made of."""
 EXTENDS: Final = "extends"
-_ROOT_MARKS: Final = (".git", "pyproject.toml")
 
 
 class Read(Struct, frozen=True):
@@ -46,29 +46,8 @@ class Layers(Struct, frozen=True):
     nodes: tuple[Node, ...]
     faults: tuple[Diagnostic, ...]
     read: Read
-
-
-class Unreadable(Exception):
-    """A file that cannot be read; the message says why."""
-
-
-_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""Opening a pipe must not wait for someone to write into it."""
-
-
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a regular file, one more than allowed at most; raise Unreadable."""
-    try:
-        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise Unreadable("it is not a regular file")
-            return file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise Unreadable("there is no such file") from None
-    except IsADirectoryError:
-        raise Unreadable("it is a directory") from None
-    except (OSError, ValueError) as fault:
-        raise Unreadable((getattr(fault, "strerror", None) or "no such name").lower()) from None
+    root: Path | None = None
+    """The project, which the files that they name may not leave; None: they may lie anywhere."""
 
 
 def is_stream(path: Path) -> bool:
@@ -89,26 +68,9 @@ def read_stream(path: Path) -> bytes:
         raise Unreadable((fault.strerror or "it cannot be read").lower()) from None
 
 
-def near_files(path: Path) -> str | None:
-    """What file was probably meant, among those of the directory, for a help line."""
-    try:
-        names = sorted(entry.name for entry in path.parent.iterdir())[:1000]
-    except (OSError, ValueError):
-        return None
-    return did_you_mean(nearest(path.name, [each for each in names if each != path.name]))
-
-
 def format_of(path: Path) -> Format:
     """How a file of ours is read: JSON by its ending, else YAML."""
     return "json" if path.suffix.lower() == ".json" else "spec"
-
-
-def project_root(path: Path) -> Path:
-    """The nearest directory around a file that holds a project; else the file's own."""
-    for directory in path.parents:
-        if any((directory / mark).exists() for mark in _ROOT_MARKS):
-            return directory
-    return path.parent
 
 
 def read_layers(path: Path, *, allow_outside: bool) -> Layers:
@@ -120,7 +82,7 @@ def read_layers(path: Path, *, allow_outside: bool) -> Layers:
         return Layers((), (unreadable(path, fault),), Read())
     reader = _Reader(full, None if allow_outside else project_root(full))
     nodes = tuple(reader.layers(full, str(path), content, ()))
-    return Layers(nodes, tuple(reader.faults), reader.read())
+    return Layers(nodes, tuple(reader.faults), reader.read(), reader.root)
 
 
 def unreadable(path: Path, fault: Exception | None = None) -> Diagnostic:
@@ -151,7 +113,7 @@ def read_text_layers(
     reader = _Reader(full, None if allow_outside else project_root(full))
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     nodes = tuple(reader.layers(full, file, content, (), format))
-    return Layers(nodes, tuple(reader.faults), reader.read())
+    return Layers(nodes, tuple(reader.faults), reader.read(), reader.root)
 
 
 class _Reader(Struct):
@@ -235,11 +197,11 @@ class _Reader(Struct):
         self, target: Node, path: Path, chain: tuple[Path, ...]
     ) -> tuple[Path, bytes, Diagnostic | None]:
         try:
-            base = (path.parent / target.value).resolve()
-        except (OSError, ValueError, RuntimeError):
-            return path, b"", _unreadable(target, "there is no such file", None)
-        if self.root is not None and not base.is_relative_to(self.root):
-            return base, b"", _outside(target, self.root)
+            base = require_inside(path.parent / target.value, self.root)
+        except Outside as fault:
+            return path, b"", lies_outside(target.value, fault, target.span, (EXTENDS,))
+        except Unreadable as fault:
+            return path, b"", _unreadable(target, str(fault), None)
         if base in chain:
             return base, b"", self._circle(target, (*chain[chain.index(base) :], base))
         if len(chain) >= MAX_EXTENDS or self.count > MAX_FILES:
@@ -279,17 +241,6 @@ def _not_a_mapping(layer: Node, target: Node) -> Diagnostic:
         path=(EXTENDS,),
         others=(beside("not a mapping", layer.span),),
         help="write a mapping there, or take the file out of `extends`",
-    )
-
-
-def _outside(target: Node, root: Path) -> Diagnostic:
-    return error(
-        "E0202",
-        f"`{shortened(target.value)}` lies outside the project",
-        target.span,
-        path=(EXTENDS,),
-        notes=(f"the project is the directory `{root.name}`, which holds the spec",),
-        help="move the file into the project, or allow files outside it: --allow-outside",
     )
 
 

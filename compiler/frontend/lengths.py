@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from tunec.compiler.analyses.packing import Lengths
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.names import File
 from tunec.compiler.frontend.nodes import Node, descend, place
+from tunec.compiler.frontend.project import Outside, Project, lies_outside
 
 _AT: Final = ("data", "lengths")
 _MEAN: Final = re.compile(r"mean\s+([1-9]\d*)", re.ASCII)
@@ -33,7 +34,7 @@ class _Unusable(ValueError):
     """A document that holds no lengths; says why."""
 
 
-def check_lengths(data: Mapping[str, Any], tree: Node, base: Path) -> Told:
+def check_lengths(data: Mapping[str, Any], tree: Node, project: Project) -> Told:
     """Read `data.lengths`: a mean, a histogram, or a file of one or of a list in order."""
     given = data.get("data")
     said = given.get("lengths") if isinstance(given, Mapping) else None
@@ -45,17 +46,21 @@ def check_lengths(data: Mapping[str, Any], tree: Node, base: Path) -> Told:
         mean = _MEAN.fullmatch(said.strip())
         if mean is not None:
             return Told(Lengths(((int(mean[1]), 1),), is_mean=True))
-        return _of_file(base / said)
+        path = project.base / said
+        return _of_file(path, project.read(path, place(descend(tree, _AT)[0])))
+    except Outside as fault:
+        return Told(faults=(lies_outside(str(said), fault, place(descend(tree, _AT)[0]), _AT),))
     except (Unreadable, OSError) as fault:
-        hint = near_files(base / str(said)) or "write `mean 1200`, a histogram, or a JSON file"
+        hint = (
+            near_files(project.base / str(said)) or "write `mean 1200`, a histogram, or a JSON file"
+        )
         return Told(faults=(_fault(f"cannot read `{said}`: {fault}", hint, tree),))
     except (_Unusable, ValueError, RecursionError) as fault:
         hint = "give the number of samples for each length: `{800: 1500, 2400: 500}`"
         return Told(faults=(_fault(f"data.lengths cannot be used: {fault}", hint, tree),))
 
 
-def _of_file(path: Path) -> Told:
-    content = read_bytes(path)
+def _of_file(path: Path, content: bytes) -> Told:
     found = json.loads(content)
     lengths = _in_order(found) if isinstance(found, list) else _histogram(found)
     return Told(lengths, (File(path, content),))

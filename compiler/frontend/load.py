@@ -19,6 +19,7 @@ from tunec.compiler.frontend.calibration import check_calibration
 from tunec.compiler.frontend.compose import Composed, compose, spans_of
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import (
+    EXTENDS,
     Layers,
     Read,
     is_stream,
@@ -29,6 +30,7 @@ from tunec.compiler.frontend.lengths import check_lengths
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import Format
 from tunec.compiler.frontend.pins import check_pins
+from tunec.compiler.frontend.project import Project
 from tunec.compiler.frontend.software import check_software
 from tunec.compiler.frontend.validation import typed
 from tunec.schemas.frozen import replace
@@ -88,9 +90,14 @@ def with_settings(loaded: Loaded, settings: Sequence[str]) -> Loaded:
 class _Asked(Struct, frozen=True):
     """What besides the files decides how a spec is read."""
 
-    base: Path
+    project: Project
     stem: str
     targets: Collection[str]
+
+    @property
+    def base(self) -> Path:
+        """The directory that paths in the spec are relative to."""
+        return self.project.base
 
 
 _Origin = tuple[Layers, Sequence[str], _Asked]
@@ -109,11 +116,12 @@ def load_spec(
 
     `overrides` are `path=value`, the later ones stronger; `hardware` replaces the spec's own, and
     as a path it is relative to the working directory. `targets` are the known target names; with
-    none, any name passes. `allow_outside` lets `extends` leave the project. Raises nothing for any
-    content of any file.
+    none, any name passes. `allow_outside` lets the spec name files outside its project. Raises
+    nothing for any content of any file.
     """
-    asked = _Asked(*_place(Path(path)), targets)
+    base, stem = _place(Path(path))
     layers = read_layers(Path(path), allow_outside=allow_outside)
+    asked = _Asked(Project(base, layers.root), stem, targets)
     return _load(layers, _arguments(overrides, hardware), asked)
 
 
@@ -136,7 +144,8 @@ def load_text(
     """Read a spec from a text; paths in it are relative to `base`."""
     layers = read_text_layers(text, file, base, format, allow_outside=allow_outside)
     stem = "run" if file.startswith("<") else Path(file).stem
-    return _load(layers, _arguments(overrides, hardware), _Asked(base, stem, targets))
+    asked = _Asked(Project(base, layers.root), stem, targets)
+    return _load(layers, _arguments(overrides, hardware), asked)
 
 
 def load_mapping(
@@ -146,6 +155,7 @@ def load_mapping(
     *,
     base: Path = Path(),
     targets: Collection[str] = (),
+    allow_outside: bool = False,
 ) -> Loaded:
     """Read a spec given as plain data; faults point into the data written as JSON."""
     try:
@@ -154,7 +164,16 @@ def load_mapping(
         span = Span(MAPPING, 1, 1, 1, 1)
         found = error("E0112", f"the mapping holds a value that is not plain data: {fault}", span)
         return Loaded(None, {}, (found,), (), {}, base)
-    return load_text(text, MAPPING, overrides, hardware, base=base, format="json", targets=targets)
+    return load_text(
+        text,
+        MAPPING,
+        overrides,
+        hardware,
+        base=base,
+        format="json",
+        targets=targets,
+        allow_outside=allow_outside,
+    )
 
 
 def _as_plain(value: Any) -> Any:
@@ -211,10 +230,10 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
     tree = composed.tree or Node(Span("", 1, 1, 1, 1))
     if not isinstance(data, dict):
         return _Checked(None, None, typed(Spec, data, tree).faults, ())
-    model = names.check_model(data.get("model"), tree, asked.base)
-    hardware = names.check_hardware(data.get("hardware"), tree, asked.base)
-    kept = check_calibration(data, model, tree, asked.base)
-    told = check_lengths(data, tree, asked.base)
+    model = names.check_model(data.get("model"), tree, asked.project)
+    hardware = names.check_hardware(data.get("hardware"), tree, asked.project)
+    kept = check_calibration(data, model, tree, asked.project)
+    told = check_lengths(data, tree, asked.project)
     pins = check_pins(data.get("pin"), tree, composed.broken)
     allowed = tuple(checks.check_allow(data.get("allow"), tree))
     exclusive = tuple(checks.check_exclusive(data, tree))
@@ -305,9 +324,13 @@ def _without_consequences(faults: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Leave out what is said of a value that was not read, or may stand in a file that was not."""
     every = list(faults)
     unread = [each.primary.span for each in every if each.id in _OF_SYNTAX and each.primary]
-    if any(each.id in _OF_FILES for each in every):
+    if any(each.id in _OF_FILES and _is_of_extends(each) for each in every):
         every = [each for each in every if each.id != "E0302"]
     return [each for each in every if each.id not in _OF_VALUES or not _holds_one(each, unread)]
+
+
+def _is_of_extends(fault: Diagnostic) -> bool:
+    return fault.primary is not None and fault.primary.path == EXTENDS
 
 
 def _holds_one(fault: Diagnostic, spans: Iterable[Span | None]) -> bool:

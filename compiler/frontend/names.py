@@ -10,10 +10,12 @@ from msgspec import Struct
 from tunec.compiler.derived_cards import hub_config
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
+from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.files import Unreadable, format_of, near_files, read_bytes
+from tunec.compiler.frontend.files import format_of
 from tunec.compiler.frontend.nodes import Node, descend, place, plain
 from tunec.compiler.frontend.parse import Format, parse
+from tunec.compiler.frontend.project import Outside, Project, lies_outside
 from tunec.compiler.frontend.software import check_software, is_version, not_a_version
 from tunec.compiler.frontend.validation import typed
 from tunec.schemas.hardware.profile import Cluster
@@ -63,19 +65,21 @@ def is_written_as_path(name: str) -> bool:
 # ── models ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def check_model(value: Any, tree: Node, base: Path) -> Named:
+def check_model(value: Any, tree: Node, project: Project) -> Named:
     """Follow `model`: a catalogue name, a path, or the `config` of inline facts."""
     if isinstance(value, Mapping):
         config = value.get("config")
         here = Place(("model", "config"))
-        return _config_file(config, tree, here, base) if isinstance(config, str) else Named()
+        return _config_file(config, tree, here, project) if isinstance(config, str) else Named()
     if not isinstance(value, str):
         return Named()
-    if is_path(value, base):
-        return _config_file(value, tree, ("model",), base)
+    if is_path(value, project.base):
+        return _config_file(value, tree, ("model",), project)
     unknown = tuple(_unknown_model(value, tree))
     cached = hub_config(value) if unknown else None
-    return Named(unknown) if cached is None else _config_file(str(cached), tree, ("model",), base)
+    if cached is None:
+        return Named(unknown)
+    return _config_file(str(cached), tree, ("model",), Project(project.base))
 
 
 _OTHER_MODELS: Final = (
@@ -135,12 +139,14 @@ def _is_keyed(value: Any, key: str) -> bool:
     return isinstance(value, Mapping) and key in value
 
 
-def _config_file(name: str, tree: Node, at: Place, base: Path) -> Named:
-    path, folder = base / name, None
+def _config_file(name: str, tree: Node, at: Place, project: Project) -> Named:
+    path, folder = project.base / name, None
     try:
         folder = path if path.is_dir() else None
         path = path / "config.json" if folder else path
-        content = read_bytes(path)
+        content = project.read(path, _at(tree, at))
+    except Outside as fault:
+        return Named((lies_outside(name, fault, _at(tree, at), at),))
     except (Unreadable, OSError, ValueError) as fault:
         if folder is not None:
             return Named((_no_config(name, folder, fault, tree, at),))
@@ -188,14 +194,14 @@ def _unreadable(name: str, path: Path, fault: Exception, tree: Node, at: Place) 
 # ── hardware ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def check_hardware(value: Any, tree: Node, base: Path) -> Named:
+def check_hardware(value: Any, tree: Node, project: Project) -> Named:
     """Follow `hardware`: a catalogue name, a path, or an inline cluster's device names."""
     if isinstance(value, Mapping):
         return Named(tuple(_faults_of_cluster(value, tree, ("hardware",))))
     if not isinstance(value, str):
         return Named()
-    if is_path(value, base):
-        return _cluster_file(value, tree, base)
+    if is_path(value, project.base):
+        return _cluster_file(value, tree, project)
     return _catalogue_cluster(value, tree)
 
 
@@ -237,12 +243,14 @@ def _unsupported(name: str, why: str, span: Span, path: Place) -> Diagnostic:
     )
 
 
-def _cluster_file(name: str, tree: Node, base: Path) -> Named:
-    path = base / name
+def _cluster_file(name: str, tree: Node, project: Project) -> Named:
+    path, at = project.base / name, ("hardware",)
     try:
-        content = read_bytes(path)
+        content = project.read(path, _at(tree, at))
+    except Outside as fault:
+        return Named((lies_outside(name, fault, _at(tree, at), at),))
     except Unreadable as fault:
-        return Named((_unreadable(name, path, fault, tree, ("hardware",)),))
+        return Named((_unreadable(name, path, fault, tree, at),))
     node, faults = parse(content, str(path), format_of(path))
     files = (File(path, content),)
     if node is None:

@@ -49,8 +49,11 @@ _CLASSES: Final = {
 """A class of a package whose known releases say which is the newest, where no table does."""
 
 
+OUTSIDE: Final = "it lies outside the project"
+
+
 class Missing(Struct, frozen=True):
-    """A file that another one names, and that could not be read."""
+    """A file that another one names, and that was not read."""
 
     place: Place
     """The key that names it."""

@@ -10,11 +10,11 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.comments import allowances
+from tunec.compiler.frontend.disk import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import SCRIPTS
-from tunec.compiler.lints.context import Missing, Unread
+from tunec.compiler.lints.context import OUTSIDE, Missing, Unread
 from tunec.compiler.lints.document import TRAINERS, Document, Place
 from tunec.compiler.lints.formats import (
     OPTIONS_FILE,
@@ -30,12 +30,11 @@ from tunec.compiler.lints.neighbours import (
     as_shipped,
     called_as,
     checkpoints,
-    contents,
     is_file_name,
     is_shipped,
     is_written,
-    near,
 )
+from tunec.compiler.lints.reach import Reach, near, reach_of
 from tunec.compiler.lints.recognition import recognised
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.read import WRONG_SHAPE
@@ -76,6 +75,7 @@ class _Reader(Struct):
 
     targets: Mapping[str, Target]
     readers: Sequence[str]
+    reach: Reach = Reach()
     documents: list[Document] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
@@ -137,11 +137,7 @@ class _Reader(Struct):
         named = launcher.get("hostfile") if launcher.kind == "launch" else None
         if named is None or not isinstance(named.value, str) or len(named.value) > LONGEST:
             return
-        for each in near(Path(named.value), path):
-            try:
-                content = read_bytes(each)
-            except Unreadable:
-                continue
+        for each, content in self.reach.contents(Path(named.value), path):
             if each.resolve() not in self.seen:
                 self.seen.add(each.resolve())
                 name = str(called_as(each, path))
@@ -149,14 +145,14 @@ class _Reader(Struct):
             return
         is_here = not Path(named.value).is_absolute()  # others lie on the cluster
         if is_here and not is_written(launcher, Path(named.value).name):
-            self.missing.append(Missing(named, named.value, "there is no such file"))
+            self.missing.append(Missing(named, named.value, self._why(named.value, path)))
 
     def _companions(self, document: Document, path: Path) -> None:
         for key in _COMPANIONS:
             at = document.get(key)
             if document.format == "shell" or at is None or not isinstance(at.value, str):
                 continue
-            if is_file_name(at.value) and next(contents(Path(at.value), path), None):
+            if is_file_name(at.value) and next(self.reach.contents(Path(at.value), path), None):
                 self._follow(at, path)
 
     def _document(self, name: str, parsed: Parsed, path: Path | None = None) -> None:
@@ -250,11 +246,11 @@ class _Reader(Struct):
         def read(node: Node) -> str | None:
             if path is None or not is_file_name(node.value):
                 return None
-            found = next(contents(Path(node.value), path), None)
+            found = next(self.reach.contents(Path(node.value), path), None)
             if found is None:
                 document = Document(name, "script", parsed.format, parsed.text, parsed.root)
                 place = Place(document, OPTIONS_FILE, node)
-                self.missing.append(Missing(place, node.value, "there is no such file"))
+                self.missing.append(Missing(place, node.value, self._why(node.value, path)))
                 return None
             full = found[0].resolve()
             self.seen.add(full)
@@ -270,20 +266,28 @@ class _Reader(Struct):
             self._follow(each, path)
 
     def _follow(self, place: Any, path: Path) -> None:
-        for each, content in contents(Path(place.value), path):
+        for each, content in self.reach.contents(Path(place.value), path):
             if self.followed < _MOST_FOLLOWED:
                 self.followed += 1
                 self._content(called_as(each, path), content)
             return
         if not is_written(place.document, Path(place.value).name):
-            self.missing.append(Missing(place, str(place.value), "there is no such file"))
+            self.missing.append(Missing(place, str(place.value), self._why(place.value, path)))
+
+    def _why(self, named: str, path: Path) -> str:
+        """Why a file that another one names was not read."""
+        is_left_out = self.reach.leaves_out(Path(named), path)
+        return OUTSIDE if is_left_out else "there is no such file"
 
 
 def read_files(
-    paths: Iterable[Path], targets: Mapping[str, Target], readers: Sequence[str] = ()
+    paths: Sequence[Path],
+    targets: Mapping[str, Target],
+    readers: Sequence[str] = (),
+    reach: Reach | None = None,
 ) -> Reading:
-    """Read files and what they refer to; raises nothing for any content."""
-    reader = _Reader(targets, readers)
+    """Read files and what they refer to, as far as that may be; raises nothing for any content."""
+    reader = _Reader(targets, readers, reach or reach_of(paths))
     for path in paths:
         reader.file(path)
     return _finished(reader)

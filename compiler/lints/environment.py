@@ -59,6 +59,8 @@ class Environment(Struct, frozen=True):
     """Named versions by distribution: --software, --from NAME@VERSION, the cluster's own."""
     readers: tuple[str, ...] = ()
     """Targets that --from names, in order."""
+    allow_outside: bool = False
+    """Whether files may name others outside of their project."""
 
     @property
     def hosts(self) -> "tuple[Host, ...]":
@@ -152,6 +154,7 @@ def environment_of(
     world: int | None = None,
     readers: Sequence[str] = (),
     software: Mapping[str, str] | None = None,
+    allow_outside: bool = False,
 ) -> Environment:
     """Resolve what is named: hardware and model as in a spec, readers as `NAME[@VERSION]`.
 
@@ -177,6 +180,7 @@ def environment_of(
         model_name=model,
         software=versions,
         readers=tuple(_target(name, targets).name for name, _, _ in named),
+        allow_outside=allow_outside,
     )
 
 

@@ -23,6 +23,7 @@ from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.leniency import is_of_nobody, is_of_nothing
 from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, files_of, model_at_hand
+from tunec.compiler.lints.reach import Reach, reach_of
 from tunec.compiler.lints.rule import check_rule, to_diagnostic
 from tunec.compiler.target import Artifact, Target
 from tunec.schemas.frozen import replace
@@ -60,16 +61,18 @@ class _Part(Struct, frozen=True, eq=False, dict=True):
 
 
 def read_runs(
-    paths: Sequence[Path], targets: Mapping[str, Target], readers: Sequence[str] = ()
+    paths: Sequence[Path], targets: Mapping[str, Target], readers: Sequence[str], reach: Reach
 ) -> Iterator[Reading]:
     """Read files, with those that they refer to, run by run; raises nothing for any content."""
-    whole = read_files(paths, targets, readers)
+    whole = read_files(paths, targets, readers, reach)
     if not _is_doubtful(whole.documents, frozenset(map(str, paths))):
         yield whole
         return
-    parts = [_part(each, read_files([each], targets, readers)) for each in dict.fromkeys(paths)]
+    parts = [
+        _part(each, read_files([each], targets, readers, reach)) for each in dict.fromkeys(paths)
+    ]
     for run in _apart(tuple(_heads(parts))):
-        yield read_files([each.path for each in run], targets, readers)
+        yield read_files([each.path for each in run], targets, readers, reach)
 
 
 def _is_doubtful(documents: Sequence[Document], named: frozenset[str]) -> bool:
@@ -201,11 +204,14 @@ def lint_files(
     surroundings = environment or Environment()
     gathered = files_of(paths)
     found = frozenset(str(path) for path, is_found in gathered.files.items() if is_found)
-    readings = list(read_runs(tuple(gathered.files), targets, surroundings.readers))
+    reach = reach_of(gathered.files, allow_outside=surroundings.allow_outside)
+    readings = list(read_runs(tuple(gathered.files), targets, surroundings.readers, reach))
     strange = frozenset(name for each in readings for name in _strangers(each)) & found
     kept = [_without(each, strange) for each in readings]
     checked = (
-        _checked(each, targets, surroundings, allowances, model_at_hand(map(Path, each.sources)))
+        _checked(
+            each, targets, surroundings, allowances, model_at_hand(map(Path, each.sources), reach)
+        )
         for each in kept
     )
     linted = _together(list(checked))

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.frontend.files import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.reach import Reach
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
@@ -109,21 +109,6 @@ def is_file_name(text: str) -> bool:
     """Whether a text is the name of a config."""
     is_path = text.endswith((".json", ".yaml", ".yml")) and not set("{=") & set(text)
     return is_path and len(text) < LONGEST
-
-
-def near(wanted: Path, path: Path) -> Iterator[Path]:
-    """Beside the file that names it, in the directories around that, where the command runs."""
-    yield from (folder / wanted for folder in path.resolve().parents)
-    yield wanted
-
-
-def contents(wanted: Path, path: Path) -> Iterator[tuple[Path, bytes]]:
-    """The files of that name that can be read, nearest first."""
-    for each in [wanted] if wanted.is_absolute() else near(wanted, path):
-        try:
-            yield each, read_bytes(each)
-        except Unreadable:
-            continue
 
 
 _LONGEST: Final = 500
@@ -304,34 +289,35 @@ UNKNOWN: Final = "this model is not known"
 _CONFIG: Final = "config.json"
 
 
-def model_at_hand(files: Iterable[Path]) -> "Callable[[str], ResolvedModel | None]":
+def model_at_hand(files: Iterable[Path], reach: Reach) -> "Callable[[str], ResolvedModel | None]":
     """How models are found that files on disk name.
 
     A folder with a config.json is that model, wherever the run looks for it: beside the files,
     above them, or where the command runs. A name of the Hub is the catalogue's model; where that
     has none, the config.json beside the files speaks of it.
     """
-    return partial(_model, tuple(files))
+    folders = {file.parent: file for file in files}
+    return partial(_model, tuple(folders.values()), reach)
 
 
-def _model(files: tuple[Path, ...], name: str) -> "ResolvedModel | None":
-    found = next(_in_folder(files, name), None) or catalogue_model(name)
-    return found or next(_beside(files, name), None)
+def _model(files: tuple[Path, ...], reach: Reach, name: str) -> "ResolvedModel | None":
+    found = next(_in_folder(files, reach, name), None) or catalogue_model(name)
+    return found or next(_beside(files, reach, name), None)
 
 
-def _in_folder(files: tuple[Path, ...], name: str) -> "Iterator[ResolvedModel]":
+def _in_folder(files: tuple[Path, ...], reach: Reach, name: str) -> "Iterator[ResolvedModel]":
     """The model whose folder has that name."""
     if len(name) > _LONGEST or "\0" in name:
         return
-    for file in {file.parent: file for file in files}.values():
-        for path, content in contents(Path(name) / _CONFIG, file):
+    for file in files:
+        for path, content in reach.contents(Path(name) / _CONFIG, file):
             yield from _derived(name, path, _config(content))
 
 
-def _beside(files: tuple[Path, ...], name: str) -> "Iterator[ResolvedModel]":
+def _beside(files: tuple[Path, ...], reach: Reach, name: str) -> "Iterator[ResolvedModel]":
     """The model of a config.json in the folder of a file, unless that says it is another's."""
-    for folder in dict.fromkeys(file.parent for file in files):
-        for path, content in contents((folder / _CONFIG).resolve(), folder):
+    for file in files:
+        for path, content in reach.contents((file.parent / _CONFIG).absolute(), file):
             config = _config(content)
             own = str(config.get("_name_or_path") or name)
             if _last(own) == _last(name):

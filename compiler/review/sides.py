@@ -44,6 +44,7 @@ def checked_out(revision: str, repository: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tunec-") as folder:
         with tarfile.open(fileobj=BytesIO(archive)) as files:
             files.extractall(folder, filter="data")
+        Path(folder, ".git").mkdir()  # its files may name each other, as in the repository
         yield Path(folder)
 
 

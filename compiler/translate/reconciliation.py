@@ -1,14 +1,13 @@
 """A spec that decides what was read: its fields first, then pins for what they leave different."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from posixpath import normpath
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from tunec.compiler.driver import Planned, emit_for, plan, written
-from tunec.compiler.frontend.load import load_mapping
+from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
@@ -96,17 +95,17 @@ def settled(
     known: Values,
     layout: Collection[str],
     asked: Sequence[Asked],
-    place: Path,
+    load: Callable[[Mapping[str, Any]], Loaded],
     *,
     wholly: bool,
 ) -> Settled:
-    """Tell and pin until the plan is what was read; `place` is where the spec's paths begin.
+    """Tell and pin until the plan is what was read; `load` reads a spec given as data.
 
     `layout` are the slots of a layout that are pinned where none was found. `wholly` pins them also
     where tunec decides the same: for a spec whose model or hardware is still to be filled in.
     """
     while True:
-        planned = plan(load_mapping(candidate.data(), base=place), asked, repairing=False)
+        planned = plan(load(candidate.data()), asked, repairing=False)
         slot = next(_differing(candidate, known, planned, asked), None)
         if slot is None and (wholly or planned.plan is None):
             slot = next(_unsaid(candidate, layout, planned), None)

@@ -9,13 +9,14 @@ from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_mapping, load_text
+from tunec.compiler.frontend.load import Loaded, load_mapping, load_text
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.neighbours import catalogue_model
+from tunec.compiler.lints.reach import reach_of
 from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.requirements import Asked, Resolve, together
@@ -70,9 +71,18 @@ class Asking(Struct, frozen=True):
         return "<spec>" if self.output is None else str(self.output)
 
     @property
+    def allow_outside(self) -> bool:
+        """Whether files, and the spec, may name others outside of their project."""
+        return self.environment.allow_outside
+
+    @property
     def place(self) -> Path:
         """The directory that its paths count from."""
         return Path() if self.output is None else self.output.parent
+
+    def load(self, data: Mapping[str, Any]) -> Loaded:
+        """A spec given as data, as it is read where this one will lie."""
+        return load_mapping(data, base=self.place, allow_outside=self.allow_outside)
 
 
 class Specified(Struct, frozen=True):
@@ -90,12 +100,13 @@ class Specified(Struct, frozen=True):
         return not has_errors(self.diagnostics)
 
 
-def spec_of_files(paths: Iterable[Path], asking: Asking) -> Specified:
+def spec_of_files(paths: Sequence[Path], asking: Asking) -> Specified:
     """Read the files of a run, with those that they refer to, and say them as a spec.
 
     Nothing is written to disk.
     """
-    reading = read_files(paths, asking.targets, asking.environment.readers)
+    reach = reach_of(paths, allow_outside=asking.allow_outside)
+    reading = read_files(paths, asking.targets, asking.environment.readers, reach)
     sources = _sources(reading, asking)
     if not sources.run.documents:
         return Specified(None, sources.diagnostics, sources.texts)
@@ -212,7 +223,7 @@ def _settled(
     while True:
         held = {slot: value for slot, value in known.items() if slot not in given_up}
         shape = [slot for slot in layout if slot in held]
-        found = settled(candidate, held, shape, asked, asking.place, wholly=wholly)
+        found = settled(candidate, held, shape, asked, asking.load, wholly=wholly)
         usual = [slot for slot in held if _is_usual(sources, slot)]
         refused = refused_slots(found, asked, usual) if is_dialect(sources.run) else ()
         if not refused:
@@ -282,15 +293,20 @@ def _specified(
 
 def _compiled(text: str, asked: Sequence[Asked], asking: Asking) -> tuple[Diagnostic, ...]:
     """What keeps the spec from being compiled."""
-    loaded = load_text(text, asking.name, base=asking.place, targets=tuple(asking.known))
+    loaded = load_text(
+        text,
+        asking.name,
+        base=asking.place,
+        targets=tuple(asking.known),
+        allow_outside=asking.allow_outside,
+    )
     found = compile_spec(loaded, asked).diagnostics
     return tuple(each for each in found if each.severity == "error")
 
 
 def _faults(measured: Mapping[str, Any], asking: Asking) -> tuple[Diagnostic, ...]:
     """What is wrong with an unfinished spec, wherever the places are that are open."""
-    loaded = load_mapping(measured, base=asking.place)
-    found = (each for each in loaded.diagnostics if each.severity == "error")
+    found = (each for each in asking.load(measured).diagnostics if each.severity == "error")
     return tuple(
         replace(each, labels=tuple(replace(label, span=None) for label in each.labels))
         for each in found

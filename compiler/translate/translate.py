@@ -22,6 +22,7 @@ from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.lints.lint import check
 from tunec.compiler.lints.neighbours import catalogue_model
+from tunec.compiler.lints.reach import reach_of
 from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
@@ -62,7 +63,7 @@ class Translated(Struct, frozen=True):
 
 
 def translate_files(
-    paths: Iterable[Path],
+    paths: Sequence[Path],
     asked: Sequence[Asked],
     targets: Mapping[str, Target],
     environment: Environment | None = None,
@@ -76,7 +77,8 @@ def translate_files(
     behind. Nothing is written to disk.
     """
     surroundings = environment or Environment()
-    reading = read_files(paths, targets, surroundings.readers)
+    reach = reach_of(paths, allow_outside=surroundings.allow_outside)
+    reading = read_files(paths, targets, surroundings.readers, reach)
     return _translated(reading, asked, targets, surroundings, given, frozenset(without))
 
 

@@ -83,7 +83,7 @@ def plan(
 
     `hardware` replaces the spec's own, `targets` its targets (`huggingface@4.40`), `overrides` are
     `path=value`. Paths in a spec that is given as text or data are relative to the working
-    directory; `allow_outside` lets `extends` leave the spec's project. Raises UnknownTarget.
+    directory; `allow_outside` lets it name files outside its project. Raises UnknownTarget.
     """
     from tunec.compiler.driver import plan as decide
 
@@ -138,12 +138,14 @@ def lint(
     readers: Sequence[str] = (),
     software: Mapping[str, str] | None = None,
     allow: Mapping[str, str] | None = None,
+    allow_outside: bool = False,
 ) -> "Linted":
     """What is wrong with configs that are there, read together with those that they refer to.
 
     `readers` say who reads them (`deepspeed`, `huggingface@4.44`), `software` which versions run,
-    `allow` gives a reason for each rule that is to be left out. Raises ValueError for hardware, a
-    model, a reader or a version that leads nowhere; whatever is wrong with a file is a diagnostic.
+    `allow` gives a reason for each rule that is to be left out, `allow_outside` lets files name
+    others outside their project. Raises ValueError for hardware, a model, a reader or a version
+    that leads nowhere; whatever is wrong with a file is a diagnostic.
     """
     from tunec.compiler.diagnostics.allow import Allowance
     from tunec.compiler.lints.environment import environment_of
@@ -158,6 +160,7 @@ def lint(
         world=world_size,
         readers=readers,
         software=software,
+        allow_outside=allow_outside,
     )
     allowed = [Allowance(name, reason) for name, reason in (allow or {}).items()]
     return lint_files([Path(each) for each in files], targets, environment, allowed)
@@ -173,6 +176,7 @@ def translate(
     software: Mapping[str, str] | None = None,
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
+    allow_outside: bool = False,
 ) -> "Translated":
     """Configs that are there in the words of other targets, in memory: all of them, or none.
 
@@ -193,6 +197,7 @@ def translate(
         world=world_size,
         readers=readers,
         software=software,
+        allow_outside=allow_outside,
     )
     asked = tuple(TARGETS.resolve(name, software) for name in to)
     paths = [Path(each) for each in files]
@@ -206,7 +211,7 @@ def _load(
     from tunec.compiler.frontend.load import load_mapping, load_spec, load_text
 
     if isinstance(spec, Mapping):
-        return load_mapping(spec, overrides, hardware)
+        return load_mapping(spec, overrides, hardware, allow_outside=allow_outside)
     if isinstance(spec, str) and "\n" in spec:
         return load_text(spec, overrides=overrides, hardware=hardware, allow_outside=allow_outside)
     return load_spec(Path(spec), overrides, hardware, allow_outside=allow_outside)

@@ -8,7 +8,7 @@ from typing import Final
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import quoted
-from tunec.compiler.lints.context import LintContext, Missing
+from tunec.compiler.lints.context import OUTSIDE, LintContext, Missing
 from tunec.compiler.lints.document import TRAINERS, Document, Place
 from tunec.compiler.lints.facts.launch import launches, starts_an_example
 from tunec.compiler.lints.kinds import fields_of, own_keys
@@ -92,6 +92,9 @@ def _file_finding(at: Place, other: Document, what: str, why: str, mend: str) ->
 def missing_file(run: LintContext) -> Iterator[Finding]:
     """A file that another one names is not there."""
     for each in run.missing:
+        if each.why == OUTSIDE:
+            yield _not_followed(each)
+            continue
         if each.place.path.endswith("hostfile"):
             yield _no_hosts(each)
             continue
@@ -106,6 +109,17 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
             ),
             "give the file, or run tunec where the training is started",
         )
+
+
+def _not_followed(each: Missing) -> Finding:
+    return Finding(
+        f"{each.path} was not read: {each.why}",
+        (each.place.label("named here"),),
+        ("the file that names it may come from a stranger",),
+        "give both files to tunec lint, or allow files outside: --allow-outside",
+        consequence="unclear",
+        severity="note",
+    )
 
 
 def _no_hosts(each: Missing) -> Finding:

@@ -1,0 +1,41 @@
+"""The bytes of files on disk: regular ones alone, and no more than may be read."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.frontend.text import MAX_BYTES
+
+
+class Unreadable(Exception):
+    """A file that cannot be read; the message says why."""
+
+
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Opening a pipe must not wait for someone to write into it."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file, one more than allowed at most; raise Unreadable."""
+    try:
+        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise Unreadable("it is not a regular file")
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise Unreadable("there is no such file") from None
+    except IsADirectoryError:
+        raise Unreadable("it is a directory") from None
+    except (OSError, ValueError) as fault:
+        raise Unreadable((getattr(fault, "strerror", None) or "no such name").lower()) from None
+
+
+def near_files(path: Path) -> str | None:
+    """What file was probably meant, among those of the directory, for a help line."""
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())[:1000]
+    except (OSError, ValueError):
+        return None
+    return did_you_mean(nearest(path.name, [each for each in names if each != path.name]))

@@ -1,0 +1,75 @@
+"""The project of a file: the directory that the files which it names may not leave.
+
+A spec, or a config that is linted, may come from a stranger, and what is wrong with a file that it
+names is shown with its lines. What the command line itself names is read wherever it lies.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.wording import shortened
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.frontend.faults import error
+from tunec.schemas.source import COMMAND_LINE, Span
+from tunec.schemas.source import Path as Place
+
+_MARKS: Final = (".git", "pyproject.toml")
+
+
+class Outside(Unreadable):
+    """A file that lies outside of the project, and is not read."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__("it lies outside the project")
+        self.root = root
+
+
+class Project(Struct, frozen=True):
+    """Where the paths of a file start from, and the directory that they may not leave."""
+
+    base: Path
+    root: Path | None = None
+    """None: they may lead anywhere."""
+
+    def read(self, path: Path, named: Span) -> bytes:
+        """The bytes of a file that is named at some place; raise Outside, or Unreadable."""
+        require_inside(path, None if named.file == COMMAND_LINE else self.root)
+        return read_bytes(path)
+
+
+def require_inside(path: Path, root: Path | None) -> Path:
+    """Where a path leads, links followed; raise Outside if that is not below a given directory."""
+    try:
+        full = path.resolve()
+    except (OSError, ValueError, RuntimeError):
+        raise Unreadable("there is no such file") from None
+    if root is not None and not full.is_relative_to(root):
+        raise Outside(root)
+    return full
+
+
+def project_root(path: Path) -> Path:
+    """The directory that what a file names may not leave: the nearest one that is a project.
+
+    Without one, it is the working directory if the file lies below that, else the file's own.
+    """
+    for directory in path.parents:
+        if any((directory / mark).exists() for mark in _MARKS):
+            return directory
+    here = Path.cwd().resolve()
+    return here if path.is_relative_to(here) else path.parent
+
+
+def lies_outside(name: str, fault: Outside, span: Span | None, at: Place = ()) -> Diagnostic:
+    """That a name leads out of the project."""
+    return error(
+        "E0202",
+        f"`{shortened(name)}` lies outside the project",
+        span,
+        path=at,
+        notes=(f"the project is the directory `{fault.root.name}` around the file that names it",),
+        help="move the file into the project, or allow files outside it: --allow-outside",
+    )

@@ -1,0 +1,67 @@
+"""What may be read for the sake of a file that names it, and where that is looked for."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.frontend.project import Outside, project_root, require_inside
+
+
+class Reach(Struct, frozen=True):
+    """A file may name those of its own project, and those that the command line names too."""
+
+    named: frozenset[Path] = frozenset()
+    """What the command line names, links followed."""
+    allow_outside: bool = False
+
+    def contents(self, wanted: Path, path: Path) -> Iterator[tuple[Path, bytes]]:
+        """The files of that name that can be read and may be, nearest first."""
+        root = self._root(path)
+        for each in [wanted] if wanted.is_absolute() else near(wanted, path):
+            try:
+                if require_inside(each, None) not in self.named:
+                    require_inside(each, root)
+                yield each, read_bytes(each)
+            except Unreadable:
+                continue
+
+    def leaves_out(self, wanted: Path, path: Path) -> bool:
+        """Whether a file is not read since it lies outside the project.
+
+        That is so where the name leads out by itself, and where a file is found further up.
+        """
+        root = self._root(path)
+        if _is_outside(path.resolve().parent / wanted, root):
+            return True
+        return any(_is_outside(each, root) and each.is_file() for each in near(wanted, path))
+
+    def _root(self, path: Path) -> Path | None:
+        return None if self.allow_outside else project_root(path.resolve())
+
+
+def reach_of(paths: Iterable[Path], *, allow_outside: bool = False) -> Reach:
+    """How far files reach that a command line names."""
+    return Reach(frozenset(_resolved(paths)), allow_outside)
+
+
+def _resolved(paths: Iterable[Path]) -> Iterator[Path]:
+    for each in paths:
+        with suppress(Unreadable):
+            yield require_inside(each, None)
+
+
+def _is_outside(path: Path, root: Path | None) -> bool:
+    try:
+        require_inside(path, root)
+    except Unreadable as fault:
+        return isinstance(fault, Outside)
+    return False
+
+
+def near(wanted: Path, path: Path) -> Iterator[Path]:
+    """Beside the file that names it, in the directories around that, where the command runs."""
+    yield from (folder / wanted for folder in path.resolve().parents)
+    yield wanted
