@@ -17,6 +17,7 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.card import ModelCard
+from tunec.schemas.models.published_form import Published
 from tunec.schemas.spec import Spec
 from tunec.schemas.terms import FloatDtype
 
@@ -42,6 +43,8 @@ class ResolvedModel(Struct, frozen=True):
     """The catalogue's card; None for a model given by its config."""
     calibration: Calibration | None = None
     """A trace of it that was kept."""
+    published: Published = "none"
+    """The form of its weights, where its config says that they are quantised."""
 
 
 class Need(Struct, frozen=True):

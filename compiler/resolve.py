@@ -33,6 +33,7 @@ from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.catalogue import card, repository
+from tunec.schemas.models.published_form import Published, published_in
 from tunec.schemas.source import Span
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
 from tunec.schemas.terms import FloatDtype
@@ -125,14 +126,16 @@ def resolve_model(
     if isinstance(model, InlineModel):
         config = model.config
         facts = _config(config, base, followed) if isinstance(config, str) else config
-        return ResolvedModel(model.path, _derived(facts), (), model.stored_dtype, None)
+        found = ResolvedModel(model.path, _derived(facts), (), model.stored_dtype, None)
+        return replace(found, published=_published(facts))
     if not _is_path(model, base, followed):
         return catalogued(model)
     facts = _config(model, base, followed)
     where = base / model
     directory = where.parent if where.is_file() else where
     path = str(directory) if is_path(model, base) else model
-    return ResolvedModel(_weights(facts) or path, _derived(facts), (), _stored(facts), None)
+    found = ResolvedModel(_weights(facts) or path, _derived(facts), (), _stored(facts), None)
+    return replace(found, published=_published(facts))
 
 
 def _weights(facts: Mapping[str, Any]) -> str:
@@ -191,6 +194,10 @@ def _read_off(config: Mapping[str, Any], family: str) -> Architecture:
     return found
 
 
+def _published(config: Mapping[str, Any]) -> Published:
+    return published_in(config["config"] if KEY in config else config)
+
+
 def _stored(config: Mapping[str, Any]) -> FloatDtype:
     config = config["config"] if KEY in config else config
     names: dict[str, FloatDtype] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -208,7 +215,8 @@ def _of_weights(path: str) -> ResolvedModel:
     found = card(path)
     components = tuple(_derived(each.config) for each in found.components)
     architecture = _derived(found.config, found.processor)
-    return ResolvedModel(path, architecture, components, found.stored_dtype, found)
+    model = ResolvedModel(path, architecture, components, found.stored_dtype, found)
+    return replace(model, published=published_in(found.config))
 
 
 def resolve_cluster(

@@ -11,6 +11,7 @@ BASE: Mapping[str, Any] = {
     "model.kind": "causal-lm",
     "model.parameters": 8_030_261_248,
     "model.trust_remote_code": False,
+    "model.published": "none",
     "devices.model": "a100-80g",
     "devices.vendor": "nvidia",
     "devices.nodes": 1,

@@ -69,6 +69,7 @@ def _models(draw: st.DrawFn) -> Values:
         "model.kind": draw(st.sampled_from(kinds)),
         "model.parameters": draw(st.integers(1, 10**12)),
         "model.trust_remote_code": draw(st.booleans()),
+        "model.published": draw(st.sampled_from(("none", "mxfp4", "fp8"))),
         "attention.implementation": draw(st.sampled_from(("eager", "sdpa", "flash_attention_2"))),
     }
 

@@ -19,6 +19,7 @@ from tunec.compiler.frontend.project import Outside, Project, lies_outside
 from tunec.compiler.frontend.software import check_software, is_version, not_a_version
 from tunec.compiler.frontend.validation import typed
 from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.models.published_form import published_in
 from tunec.schemas.source import Path as Place
 from tunec.schemas.source import Span
 
@@ -117,7 +118,7 @@ def check_stored(data: Mapping[str, Any], model: Named, tree: Node) -> Iterator[
     inline = given.get("config") if isinstance(given, Mapping) else None
     config = model.config or (inline if isinstance(inline, Mapping) else {})
     stored = config.get("quantization_config")
-    if not isinstance(stored, Mapping):
+    if not isinstance(stored, Mapping) or published_in(config) != "none":
         return
     by, method = shortened(str(stored.get("quant_method", "bitsandbytes"))), data.get("method")
     four_bit = stored.get("load_in_4bit") or stored.get("_load_in_4bit")

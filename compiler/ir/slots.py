@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 from msgspec import Struct
 
 from tunec.compiler.ir.loop import Job, Runtime, Schedule
+from tunec.schemas.models.published_form import Published
 from tunec.schemas.terms import (
     AdapterKind,
     AdapterMerge,
@@ -47,6 +48,9 @@ class Model(Struct, frozen=True):
     kind: Annotated[str, "causal-lm, vision-language, encoder-decoder, encoder or diffusion"]
     parameters: Annotated[int, "all parameters, adapters not counted", "parameters"]
     trust_remote_code: Annotated[bool, "whether the model is built by code from its own repository"]
+    published: Annotated[
+        Published, "form of the published weights, expanded in loading: none, mxfp4 or fp8"
+    ]
 
 
 class Devices(Struct, frozen=True):

@@ -21,7 +21,7 @@ def choose_attention(facts: Facts, draft: Draft) -> Outcome:
         Option(
             "flash_attention_2",
             "the flash-attn package's kernels",
-            _flash_refused(weakest.compute_capability, draft.precision.compute),
+            _flash_refused(architecture.eager, weakest.compute_capability, draft.precision.compute),
             (device(weakest.name, "compute_capability"),),
         ),
         Option("eager", "plain matrix products; keeps every score", None, (model("config"),)),
@@ -40,8 +40,13 @@ def _fused_refused(eager: bool, softcap: bool) -> str | None:
     return "it cannot cap attention scores, which this model does" if softcap else None
 
 
-def _flash_refused(capability: tuple[int, int] | None, compute: str) -> str | None:
-    """flash-attn 2's README: Ampere or newer, fp16 or bf16."""
+def _flash_refused(eager: bool, capability: tuple[int, int] | None, compute: str) -> str | None:
+    """flash-attn 2's README: Ampere or newer, fp16 or bf16.
+
+    transformers 5.23 models/gpt_oss: sinks among the scores, which the package's kernels lack.
+    """
+    if eager:
+        return "the model's class takes none of its kernels (`_compatible_flash_implementations`)"
     if capability is not None and capability < (8, 0):
         return f"flash-attn 2 needs compute capability 8.0, not {capability[0]}.{capability[1]}"
     if compute == "fp32":

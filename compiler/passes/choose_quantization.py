@@ -11,6 +11,7 @@ from tunec.compiler.ir.ledger import Origin
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, slot, spec
 from tunec.schemas.hardware.profile import Device
+from tunec.schemas.models.published_form import TITLES
 from tunec.schemas.spec import Method
 from tunec.schemas.terms import FloatDtype, QuantFormat
 
@@ -41,9 +42,10 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
     scribe = Scribe(facts)
     method, (asked, where) = facts.spec.method, _asked(facts)
     devices = facts.selection.devices
-    options = [_option(asked, devices)]
+    taken = _quantised_already(draft.model.published)
+    options = [_option(asked, devices, taken)]
     if asked == "int8":
-        options.append(_option("nf4", devices))
+        options.append(_option("nf4", devices, taken))
     wish = None if asked == "none" else asked
     chosen = scribe.choose(
         "quantization.format",
@@ -111,10 +113,23 @@ def _asked(facts: Facts) -> tuple[QuantFormat, str]:
     return "none", "method"
 
 
-def _option(format: QuantFormat, devices: tuple[Device, ...]) -> Option:
+def _quantised_already(published: str) -> str | None:
+    """Why a base is not quantised again.
+
+    transformers 4.56 to 5.23 quantizers/auto.py `merge_quantization_configs`: ValueError.
+    """
+    if published == "none":
+        return None
+    return (
+        f"the weights are published in {TITLES[published]}, beside which from_pretrained takes "
+        "no configuration of bitsandbytes"
+    )
+
+
+def _option(format: QuantFormat, devices: tuple[Device, ...], taken: str | None) -> Option:
     if format == "none":
         return Option("none", "the method keeps the base in its own dtype", rests=(spec("method"),))
-    refused = next(filter(None, (_refused(format, each) for each in devices)), None)
+    refused = next(filter(None, (taken, *(_refused(format, each) for each in devices))), None)
     rests = tuple(device(each.name, "compute_capability") for each in devices)
     return Option(format, _MERITS[format], refused, rests)
 

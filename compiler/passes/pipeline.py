@@ -51,11 +51,12 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     ),
     Pass(
         "choose-quantization",
-        ("precision",),
+        ("model", "precision"),
         ("quantization",),
         choose_quantization,
         ("selection.devices", "spec.method", "spec.engine", "versions", "tries_fsdp"),
         heeds=("parallel.engine",),
+        looks=("model.published", "precision.compute"),
     ),
     Pass(
         "choose-attention",

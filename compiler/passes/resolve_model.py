@@ -1,8 +1,19 @@
 """resolve_model: which weights, and what is known of their modules."""
 
+from collections.abc import Iterator
+from typing import Final
+
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, model, spec
+from tunec.schemas.models.published_form import TITLES
+from tunec.schemas.units import format_bytes
+
+_16_BIT: Final = 2
+_EXPANDED: Final = (
+    "transformers expands them as it loads them, on devices that lack the form or where it is told "
+    "to; what it keeps, its Trainer does not train in full"
+)
 
 
 def resolve_model(facts: Facts, _: Draft) -> Outcome:
@@ -27,7 +38,37 @@ def resolve_model(facts: Facts, _: Draft) -> Outcome:
         "its classes are in its own repository" if architecture.remote_code else "built in",
         config,
     )
+    form = resolved.published
+    why = "its config names no such form" if form == "none" else f"{said} says so"
+    scribe.say("model.published", form, why, config)
+    if form != "none":
+        _report_expanded(scribe, resolved)
     return scribe.outcome()
+
+
+def _report_expanded(scribe: Scribe, resolved: ResolvedModel) -> None:
+    """Report weights that take more memory than their files, and a copy of them in 16 bits."""
+    form, path = TITLES[resolved.published], resolved.path
+    size = format_bytes(_16_BIT * resolved.architecture.parameters)
+    copy = next(iter(_copies(resolved)), None)
+    scribe.report(
+        "expanded-in-loading",
+        "note",
+        f"{path} is published in {form}, and trained in 16 bits: {size} of weights",
+        "model",
+        notes=(_EXPANDED,),
+        help=f"`--set model={copy}` is a copy in 16 bits" if copy else None,
+    )
+
+
+def _copies(resolved: ResolvedModel) -> Iterator[str]:
+    """Repositories with the card's own weights in 16 bits, by their names."""
+    card = resolved.card
+    own = resolved.path.rpartition("/")[2].lower()
+    for name, each in (card.siblings if card else {}).items():
+        is_expanded = each.config.get("quantization_config", card) is None
+        if is_expanded and name.rpartition("/")[2].lower() == f"{own}-bf16":
+            yield name
 
 
 def _whence(resolved: ResolvedModel) -> str:

@@ -17,7 +17,7 @@ VERSION: Final = 1
 _OF_NO_MODULE: Final = frozenset(
     {
         *("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"),
-        *("auto_map", "_diffusers_version"),
+        *("auto_map", "_diffusers_version", "quantization_config"),
     }
 )
 """Keys of a config that say nothing of the modules that are built from it."""

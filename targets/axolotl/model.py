@@ -63,9 +63,41 @@ _ATTENTION: Final = (
         since=_ONE_KEY,
     ),
 )
+
+
+# ── weights that are published quantised ─────────────────────────────────────────────────────────
+
+_FORM: Final = "model_quantization_config"
+_EXPANDS: Final = f"{_FORM}_kwargs.dequantize"
+_CLASSES: Final = {"mxfp4": "Mxfp4Config", "fp8": "FineGrainedFP8Config"}
+FP8: Final = "0.19"
+"""The first release whose files say it of FP8; FineGrainedFP8Config is taken from 0.17 on."""
+
+
+def _write_published(plan: Plan) -> Mapping[str, Json]:
+    """That the weights are expanded: Axolotl installs what keeps them, and they do not train."""
+    form = plan.model.published
+    return {_FORM: _CLASSES[form], _EXPANDS: True} if form in _CLASSES else {}
+
+
+def _published(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    named = (form for form, word in _CLASSES.items() if word == found.get(_FORM))
+    form = next(named, None)
+    return {"model.published": form} if form and found.get(_EXPANDS) is True else {}
+
+
 MODEL: Final = (
     same("base_model", "model.path", _MODEL),
     same("trust_remote_code", "model.trust_remote_code", _MODEL, absent=((ALWAYS, False),)),
+    row(
+        (_FORM, _EXPANDS),
+        ("model.published",),
+        _write_published,
+        _published,
+        f"{_MODEL}; loaders/model.py `_set_quantization_config`; FineGrainedFP8Config from 0.17",
+        since=WRITTEN,
+        absent={"model.published": "none"},
+    ),
     *_ATTENTION,
 )
 

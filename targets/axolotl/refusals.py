@@ -3,6 +3,7 @@
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
+from tunec.targets.axolotl.model import FP8
 from tunec.targets.axolotl.row import WRITTEN
 from tunec.targets.huggingface.adapter import has_adapter
 from tunec.targets.scripts.refusals import Refusal
@@ -38,6 +39,14 @@ REFUSALS: Final = (
         "axolotl 0.13.2 utils/schemas",
         "ask for axolotl@0.13 or later",
         until=WRITTEN,
+    ),
+    Refusal(
+        ("model.published",),
+        f"its files expand weights that are published in FP8 from {FP8} on",
+        lambda plan: plan.model.published == "fp8",
+        "axolotl 0.13.2 to 0.16.1 utils/schemas/model.py `ModelInputConfig`: MXFP4 alone",
+        f"ask for axolotl@{FP8} or later, or train a copy in 16 bits",
+        until=FP8,
     ),
     Refusal(
         ("attention.implementation", "parallel.engine", "adapter.kind"),

@@ -142,20 +142,27 @@ _CANNOT: Final = {
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """What FSDP needs; and attention beside which nothing of a model in full becomes fp32."""
-    second = _fsdp(spec) if spec.engine == "fsdp" else {}
+    second = _fsdp(spec, draft) if spec.engine == "fsdp" else {}
     narrow = {"attention.implementation": "flash_attention_2"} if _widens(spec, draft) else {}
     return {**second, **narrow}
 
 
-def _fsdp(spec: Spec) -> Mapping[str, Any]:
+def _fsdp(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """Version 2, as the first is deprecated; of adapters, checkpoints that are whole.
 
-    axolotl 0.19.0 utils/schemas/validation.py `check_fsdp2_cpu_ram_efficient_loading_w_4bit`;
-    accelerate 1.13.0 utils/fsdp_utils.py `_get_model_state_dict`: PEFT's own gathers nothing.
+    axolotl 0.19.0 utils/schemas/validation.py `check_fsdp2_cpu_ram_efficient_loading_w_4bit`,
+    0.13.2 to 0.19.0 `check_gpt_oss_fsdp_loading`; accelerate 1.13.0 utils/fsdp_utils.py
+    `_get_model_state_dict`: PEFT's own gathers nothing.
     """
     sharded = {} if spec.method.full else {"fsdp.state_dict": "sharded"}
-    alone = {"fsdp.efficient_loading": False} if spec.method.qlora else {}
+    is_mxfp4 = "model" in draft.groups and draft.model.published == "mxfp4"
+    alone = {"fsdp.efficient_loading": False} if spec.method.qlora or is_mxfp4 else {}
     return {"fsdp.version": 2, **sharded, **alone}
+
+
+_WITHOUT_FLASH: Final = ("gpt_oss",)
+"""Families whose class takes no kernel of flash-attn 2: transformers 4.57 to 5.16
+models/gpt_oss/modeling_gpt_oss.py `_compatible_flash_implementations`."""
 
 
 def _widens(spec: Spec, draft: Draft) -> bool:
@@ -164,7 +171,9 @@ def _widens(spec: Spec, draft: Draft) -> bool:
     axolotl 0.13.2 to 0.19.0 loaders/model.py `_configure_embedding_dtypes`: where neither an
     adapter nor an engine is there, and attention is sdpa or eager.
     """
-    if not {"precision", "devices"} <= draft.groups.keys() or spec.attention is not None:
+    if not {"model", "precision", "devices"} <= draft.groups.keys() or spec.attention is not None:
+        return False
+    if draft.model.family in _WITHOUT_FLASH:
         return False
     is_narrow = draft.precision.compute == "bf16" and draft.devices.vendor == "nvidia"
     return is_narrow and bool(spec.method.full) and spec.engine not in ("deepspeed", "fsdp")

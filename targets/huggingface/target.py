@@ -139,7 +139,10 @@ def _has_own_file(plan: Plan) -> bool:
 CANNOT: Final = {
     **BY_CLUSTER,
     **FITTED,
-    **{f"model.{name}": Cannot(_MODEL_SAYS) for name in ("family", "kind", "parameters")},
+    **{
+        f"model.{name}": Cannot(_MODEL_SAYS)
+        for name in ("family", "kind", "parameters", "published")
+    },
     "model.trust_remote_code": Cannot(f"{_SCRIPT}: ModelConfig has no key for it from trl 1.7 on"),
     **{f"devices.{name}": by_launcher() for name in ("nodes", "per_node", "visible")},
     **{

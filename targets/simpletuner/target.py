@@ -99,6 +99,7 @@ _CANNOT: Final = {
     **adding_no_noise("SimpleTuner"),
     "model.kind": Cannot("SimpleTuner trains diffusion models", True, ("diffusion",)),
     "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
+    "model.published": Cannot("the files of the model itself say it"),
     "launch.launcher": Cannot("`simpletuner train` starts accelerate", True, ("accelerate",)),
 }
 

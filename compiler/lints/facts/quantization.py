@@ -12,6 +12,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.facts.simpletuner import configs, said
 from tunec.compiler.lints.rule import keys
+from tunec.schemas.models.published_form import Published
 
 _SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _STORAGE: Final = "bnb_4bit_quant_storage"
@@ -137,12 +138,30 @@ def stored_form(run: LintContext) -> tuple[str, Place] | None:
     return (found[1].lower(), place) if found else None
 
 
-def stored_in_fp8(run: LintContext) -> Place | None:
-    """The name of a base that is published in blocks of FP8."""
+def published(run: LintContext) -> tuple[Published, Place] | None:
+    """The form in which a base is published, where transformers can expand it, and its name."""
     place = run.place(run.observed("model.path"))
     if place is None or not isinstance(place.value, str) or stored_form(run) is not None:
         return None
-    return place if _FP8.search(place.value.rstrip("/")) else None
+    known = run.model
+    if known is not None:
+        return None if known.published == "none" else (known.published, place)
+    return ("fp8", place) if _FP8.search(place.value.rstrip("/")) else None
+
+
+_LEAST: Final = {"fp8": (8, 9), "mxfp4": (7, 5)}
+"""The compute capability from which devices keep a form: transformers 5.0 to 5.23
+quantizers/quantizer_finegrained_fp8.py and quantizer_mxfp4.py, `validate_environment`."""
+
+
+def kept(run: LintContext) -> tuple[Published, Place] | None:
+    """A published form that stays after loading, on these devices and by these files."""
+    found, device = published(run), run.environment.weakest
+    capability = device.compute_capability if device is not None else None
+    if found is None or capability is None or capability < _LEAST[found[0]]:
+        return None
+    said = found[1].document.value("model_quantization_config_kwargs.dequantize")
+    return None if said is True else found
 
 
 def refused_by_llamafactory(run: LintContext) -> tuple[str, Place, Severity | None] | None:
@@ -154,9 +173,10 @@ def refused_by_llamafactory(run: LintContext) -> tuple[str, Place, Severity | No
     found = stored_form(run)
     if found is not None:
         return (*found, None) if found[1].document.kind == "llamafactory" else None
-    place = stored_in_fp8(run)
-    if place is None or place.document.kind != "llamafactory":
+    stored = published(run)
+    if stored is None or stored[0] != "fp8" or stored[1].document.kind != "llamafactory":
         return None
+    place = stored[1]
     is_expanded = run.runs("llamafactory>=0.9.4")
     return None if is_expanded else ("fp8", place, "warning" if is_expanded is None else None)
 

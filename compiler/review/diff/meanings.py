@@ -42,6 +42,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "model": _EFFECT,
     "model.path": Meaning("breaking", "other weights are trained"),
     "model.trust_remote_code": _SURFACE,
+    "model.published": _SURFACE,
     "devices": _PARTS,
     "devices.visible": _SURFACE,
     "data": _EFFECT,

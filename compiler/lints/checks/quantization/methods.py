@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.quantization import QUANTISED, quantised, stored_form
+from tunec.compiler.lints.facts.quantization import QUANTISED, published, quantised, stored_form
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 
@@ -94,7 +94,7 @@ _BY_BITSANDBYTES = ("bnb-4bit", "bnb-8bit")
 )
 def quantised_twice(run: LintContext) -> Iterator[Finding]:
     """A base that is stored quantised is to be quantised again."""
-    base, stored = quantised(run), stored_form(run)
+    base, stored = quantised(run), stored_form(run) or published(run)
     if base is None or stored is None or base.document.kind == "simpletuner":
         return
     form, name = stored

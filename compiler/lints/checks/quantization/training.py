@@ -14,12 +14,13 @@ from tunec.compiler.lints.facts.quantization import (
     QUANTISED,
     Base,
     blocks,
+    kept,
     quantised,
     stored_form,
-    stored_in_fp8,
 )
 from tunec.compiler.lints.facts.training_loop import configs, is_started_by_trl
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.models.published_form import TITLES
 
 _METHODS: Final = {
     "llamafactory": ("finetuning_type", ("full", "freeze")),
@@ -175,8 +176,8 @@ _REFUSED: Final = "transformers>=5.23"
 """There a word of torchao is refused before (`quantization-setting-refused`)."""
 
 
-_HAS_FP8: Final = (8, 9)
-_NOT_YET: Final = "transformers<5.16"
+_ADAPTS_FP8: Final = "transformers>=5.22"
+_LOADED_BY: Final = ("hf", "axolotl", *TRL)
 
 
 @rule(
@@ -189,7 +190,7 @@ _NOT_YET: Final = "transformers<5.16"
 )
 def quantisation_without_training(run: LintContext) -> Iterator[Finding]:
     """A base is quantised in a form that transformers does not train, adapters or not."""
-    yield from _fp8(run)
+    yield from _published(run)
     trainer = next(iter(run.of("trainer")), None)
     for block in blocks(run):
         at = block.document.get(f"{block.path}.quant_method")
@@ -205,21 +206,33 @@ def quantisation_without_training(run: LintContext) -> Iterator[Finding]:
                 yield _finding(kind, f"torchao's {kind.value}", at)
 
 
-def _fp8(run: LintContext) -> Iterator[Finding]:
-    """A checkpoint in blocks of FP8, which stays so on devices that have FP8."""
-    name, device = stored_in_fp8(run), run.environment.weakest
-    capability = device.compute_capability if device is not None else None
-    if name is None or capability is None or capability < _HAS_FP8:
+def _published(run: LintContext) -> Iterator[Finding]:
+    """A checkpoint in MXFP4 or in blocks of FP8, which stays so where the device has the form."""
+    form, name = kept(run) or ("none", None)
+    if name is None or name.document.kind not in _LOADED_BY:
         return
-    if name.document.kind not in ("hf", *TRL) or run.runs(_NOT_YET) is False:
+    adapts = form == "fp8" and run.runs(_ADAPTS_FP8)
+    if adapts is True and not _has_no_adapter(run, Base(form, name)):
         return
+    title, expands = TITLES[form], f"{_CONFIGS[form]}(dequantize=True)"
+    is_axolotl = name.document.kind == "axolotl"
+    may_expand = form == "mxfp4" and not is_axolotl
     yield Finding(
-        "a base stored in FP8 is not trained, with an adapter or without",
-        (name.label("published in FP8"),),
-        ("the model is quantized with FP8, but that quantization method do not support training",),
-        "load it with FineGrainedFP8Config(dequantize=True), or use a checkpoint in bf16",
-        severity="warning" if run.runs(_NOT_YET) is None else None,
+        f"a base stored in {title} is not trained, with an adapter or without"
+        if adapts is not True
+        else f"a base stored in {title} is not trained without an adapter",
+        (name.label(f"published in {title}"),),
+        (_UNTRAINED, *((_EXPANDED,) if may_expand else ())),
+        f"write model_quantization_config: {_CONFIGS[form]}, and dequantize: true among its kwargs"
+        if is_axolotl
+        else f"load it with {expands}, or use a checkpoint in bf16",
+        severity="warning" if adapts is None or may_expand else None,
     )
+
+
+_CONFIGS: Final = {"mxfp4": "Mxfp4Config", "fp8": "FineGrainedFP8Config"}
+_UNTRAINED: Final = "transformers keeps the form, and its Trainer refuses the model"
+_EXPANDED: Final = "it is expanded to bf16 where triton or the package `kernels` is absent"
 
 
 def _trains(block: Place) -> bool:
