@@ -10,6 +10,7 @@ from tunec.compiler.analyses.architecture import (
     UnknownArchitecture,
     UnusableConfig,
     derive,
+    with_images,
 )
 from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.selection import Selection, select
@@ -160,6 +161,7 @@ def _config(path: str, base: Path, followed: Mapping[str, Any] | None) -> Mappin
     return found.config
 
 
+_NO_PROCESSOR: Final[Mapping[str, Any]] = {}
 _NOWHERE: Final = Node(Span("", 1, 1, 1, 1))
 """A tree without places: what is read for its own sake stands in no spec."""
 
@@ -176,22 +178,25 @@ def _of_text(texts: str) -> Architecture:
         try:
             return derive(config, *processor)
         except UnknownArchitecture as unknown:
-            return _read_off(config, unknown.family)
-    return _read_off(config, str(config.get("family")))
+            return _read_off(config, unknown.family, *processor)
+    return _read_off(config, str(config.get("family")), *processor)
 
 
-def _read_off(config: Mapping[str, Any], family: str) -> Architecture:
+def _read_off(
+    config: Mapping[str, Any], family: str, processor: Mapping[str, Any] = _NO_PROCESSOR
+) -> Architecture:
     """The architecture of a family that no rule derives: off its card. Raises ValueError."""
     try:
-        found = card_of(config).architecture
+        kept = card_of(config)
     except NoCard as reason:
         raise ValueError(
             f"no rule derives the family {family!r}, and its card could not be made: {reason} "
             "(`tunec card` makes one)"
         ) from None
+    found = kept.architecture
     if found.denoiser is not None and "3D" in found.family:
         raise ValueError(f"{found.family!r} trains on clips, whose frames no plan counts")
-    return found
+    return with_images(found, kept.config, processor)
 
 
 def _published(config: Mapping[str, Any]) -> Published:

@@ -166,6 +166,9 @@ def _sample_images(scribe: Scribe) -> None:
             )
         _say_images(scribe, 0, 0, 0, 0, 0, "how its images become tokens is not known")
         return
+    if not count:
+        _say_images(scribe, 0, 0, 0, 0, 0, "samples hold text alone")
+        return
     width, height = _image_size(scribe, rule)
     try:
         text = count * image_tokens(rule, width, height)

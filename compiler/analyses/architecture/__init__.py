@@ -13,6 +13,7 @@ from tunec.compiler.analyses.architecture.facts import (
     UnusableConfig,
 )
 from tunec.compiler.analyses.architecture.families import FAMILIES
+from tunec.compiler.analyses.architecture.image_rules import with_images
 from tunec.compiler.analyses.architecture.image_tokens import (
     UnfitImage,
     image_tokens,
@@ -46,4 +47,5 @@ __all__ = [
     "lora_parameters",
     "matching",
     "vision_tokens",
+    "with_images",
 ]

@@ -12,6 +12,7 @@ from tunec.compiler.analyses.architecture.facts import (
     UnusableConfig,
 )
 from tunec.compiler.analyses.architecture.families import FAMILIES
+from tunec.compiler.analyses.architecture.image_rules import with_images
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.derived_card import card_name, shipped
@@ -42,7 +43,7 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
         known = shipped(card_name(config))
         if known is None:
             raise UnknownArchitecture(family, tuple(FAMILIES))
-        return known.architecture
+        return with_images(known.architecture, config, processor)
     findings = Findings()
     architecture = FAMILIES[family](Facts(config, family, findings=findings, processing=processor))
     if findings.faults:

@@ -10,10 +10,11 @@ from tunec.compiler.analyses.architecture.assembly import Parts, vision_language
 from tunec.compiler.analyses.architecture.decoder import Backbone
 from tunec.compiler.analyses.architecture.decoders import DIALECTS, llama_like
 from tunec.compiler.analyses.architecture.facts import Facts
+from tunec.compiler.analyses.architecture.image_rules import qwen
 from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.compiler.analyses.architecture.vision import QWEN_BLOCKS, qwen_layers
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Architecture, ImageTokens
+from tunec.schemas.models.architecture import Architecture
 
 _VISUAL: Final = "model.visual"
 _GATED: Final = replace(QWEN_BLOCKS, gate="gate_proj", up="up_proj", down="down_proj")
@@ -30,21 +31,6 @@ def _text(facts: Facts, family: str, dialect: str) -> Backbone:
 def _tied(facts: Facts, text: Backbone) -> bool:
     """`Qwen2VLConfig.__post_init__` takes the flag of the text config too."""
     return facts.flag("tie_word_embeddings") or text.sizes.tied
-
-
-def _images(facts: Facts, vision: Facts) -> ImageTokens:
-    """Read the bounds on pixels: `min_pixels` and `max_pixels`, or `size` in newer files."""
-    bounds = facts.processor("Qwen2VLImageProcessor")
-    size = bounds.section("size", "Qwen2VLImageProcessor.size")
-    low, high = size.count("shortest_edge"), size.count("longest_edge")
-    return ImageTokens(
-        rule="qwen2-vl",
-        image_size=0,
-        patch=vision.side("patch_size"),
-        merge=vision.count("spatial_merge_size"),
-        min_pixels=bounds.count_or("min_pixels", low),
-        max_pixels=bounds.count_or("max_pixels", high),
-    )
 
 
 def _grow_patches(tree: Tree, vision: Facts, hidden: int, *, bias: bool) -> None:
@@ -73,7 +59,7 @@ def qwen2_vl(facts: Facts) -> Architecture:
     parts = Parts(
         backbone=text,
         tower=layers.stacks,
-        images=_images(facts, vision),
+        images=qwen(facts, "qwen2_vl_vision"),
         grow=grow,
         tied=_tied(facts, text),
     )
@@ -104,7 +90,7 @@ def qwen2_5_vl(facts: Facts) -> Architecture:
     parts = Parts(
         backbone=text,
         tower=(tower,),
-        images=_images(facts, vision),
+        images=qwen(facts, "qwen2_5_vl_vision"),
         grow=grow,
         tied=_tied(facts, text),
     )
@@ -133,7 +119,7 @@ def qwen3_vl(facts: Facts) -> Architecture:
     parts = Parts(
         backbone=text,
         tower=layers.stacks,
-        images=_images(facts, vision),
+        images=qwen(facts, "qwen3_vl_vision"),
         grow=grow,
         tied=facts.flag("tie_word_embeddings"),
     )

@@ -229,7 +229,9 @@ _EAGER_TOWERS: Final = frozenset({"minicpmv"})
 tower is `eager` unless the model asks for `flash_attention_2`."""
 _HEAD_BY_HEAD: Final = frozenset({"SD3Transformer2DModel"})
 """Denoisers that join both streams head by head; FLUX rotates token by token (traced)."""
-_ROTATED_TOWERS: Final = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl"})
+_ROTATED_TOWERS: Final = frozenset(
+    {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}
+)
 
 
 def flavour(family: str, part: Part) -> Flavour:

@@ -92,14 +92,21 @@ def _llava_next(subject: Subject, model: Any) -> Batch:
 
 
 def _qwen(subject: Subject, model: Any) -> Batch:
-    """Qwen2-VL and later: patches of all images in one row, and the grid of each."""
+    """Qwen2-VL and later: patches of all images in one row, and the grid of each.
+
+    Positions in time, height and width are handed over: the model would make them of the types of
+    tokens, which it reads one by one (transformers 5.23 `compute_3d_position_ids`).
+    """
     vision, data = model.config.vision_config, subject.workload.data
     width, height = _grid(data.vision_tokens // max(data.images, 1), vision.spatial_merge_size)
     patches = data.vision_tokens * subject.layout.batch.micro
     channels = getattr(vision, "in_channels", 3) or 3
     features = channels * vision.temporal_patch_size * vision.patch_size**2
     grid = torch.tensor([[1, height, width]] * _images(subject))
-    return {"pixel_values": _float(patches, features), "image_grid_thw": grid}
+    micro, length = subject.layout.batch.micro, data.sequence + data.image_tokens
+    places = torch.zeros(3, micro, length, dtype=torch.long, device="meta")
+    pixels = _float(patches, features)
+    return {"pixel_values": pixels, "image_grid_thw": grid, "position_ids": places}
 
 
 def _grid(patches: int, merge: int) -> tuple[int, int]:
@@ -117,6 +124,9 @@ _COLLATORS: Final = {
     "qwen2_vl": _qwen,
     "qwen2_5_vl": _qwen,
     "qwen3_vl": _qwen,
+    "qwen3_vl_moe": _qwen,
+    "qwen3_5": _qwen,
+    "qwen3_5_moe": _qwen,
 }
 
 

@@ -47,19 +47,20 @@ def test_a_fixed_size_gives_the_same_for_every_picture(name, tokens, tower):
         assert vision_tokens(images, *size) == tower
 
 
+@pytest.mark.parametrize(("name", "patch"), [("qwen2.5-vl-7b", 14), ("qwen3.5-9b", 16)])
 @given(width=SIDES, height=SIDES)
-def test_qwen_resizes_as_its_processor(width, height):
+def test_qwen_resizes_as_its_processor(name, patch, width, height):
     pil = pytest.importorskip("transformers.models.qwen2_vl.image_processing_pil_qwen2_vl")
-    images = images_of("qwen2.5-vl-7b")
+    images = images_of(name)
     bounds = {"min_pixels": images.min_pixels, "max_pixels": images.max_pixels}
     try:
-        high, wide = pil.smart_resize(height, width, factor=28, **bounds)
+        high, wide = pil.smart_resize(height, width, factor=2 * patch, **bounds)
     except ValueError:
         with pytest.raises(UnfitImage):
             image_tokens(images, width, height)
         return
-    assert vision_tokens(images, width, height) == (high // 14 * (wide // 14),)
-    assert image_tokens(images, width, height) == high // 28 * (wide // 28)
+    assert vision_tokens(images, width, height) == (high // patch * (wide // patch),)
+    assert image_tokens(images, width, height) == high // patch // 2 * (wide // patch // 2)
 
 
 def test_qwens_bounds_come_from_its_preprocessor_config():

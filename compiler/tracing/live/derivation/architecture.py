@@ -11,28 +11,20 @@ from tunec.compiler.tracing.live.derivation.layers import (
     Layers,
     keep_layers,
     layers_of,
+    part_of,
     stack_of,
+    tower_of,
 )
 from tunec.compiler.tracing.live.derivation.measures import Subject, measures
 from tunec.compiler.tracing.live.derivation.module_tree import module_tree
 from tunec.compiler.tracing.live.kernels import register_attention
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Architecture, Module, Part
+from tunec.schemas.models.architecture import Architecture
 
 _HEADS: Final = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
 _BEYOND: Final = 1 << 24
 """More tokens than any sequence has."""
-_TOWERS: Final[Mapping[str, Part]] = {
-    "vision": "vision",
-    "visual": "vision",
-    "image": "vision",
-    "audio": "audio",
-    "multi_modal_projector": "projector",
-    "merger": "projector",
-    "connector": "projector",
-}
-"""Words in the first parts of a path that say which part of a model a module belongs to."""
 
 
 def architecture_of(config: Mapping[str, Any]) -> Architecture:
@@ -47,10 +39,11 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
     text = made.get_text_config()
     layers = layers_of(model, text)
     stacks = [stack_of(model, text, layers, kind) for kind in layers.kinds]
+    tower = tower_of(model, getattr(made, "vision_config", None))
     kept, places = _kept(layers)
     eager = not maker._supports_sdpa  # noqa: SLF001  what transformers asks
     head = _name_of(model, model.get_output_embeddings())
-    modules = tuple(replace(each, part=_part(each)) for each in module_tree(model))
+    modules = tuple(replace(each, part=part_of(each.path)) for each in module_tree(model))
     keep_layers(model, layers, kept)
     _open_windows(text)
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
@@ -61,9 +54,12 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
         family=str(config["model_type"]),
         kind="causal-lm" if all(each.part == "text" for each in modules) else "vision-language",
         modules=modules,
-        stacks=tuple(
-            replace(stack, measured=each.measured, attends=each.attends)
-            for stack, each in zip(stacks, found, strict=True)
+        stacks=(
+            *tower,
+            *(
+                replace(stack, measured=each.measured, attends=each.attends)
+                for stack, each in zip(stacks, found, strict=True)
+            ),
         ),
         hidden=text.hidden_size,
         vocab=output.weight.shape[0],
@@ -102,7 +98,8 @@ def _maker(made: Any, config: Mapping[str, Any]) -> Any:
         found = getattr(transformers, named, None)
         if found is not None and "For" in named:
             return found
-    for table in _HEADS:
+    # a config with another one for its text is that of a model with pictures too
+    for table in _HEADS if made.get_text_config() is made else reversed(_HEADS):
         if type(made) in getattr(modeling_auto, table):
             return getattr(modeling_auto, table)[type(made)]
     raise Untraceable(
@@ -143,11 +140,6 @@ def _name_of(model: torch.nn.Module, module: torch.nn.Module | None) -> str:
         raise Untraceable("the model has no output projection, so there is no language to learn")
     names: dict[int, str] = {id(each): name for name, each in model.named_modules()}
     return names[id(module)]
-
-
-def _part(module: Module) -> Part:
-    first = ".".join(module.path.split(".")[:3])
-    return next((part for word, part in _TOWERS.items() if word in first), "text")
 
 
 def _told(fault: Exception) -> str:

@@ -1,13 +1,14 @@
 """The layers of a built model: where they are, which are alike, and what is known of each kind."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 from msgspec import Struct
 
 from tunec.compiler.tracing.subject import Untraceable
-from tunec.schemas.models.architecture import Experts, LatentAttention, Stack
+from tunec.schemas.frozen import replace
+from tunec.schemas.models.architecture import Experts, LatentAttention, Part, Stack
 
 _LAYER_LISTS: Final = (
     "layer_types",
@@ -19,6 +20,19 @@ _LAYER_LISTS: Final = (
 """Lists of a config with an entry a layer."""
 WINDOWS: Final = {"sliding_window": "sliding", "attention_chunk_size": "chunked"}
 """Keys of a config with the tokens that layers of a kind see, and how their word begins."""
+_PARTS: Final[Mapping[str, Part]] = {
+    "multi_modal_projector": "projector",
+    "image_newline": "projector",
+    "merger": "projector",
+    "connector": "projector",
+    "embed_vision": "projector",
+    "embed_audio": "projector",
+    "vision": "vision",
+    "visual": "vision",
+    "image": "vision",
+    "audio": "audio",
+}
+"""Words in the first names of a path that say which part of a model a module belongs to."""
 _EXPERTS: Final = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _ACTIVE: Final = ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts")
 _INNER: Final = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
@@ -33,8 +47,14 @@ class Layers(Struct, frozen=True):
     """Indices of the layers of each kind, by first appearance."""
 
 
-def layers_of(model: torch.nn.Module, config: Any) -> Layers:
-    """Find the layers of a language model, and group those that are alike.
+def part_of(path: str) -> Part:
+    """Say which part of a model a module belongs to, by its dotted path."""
+    first = ".".join(path.split(".")[:3])
+    return next((part for word, part in _PARTS.items() if word in first), "text")
+
+
+def layers_of(model: torch.nn.Module, config: Any, part: Part = "text") -> Layers:
+    """Find the layers of a part of a model, and group those that are alike.
 
     Layers are alike that hold modules of the same shapes and have one word in the config's lists.
     Raises Untraceable where no list of the model has as many layers as the config says.
@@ -45,10 +65,11 @@ def layers_of(model: torch.nn.Module, config: Any) -> Layers:
         for path, module in model.named_modules()
         if isinstance(module, torch.nn.ModuleList) and len(module) == count
     )
-    towers = ("vision", "visual", "audio", "image")
-    found = next(((p, m) for p, m in lists if not any(word in p for word in towers)), None)
+    found = next(((path, modules) for path, modules in lists if part_of(path) == part), None)
     if found is None:
-        raise Untraceable(f"no list of modules has {count} layers, as num_hidden_layers says")
+        raise Untraceable(
+            f"no list of {part} modules has {count} layers, as num_hidden_layers says"
+        )
     path, modules = found
     groups: dict[Any, list[int]] = {}
     for at, layer in enumerate(modules):
@@ -93,6 +114,18 @@ def keep_layers(model: torch.nn.Module, layers: Layers, kept: Collection[int]) -
         elif at not in kept:
             # what was given is let go of before the next layer runs
             every[at] = _Passing(layer, given.pop if at + 1 in kept else lambda: given[-1])
+
+
+def tower_of(model: torch.nn.Module, config: Any) -> tuple[Stack, ...]:
+    """What is known of the layers of a vision tower; () where the model has none that is known.
+
+    `config` is the tower's own.
+    """
+    if not getattr(config, "num_hidden_layers", None):
+        return ()
+    layers = layers_of(model, config, "vision")
+    stacks = (stack_of(model, config, layers, kind) for kind in layers.kinds)
+    return tuple(replace(each, part="vision", causal=False) for each in stacks)
 
 
 def stack_of(model: torch.nn.Module, config: Any, layers: Layers, kind: Sequence[int]) -> Stack:
