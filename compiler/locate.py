@@ -115,21 +115,24 @@ def _below(winner: Definition, ledger: Ledger) -> Iterator[Definition]:
 
 
 def _somewhere(diagnostic: Diagnostic, spans: dict[str, Span]) -> Diagnostic:
-    """An error about a value that no line says is told where targets are asked for, or at the top.
+    """What is about a value that no line says is told where targets are asked for, or at the top.
 
-    What annotates the lines of files would leave it out otherwise.
+    What annotates the lines of files would leave it out otherwise. What is no error speaks of the
+    file as a whole.
     """
-    if diagnostic.severity != "error" or any(each.span for each in diagnostic.labels):
+    if diagnostic.span is not None:
         return diagnostic
     path = diagnostic.primary.path if diagnostic.primary else ""
     asked, whole = spans.get("targets"), spans.get("")
-    if asked is not None and diagnostic.id.startswith("E09"):
+    if whole is None:
+        return diagnostic
+    if diagnostic.severity != "error":
+        label = Label("", Span(whole.file, 1, 1, 1, 1), path)
+    elif asked is not None and diagnostic.id.startswith("E09"):
         label = Label("requested here", asked, path)
-    elif whole is not None:
+    else:
         top = replace(whole, end_line=whole.line, end_column=whole.column)
         label = Label("in this spec", top, path)
-    else:
-        return diagnostic
     return replace(diagnostic, labels=(label, *diagnostic.labels[1:]))
 
 

@@ -6,6 +6,8 @@ import pytest
 from tests import hypothesis_profiles
 from tests.recording import plugin
 
+from tunec.compiler.cli.session import Session
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints import rule
 
 hypothesis_profiles.register()
@@ -38,11 +40,33 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     plugin.begin(config)
     rule.failure = raised_again
+    Session.diagnose = noting_what_has_no_place(Session.diagnose)  # type: ignore[method-assign]
 
 
 def raised_again(_, fault, __):
     """A rule that fails is told among the findings; in tests it fails the test."""
     raise fault
+
+
+PLACELESS: list[Diagnostic] = []
+"""What a command has told without a file, a line and a column."""
+
+
+def noting_what_has_no_place(diagnose):
+    def noting(self, diagnostics, sources):
+        told = tuple(diagnostics)
+        PLACELESS.extend(each for each in told if each.span is None)
+        diagnose(self, told, sources)
+
+    return noting
+
+
+@pytest.fixture(autouse=True)
+def every_diagnostic_has_a_place() -> Iterator[None]:
+    """Whatever a command tells in any test stands in a file, at a line."""
+    PLACELESS.clear()
+    yield
+    assert not PLACELESS
 
 
 def pytest_collection_modifyitems(config, items):

@@ -246,7 +246,14 @@ def _places(
         where = own[0][1]
         place = f"{file}:{where.line}:{where.column}"
         yield f"{' ' * margin}{painter.frame(arrow)} {printable(place)}"
-        yield from _snippets(painter, own, sources.get(file), margin)
+        is_of_whole = all(_is_of_whole(label, span) for label, span in own)
+        yield from _snippets(painter, own, None if is_of_whole else sources.get(file), margin)
+
+
+def _is_of_whole(label: Label, span: Span) -> bool:
+    """Whether a label speaks of a file as a whole: its first line would tell nothing."""
+    start = (span.line, span.column)
+    return not label.text and start == (1, 1) == (span.end_line, span.end_column)
 
 
 def _snippets(

@@ -34,9 +34,10 @@ def load_document(path: Path, shape: type[ShapeT]) -> Document[ShapeT]:
     """Read a file as a shape; raises nothing for any content."""
     try:
         content = read_bytes(path)
-    except Unreadable as fault:
-        message = f"cannot read `{path}`: {fault}"
-        return Document(None, {}, (error("E0201", message, None, help=near_files(path)),), {})
+    except Unreadable as reason:
+        message = f"cannot read `{path}`: {reason}"
+        fault = error("E0201", message, Span(str(path), 1, 1, 1, 1), help=near_files(path))
+        return Document(None, {}, (fault,), {})
     sources = {str(path): content.decode("utf-8", errors="replace")}
     tree, faults = parse(content, str(path), format_of(path))
     if tree is None:

@@ -108,7 +108,8 @@ def left_out(every: Sequence[Account]) -> Iterator[Diagnostic]:
             "left-out",
             "note",
             f"{joined(_paths(harmless), 'and')} {verb} left out, without an effect on training",
-            notes=tuple(_reasons(harmless)),
+            (harmless[0].read.place.key_label(),),
+            tuple(_reasons(harmless)),
         )
     if other:
         verb = "is" if len(other) == 1 else "are"

@@ -218,6 +218,7 @@ def _left_open(
             "left-to-its-default",
             "warning",
             f"no file sets {what}: {target.name} uses its own defaults",
+            (Label("", path=next(iter(taken))),),
             notes=(", ".join(f"{slot} {show(slot, value)}" for slot, value in taken.items()),),
             help="set the values with --set SLOT=VALUE",
         )
@@ -228,6 +229,7 @@ def _left_open(
             "left-unsaid",
             "note",
             f"no file sets {what}, so {target.name} is given no value",
+            (Label("", path=left[0]),),
             notes=(", ".join(left),) if len(left) > _FEW else (),
             help="set the values with --set SLOT=VALUE",
         )

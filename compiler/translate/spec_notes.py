@@ -162,6 +162,7 @@ def _foreign(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]
                     f"{document.name} is a file of {own}, which tunec does not write: {other} will "
                     "run the spec"
                 ),
+                (Label("", document.start()),),
                 help=f"compare the first steps of the two runs: {other} reads data differently",
             )
     yield from parts_only(sources, without)
@@ -220,5 +221,6 @@ def _left(sources: Sources, found: Settled) -> Iterator[Diagnostic]:
             "left-unsaid",
             "note",
             f"no file sets {joined(left, 'and')}: tunec will decide",
+            (Label("", path=left[0]),),
             help="set the values with --set SLOT=VALUE or in the spec",
         )

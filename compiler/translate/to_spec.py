@@ -17,6 +17,7 @@ from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.neighbours import catalogue_model
 from tunec.compiler.lints.reach import reach_of
+from tunec.compiler.locate import locate
 from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.requirements import Asked, Resolve, together
@@ -34,6 +35,7 @@ from tunec.compiler.translate.passthrough import (
     strayed,
 )
 from tunec.compiler.translate.phrases import phrases_of
+from tunec.compiler.translate.places import placed
 from tunec.compiler.translate.reconciliation import Settled, beginning, refused_slots, settled
 from tunec.compiler.translate.sources import Sources, sources_of
 from tunec.compiler.translate.spec_notes import comments, findings, footer, unsaid
@@ -84,6 +86,16 @@ class Asking(Struct, frozen=True):
         """A spec given as data, as it is read where this one will lie."""
         return load_mapping(data, base=self.place, allow_outside=self.allow_outside)
 
+    def load_text(self, text: str) -> Loaded:
+        """The spec as it will be read."""
+        return load_text(
+            text,
+            self.name,
+            base=self.place,
+            targets=tuple(self.known),
+            allow_outside=self.allow_outside,
+        )
+
 
 class Specified(Struct, frozen=True):
     """A spec for files, and everything that is to be said of it."""
@@ -109,7 +121,7 @@ def spec_of_files(paths: Sequence[Path], asking: Asking) -> Specified:
     reading = read_files(paths, asking.targets, asking.environment.readers, reach)
     sources = _sources(reading, asking)
     if not sources.run.documents:
-        return Specified(None, sources.diagnostics, sources.texts)
+        return Specified(None, tuple(placed(sources.diagnostics, sources, ())), sources.texts)
     known = _known(sources, asking.known)
     asked = _asked(sources, asking)
     rest = (each for each in sources.leftovers if not follows(each))
@@ -286,28 +298,23 @@ def _specified(
         *sources.diagnostics,
         *findings(sources, found, dropped, asking.without, asking.environment),
         *unsaid(text, asking.name, base),
-        *(_faults(measured, asking) if base.missing else _compiled(text, asked, asking)),
+        *(_faults(measured, text, asking) if base.missing else _compiled(text, asked, asking)),
     )
-    return Specified(text, tuple(dict.fromkeys(said)), {**sources.texts, asking.name: text})
+    said = tuple(dict.fromkeys(placed(said, sources, asked)))
+    return Specified(text, said, {**sources.texts, asking.name: text})
 
 
 def _compiled(text: str, asked: Sequence[Asked], asking: Asking) -> tuple[Diagnostic, ...]:
     """What keeps the spec from being compiled."""
-    loaded = load_text(
-        text,
-        asking.name,
-        base=asking.place,
-        targets=tuple(asking.known),
-        allow_outside=asking.allow_outside,
-    )
-    found = compile_spec(loaded, asked).diagnostics
+    found = compile_spec(asking.load_text(text), asked).diagnostics
     return tuple(each for each in found if each.severity == "error")
 
 
-def _faults(measured: Mapping[str, Any], asking: Asking) -> tuple[Diagnostic, ...]:
+def _faults(measured: Mapping[str, Any], text: str, asking: Asking) -> tuple[Diagnostic, ...]:
     """What is wrong with an unfinished spec, wherever the places are that are open."""
     found = (each for each in asking.load(measured).diagnostics if each.severity == "error")
-    return tuple(
+    bare = (
         replace(each, labels=tuple(replace(label, span=None) for label in each.labels))
         for each in found
     )
+    return locate(bare, asking.load_text(text))

@@ -29,10 +29,12 @@ from tunec.compiler.target import Artifact, Target
 from tunec.compiler.translate.accounts import Account, accounts, left_out
 from tunec.compiler.translate.leftovers import hidden
 from tunec.compiler.translate.phrases import foreign
+from tunec.compiler.translate.places import placed
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of, sources_of
 from tunec.compiler.translate.writing import Written, write
 from tunec.compiler.version import __version__
 from tunec.schemas.frozen import replace
+from tunec.schemas.source import COMMAND_LINE, Span
 
 _COMMAND_LINE: Final = "command line"
 _OF_THE_MODEL: Final = (
@@ -167,9 +169,8 @@ def _translated(
         found += left_out([one for one in every if not is_named(one.path, without)])
         found += [*_not_carried(sources, asked, written), *assumed(sources, environment)]
     artifacts = {name: each.artifacts for name, each in written.items()}
-    return Translated(
-        {} if has_errors(found) else artifacts, tuple(dict.fromkeys(found)), sources.texts, every
-    )
+    said = tuple(dict.fromkeys(placed(found, sources, asked)))
+    return Translated({} if has_errors(found) else artifacts, said, sources.texts, every)
 
 
 def _name(path: str) -> str:
@@ -196,7 +197,7 @@ def _left_behind(
         if not any(is_named(path, {name}) for path in left):
             yield not_understood(
                 f"{leaving(name)} names no key that is left out",
-                (),
+                (Label("", Span(COMMAND_LINE, 1, 1, 1, 1), name),),
                 "remove the option, or name the key as in the message about it",
             )
 
@@ -315,14 +316,17 @@ def _is_taken(target: Target, slot: str, value: Any) -> bool:
 
 def assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
     """Versions that nobody named: the defaults of a key that is absent are those of a release."""
-    packages = {each.target.package for each in sources.run.documents if each.target}
-    unnamed = sorted(packages - environment.software.keys())
+    packages = {
+        each.target.package: each for each in reversed(sources.run.documents) if each.target
+    }
+    unnamed = sorted(packages.keys() - environment.software.keys())
     if unnamed:
         releases = joined((str(sources.run.release(name)) for name in unnamed), "and")
         yield Diagnostic(
             "version-assumed",
             "note",
             f"keys that the files leave out take the defaults of {releases}",
+            tuple(Label("", packages[name].start()) for name in unnamed[:1]),
             help="choose another release with --from NAME@VERSION or --software NAME=VERSION",
         )
 

@@ -204,7 +204,8 @@ def _lost(lost: Lost, where: Places) -> Diagnostic:
     value = show(lost.slot, lost.value)
     message = f"no file sets {lost.slot}, which the plan decided as {value}"
     if not lost.file:
-        return Diagnostic("E1003", "error", message, notes=lost.reasons)
+        anywhere = label_of(next(iter(where), ""), "", "", where)  # it is of the bundle as a whole
+        return Diagnostic("E1003", "error", message, (anywhere,), lost.reasons)
     key = lost.keys[0] if lost.keys else ""
     labels = (label_of(lost.file, key, f"{joined(lost.keys, 'or')} would set it", where),)
     return Diagnostic(

@@ -143,7 +143,8 @@ def _differs(check: Check, difference: Difference, where: Places) -> Diagnostic:
     key, slot = difference.key, difference.slot
     if not key:
         message = f"{difference.file} is missing: {check.consumer} reads it"
-        return Diagnostic("E1001", "error", message, help=_HELP)
+        at = _at_file(difference.file)
+        return Diagnostic("E1001", "error", message, (at,), help=_HELP)
     planned = "nothing there" if difference.expected is None else _show(difference.expected)
     resolved = "nothing" if difference.resolved is None else _show(difference.resolved)
     message = f"{key} of {difference.file} resolves to {resolved}, but the plan has {planned}"

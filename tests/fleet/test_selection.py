@@ -123,3 +123,13 @@ def test_a_target_that_there_is_not_is_told_at_its_place(tmp_path):
     (unknown,) = select(file, ("deepspeed", "huggingface")).diagnostics
     assert (unknown.id, unknown.file, unknown.span.line) == ("E0309", str(file), 4)
     assert unknown.help == "did you mean `deepspeed`?"
+
+
+@pytest.mark.parametrize("which", ["fleet.yaml", "rules.yaml"])
+def test_a_file_that_cannot_be_read_is_named_as_its_place(which, tunec, tmp_path):
+    if which == "rules.yaml":
+        write_fleet(tmp_path, f"{FLEET}policies: [rules.yaml]\n")
+    result = tunec("fleet", tmp_path / "fleet.yaml", "-o", tmp_path / "build")
+    assert result.code == 1
+    assert "error[E0201]: cannot read" in result.err
+    assert f"--> {tmp_path / which}:1:1" in result.err

@@ -67,3 +67,4 @@ def test_nothing_raises(number):
     assert result.ok == bool(result.artifacts)
     for each in result.diagnostics:
         assert each.message == each.message.strip().removesuffix(".")
+        assert each.span is not None

@@ -1,0 +1,78 @@
+"""Where that stands of which a translation speaks: each diagnostic has a file, a line, a column."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.ir.ledger import Definition, Ledger
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.lints.document import Document
+from tunec.compiler.requirements import Asked
+from tunec.compiler.translate.sources import Sources
+from tunec.schemas.frozen import replace
+from tunec.schemas.source import COMMAND_LINE, Span
+
+
+def placed(
+    found: Iterable[Diagnostic], sources: Sources, asked: Sequence[Asked]
+) -> Iterator[Diagnostic]:
+    """Diagnostics of slots, and of keys of new files, at the lines that were read for them.
+
+    What no line says is placed in the file that would say it, or else in the first.
+    """
+    keys = _slots_by_key(asked)
+    for each in found:
+        if each.span is not None:
+            yield each
+            continue
+        labels = each.labels or (Label(""),)
+        yield replace(each, labels=tuple(_at_a_line(one, keys, sources) for one in labels))
+
+
+def _slots_by_key(asked: Sequence[Asked]) -> Mapping[str, tuple[str, ...]]:
+    """The slots of each key that the new files may have."""
+    rows = (row for target, _ in asked for file in target.files for row in file.entries)
+    return {key: row.slots for row in rows for key in row.keys}
+
+
+def _at_a_line(label: Label, keys: Mapping[str, Sequence[str]], sources: Sources) -> Label:
+    if label.span is not None:
+        return label
+    slots = (label.path,) if label.path in SLOTS else keys.get(label.path, ())
+    for slot in slots:
+        written = _written(slot, sources.ledger)
+        if written is not None and written.span is not None:
+            text = f"{slot} follows from this" if written.slot != slot else label.text
+            return replace(label, text=text, span=written.span)
+    return replace(label, span=_start(slots, sources))
+
+
+def _written(slot: str, ledger: Ledger) -> Definition | None:
+    """What a line of a file says of a slot, or of the nearest one that it follows from."""
+    waiting, seen = deque([slot]), {slot}
+    while waiting:
+        winner = ledger.winner(waiting.popleft())
+        if winner is None:
+            continue
+        if winner.span is not None:
+            return winner
+        below = [each.path for each in winner.rests if each.kind == "slot"]
+        waiting.extend(each for each in below if each not in seen)
+        seen.update(below)
+    return None
+
+
+def _start(slots: Sequence[str], sources: Sources) -> Span:
+    """The start of the file that would say some slots, or of the first that was read."""
+    files = [each for each in sources.run.documents if each.name in sources.texts]
+    saying = (each for each in files if _has_row(each, slots))
+    document = next(saying, files[0] if files else None)
+    if document is not None:
+        return document.start()
+    name = next(iter(sources.texts), COMMAND_LINE)
+    return Span(name, 1, 1, 1, 1)
+
+
+def _has_row(document: Document, slots: Sequence[str]) -> bool:
+    rows = document.file.entries if document.file is not None else ()
+    return any(slot in row.slots for row in rows for slot in slots)
