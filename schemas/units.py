@@ -250,7 +250,7 @@ Share = Annotated[
 Budget = Annotated[
     int | float,
     BeforeValidator(parse_budget),
-    Field(gt=0),
+    Field(gt=0, allow_inf_nan=False),
     WithJsonSchema(
         {
             "anyOf": [

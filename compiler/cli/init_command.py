@@ -43,7 +43,8 @@ def _begin(options: Namespace, session: Session) -> int:
         raise Misuse(f"{unknown}{_hint(unknown.near, 'clusters')}") from None
     output = None if options.output is None else Path(options.output)
     refuse_existing(output)
-    text = _text(found, _name(found, model), hardware, options.method or _METHOD, output)
+    names = " ".join(_name(found, model).split()), " ".join(hardware.split())
+    text = _text(found, *names, options.method or _METHOD, output)
     if output is not None:
         write_spec(output, text, session)
     elif session.format == "json":

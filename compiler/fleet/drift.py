@@ -1,6 +1,5 @@
 """Drift: how a tree differs from what its fleet compiles to, and why."""
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -97,7 +96,7 @@ def orphans(root: Path, selection: Selection) -> Iterator[Drift]:
     for line in lock_lines(root):
         if line.pair.spec in selection.specs and line.pair.cluster in sites:
             where = f"{line.pair.spec}/{line.pair.cluster}"
-            there = files_below(f"{root}/{where}").keys() - json.loads(line.artifacts()).keys()
+            there = files_below(f"{root}/{where}").keys() - line.files()
             yield from inside(where, sorted(there))
 
 

@@ -15,11 +15,11 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from heapq import merge
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, cast
 
 from msgspec import Struct, field
 
@@ -99,7 +99,7 @@ class Locked(Struct, frozen=True):
         )
 
 
-UNREADABLE: Final = (ValueError, KeyError, TypeError)
+UNREADABLE: Final = (ValueError, KeyError, TypeError, RecursionError)
 """What reading a line raises that is not one of ours."""
 
 # A key stands in a text of JSON with its quotes as they are; in a value they have backslashes. No
@@ -155,8 +155,18 @@ class Line(NamedTuple):
         return cls(Pair(data["spec"], data["cluster"]), text)
 
     def artifacts(self) -> str:
-        """SHA-256 of each file by its path, as JSON."""
-        return self._between(_ARTIFACTS, _SUMMARY)
+        """SHA-256 of each file by its path, as JSON; empty for a line that is torn."""
+        try:
+            return self._between(_ARTIFACTS, _SUMMARY)
+        except ValueError:
+            return ""
+
+    def files(self) -> Set[str]:
+        """Paths of the files that the line vouches for; none for a line that is torn."""
+        try:
+            return cast("dict[str, str]", json.loads(self.artifacts())).keys()
+        except UNREADABLE:
+            return frozenset()
 
     def summary(self) -> dict[str, Any]:
         """The row of the summary table."""
@@ -250,7 +260,7 @@ def _lines(file: Path) -> Iterator[Line]:
 def _format(line: str) -> int | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found.get("tunec.lock") if isinstance(found, dict) else None
 

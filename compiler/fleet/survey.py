@@ -140,6 +140,6 @@ def _looked_at(root: str, said: Vouched, claims: Iterable[_Claim]) -> list[_Seen
 def _strays(root: str, said: Vouched, claim: _Claim) -> tuple[str, ...] | None:
     try:
         artifacts = json.loads(claim.artifacts)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return strays(f"{root}/{claim.where}", artifacts, said)

@@ -328,7 +328,7 @@ def _config(content: bytes) -> dict[str, Any]:
     """A model's config; empty: the file is none, as SimpleTuner's of the same name."""
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     is_config = isinstance(found, dict) and {"architectures", "_class_name"} & found.keys()
     return found if is_config else {}

@@ -43,7 +43,7 @@ def read_baseline(text: str) -> "Counter[Key]":
                 for e in data["findings"]
             }
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as fault:
+    except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as fault:
         if isinstance(fault, NotABaseline):
             raise
         raise NotABaseline("it was not written by --write-baseline") from None

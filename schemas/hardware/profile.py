@@ -23,7 +23,7 @@ FormFactor = Literal["pcie", "sxm", "oam", "superchip"]
 """`pcie`: a card in a slot. `sxm` and `oam`: a module on a baseboard that wires the modules to each
 other. `superchip`: on one board with its CPU."""
 
-Throughput = Annotated[float, Field(gt=0)]
+Throughput = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """Operations per second."""
 
 
@@ -207,7 +207,7 @@ class Cluster(Shape):
     """Words by which a fleet selects clusters."""
     software: dict[str, str] = {}
     """Versions the cluster runs: `{transformers: "4.40.2", deepspeed: "0.19"}`."""
-    price_per_hour: float | None = Field(default=None, ge=0)
+    price_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Cost of the whole cluster in dollars an hour, if the owner wants cost compared."""
     sources: dict[str, str] = {}
     """Where the numbers were read, by field path: `nodes[0].host.memory`, `network`."""

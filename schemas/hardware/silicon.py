@@ -30,11 +30,11 @@ class Silicon(Shape):
     """Dense operations of one unit in one clock."""
     units: int | None = Field(default=None, ge=1)
     """SMs, CUs or matrix engines."""
-    clock: float | None = Field(default=None, gt=0)
+    clock: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Hertz, boosted."""
     bus_bits: int | None = Field(default=None, ge=1)
     """Width of the memory bus."""
-    pin_rate: float | None = Field(default=None, gt=0)
+    pin_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Bits per second of one pin of it."""
 
     def contradictions(

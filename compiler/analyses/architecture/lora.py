@@ -97,7 +97,7 @@ def matching(
     if isinstance(targets, str):
         if targets.lower() == ALL_LINEAR:
             return _all_linear(architecture, exclude)
-        pattern = re.compile(targets)
+        pattern = _compiled(targets)
         if architecture.family in _FUSED_EXPERTS:
             targets = _leaves(architecture, pattern)
         else:
@@ -183,6 +183,16 @@ def _pair(module: Module, rank: int, pieces: int) -> int:
         inputs *= side
     cut = pieces if module.path.endswith("query_key_value") else 1
     return rank * (first + cut * inputs)
+
+
+def _compiled(expression: str) -> re.Pattern[str]:
+    """A regular expression; re.error also for one that is too large or too deep for Python."""
+    try:
+        return re.compile(expression)
+    except (RecursionError, OverflowError) as fault:
+        raise re.error(
+            "it is too large" if isinstance(fault, OverflowError) else "it nests too deeply"
+        ) from None
 
 
 def _all_linear(architecture: Architecture, exclude: Sequence[str]) -> tuple[Module, ...]:

@@ -105,7 +105,7 @@ def arguments_of(place: Place | None) -> dict[str, Any] | None:
     if isinstance(value, str) and value.startswith("{"):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return value if isinstance(value, dict) else None
 

@@ -84,7 +84,7 @@ def _of_itself(document: Document, machines: Place) -> Iterator[Finding]:
     """An address or a port that is different on every machine."""
     address, port = document.get("main_process_ip"), document.get("main_process_port")
     for place, is_own in (
-        (address, address is not None and address.value in LOCAL),
+        (address, address is not None and str(address.value) in LOCAL),
         (port, port is not None and port.value in (0, "0") and port.value is not False),
     ):
         if place is not None and is_own:

@@ -196,7 +196,7 @@ def bits_not_offered(run: LintContext) -> Iterator[Finding]:
     """A number of bits that the quantisation method does not have."""
     for document in run.of("llamafactory"):
         method = document.get("quantization_method")
-        word = "bnb" if method is None else method.value
+        word = "bnb" if method is None else str(method.value)
         bits = document.get("quantization_bit")
         if bits is not None and isinstance(bits.value, int) and word in _BITS:
             yield from _offered_finding(bits, word, _BITS[word])

@@ -152,7 +152,7 @@ def _cut(document: Document) -> Iterator[Finding]:
 def _elsewhere(document: Document) -> Iterator[Finding]:
     at = document.get("apply_preset.target_module")
     names = at.value if at is not None else None
-    if at is None or not isinstance(names, list) or not names or set(names) & _FLUX_2:
+    if at is None or not isinstance(names, list) or not names or {*map(str, names)} & _FLUX_2:
         return
     yield Finding(
         f"no module of FLUX.2 is a {names[0]}",

@@ -179,7 +179,7 @@ def at_reduction(plan: Sharding) -> Sizes:
 def _one_by_one(plan: Sharding) -> list[Sizes]:
     """Each reduction at the end of stage 1, with the gradients that are still to move.
 
-    The rank's own buffer is made when the first of them is done.
+    The rank's own buffer is made when the first of them is done. Where nothing trains: nothing.
     """
     size = plan.parameter
     return [
@@ -193,7 +193,7 @@ def _one_by_one(plan: Sharding) -> list[Sizes]:
             ),
         }
         for one in plan.reductions_at_end
-    ]
+    ] or [{}]
 
 
 def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Sizes:

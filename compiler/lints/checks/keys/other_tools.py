@@ -204,6 +204,6 @@ def _text(run: LintContext, name: str) -> str | None:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -291,6 +291,8 @@ def json_text_refused(run: LintContext) -> Iterator[Finding]:
 def _fault(text: str) -> str | None:
     try:
         found = json.loads(text)
+    except RecursionError:
+        return "nested too deeply"
     except ValueError as fault:
         return str(fault).partition(":")[0].lower()
     return None if isinstance(found, dict) else "it is no mapping"

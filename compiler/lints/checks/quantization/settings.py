@@ -170,7 +170,7 @@ def _method(block: Place) -> Iterator[Finding]:
     """`quant_method` says which configuration is made of a block; `load_in_4bit` goes before."""
     at = block.document.get(f"{block.path}.quant_method")
     word = at.value if at is not None else None
-    if word in _METHODS or not (isinstance(word, str) or word is None):
+    if not isinstance(word, str | None) or word in _METHODS:
         return
     if at is None and (block.path.endswith("bnb_config") or not _is_off(block)):
         return  # a script may make a configuration of it

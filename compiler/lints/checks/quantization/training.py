@@ -198,8 +198,8 @@ def quantisation_without_training(run: LintContext) -> Iterator[Finding]:
             continue
         if any(block.value.get(f"load_in_{bits}bit") is True for bits in (4, 8)):
             continue
-        if at.value in _NEVER:
-            yield _finding(at, str(at.value), at)
+        if isinstance(at.value, str) and at.value in _NEVER:
+            yield _finding(at, at.value, at)
         elif at.value == "torchao" and run.runs(_REFUSED) is not True:
             kind = block.document.get(f"{block.path}.quant_type")
             if kind is not None and "int4" in str(kind.value):

@@ -117,7 +117,7 @@ def chat_form_of_another_model(run: LintContext) -> Iterator[Finding]:
             yield _other(style, model, right)
         form = document.get("version")
         sees = document.get("mm_projector_type") or document.get("vision_tower")
-        if form is not None and sees and form.value in _OTHERS and _VICUNA.search(model.value):
+        if form is not None and sees and str(form.value) in _OTHERS and _VICUNA.search(model.value):
             yield _other(form, model, "v1")
 
 

@@ -141,7 +141,7 @@ def _matches(pattern: str, module: "Module") -> bool:
     """Whether a regular expression is of a module's whole name; what is none matches nothing."""
     try:
         return re.fullmatch(pattern, next(module.names())) is not None
-    except re.error:
+    except (re.error, RecursionError, OverflowError):
         return False
 
 
