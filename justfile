@@ -54,6 +54,10 @@ test *arguments:
 nightly *arguments: && schemas-check
     python -m pytest -n 2 --dist loadfile -m "" --asking anew --hypothesis-profile nightly {{ arguments }}
 
+# spoil sound inputs of every reader, as many as are wanted: --cases 1000000 --seed 1 -j 2 --keep FOLDER
+fuzz *arguments:
+    python -m tests.fuzz {{ arguments }}
+
 # ask the programs and keep their answers: of the test files named, else of all that have some
 record *files:
     python -m pytest -n 2 --dist loadfile --asking record {{ if files == "" { "$(python -m tests.recording.store)" } else { files } }}

@@ -1,0 +1,187 @@
+"""One mangled call: made from a number, run in a folder of its own, and judged."""
+
+import base64
+import io
+import json
+import os
+import resource
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.fuzz.mutations import mangled, mangled_word
+from tests.fuzz.seeds import drawn
+
+from tunec.compiler.cli.main import run
+from tunec.targets.registry import REGISTRY
+
+SECONDS = 5
+"""Of the processor, not of the clock: a busy machine changes nothing."""
+BYTES = 2**30
+"""How much more address space one case may take."""
+_NO_JSON = ("schema", "completion", "init", "report", "card")
+_OFTEN = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Files as bytes by name, and the words after `tunec`."""
+
+    files: Mapping[str, bytes]
+    words: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept: bytes that are text as text, others in base 64."""
+        return {"words": list(self.words), "files": {n: _kept(d) for n, d in self.files.items()}}
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> "Case":
+        """A case as it was kept."""
+        files = {name: _bytes(each) for name, each in data["files"].items()}
+        return cls(files, tuple(data["words"]))
+
+
+def case_of(seed: int, number: int) -> Case:
+    """The case of a number: the same wherever it is asked, for one state of the repository."""
+    random = Random(f"{seed}:{number}")  # noqa: S311
+    sound, other = drawn(random), drawn(random)
+    lent = next(iter(other.files.values()), "")
+    files = {name: text.encode() for name, text in sound.files.items()}
+    words = list(sound.words)
+    if files and random.random() > _OFTEN / 3:
+        for name in random.sample(sorted(files), random.choice((1, 1, len(files)))):
+            files[name] = mangled(sound.files[name], lent, random)
+    if not files or random.random() < _OFTEN / 3:
+        at = random.randrange(1, len(words))
+        words[at] = mangled_word(words[at], random)
+    if not {"--format", "--"} & {*words} and words[0] not in _NO_JSON and random.random() > _OFTEN:
+        words += ["--format", "json"]
+    return Case(files, tuple(words))
+
+
+def faults(case: Case) -> list[str]:
+    """What is wrong with how tunec took a case; empty if it was told as it should be."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        folder = Path(name, "here")
+        folder.mkdir()
+        for file, data in case.files.items():
+            path = folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        before = _below(folder.parent)
+        code, out, err = _asked(case, folder)
+        new = _below(folder.parent) - before
+    return [*_faults_of(case, code, out, err), *_strays(case, new)]
+
+
+class _TooLongError(BaseException):
+    """The processor time of a case is used up; no handler of tunec's takes it for its own."""
+
+
+def _asked(case: Case, folder: Path) -> tuple[int | str, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code: int | str
+    try:
+        with chdir(folder), redirect_stdout(out), redirect_stderr(err), _limited():
+            code = run(list(case.words), REGISTRY, "0")
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else 1
+    except _TooLongError:
+        code = "time"
+    except MemoryError:
+        code = "memory"
+    return code, out.getvalue(), err.getvalue()
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise _TooLongError
+
+    before = signal.signal(signal.SIGPROF, stop)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + BYTES, hard))
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        signal.signal(signal.SIGPROF, before)
+
+
+def _address_space() -> int:
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _below(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+# ── what is wrong ────────────────────────────────────────────────────────────────────────────────
+
+
+def _faults_of(case: Case, code: int | str, out: str, err: str) -> Iterator[str]:
+    if code not in (0, 1, 2):
+        yield f"exit {code}: {_cause(out, err)}"
+        return
+    if "Traceback (most recent" in out + err:
+        yield f"traceback: {_cause(out, err)}"
+    if odd := _moving(out + err):
+        yield f"raw control character {odd!r}"
+    if code and not (out or err).strip():
+        yield f"exit {code} without a word"
+    if case.words[-2:] == ("--format", "json") and out and case.words[0] == "lint":
+        yield from _placeless(out)
+
+
+def _cause(out: str, err: str) -> str:
+    lines = [line.strip() for line in err.splitlines() if line.strip()]
+    places = [line for line in lines if line.startswith('File "') and "tunec" in line]
+    told = [line for line in lines if "Error" in line or "Exception" in line]
+    failed = [each for each in out.splitlines() + err.splitlines() if "raised in " in each]
+    return " | ".join([*places[-1:], *told[-1:], *failed[:1]])[-400:]
+
+
+def _moving(text: str) -> str:
+    """The first character that moves a terminal or a reader, or nothing."""
+    return next((c for c in text if c not in "\n\t" and (ord(c) < 32 or 0x7F <= ord(c) < 0xA0)), "")
+
+
+def _placeless(out: str) -> Iterator[str]:
+    """Diagnostics that name no file."""
+    try:
+        data = json.loads(out)
+    except ValueError as fault:
+        yield f"what should be JSON is none: {fault}"
+        return
+    told = data if isinstance(data, list) else data.get("diagnostics", [])
+    for each in told:
+        if "severity" in each and not any(label["file"] for label in each["labels"]):
+            yield f"{each['id']} has no place"
+
+
+def _strays(case: Case, new: set[str]) -> Iterator[str]:
+    """Files that were written where nobody asked for any; the folders around one are not told."""
+    asked = {Path(os.path.normpath(f"here/{each}")) for each in case.words[1:]}
+    allowed = {f"{each}" for each in asked} | {f"{each.parent}/spec.schema.json" for each in asked}
+    for name in sorted(new):
+        if not any(f"{name}/".startswith(f"{each}/") or each.startswith(name) for each in allowed):
+            yield f"wrote {name}"
+
+
+def _kept(data: bytes) -> Any:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _bytes(kept: Any) -> bytes:
+    return kept.encode() if isinstance(kept, str) else base64.b64decode(kept["base64"])
