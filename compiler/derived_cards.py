@@ -11,42 +11,97 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tunec.schemas.models.derived_card import VERSION, DerivedCard, card_name, shipped
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 SECONDS: Final = 600.0
 """The longest that one may take to be made."""
 NEEDED: Final = ("torch", "transformers")
+REFUSED: Final = 3
+"""The exit code of the process that makes a card, where it says why there is none."""
 KEY: Final = "tunec_card"
 """The key by which a card's file is told from a config.json."""
 
 
-class NoCard(Exception):
-    """There is no card of a config, and why none could be made."""
+class NoCard(ValueError):
+    """There is no card of a config, and why none could be made.
+
+    `code` is the diagnostic's, `at` the key of the config that is at fault, "" for the whole.
+    """
+
+    def __init__(
+        self, reason: str, *, help: str | None = None, code: str = "E0315", at: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.help = help
+        self.code = code
+        self.at = at
 
 
-def card_of(config: Mapping[str, Any], model: str = "") -> DerivedCard:
+def card_of(config: Mapping[str, Any], model: str = "", code: Path | None = None) -> DerivedCard:
     """Find the card of a config, or make it where the real libraries are installed.
 
-    A card's own file may stand for its config. Raises NoCard with the reason.
+    A card's own file may stand for its config. `code` is as for `make`. Raises NoCard with the
+    reason.
     """
     if KEY in config:
         return read(json.dumps(config).encode())
+    _check_family(config)
     name = card_name(config)
     known = shipped(name)
     if known is not None:
         return known
-    kept = _cache() / name
-    if kept.exists() and not _is_outdated(found := read(kept.read_bytes())):
-        return found
-    return read(make(config, model))
+    try:
+        kept = _kept(name)
+    except NoCard as unread:
+        return _made_anew(config, model, code, unread)
+    return kept or read(make(config, model, code))
+
+
+def _kept(name: str) -> DerivedCard | None:
+    """The card in the user's cache; None: there is none, or of another release of its library.
+
+    Raises NoCard for one that this release of tunec does not read.
+    """
+    place = _cache() / name
+    if not place.exists():
+        return None
+    found = read(place.read_bytes())
+    return None if _is_outdated(found) else found
+
+
+def _made_anew(
+    config: Mapping[str, Any], model: str, code: Path | None, unread: NoCard
+) -> DerivedCard:
+    """The card of a config instead of one in the cache that could not be read."""
+    try:
+        return read(make(config, model, code))
+    except NoCard as reason:
+        told = f"{unread}, where it is kept; it is made anew where {reason}"
+        raise NoCard(told, help=reason.help, code=reason.code, at=reason.at) from None
+
+
+def _check_family(config: Mapping[str, Any]) -> None:
+    """Raise NoCard for a config that names neither a family nor a class of diffusers."""
+    if not (config.get("model_type") or config.get("_class_name")):
+        raise NoCard(
+            "the config names no family",
+            help="write `model_type`, as transformers calls the family",
+            code="E0312",
+        )
 
 
 def is_at_hand(config: Mapping[str, Any]) -> bool:
     """Whether the card of a config is there, without making it."""
     name = card_name(config)
-    return KEY in config or shipped(name) is not None or (_cache() / name).exists()
+    try:
+        return KEY in config or shipped(name) is not None or _kept(name) is not None
+    except NoCard:
+        return False
 
 
 def _is_outdated(found: DerivedCard) -> bool:
@@ -71,44 +126,73 @@ def read(content: bytes) -> DerivedCard:
     return found
 
 
-def make(config: Mapping[str, Any], model: str = "") -> bytes:
+def make(config: Mapping[str, Any], model: str = "", code: Path | None = None) -> bytes:
     """Make the card of a config and keep it in the user's cache.
 
+    `code` is the directory of the config whose own code may be run (`auto_map`); None: no code is.
     Raises NoCard where a library is absent, or the class cannot be followed.
     """
-    import subprocess
     import tempfile
 
+    _check_family(config)
     needed = (*NEEDED, *(("diffusers",) if "_class_name" in config else ()))
     absent = [name for name in needed if importlib.util.find_spec(name) is None]
     if absent:
-        raise NoCard(f"{' and '.join(absent)} cannot be imported: install tunec[trace]")
-    place = _cache() / card_name(config)
+        raise NoCard(f"{' and '.join(absent)} cannot be imported", help=_install(model))
+    asked = {"model": model, "config": config, "code": str(code.resolve()) if code else None}
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder) / "config.json", Path(folder) / "card.json"
-        given.write_text(json.dumps({"model": model, "config": config}, default=str), "utf-8")
-        # -P: nothing in the directory of the command stands in for a library
-        command = [sys.executable, "-P", "-m", "tunec.compiler.tracing.derivation"]
-        try:
-            ended = subprocess.run(  # noqa: S603  this interpreter, on files of our own
-                [*command, str(given), str(made)],
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise NoCard(f"its class took more than {SECONDS:.0f} s to follow") from None
+        given.write_text(json.dumps(asked, default=str), "utf-8")
+        ended = _derive(given, made)
         if not made.exists():
-            raise NoCard(_last_line(ended.stderr))
+            raise _refusal(ended, config, code)
         content = made.read_bytes()
-    _keep(place, content)
+    _keep(_cache() / card_name(config), content)
     return content
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "the process that makes it ended without a word"
+def _install(model: str) -> str:
+    named = model or "path/to/config.json"
+    return f"`pip install 'tunec[trace]' && tunec card {named}` makes the card"
+
+
+def _derive(given: Path, made: Path) -> "CompletedProcess[str]":
+    """Run the process that makes a card, without the network; nothing of it stays."""
+    import subprocess
+
+    # -P: nothing in the directory of the command stands in for a library
+    command = [sys.executable, "-P", "-m", "tunec.compiler.tracing.derivation"]
+    offline = {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(given.parent / "modules")}
+    try:
+        return subprocess.run(  # noqa: S603  this interpreter, on files of our own
+            [*command, str(given), str(made)],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+            env={**os.environ, **offline},
+        )
+    except subprocess.TimeoutExpired:
+        raise NoCard(f"its class took more than {SECONDS:.0f} s to follow") from None
+
+
+def _refusal(
+    ended: "CompletedProcess[str]", config: Mapping[str, Any], code: Path | None
+) -> NoCard:
+    """Why no card was made, by how its process ended."""
+    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+    said = lines[-1] if lines else "it gave no reason"
+    if ended.returncode < 0:
+        return NoCard(f"the process that makes it was ended by signal {-ended.returncode}")
+    if ended.returncode != REFUSED:
+        return NoCard(f"its class cannot be followed: {said}")
+    if config.get("auto_map") and code is None:
+        return NoCard(
+            f"{said}; its own code is run only where you trust it",
+            help="read the code beside its config.json, then `tunec card --trust-remote-code`",
+            at="auto_map",
+        )
+    return NoCard(said, at="model_type")
 
 
 def _keep(place: Path, content: bytes) -> None:

@@ -99,6 +99,9 @@ def _attempt(read: Callable[[], _Read], at: str, faults: list[Diagnostic]) -> _R
         faults += fault.diagnostics
     except UnusableConfig as fault:
         faults += [_config_fault(each, at) for each in fault.faults]
+    except NoCard as fault:
+        place = (Label("", path=at),)
+        faults.append(Diagnostic(fault.code, "error", str(fault), place, help=fault.help))
     except (LookupError, ValueError, OSError) as fault:
         faults.append(Diagnostic("E0305", "error", _words(fault), (Label("", path=at),)))
     return None
@@ -189,9 +192,10 @@ def _read_off(
     try:
         kept = card_of(config)
     except NoCard as reason:
-        raise ValueError(
-            f"no rule derives the family {family!r}, and its card could not be made: {reason} "
-            "(`tunec card` makes one)"
+        raise NoCard(
+            f"no rule derives the family {family!r}, and its card could not be made: {reason}",
+            help=reason.help,
+            code=reason.code,
         ) from None
     found = kept.architecture
     if found.denoiser is not None and "3D" in found.family:

@@ -183,7 +183,9 @@ def _card(commands: "Subparsers") -> None:
         "A card holds what the accounts need of a model: its modules, its layers by kind, and the\n"
         "memory that they take, read off the class that transformers builds of its config.json,\n"
         "without weights or a GPU (install tunec[trace]). It is kept in the user's cache, where\n"
-        "plans find it; -o writes it to FILE, which a spec can name as its model.\n"
+        "plans find it; -o writes it to FILE, which a spec can name as its model. Code of the\n"
+        "model's own repository (`auto_map`) is run with --trust-remote-code alone, in a process\n"
+        "of its own and without the network.\n"
         "examples:\n  tunec card path/to/config.json\n"
         "  tunec card openai/gpt-oss-20b -o gpt-oss-20b.json",
     )
@@ -191,6 +193,11 @@ def _card(commands: "Subparsers") -> None:
         "model", metavar="MODEL|CONFIG", help="a model's name, or the path of its config.json"
     )
     parser.add_argument("-o", "--output", type=place, metavar="FILE", help="file to write")
+    parser.add_argument(
+        "--trust-remote-code",
+        action="store_true",
+        help="run the Python files beside the config.json, where transformers has no class",
+    )
     format_option(parser)
 
 

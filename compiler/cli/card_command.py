@@ -4,25 +4,48 @@ import json
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.analyses.architecture import UnknownArchitecture, derive
 from tunec.compiler.cli.files import write_all
-from tunec.compiler.cli.session import INPUT, OK, Session
-from tunec.compiler.derived_cards import KEY, NoCard, card_of, hub_config, make, read
-from tunec.compiler.frontend.names import is_path
-from tunec.schemas.models.catalogue import UnknownName, card
+from tunec.compiler.cli.session import OK, Session
+from tunec.compiler.derived_cards import KEY, NoCard, card_of, make, read
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.names import check_model
+from tunec.compiler.frontend.nodes import Node, descend, place
+from tunec.compiler.frontend.parse import parse
+from tunec.compiler.frontend.project import Project
+from tunec.schemas.models.catalogue import card
 from tunec.schemas.models.derived_card import DerivedCard
+from tunec.schemas.source import COMMAND_LINE, Span
+
+
+class _Asked(Struct, frozen=True):
+    """What a name leads to: a config with its repository, or faults."""
+
+    config: Mapping[str, Any]
+    model: str
+    file: Path | None
+    """The config's file; None: it is on a card of the catalogue, or there is none."""
+    sources: Mapping[str, str]
+    faults: tuple[Diagnostic, ...] = ()
 
 
 def run(options: Namespace, session: Session) -> int:
     """Find or make the card of a model; write it, or say what it holds."""
     name = options.model
+    asked = _asked(name)
+    if asked.faults:
+        return session.refuse(asked.faults, asked.sources)
+    code = asked.file.parent if options.trust_remote_code and asked.file else None
     try:
-        model, config = _asked(name)
-        found = read(make(config, model)) if options.output else card_of(config, model)
+        made = make(asked.config, asked.model, code) if options.output else None
+        found = read(made) if made else card_of(asked.config, asked.model, code)
     except NoCard as reason:
-        return _refuse(session, name, str(reason))
+        return session.refuse((_diagnosed(reason, name, asked),), asked.sources)
     if options.output is not None:
         write_all({Path(options.output): found.to_json().decode()})
         session.note(f"wrote {options.output}")
@@ -33,32 +56,53 @@ def run(options: Namespace, session: Session) -> int:
     return OK
 
 
-def _asked(name: str) -> tuple[str, Mapping[str, Any]]:
-    """The repository and the config that a name leads to. Raises NoCard where it leads nowhere."""
-    if not is_path(name, Path()):
-        try:
-            return card(name).repo, card(name).config
-        except UnknownName:
-            place = hub_config(name)
-            if place is None:
-                raise NoCard(
-                    "neither the catalogue nor the local Hugging Face cache knows it: give its "
-                    "config.json"
-                ) from None
-            return name, _read(place)
-    path = Path(name)
-    config = _read(path / "config.json" if path.is_dir() else path)
-    return str(config.get("model", "")) if KEY in config else "", config
+def _asked(name: str) -> _Asked:
+    """What the command line's name leads to."""
+    tree = _named(name)
+    found = check_model(name, tree, Project(Path()))
+    sources = {COMMAND_LINE: name, **dict(each.source for each in found.files)}
+    if found.faults:
+        return _Asked({}, "", None, sources, found.faults)
+    if found.config is None:
+        known = card(name)
+        return _Asked(known.config, known.repo, None, sources)
+    own = str(found.config.get("model", "")) if KEY in found.config else ""
+    path = found.files[0].path if found.files else None
+    return _Asked(found.config, own or _repository(name), path, sources)
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _named(name: str) -> Node:
+    """The name as a document of one key, so that faults have their place."""
+    span = Span(COMMAND_LINE, 1, 1, 1, max(len(name), 1) + 1)
+    return Node(span, fields={"model": Node(span, name)})
+
+
+def _repository(name: str) -> str:
+    """The name of a repository; "" for the path of a file."""
+    return "" if Path(name).exists() else name
+
+
+def _diagnosed(reason: NoCard, name: str, asked: _Asked) -> Diagnostic:
+    """Why there is no card, at the key of the config that is at fault."""
+    tree, key = _named(name), "model"
+    if asked.file is not None:
+        text = asked.sources[str(asked.file)]
+        read_again, _ = parse(text, str(asked.file), "json")
+        tree, key = read_again or tree, reason.at
+    at, _ = descend(tree, (key,) if key else ())
+    notes = () if _counted(asked.config) is None else (_BY_RULE,)
+    return error(reason.code, str(reason), place(at), notes=notes, help=reason.help)
+
+
+_BY_RULE: Final = "plans need no card of it: a rule of tunec derives its family"
+
+
+def _counted(config: Mapping[str, Any]) -> int | None:
+    """The parameters by the rule of the family; None: there is none."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as fault:
-        raise NoCard(f"{path} cannot be read: {fault}") from None
-    if not isinstance(found, dict):
-        raise NoCard(f"{path} does not hold a mapping")
-    return found
+        return derive(config).parameters
+    except (UnknownArchitecture, ValueError):
+        return None
 
 
 def _text(name: str, found: DerivedCard) -> str:
@@ -83,17 +127,8 @@ def _text(name: str, found: DerivedCard) -> str:
 
 def _agreement(found: DerivedCard) -> str:
     """Whether the rules of the family, where there are some, count the same."""
-    try:
-        counted = derive(found.config).parameters
-    except (UnknownArchitecture, ValueError):
+    counted = _counted(found.config)
+    if counted is None:
         return ""
     same = counted == found.architecture.parameters
     return "; the family's rule counts " + ("the same" if same else f"{counted}")
-
-
-def _refuse(session: Session, name: str, reason: str) -> int:
-    if session.format == "json":
-        session.json({"card": None, "refused": reason})
-    else:
-        session.note(f"tunec card: {name}: {reason}")
-    return INPUT

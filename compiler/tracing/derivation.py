@@ -1,7 +1,7 @@
 """Make the derived card of a config: run as a process, since it imports torch.
 
-`python -m tunec.compiler.tracing.derivation GIVEN CARD`: GIVEN holds `model` and `config`. What
-cannot be made is told in the last line of stderr, and CARD is not written.
+`python -m tunec.compiler.tracing.derivation GIVEN CARD`: GIVEN holds `model`, `config` and `code`.
+What cannot be made is told in the last line of stderr, and CARD is not written.
 """
 
 import json
@@ -13,26 +13,32 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tunec.compiler.derived_cards import REFUSED
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.derived_card import VERSION, DerivedCard
 
 
-def derived(config: Mapping[str, Any], model: str = "") -> DerivedCard:
-    """Derive the card of a config. Raises Untraceable with the reason where it cannot be."""
+def derived(config: Mapping[str, Any], model: str = "", code: str | None = None) -> DerivedCard:
+    """Derive the card of a config. Raises Untraceable with the reason where it cannot be.
+
+    `code` is a directory whose Python files are run where `auto_map` names them.
+    """
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         library = "diffusers" if config.get("_class_name") else "transformers"
-        architecture = _of_diffusers(config) if config.get("_class_name") else _of_text(config)
+        architecture = (
+            _of_diffusers(config) if config.get("_class_name") else _of_text(config, code)
+        )
     release = f"{library} {version(library)}"
     return DerivedCard(VERSION, architecture.family, model, release, config, architecture)
 
 
-def _of_text(config: Mapping[str, Any]) -> Architecture:
+def _of_text(config: Mapping[str, Any], code: str | None) -> Architecture:
     from tunec.compiler.tracing.live.derivation.architecture import architecture_of
 
-    return architecture_of(config)
+    return architecture_of(config, code)
 
 
 def _of_diffusers(config: Mapping[str, Any]) -> Architecture:
@@ -45,10 +51,10 @@ def main(given: str, card: str) -> int:
     """Read what is given, and write the card."""
     asked = json.loads(Path(given).read_text("utf-8"))
     try:
-        made = derived(asked["config"], asked["model"])
+        made = derived(asked["config"], asked["model"], asked["code"])
     except Untraceable as reason:
         sys.stderr.write(f"{reason}\n")
-        return 1
+        return REFUSED
     Path(card).write_bytes(made.to_json())
     return 0
 

@@ -114,12 +114,126 @@ def test_a_model_of_the_local_hub_cache_keeps_its_name(tunec, tmp_path, cache, c
 def test_a_name_that_leads_nowhere_is_told(tunec):
     refused = tunec("card", "nobody/nothing")
     assert refused.code == 1
+    assert "error[E0305]" in refused.err
     assert "give its config.json" in refused.err
 
 
-def test_what_cannot_be_derived_is_told(tunec, tmp_path):
+def test_a_model_that_a_rule_derives_needs_no_card(tunec):
     pytest.importorskip("torch")
-    (tmp_path / "config.json").write_text('{"model_type": "no_such_family"}')
+    refused = tunec("card", "visualglm-6b")
+    assert refused.code == 1
+    assert "plans need no card of it" in refused.err
+
+
+REFUSED = {
+    "an unknown family": ({"model_type": "no_such_family"}, "E0315", ":1:16", "no class for"),
+    "no family": ({"hidden_size": 64}, "E0312", ":1:1", "names no family"),
+    "an encoder": (
+        {"model_type": "vit", "architectures": ["ViTModel"]},
+        "E0315",
+        ":1:16",
+        "no class with a language model's head",
+    ),
+    "sides that do not fit": (
+        {**GPT_OSS, "num_attention_heads": 3, "num_key_value_heads": 2},
+        "E0315",
+        ":1:16",
+        "",
+    ),
+    "a word for a number": ({**GPT_OSS, "hidden_size": "wide"}, "E0315", ":1:16", ""),
+    "code of its own": (
+        {"model_type": "mine", "auto_map": {"AutoConfig": "a.B"}},
+        "E0315",
+        ":1:36",
+        "its own code is run only where you trust it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_derived_is_told_with_a_code_and_a_place(tunec, tmp_path, case):
+    pytest.importorskip("torch")
+    config, code, place, words = REFUSED[case]
+    (tmp_path / "config.json").write_text(json.dumps(config))
     refused = tunec("card", tmp_path / "config.json")
     assert refused.code == 1
-    assert "no class for the family 'no_such_family'" in refused.err
+    assert f"error[{code}]" in refused.err
+    assert f"config.json{place}" in refused.err
+    assert words in refused.err
+    found = tunec("card", tmp_path / "config.json", "--format", "json").json
+    assert [each["id"] for each in found["diagnostics"]] == [code]
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "\ufeff{}", ""])
+def test_a_file_that_is_no_config_is_told(tunec, tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    refused = tunec("card", tmp_path / "config.json")
+    assert refused.code == 1
+    assert "error[E" in refused.err
+
+
+def test_a_card_of_an_older_version_is_made_anew(tunec, tmp_path, cache, monkeypatch):
+    pytest.importorskip("torch")
+    (tmp_path / "config.json").write_text(json.dumps(GPT_OSS))
+    assert tunec("card", tmp_path / "config.json").code == 0
+    kept = cache / card_name(GPT_OSS)
+    fresh = json.loads(kept.read_text())
+    for stale in (json.dumps({**fresh, "tunec_card": 0}), "no card"):
+        kept.write_text(stale)
+        assert tunec("card", tmp_path / "config.json").code == 0
+        assert json.loads(kept.read_text()) == fresh
+    kept.write_text(json.dumps({**fresh, "tunec_card": 0}))
+    monkeypatch.setattr("tunec.compiler.derived_cards.NEEDED", ("no_such_library",))
+    refused = tunec("card", tmp_path / "config.json")
+    assert refused.code == 1
+    assert "its card is of version 0, and this is 1" in refused.err
+    assert "pip install 'tunec[trace]' && tunec card" in refused.err
+
+
+REMOTE = {
+    "configuration_mine.py": (
+        "from transformers import LlamaConfig\n\n\n"
+        "class MineConfig(LlamaConfig):\n    model_type = 'mine'\n"
+    ),
+    "modeling_mine.py": (
+        "from transformers import LlamaForCausalLM\n\n"
+        "from .configuration_mine import MineConfig\n\n\n"
+        "class MineForCausalLM(LlamaForCausalLM):\n    config_class = MineConfig\n"
+    ),
+    "config.json": json.dumps(
+        {
+            "model_type": "mine",
+            "auto_map": {
+                "AutoConfig": "configuration_mine.MineConfig",
+                "AutoModelForCausalLM": "modeling_mine.MineForCausalLM",
+            },
+            "hidden_size": 256,
+            "intermediate_size": 704,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "vocab_size": 1536,
+            "max_position_embeddings": 4096,
+        }
+    ),
+}
+
+
+def test_code_of_the_repository_is_run_where_it_is_trusted(tunec, tmp_path):
+    pytest.importorskip("torch")
+    for name, text in REMOTE.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "modeling_mine.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w').close()\n" + REMOTE["modeling_mine.py"]
+    )
+    assert tunec("plan", spec(tmp_path, "./config.json")).code == 1
+    assert not (tmp_path / "ran").exists()
+    made = tunec("card", "--trust-remote-code", tmp_path / "config.json")
+    assert made.code == 0, made.err
+    assert (tmp_path / "ran").exists()
+    found = tunec("plan", spec(tmp_path, "./config.json"), "--format", "json").json["plan"]
+    assert found["model.trust_remote_code"] is True
+    llama = {**json.loads(REMOTE["config.json"]), "model_type": "llama"}
+    (tmp_path / "config.json").write_text(json.dumps(llama))
+    same = tunec("plan", spec(tmp_path, "./config.json"), "--format", "json").json["plan"]
+    assert found["model.parameters"] == same["model.parameters"]

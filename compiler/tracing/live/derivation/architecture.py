@@ -17,6 +17,7 @@ from tunec.compiler.tracing.live.derivation.layers import (
 )
 from tunec.compiler.tracing.live.derivation.measures import Subject, measures
 from tunec.compiler.tracing.live.derivation.module_tree import module_tree
+from tunec.compiler.tracing.live.derivation.remote_classes import classes_of, is_remote, told
 from tunec.compiler.tracing.live.kernels import register_attention
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
@@ -27,14 +28,15 @@ _BEYOND: Final = 1 << 24
 """More tokens than any sequence has."""
 
 
-def architecture_of(config: Mapping[str, Any]) -> Architecture:
+def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Architecture:
     """Build the class that a config names, and read off what the account needs.
 
-    Raises Untraceable with the reason where transformers has no class for the config, the class
-    cannot be built from it, or its passes cannot be followed.
+    `code` is the directory of a model whose own code may be run, where transformers has no class
+    of its own. Raises Untraceable with the reason where there is no class for the config, the
+    class cannot be built from it, or its passes cannot be followed.
     """
-    made = _config(config)
-    maker = _maker(made, config)
+    remote = is_remote(config) and code is not None
+    made, maker = classes_of(config, str(code)) if remote else _classes(config)
     model = _built(maker, made)
     text = made.get_text_config()
     layers = layers_of(model, text)
@@ -70,7 +72,14 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
         embedding=_name_of(model, embedding),
         around=around,
         eager=eager,
+        remote_code=remote,
     )
+
+
+def _classes(config: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The config and the class of the model that transformers has for it."""
+    made = _config(config)
+    return made, _maker(made, config)
 
 
 def _config(config: Mapping[str, Any]) -> Any:
@@ -84,7 +93,7 @@ def _config(config: Mapping[str, Any]) -> Any:
     try:
         made = transformers.CONFIG_MAPPING[family].from_dict(deepcopy(dict(config)))
     except Exception as fault:  # noqa: BLE001  whatever the config's own class says of it
-        raise Untraceable(f"transformers refuses the config: {_told(fault)}") from None
+        raise Untraceable(f"transformers refuses the config: {told(fault)}") from None
     made.use_cache = False
     return made
 
@@ -114,7 +123,7 @@ def _built(maker: Any, made: Any) -> Any:
         try:
             return maker._from_config(made, attn_implementation=name)  # noqa: SLF001
         except Exception as fault:  # noqa: BLE001  whatever the model's own class raises
-            raise Untraceable(f"{maker.__name__} cannot be built: {_told(fault)}") from None
+            raise Untraceable(f"{maker.__name__} cannot be built: {told(fault)}") from None
 
 
 def _open_windows(config: Any) -> None:
@@ -140,7 +149,3 @@ def _name_of(model: torch.nn.Module, module: torch.nn.Module | None) -> str:
         raise Untraceable("the model has no output projection, so there is no language to learn")
     names: dict[int, str] = {id(each): name for name, each in model.named_modules()}
     return names[id(module)]
-
-
-def _told(fault: Exception) -> str:
-    return f"{type(fault).__name__}: {str(fault).strip().partition(chr(10))[0]}"
