@@ -171,6 +171,8 @@ class ImageTokens(Struct, frozen=True):
     """The most pixels that the processor keeps, for families of variable resolution; 0: no rule."""
     min_pixels: int = 0
     """The fewest pixels that the processor makes of an image; 0: no rule."""
+    max_side: int = 0
+    """The most pixels a side that the processor keeps; 0: no rule."""
     min_slices: int = 1
     """The fewest slices one image is cut into."""
     grids: tuple[tuple[int, int], ...] = ()

@@ -7,8 +7,7 @@ diffusers 0.42.1 (arguments of `__init__`), for the keys that the derivations re
 Of OpenGVLab/InternVL (2410d1dbf208), `internvl_chat/internvl/model`, are internlm2
 (internlm2/configuration_internlm2.py), intern_vit_6b and internvl_chat (internvl_chat/
 configuration_intern_vit.py, configuration_internvl_chat.py). The image processors are transformers'
-image_processing_got_ocr2.py `GotOcr2ImageProcessor` and image_processing_qwen2_vl.py
-`Qwen2VLImageProcessor.size`.
+`models/<family>/image_processing_<family>.py` (class attributes).
 """
 
 import json

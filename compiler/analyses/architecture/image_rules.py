@@ -50,10 +50,70 @@ def qwen(facts: Facts, vision_family: str) -> ImageTokens:
     )
 
 
+def pixtral(facts: Facts) -> ImageTokens:
+    """Pixtral's tower: any size up to a longest side, `merge` patches a side to one token."""
+    size = facts.processor("PixtralImageProcessor").section("size", "PixtralImageProcessor.size")
+    return ImageTokens(
+        rule="pixtral",
+        image_size=0,
+        patch=facts.section("vision_config", "pixtral").side("patch_size"),
+        merge=facts.count("spatial_merge_size"),
+        max_side=size.count("longest_edge"),
+    )
+
+
+def gemma4(facts: Facts) -> ImageTokens:
+    """Gemma 4: any shape within a budget of tokens, to which each picture is padded."""
+    processor = facts.processor("Gemma4ImageProcessor")
+    return ImageTokens(
+        rule="gemma4",
+        image_size=0,
+        patch=processor.count("patch_size"),
+        merge=processor.count("pooling_kernel_size"),
+        tokens=processor.count("max_soft_tokens"),
+    )
+
+
+def llama4(facts: Facts) -> ImageTokens:
+    """Llama 4: tiles of the canvas that fits the picture best, and an overview."""
+    vision = facts.section("vision_config", "llama4_vision_model")
+    side, patch = vision.side("image_size"), vision.side("patch_size")
+    processor = facts.processor("Llama4ImageProcessor")
+    if processor.flag("resize_to_max_canvas"):
+        processor.refuse("resize_to_max_canvas", "false: how the largest canvas counts is unknown")
+    return ImageTokens(
+        rule="llama4",
+        image_size=side,
+        patch=patch,
+        tokens=(side // patch // vision.parts("pixel_shuffle_ratio")) ** 2,
+        max_slices=processor.count("max_patches"),
+        lead_tokens=1,
+    )
+
+
+def kimi(facts: Facts) -> ImageTokens:
+    """Kimi K2.5: pictures in their own size within a budget of patches, padded to whole tokens."""
+    processor = facts.processor("Kimi_K25ImageProcessor")
+    patch = processor.count("patch_size")
+    size = processor.section("size", "Kimi_K25ImageProcessor.size")
+    return ImageTokens(
+        rule="kimi",
+        image_size=0,
+        patch=patch,
+        merge=processor.count("merge_size"),
+        max_pixels=processor.count("max_patches") * patch**2,
+        max_side=size.count("max_height") * patch,
+    )
+
+
 IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
-    # transformers 5.23.0 models/auto/image_processing_auto.py: Qwen2VLImageProcessor
     "qwen3_5": lambda facts: qwen(facts, "qwen3_5_vision"),
     "qwen3_5_moe": lambda facts: qwen(facts, "qwen3_5_moe_vision"),
     "qwen3_vl_moe": lambda facts: qwen(facts, "qwen3_vl_moe_vision"),
+    "mistral3": pixtral,
+    "gemma4": gemma4,
+    "llama4": llama4,
+    "kimi_k25": kimi,
 }
-"""By `model_type`: the image processor that `AutoImageProcessor` chooses for it."""
+"""By `model_type`: the rule of the image processor that transformers chooses for it (5.23.0
+`models/auto/image_processing_auto.py`)."""

@@ -226,6 +226,94 @@ def _mllama_tower(images: ImageTokens, _: int, __: int) -> tuple[int, ...]:
     return (padded * images.max_slices,)
 
 
+# Pixtral's tower, as Mistral Small 3.1 has it: transformers 5.23.0,
+# models/pixtral/image_processing_pixtral.py, get_resize_output_image_size.
+
+
+def _pixtral_grid(images: ImageTokens, width: int, height: int) -> Size:
+    ratio = max(height / images.max_side, width / images.max_side)
+    if ratio > 1:
+        width, height = math.floor(width / ratio), math.floor(height / ratio)
+    if not width or not height:
+        raise UnfitImage("one side is no pixel wide when the other is as long as may be")
+    side = images.patch * images.merge
+    return -(-width // side), -(-height // side)
+
+
+def _pixtral_tokens(images: ImageTokens, width: int, height: int) -> int:
+    columns, rows = _pixtral_grid(images, width, height)
+    return columns * rows
+
+
+# Gemma 4: transformers 5.23.0, models/gemma4/image_processing_gemma4.py,
+# get_aspect_ratio_preserving_size; each picture is padded to the most patches (`_preprocess`).
+
+
+def _gemma4_tokens(images: ImageTokens, width: int, height: int) -> int:
+    side, most = images.patch * images.merge, images.tokens
+    scale = math.sqrt(most * side**2 / (width * height))
+    columns, rows = (math.floor(scale * each / side) for each in (width, height))
+    if not columns and not rows:
+        raise UnfitImage(f"{width} x {height} pixels become no token")
+    if not rows:
+        rows, columns = 1, min(width // height, most)
+    elif not columns:
+        columns, rows = 1, min(height // width, most)
+    return columns * rows
+
+
+def _gemma4_tower(images: ImageTokens, _: int, __: int) -> tuple[int, ...]:
+    return (images.tokens * images.merge**2,)
+
+
+# Llama 4: transformers 5.23.0, models/llama4/image_processing_llama4.py, get_best_fit: the smallest
+# canvas that takes the picture whole, or the one that keeps most of it; an overview joins two or
+# more tiles.
+
+
+def _llama4_tiles(images: ImageTokens, width: int, height: int) -> int:
+    def scale(grid: Size) -> float:
+        return images.image_size * min(grid[0] / width, grid[1] / height)
+
+    grids = list(_grids(1, images.max_slices))
+    scales = [scale(each) for each in grids]
+    whole = [each for each in scales if each >= 1]
+    chosen = min(whole) if whole else max(scales)
+    fitting = (grid for grid, each in zip(grids, scales, strict=True) if each == chosen)
+    tiles = min(columns * rows for columns, rows in fitting)
+    return tiles + 1 if tiles > 1 else 1
+
+
+def _llama4_tokens(images: ImageTokens, width: int, height: int) -> int:
+    return _llama4_tiles(images, width, height) * images.tokens
+
+
+def _llama4_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
+    return (_square(images),) * _llama4_tiles(images, width, height)
+
+
+# Kimi K2.5: transformers 5.23.0, models/kimi_k25/image_processing_kimi_k25.py, navit_resize.
+
+
+def _kimi_tokens(images: ImageTokens, width: int, height: int) -> int:
+    patch, factor = images.patch, images.patch * images.merge
+    patches = max(1, height // patch) * max(1, width // patch)
+    total = math.sqrt(images.max_pixels // patch**2 / patches)
+    scale = min(1.0, total, images.max_side / height, images.max_side / width)
+    sides = (min(max(1, int(side * scale)), images.max_side) for side in (width, height))
+    columns, rows = (-(-side // factor) for side in sides)
+    return columns * rows
+
+
+def _merged_tower(count: "_Count") -> "_Towers":
+    """The tower's patches where a projector joins `merge` of them a side."""
+
+    def tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
+        return (count(images, width, height) * images.merge**2,)
+
+    return tower
+
+
 _Count = Callable[[ImageTokens, int, int], int]
 _Towers = Callable[[ImageTokens, int, int], tuple[int, ...]]
 
@@ -236,4 +324,8 @@ _RULES: Final[Mapping[str, tuple[_Count, _Towers]]] = {
     "internvl": (_tiled_tokens, _tiled_tower),
     "minicpm-v": (_sliced_tokens, _sliced_tower),
     "mllama": (_fixed, _mllama_tower),
+    "pixtral": (_pixtral_tokens, _merged_tower(_pixtral_tokens)),
+    "gemma4": (_gemma4_tokens, _gemma4_tower),
+    "llama4": (_llama4_tokens, _llama4_tower),
+    "kimi": (_kimi_tokens, _merged_tower(_kimi_tokens)),
 }

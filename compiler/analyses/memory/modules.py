@@ -231,6 +231,7 @@ _HEAD_BY_HEAD: Final = frozenset({"SD3Transformer2DModel"})
 """Denoisers that join both streams head by head; FLUX rotates token by token (traced)."""
 _ROTATED_TOWERS: Final = frozenset(
     {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}
+    | {"mistral3", "gemma4", "llama4", "kimi_k25"}
 )
 
 

@@ -22,6 +22,7 @@ b9d6d38, `finetune_demo/README_en.md`, checkpointing on)."""
 _EMBEDDED_FIRST: Final = frozenset(
     {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "llava_next", "gemma3", "paligemma"}
     | {"internvl", "mistral3", "qwen3_5", "qwen3_5_moe", "qwen3_vl_moe"}
+    | {"gemma4", "llama4", "kimi_k25"}
 )
 """Families that embed the text before they run the tower, so that the tower is differentiated
 before the embedding (transformers 5.23 `models/<family>/modeling_<family>.py`, `forward`: the call

@@ -72,7 +72,7 @@ def _gemma3(subject: Subject, model: Any) -> Batch:
 
 
 def _tiles(subject: Subject, _: Any) -> Batch:
-    """InternVL: tiles of all images in one batch."""
+    """InternVL, Llama 4: tiles of all images in one batch."""
     rule, data = subject.workload.architecture.images, subject.workload.data
     side = rule.image_size if rule else 448
     tiles = len(vision_tokens(rule, data.image_width, data.image_height)) if rule else 1
@@ -98,7 +98,7 @@ def _qwen(subject: Subject, model: Any) -> Batch:
     tokens, which it reads one by one (transformers 5.23 `compute_3d_position_ids`).
     """
     vision, data = model.config.vision_config, subject.workload.data
-    width, height = _grid(data.vision_tokens // max(data.images, 1), vision.spatial_merge_size)
+    width, height = _picture(subject, vision.spatial_merge_size)
     patches = data.vision_tokens * subject.layout.batch.micro
     channels = getattr(vision, "in_channels", 3) or 3
     features = channels * vision.temporal_patch_size * vision.patch_size**2
@@ -107,6 +107,48 @@ def _qwen(subject: Subject, model: Any) -> Batch:
     places = torch.zeros(3, micro, length, dtype=torch.long, device="meta")
     pixels = _float(patches, features)
     return {"pixel_values": pixels, "image_grid_thw": grid, "position_ids": places}
+
+
+def _pixtral(subject: Subject, model: Any) -> Batch:
+    """Mistral Small 3.1: pictures as large as the largest, and how large each is."""
+    high, wide = _picture(subject, model.config.spatial_merge_size)
+    patch = model.config.vision_config.patch_size
+    sizes = torch.tensor([[high * patch, wide * patch]] * _images(subject))
+    pixels = _float(_images(subject), 3, high * patch, wide * patch)
+    return {"pixel_values": pixels, "image_sizes": sizes}
+
+
+def _gemma4(subject: Subject, model: Any) -> Batch:
+    """Gemma 4: patches of each picture, with the place of each; those that pad have none."""
+    vision, data = model.config.vision_config, subject.workload.data
+    merge, each = vision.pooling_kernel_size, max(data.images, 1)
+    high, wide = _grid(data.image_tokens // each * merge**2, merge)
+    places = torch.full((_images(subject), data.vision_tokens // each, 2), -1)
+    grid = torch.cartesian_prod(torch.arange(wide), torch.arange(high))
+    places[:, : len(grid)] = grid
+    micro, length = subject.layout.batch.micro, data.sequence + data.image_tokens
+    return {
+        "pixel_values": _float(*places.shape[:2], 3 * vision.patch_size**2),
+        "image_position_ids": places,
+        "mm_token_type_ids": torch.zeros(micro, length, dtype=torch.long, device="meta"),
+    }
+
+
+def _kimi(subject: Subject, model: Any) -> Batch:
+    """Kimi K2.5: patches of all pictures in one row, and the grid of each."""
+    high, wide = _picture(subject, 2)
+    patch, count = model.config.vision_config.patch_size, _images(subject)
+    grid = torch.tensor([[1, high, wide]] * count)
+    return {
+        "pixel_values": _float(high * wide * count, 3, patch, patch),
+        "image_grid_thw": grid,
+    }
+
+
+def _picture(subject: Subject, merge: int) -> tuple[int, int]:
+    """Patches a side of each picture."""
+    data = subject.workload.data
+    return _grid(data.vision_tokens // max(data.images, 1), merge)
 
 
 def _grid(patches: int, merge: int) -> tuple[int, int]:
@@ -127,6 +169,10 @@ _COLLATORS: Final = {
     "qwen3_vl_moe": _qwen,
     "qwen3_5": _qwen,
     "qwen3_5_moe": _qwen,
+    "mistral3": _pixtral,
+    "gemma4": _gemma4,
+    "llama4": _tiles,
+    "kimi_k25": _kimi,
 }
 
 

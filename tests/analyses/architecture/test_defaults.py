@@ -1,9 +1,11 @@
 """What a config leaves out is what the real config class takes."""
 
+import ast
 import dataclasses
 import importlib
 import inspect
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,15 +27,18 @@ NESTED = {
     "qwen3_vl_text": ("qwen3_vl", "Qwen3VLTextConfig"),
     "qwen3_vl_vision": ("qwen3_vl", "Qwen3VLVisionConfig"),
 }
-ELSEWHERE = {
-    "internlm2",
-    "intern_vit_6b",
-    "internvl_chat",
-    "GotOcr2ImageProcessor",
-    "Qwen2VLImageProcessor",
-    "Qwen2VLImageProcessor.size",
+PROCESSORS = {
+    "Gemma4ImageProcessor": "gemma4",
+    "GotOcr2ImageProcessor": "got_ocr2",
+    "Kimi_K25ImageProcessor": "kimi_k25",
+    "Llama4ImageProcessor": "llama4",
+    "PixtralImageProcessor": "pixtral",
+    "Qwen2VLImageProcessor": "qwen2_vl",
 }
-"""Families whose source the table itself names."""
+"""Image processors and the family in whose folder each is."""
+ELSEWHERE = {"internlm2", "intern_vit_6b", "internvl_chat"}
+ELSEWHERE |= {*PROCESSORS, *(f"{name}.size" for name in PROCESSORS)}
+"""Families whose source the table itself names, and processors, which are no configs."""
 
 
 def config_class(family: str) -> Any:
@@ -75,13 +80,29 @@ def test_the_table_says_what_the_class_says(family):
         assert value == real, key
 
 
-def test_the_processors_defaults_are_theirs():
-    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import (
-        GotOcr2ImageProcessorPil,
-    )
+def attributes(processor: str) -> dict[str, Any]:
+    """What a class says of itself, by its source: most cannot be imported without torchvision."""
+    import transformers
 
-    table = DEFAULTS["GotOcr2ImageProcessor"]
-    assert table == {key: getattr(GotOcr2ImageProcessorPil, key) for key in table}
+    family = PROCESSORS[processor]
+    source = Path(transformers.__path__[0], "models", family, f"image_processing_{family}.py")
+    tree = ast.parse(source.read_text("utf-8"))
+    found = next(c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == processor)
+    return {
+        name.id: eval(ast.unparse(each.value))  # noqa: S307  constants of transformers' own
+        for each in found.body
+        if isinstance(each, ast.Assign)
+        for name in each.targets
+        if isinstance(name, ast.Name) and name.id in DEFAULTS[processor]
+    }
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_the_processors_defaults_are_theirs(processor):
+    real = attributes(processor)
+    assert real == DEFAULTS[processor]
+    sizes = DEFAULTS.get(f"{processor}.size", {})
+    assert sizes == {key: real["size"][key] for key in sizes}
 
 
 CONFIGS = [

@@ -1,0 +1,151 @@
+"""Pictures of models that were read off their classes, against the image processors themselves."""
+
+import ast
+import importlib
+import math
+from collections import defaultdict
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunec.compiler.analyses.architecture import (
+    UnfitImage,
+    UnusableConfig,
+    image_tokens,
+    vision_tokens,
+    with_images,
+)
+from tunec.compiler.analyses.architecture.image_rules import IMAGE_RULES
+from tunec.schemas.models.architecture import Architecture, ImageTokens, Stack
+
+SIDES = st.integers(8, 5000)
+TOWER = Stack("vision", 1, 64, 1, 1, 64, 64, False, "layer")
+CONFIGS: dict[str, dict[str, Any]] = {
+    "qwen3_5": {"vision_config": {"patch_size": 16, "spatial_merge_size": 2}},
+    "mistral3": {"spatial_merge_size": 2, "vision_config": {"patch_size": 14}},
+    "gemma4": {},
+    "llama4": {"vision_config": {"image_size": 336, "patch_size": 14}},
+    "kimi_k25": {},
+}
+
+
+def seen(family: str, *stacks: Stack) -> Architecture:
+    return Architecture(family, "vision-language", (), stacks, 64, 64, 0, tied=False)
+
+
+def images_of(family: str, **processor: Any) -> ImageTokens:
+    found = with_images(seen(family, TOWER), CONFIGS[family], processor).images
+    assert found is not None
+    return found
+
+
+def module(name: str) -> Any:
+    family = name.partition(".")[0]
+    path = f"transformers.models.{family}.{name.partition('.')[2]}"
+    pytest.importorskip("transformers")
+    try:
+        return importlib.import_module(path)
+    except ImportError as absent:
+        pytest.skip(f"{path}: {absent}")
+
+
+@given(width=SIDES, height=SIDES)
+def test_pixtral_resizes_as_its_processor(width, height):
+    np = pytest.importorskip("numpy")
+    pil = module("pixtral.image_processing_pil_pixtral")
+    images = images_of("mistral3", size={"longest_edge": 1540})
+    picture = np.broadcast_to(np.uint8(0), (height, width, 3))
+    high, wide = pil.get_resize_output_image_size(picture, 1540, 28)
+    if not high * wide:
+        with pytest.raises(UnfitImage):
+            image_tokens(images, width, height)
+        return
+    assert image_tokens(images, width, height) == high // 28 * (wide // 28)
+    assert vision_tokens(images, width, height) == (high // 14 * (wide // 14),)
+
+
+@pytest.mark.parametrize("budget", [70, 280, 1120])
+@given(width=SIDES, height=SIDES)
+def test_gemma_4_resizes_as_its_processor(budget, width, height):
+    pil = module("gemma4.image_processing_pil_gemma4")
+    images = images_of("gemma4", max_soft_tokens=budget)
+    try:
+        high, wide = pil.get_aspect_ratio_preserving_size(height, width, 16, budget * 9, 3)
+    except ValueError:
+        with pytest.raises(UnfitImage):
+            image_tokens(images, width, height)
+        return
+    assert image_tokens(images, width, height) == high // 48 * (wide // 48)
+    assert vision_tokens(images, width, height) == (budget * 9,)
+
+
+@cache
+def functions(family: str) -> dict[str, Any]:
+    """The functions of an image processor's module whose import asks for torchvision."""
+    torch = pytest.importorskip("torch")
+    package = pytest.importorskip("transformers").__path__[0]
+    source = Path(package, "models", family, f"image_processing_{family}.py").read_text("utf-8")
+    kept = [each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)]
+    known = {"math": math, "torch": torch, "lru_cache": lru_cache, "defaultdict": defaultdict}
+    utils = importlib.import_module("transformers.image_utils")
+    found: dict[str, Any] = {**known, **vars(utils)}
+    exec(compile(ast.Module(kept, []), family, "exec"), found)  # noqa: S102  transformers' own
+    return found
+
+
+@given(width=SIDES, height=SIDES)
+def test_llama_4_tiles_as_its_processor(width, height):
+    real = functions("llama4")
+    grids = real["find_supported_resolutions"](16, real["SizeDict"](height=336, width=336))
+    high, wide = real["get_best_fit"]((height, width), real["torch"].tensor(grids)).tolist()
+    tiles = high // 336 * (wide // 336)
+    images = images_of("llama4")
+    assert image_tokens(images, width, height) == 144 * (tiles + (tiles > 1))
+    assert vision_tokens(images, width, height) == (577,) * (tiles + (tiles > 1))
+
+
+@given(width=SIDES, height=SIDES)
+def test_kimi_resizes_as_its_processor(width, height):
+    resize = functions("kimi_k25")["navit_resize"]
+    _, (high, wide) = resize(height, width, 14, 2, 16384, 512)
+    images = images_of("kimi_k25")
+    assert image_tokens(images, width, height) == high // 28 * (wide // 28)
+    assert vision_tokens(images, width, height) == (high // 14 * (wide // 14),)
+
+
+PICTURES = [(300, 500), (1920, 1080), (640, 640), (90, 700)]
+
+
+@pytest.mark.parametrize(("width", "height"), PICTURES)
+def test_whole_processors_give_as_many_patches(width, height):
+    np, image = pytest.importorskip("numpy"), pytest.importorskip("PIL.Image")
+    picture = image.fromarray(np.zeros((height, width, 3), "uint8"))
+    pixtral = module("pixtral.image_processing_pil_pixtral").PixtralImageProcessorPil
+    made = pixtral(size={"longest_edge": 1540}, patch_size=28)(picture, return_tensors="np")
+    images = images_of("mistral3", size={"longest_edge": 1540})
+    high, wide = made["image_sizes"][0]
+    assert vision_tokens(images, width, height) == (high // 14 * (wide // 14),)
+    gemma = module("gemma4.image_processing_pil_gemma4").Gemma4ImageProcessorPil()
+    made = gemma(picture, return_tensors="np")
+    images = images_of("gemma4")
+    assert image_tokens(images, width, height) == int(made["num_soft_tokens_per_image"][0])
+    assert vision_tokens(images, width, height) == (made["pixel_values"].shape[1],)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_model_whose_tower_is_not_known_takes_no_pictures(family):
+    assert family in IMAGE_RULES
+    assert with_images(seen(family), CONFIGS[family], {}).images is None
+
+
+def test_a_family_without_a_row_takes_no_pictures():
+    assert with_images(seen("fuyu", TOWER), {}, {}).images is None
+
+
+def test_a_config_that_says_no_size_is_refused():
+    with pytest.raises(UnusableConfig, match=r"vision_config\.patch_size"):
+        with_images(seen("mistral3", TOWER), {"vision_config": {"patch_size": "small"}}, {})
