@@ -159,6 +159,48 @@ def check_characters(tree: Node) -> Iterator[Diagnostic]:
             )
 
 
+_FILES: Final = frozenset(
+    {
+        *(("model",), ("model", "path"), ("model", "config"), ("hardware",), ("calibration",)),
+        *(("data", "train"), ("data", "train", "path"), ("data", "evaluation")),
+        *(("data", "lengths"), ("train", "output"), ("run", "script")),
+    }
+)
+"""Fields that name a file, a directory or a script; places in lists are left out."""
+FILE_SLOTS: Final = frozenset(
+    {
+        *("model.path", "data.train", "data.more", "data.evaluation", "zero.nvme_path"),
+        *("launch.script", "runtime.output"),
+    }
+)
+"""Slots that do."""
+
+
+def check_dashes(tree: Node) -> Iterator[Diagnostic]:
+    """Find names of files that whoever is given them takes for an option."""
+    for path, node in walk(tree):
+        if isinstance(node.value, str) and is_like_an_option(node.value) and _names_a_file(path):
+            yield error(
+                "E0316",
+                f"`{dotted(path)}` begins with a dash: `{shortened(node.value)}`",
+                place(node),
+                label="an option, and no name of a file",
+                path=path,
+                help="write the name of a file; one that is called so begins with `./`",
+            )
+
+
+def is_like_an_option(text: str) -> bool:
+    """Whether a word would be taken for an option where a file is named."""
+    return text.lstrip().startswith("-")
+
+
+def _names_a_file(path: Path) -> bool:
+    keys = tuple(each for each in path if isinstance(each, str))
+    is_pin = len(keys) > 1 and keys[0] == "pin" and keys[2:] in ((), ("value",), ("path",))
+    return keys in _FILES or (is_pin and keys[1] in FILE_SLOTS)
+
+
 def _named(character: str) -> str:
     if character in "\n\r\u2028\u2029":
         return "a line break"

@@ -253,6 +253,7 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
         *check_software(data.get("software"), tree),
         *allowed,
         *checks.check_characters(tree),
+        *checks.check_dashes(tree),
     )
     cluster = _cluster(shape.value, hardware)
     files = (*model.files, *hardware.files, *kept.files, *told.files)

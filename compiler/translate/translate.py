@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shown
+from tunec.compiler.frontend.checks import FILE_SLOTS, is_like_an_option
 from tunec.compiler.frontend.nodes import plain
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.ledger import Definition, Rank
@@ -122,6 +123,8 @@ def _given(word: str) -> Definition:
         fit = fitted(slot, _typed(slot, value))
     except ValueError as fault:
         raise Ungiven(f"{fault}: {SLOTS[slot].doc}") from None
+    if slot in FILE_SLOTS and isinstance(fit, str) and is_like_an_option(fit):
+        raise Ungiven(f"{slot} cannot be {text!r}, which is an option, and no name of a file")
     return Definition(slot, fit, Rank.PIN, _COMMAND_LINE, "given on the command line")
 
 

@@ -12,6 +12,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+if __spec__ is not None and hasattr(__spec__.loader, "archive"):  # `zipimport.zipimporter` has it
+    raise ImportError(
+        "tunec does not run from an archive, since its tables and the programs that it starts are "
+        "files beside its modules: install the wheel with pip"
+    )
+
 from tunec.compiler.version import __version__
 
 if TYPE_CHECKING:

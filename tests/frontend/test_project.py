@@ -9,6 +9,7 @@ from tests.small_spec import SPEC
 
 from tunec.compiler.fleet.selection import select
 from tunec.compiler.frontend.load import Loaded, load_mapping, load_spec, load_text
+from tunec.compiler.translate.translate import Ungiven, given_slots
 from tunec.schemas.hardware.catalogue import cluster
 from tunec.schemas.models.catalogue import card
 
@@ -119,3 +120,38 @@ def test_a_fleet_reads_nothing_outside(specs: str, clusters: str, more: str, pro
     assert (fault.file, fault.span is not None) == (str(file), True)
     assert HIDDEN not in str(found)
     assert "E0202" not in [each.id for each in select(file, allow_outside=True).diagnostics]
+
+
+DASHED = (
+    *("model", "hardware", "calibration", "data.train", "data.evaluation", "data.lengths"),
+    *("train.output", "run.script", "pin.launch.script", "pin.runtime.output"),
+    "pin.zero.nvme_path",
+)
+
+
+@pytest.mark.parametrize("field", DASHED)
+@pytest.mark.parametrize("name", ["--output_dir=x", " -rf"])
+def test_a_name_that_reads_as_an_option_is_refused(field: str, name: str) -> None:
+    found = load_text(SPEC, overrides=[f"{field}={json.dumps(name)}"])
+    assert ("E0316", field) in told(found)
+
+
+@pytest.mark.parametrize(
+    "line", ["data: {train: [a.jsonl, -b.jsonl]}", "data: {train: [{path: -b.jsonl, times: 2}]}"]
+)
+def test_so_is_one_of_several(line: str) -> None:
+    lines = [each for each in SPEC.splitlines() if not each.startswith("data:")]
+    found = load_text("\n".join([*lines, line, ""]))
+    assert "E0316" in [each.id for each in found.diagnostics]
+
+
+def test_a_reason_and_an_argument_may_begin_with_a_dash() -> None:
+    pinned = 'pin.runtime.output={value: out, reason: "- as agreed"}'
+    found = load_text(SPEC, overrides=["run={script: a.py, arguments: [--x]}", pinned])
+    assert found.spec is not None, found.diagnostics
+
+
+@pytest.mark.parametrize("slot", ["runtime.output", "launch.script"])
+def test_a_slot_of_the_command_line_is_no_option(slot: str) -> None:
+    with pytest.raises(Ungiven, match="is an option, and no name of a file"):
+        given_slots([f"{slot}=--force"])

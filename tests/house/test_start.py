@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,17 @@ def test_output_that_cannot_be_written_is_not_a_success():
         done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert done.returncode != 0
     assert "No space left on device" in done.stderr
+
+
+def test_a_wheel_that_is_not_installed_says_so(tmp_path: Path) -> None:
+    """Its modules could be imported, but tables and started scripts are read as files."""
+    with zipfile.ZipFile(tmp_path / "tunec.whl", "w") as wheel:
+        for name in ("src/tunec/__init__.py", "compiler/__init__.py", "compiler/version.py"):
+            wheel.write(ROOT / name, f"tunec/{name.removeprefix('src/tunec/')}")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'tunec.whl')!r}); import tunec"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert "ImportError: tunec does not run from an archive" in done.stderr
+    assert "install the wheel with pip" in done.stderr
