@@ -160,7 +160,9 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             f"PEFT refuses to adapt {' and '.join(refused)} of {architecture.family}",
             at,
             help=f"{_everywhere(scribe, at)} names the others",
-            notes=("the kernel of a state space reads these weights itself",),
+            notes=(
+                "a kernel reads these weights itself, or the layer answers with several tensors",
+            ),
         )
         return
     half = _half(architecture, targets)

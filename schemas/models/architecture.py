@@ -18,7 +18,9 @@ from tunec.schemas.models.layer_measures import Measured
 Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
 """Which part of a model a module belongs to; `projector` includes resamplers and mergers."""
 
-Kind = Literal["linear", "embedding", "norm", "conv", "parameter"]
+Kind = Literal["linear", "embedding", "norm", "conv", "router", "parameter"]
+"""What a module is. A `router` is a subclass of a linear layer that answers with its choice too:
+PEFT takes it for a linear layer, and bitsandbytes leaves it."""
 
 
 class Module(Struct, frozen=True):

@@ -10,6 +10,7 @@ pytest.importorskip("transformers")
 from workload_builders import BF16_LORA, full, layout, lora  # noqa: E402
 
 from tunec.compiler.analyses.architecture import derive, is_refused  # noqa: E402
+from tunec.compiler.analyses.architecture.lora import lora_parameters, matching  # noqa: E402
 from tunec.compiler.analyses.memory.account import account  # noqa: E402
 from tunec.compiler.ir.slots import AttentionKernel  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
@@ -107,11 +108,22 @@ def test_layers_that_store_and_reuse_keys_and_values_are_kinds_of_their_own():
     assert abs(compare(trace, account(workload, plan)).error) < 0.015
 
 
-def test_a_router_that_answers_twice_is_no_linear_layer():
-    """`Llama4Router` and `PhimoeTopKRouter` are subclasses of Linear, which bitsandbytes leaves."""
-    config = {**SMALL, **EXPERTS, "model_type": "phimoe", "num_hidden_layers": 2}
-    found = {module.path: module.kind for module in derived(config).architecture.modules}
-    assert found["model.layers.{}.mlp.router.weight"] == "parameter"
+ROUTED = {**SMALL, **EXPERTS, "model_type": "phimoe", "num_hidden_layers": 2}
+
+
+def test_a_router_that_answers_twice_is_adapted_by_no_plan():
+    """`PhimoeTopKRouter` is a subclass of Linear: PEFT reaches it, and its first pass fails."""
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    found = derived(ROUTED).architecture
+    router = next(each for each in found.modules if each.kind == "router")
+    assert router.path == "model.layers.{}.mlp.router"
+    assert is_refused(found, router)
+    real = transformers.PhimoeForCausalLM(transformers.PhimoeConfig(**ROUTED))
+    adapted = peft.get_peft_model(real, peft.LoraConfig(r=4, target_modules="all-linear"))
+    trained, _ = adapted.get_nb_trainable_parameters()
+    assert trained == lora_parameters(matching(found, "all-linear"), 4)
+    with pytest.raises(AttributeError, match="'tuple' object has no attribute 'dtype'"):
+        adapted(input_ids=torch.zeros(1, 4, dtype=torch.long))
 
 
 def workloads(model):

@@ -13,7 +13,9 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Kind, Module
 
 ALL_LINEAR: Final = "all-linear"
-_ADAPTABLE: Final[frozenset[Kind]] = frozenset({"linear", "embedding", "conv"})
+_LINEAR: Final[frozenset[Kind]] = frozenset({"linear", "router"})
+"""Kinds whose classes are linear layers: those that all-linear means."""
+_ADAPTABLE: Final[frozenset[Kind]] = _LINEAR | {"embedding", "conv"}
 
 _QWEN_EXPERTS: Final[Mapping[str, str]] = {
     "gate": "gate.weight",
@@ -119,7 +121,13 @@ def is_moved(architecture: Architecture, module: Module) -> bool:
 
 
 def is_refused(architecture: Architecture, module: Module) -> bool:
-    """Whether PEFT ends with an error where a module is a target."""
+    """Whether PEFT ends with an error where a module is a target.
+
+    Of a router that answers with several tensors, its layer asks for the dtype in the first step
+    (`tuners/lora/layer.py`, `Linear.forward`).
+    """
+    if module.kind == "router":
+        return True
     return architecture.family in _STATE_SPACES and _last(module.path) in _FUSED_KERNELS
 
 
@@ -201,7 +209,7 @@ def _all_linear(architecture: Architecture, exclude: Sequence[str]) -> tuple[Mod
     linear = tuple(
         module
         for module in architecture.modules
-        if module.kind == "linear" and module.path not in hidden
+        if module.kind in _LINEAR and module.path not in hidden
     )
     moved = _FUSED_EXPERTS.get(architecture.family, {})
     if not moved:

@@ -73,6 +73,8 @@ def _kind(module: torch.nn.Module, own: dict[str, torch.nn.Parameter]) -> Kind |
         return None
     if is_plain_linear(module):
         return "linear"
+    if isinstance(module, torch.nn.Linear) and "Router" in type(module).__name__:
+        return "router"
     if isinstance(module, torch.nn.Embedding):
         return "embedding"
     if "conv" in type(module).__name__.lower():
