@@ -137,7 +137,7 @@ def _faults_of(case: Case, code: int | str, out: str, err: str) -> Iterator[str]
         yield f"raw control character {odd!r}"
     if code and not (out or err).strip():
         yield f"exit {code} without a word"
-    if case.words[-2:] == ("--format", "json") and out and case.words[0] == "lint":
+    if case.words[-2:] == ("--format", "json") and out:
         yield from _placeless(out)
 
 
