@@ -92,6 +92,10 @@ class Builder(Struct, frozen=True):
         if len(values) == 1:
             return self.leaf(values[0])
         items = tuple(self.leaf(word) for word in values[:MAX_NODES])
+        hidden = [each.value for each in items if isinstance(each.value, Unknown)]
+        if hidden:  # of a list that is known in part, nothing can be said
+            written = " ".join(word.word.text for word in values[:MAX_NODES])
+            return Node(around(items, self.places), Unknown(written, hidden[0].reason))
         return Node(around(items, self.places), items=items)
 
     def _key(self, flag: Field, value: Field | None) -> Span:
