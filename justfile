@@ -86,6 +86,10 @@ schemas:
 example-flags clone *releases:
     python -m tunec.targets.generate_example_flags {{ clone }} {{ releases }}
 
+# lock the digests of every package that tunec installs, and of those given (needs PyPI)
+lock *pins:
+    python -m tunec.targets.generate_lock {{ pins }}
+
 # fail if they are not what the consumers say (needs PyPI, minutes)
 schemas-check:
     python -m tunec.targets.generate_schemas --check

@@ -19,6 +19,8 @@ from tunec.compiler.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from tunec.compiler.cli.options import Subparsers
 
 
@@ -72,9 +74,9 @@ def add_verify(commands: "Subparsers") -> None:
         "verify",
         "hand each file to the program that reads it, and compare what it resolves with the plan",
         "Runs the real programs, without a GPU. Each release gets its own environment, which is\n"
-        "created on demand (from PyPI) and kept. A directory is the output of `tunec compile -o`,\n"
-        "whose spec lies in it or is named by --spec, or a directory of specs. Whatever cannot be\n"
-        "checked is listed.\n"
+        "created on demand (from PyPI, by locked digests) and kept. It is said first.\n"
+        "A directory is the output of `tunec compile -o`, whose spec lies in it or is named by\n"
+        "--spec, or a directory of specs. Whatever cannot be checked is listed.\n"
         "\n"
         "examples:\n"
         "  tunec verify spec.yaml --target deepspeed@0.18 --target deepspeed@0.19\n"
@@ -104,6 +106,7 @@ def add_verify(commands: "Subparsers") -> None:
         metavar="SECONDS",
         help="time limit for each environment; default: 180 to 300, depending on the program",
     )
+    _offline_option(parser)
     format_option(parser)
 
 
@@ -125,7 +128,14 @@ def add_rehearse(commands: "Subparsers") -> None:
         "--steps", type=positive, default=3, metavar="N", help="optimizer steps (3)"
     )
     parser.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="default: 300")
+    _offline_option(parser)
     format_option(parser)
+
+
+def _offline_option(parser: "ArgumentParser") -> None:
+    parser.add_argument(
+        "--offline", action="store_true", help="fetch nothing; what is not here is not checked"
+    )
 
 
 def add_lint(commands: "Subparsers") -> None:

@@ -15,6 +15,7 @@ from tunec.compiler.cli.inputs import load, targets_for
 from tunec.compiler.cli.interruption import ended_by_signals
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.cli.trace_command import config_of
+from tunec.compiler.consumers.network import Network, network
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import Loaded
@@ -83,7 +84,8 @@ def _rehearsed(
     _same_release(cases)
     device, count = _device()
     ranks = options.ranks if device == "cpu" else min(options.ranks, count)
-    chosen = interpreter(cases)
+    with network(Network(options.offline, session.note)):
+        chosen = interpreter(cases)
     rehearsal = prepare(cases, _config(loaded), device, ranks, options.steps, chosen)
     seconds = SECONDS if options.time_limit is None else options.time_limit
     with ended_by_signals():

@@ -11,6 +11,7 @@ from tunec.compiler.bundle import LAUNCH, Outset, outset
 from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.interruption import ended_by_signals
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.consumers.network import Network, network
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import Loaded
@@ -41,7 +42,7 @@ def run(options: Namespace, session: Session) -> int:
             raise Misuse(f"--sources needs a folder, and {each} is not one")
     asked = [each for given in options.what for each in _cases(given, options, session, told)]
     cases = [replace(each, clones=clones) for each in distinct(asked)]
-    with ended_by_signals():
+    with ended_by_signals(), network(Network(options.offline, session.note)):
         checks = (*verify(cases, _progress(session), options.time_limit), *told.checks)
     where = places_of(cases)
     lost = tuple(decisions.diagnostics(told.bundles, checks, where))

@@ -21,13 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunec.compiler.consumers.packages import (
-    MODULES,
-    PROGRAMS,
-    EnvironmentUnavailable,
-    link,
-    unpacked,
-)
+from tunec.compiler.consumers.network import EnvironmentUnavailable
+from tunec.compiler.consumers.packages import MODULES, PROGRAMS, link, unpacked
 
 __all__ = ["Environment", "EnvironmentUnavailable", "default_cache", "digest", "prepare"]
 

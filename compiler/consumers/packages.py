@@ -18,21 +18,12 @@ from typing import Final
 
 from packaging.utils import canonicalize_name
 
+from tunec.compiler.consumers.lock import lock, requirements, sources
+from tunec.compiler.consumers.network import EnvironmentUnavailable, fetching
+
 INSTALL_SECONDS: Final = 900.0
 MODULES: Final = "modules"
 PROGRAMS: Final = "programs"
-
-
-class EnvironmentUnavailable(Exception):
-    """A consumer cannot be had here, so nothing was checked; never the same as a pass.
-
-    `requirement` is the pinned requirement at fault, `reason` is what the installer said of it.
-    """
-
-    def __init__(self, requirement: str, reason: str) -> None:
-        super().__init__(f"{requirement} cannot be had: {reason}")
-        self.requirement = requirement
-        self.reason = reason
 
 
 def unpacked(pins: Sequence[str], cache: Path) -> tuple[Path, ...]:
@@ -46,6 +37,7 @@ def unpacked(pins: Sequence[str], cache: Path) -> tuple[Path, ...]:
     store = cache / "packages" / kind
     missing = [pin for pin in pins if not (store / pin).exists()]
     if missing:
+        fetching(missing, "the package index")
         _install(missing, store, cache)
     return tuple(store / pin for pin in pins)
 
@@ -140,25 +132,30 @@ def _is_script(path: Path) -> bool:
 
 
 def _pip(pins: Sequence[str], folder: Path) -> None:
+    """Install what is locked by its digests, the rest by its names: tunec itself asks no other."""
+    locked = [pin for pin in pins if pin in lock()]
+    others = [pin for pin in pins if pin not in lock()]
+    if locked:
+        listed = folder / "requirements.txt"
+        listed.write_text(requirements(locked), "utf-8")
+        built = (word for name in sources(locked) for word in ("--no-binary", name))
+        hashed = ("--require-hashes", "--only-binary", ":all:", *built)
+        _run((*hashed, "--requirement", str(listed)), folder, locked[0])
+        listed.unlink()
+    if others:
+        _run(others, folder, others[0])
+
+
+def _run(arguments: Sequence[str], folder: Path, first: str) -> None:
     # A pin is asked as it is: simpletuner 4.10.1 declares Python 3.12 and its parsers run on 3.11.
     # Compiling is left to the first import, since most modules of a consumer are never imported.
     options = ["--no-deps", "--no-compile", "--ignore-requires-python", "--no-input", "-q"]
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "pip",
-        "install",
-        *options,
-        "--target",
-        str(folder),
-        *pins,
-    ]
+    start = [sys.executable, "-P", "-m", "pip", "install", *options, "--target", str(folder)]
     # DeepSpeed compiles nothing at install with this set: its setup.py, "DS_BUILD_OPS".
     own = {"DS_BUILD_OPS": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_REQUIRE_VIRTUALENV": "0"}
     try:
         subprocess.run(  # noqa: S603
-            command,
+            [*start, *arguments],
             env={**os.environ, **own},
             check=True,
             capture_output=True,
@@ -167,10 +164,10 @@ def _pip(pins: Sequence[str], folder: Path) -> None:
         )
     except subprocess.CalledProcessError as failure:
         reason = _complaint(failure.stderr or failure.stdout)
-        raise EnvironmentUnavailable(pins[0], reason) from failure
+        raise EnvironmentUnavailable(first, reason) from failure
     except subprocess.TimeoutExpired as failure:
         reason = f"installing took over {INSTALL_SECONDS:.0f} s"
-        raise EnvironmentUnavailable(pins[0], reason) from failure
+        raise EnvironmentUnavailable(first, reason) from failure
 
 
 def _complaint(text: str) -> str:

@@ -19,6 +19,7 @@ from urllib.request import urlopen
 from msgspec import Struct
 
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, default_cache
+from tunec.compiler.consumers.network import fetching
 
 SECONDS: Final = 30.0
 _ADDRESS: Final = "https://raw.githubusercontent.com"
@@ -74,6 +75,7 @@ def blob(content: bytes) -> str:
 
 
 def _fetched(source: Source) -> bytes:
+    fetching([source.name], "GitHub")
     address = f"{_ADDRESS}/{source.repository}/{source.commit}/{source.path}"
     try:
         with urlopen(address, timeout=SECONDS) as answer:  # noqa: S310  the scheme is written above

@@ -1,5 +1,6 @@
 """Environments: built once, layered over this interpreter, honest when they cannot be had."""
 
+import hashlib
 import os
 import signal
 import sys
@@ -11,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tunec.compiler.consumers import prefetch, processes
+from tunec.compiler.consumers import packages, prefetch, processes
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.lock import Locked, lock
+from tunec.compiler.consumers.network import Network, network
 from tunec.compiler.consumers.packages import link
 from tunec.compiler.consumers.queries import ConsumerFailed, ask
 from tunec.compiler.consumers.sets import SETS, choose, releases, together
+from tunec.targets.generate_lock import known_pins
 
 pytestmark = pytest.mark.real
 
@@ -180,6 +184,35 @@ def test_what_was_fetched_need_not_be_had_again(shelf, tmp_path, monkeypatch):
     assert "idna==0.0.1 cannot be had" in complaint
     (shelf / "packaging-0.0.1-py3-none-any.whl").unlink()
     assert prepare(["packaging==0.0.1"], tmp_path / "cache").root.exists()
+
+
+def test_every_pin_that_tunec_installs_is_locked():
+    assert known_pins() - lock().keys() == set()
+    assert all(each.sha256 for each in lock().values())
+
+
+def test_a_file_of_other_content_is_refused(shelf, tmp_path, monkeypatch):
+    """A pin that is locked, and a wheel in its name that is not the published one."""
+    wheel(shelf, "addict", "2.4.0", "")
+    with pytest.raises(EnvironmentUnavailable) as caught:
+        _ = prepare(["addict==2.4.0"], tmp_path / "cache").root
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in caught.value.reason
+    digest = hashlib.sha256((shelf / "addict-2.4.0-py3-none-any.whl").read_bytes()).hexdigest()
+    own = {"addict==2.4.0": Locked((digest,), is_source=False)}
+    monkeypatch.setattr(packages, "lock", lambda: own)
+    monkeypatch.setattr("tunec.compiler.consumers.lock.lock", lambda: own)
+    assert prepare(["addict==2.4.0"], tmp_path / "cache").root.exists()
+
+
+def test_what_is_fetched_is_said_first_and_offline_fetches_nothing(shelf, tmp_path):
+    wheel(shelf, "packaging", "0.0.1", "")
+    asked, told = prepare(["packaging==0.0.1"], tmp_path / "cache"), []
+    with network(Network(is_offline=True)), pytest.raises(EnvironmentUnavailable) as caught:
+        _ = asked.root
+    assert caught.value.reason == "it is not on this machine, and --offline is set"
+    with network(Network(announce=told.append)):
+        _ = asked.root
+    assert told == ["fetching packaging==0.0.1 from the package index"]
 
 
 @pytest.fixture

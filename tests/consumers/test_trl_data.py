@@ -133,7 +133,7 @@ def run(root, folder, form, version=HERE, train=None, evaluation=None, samples=2
 
 
 def _compile(bundle):
-    command = [sys.executable, "-m", "tunec", "compile", "spec.yaml", "-o", "."]
+    command = [sys.executable, "-m", "tunec", "compile", "spec.yaml", "--allow-outside", "-o", "."]
     subprocess.run(command, cwd=bundle, check=True, capture_output=True, text=True)
 
 
