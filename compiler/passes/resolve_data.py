@@ -186,13 +186,15 @@ def _image_size(scribe: Scribe, rule: ImageTokens) -> tuple[int, int]:
     side = given or rule.image_size
     if not side:
         side = SIDE.value
+        text_alone = "" if asked else "; where samples hold text alone, images: {per_sample: 0}"
         scribe.report(
             "image-size-assumed",
             "note",
             "this model takes images in their original size, and data.images gives none; memory "
             f"and time are planned for {side} x {side} pixels",
             "data.images",
-            help="set data.images.width and data.images.height to the size of the largest image",
+            help="set data.images.width and data.images.height to the size of the largest image"
+            + text_alone,
         )
     return (asked.width if asked else None) or side, (asked.height if asked else None) or side
 
