@@ -18,6 +18,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "accelerate": "tunec.targets.accelerate.target",
     "trl": "tunec.targets.trl.target",
     "axolotl": "tunec.targets.axolotl.target",
+    "llamafactory": "tunec.targets.llamafactory.target",
     "glm4": "tunec.targets.glm4.target",
     "minicpm-v": "tunec.targets.minicpm_v.target",
     "llama-cookbook": "tunec.targets.llama_cookbook.target",

@@ -84,7 +84,9 @@ _TRANSFORMERS_BETWEEN: Final[Mapping[str, tuple[str, ...]]] = {
         *("accelerate==1.14.0", "peft==0.20.0", "trl==1.11.0"),
     ),
 }
-_DEEPSPEED_BETWEEN: Final = ("0.15.0", "0.16.0", "0.16.2", "0.17.0", "0.18.2", "0.19.3")
+_DEEPSPEED_BETWEEN: Final = (
+    *("0.15.0", "0.16.0", "0.16.2", "0.17.0", "0.18.2", "0.18.4", "0.19.3"),
+)
 _TRL_BETWEEN: Final[Mapping[str, str]] = {"0.19.1": "4.53.3", "0.25.1": "4.57.6"}
 """trl with another transformers of its time than the one that a set above has it beside."""
 
@@ -141,10 +143,12 @@ def _between() -> Iterator[ConsumerSet]:
 _AXOLOTL_BESIDE: Final = ("addict==2.4.0",)
 _AXOLOTL: Final = ("0.8.1", "0.13.2", "0.19.0")
 
-# LLaMA-Factory with a transformers of the range that its `check_dependencies` asks for.
+# LLaMA-Factory with a transformers of the range that its `check_dependencies` asks for, or one with
+# the keys of that range's last.
 _LLAMAFACTORY: Final[Mapping[str, str]] = {
     "0.9.1": "4.44.2",
     "0.9.3": "4.51.3",
+    "0.9.4": "4.57.6",
     "0.9.5": "4.57.6",
 }
 

@@ -52,7 +52,7 @@ LEAST_SHARE: Final = 0.6
 """The share of its keys that a document must share with a kind to be taken for one."""
 OF_SCRIPTS: Final = frozenset({"max_seq_length", "max_length", "dataset_num_proc"})
 """Fields of SFTConfig that examples of transformers and other scripts have for themselves."""
-_DATA: Final = "multidatabackend.json"
+_DATA: Final = ("multidatabackend.json", "dataset_info.json")
 
 
 def kind_of(target: Target, file: File) -> str:

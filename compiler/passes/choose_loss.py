@@ -35,7 +35,7 @@ def choose_loss(facts: Facts, draft: Draft) -> Outcome:
 def _options(facts: Facts, draft: Draft) -> list[Option]:
     trl, supervised = _version(facts, "trl"), draft.objective.kind == "sft"
     adapts_head = _adapts_head(draft.adapter)
-    newest_first = trl >= _CHUNKS_ONLY if trl else _AXOLOTL not in facts.versions
+    newest_first = trl >= _CHUNKS_ONLY if trl else not _WHOLE & facts.versions.keys()
     unasked = (trl is not None and trl >= _CHUNKS_UNASKED) if supervised else newest_first
     rests = (Origin("spec", "software"),)
     pieces = Option(
@@ -62,8 +62,9 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
     return [fused, pieces, whole] if unasked else [fused, whole, pieces]
 
 
-_AXOLOTL: Final = "axolotl"
-"""It brings a trl that computes all logits of pairs: 0.13.2 with 0.27.0 to 0.19.0 with 1.9.0."""
+_WHOLE: Final = frozenset({"axolotl", "llamafactory"})
+"""They compute all logits of pairs: axolotl 0.13.2 to 0.19.0 with trl 0.27.0 to 1.9.0; llamafactory
+0.9.3 to 0.9.5 train/dpo/trainer.py `concatenated_forward`."""
 
 
 def _version(facts: Facts, package: str) -> Version | None:

@@ -6,10 +6,11 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Json, Phrase, constant, fixed, same
 from tunec.schemas.frozen import replace
-from tunec.targets.axolotl.row import WRITTEN, is_packed_base, row
+from tunec.targets.axolotl.row import WRITTEN, is_packed_base
 from tunec.targets.huggingface.adapter import has_adapter, whole
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.read_only import split_names
+from tunec.targets.rows import row
 
 _PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
 _LOADER: Final = "axolotl loaders/model.py `_set_quantization_config`, before 0.10 utils/models.py"

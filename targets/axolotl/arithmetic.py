@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, on_deepspeed, same
-from tunec.targets.axolotl.row import WRITTEN, row
+from tunec.targets.axolotl.row import WRITTEN
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
 from tunec.targets.read_only import observed
+from tunec.targets.rows import row
 
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
 _DTYPE: Final = "axolotl 0.8.1 to 0.19.0 utils/config/__init__.py `resolve_dtype`"

@@ -8,7 +8,8 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, same
 from tunec.schemas.data_paths import data_kind
 from tunec.schemas.frozen import replace
-from tunec.targets.axolotl.row import WRITTEN, has_images, is_supervised, row
+from tunec.targets.axolotl.row import WRITTEN, has_images, is_supervised
+from tunec.targets.rows import row
 
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
 _COLLATORS: Final = "axolotl 0.13.2 to 0.19.0 core/builders/causal.py `build_collator`"

@@ -1,31 +1,11 @@
-"""A row of Axolotl's YAML, and what plans its rows ask for."""
+"""From which release on Axolotl's YAML is written, and what plans its rows ask for."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, in_every_plan
 
 WRITTEN: Final = "0.13"
 """The first release that files are written for; older ones are read."""
-
-
-def row(
-    keys: tuple[str, ...],
-    slots: tuple[str, ...],
-    write: Callable[[Plan], Mapping[str, Json]],
-    read: Callable[[Mapping[str, Json]], Mapping[str, Any]],
-    source: str,
-    *,
-    since: str | None = None,
-    until: str | None = None,
-    absent: Mapping[str, Any] | None = None,
-    when: Callable[[Plan], bool] = in_every_plan,
-    yields: bool = False,
-) -> Entry:
-    """A row that is read and written; `absent` holds in every release with the keys."""
-    defaults = ((ALWAYS, absent),) if absent is not None else ()
-    return Entry(keys, slots, write, read, source, since, until, defaults, when=when, yields=yields)
 
 
 def is_supervised(plan: Plan) -> bool:

@@ -18,8 +18,9 @@ from tunec.compiler.target import (
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import ScheduleKind
 from tunec.targets.axolotl.data import write_evaluation
-from tunec.targets.axolotl.row import WRITTEN, row
+from tunec.targets.axolotl.row import WRITTEN
 from tunec.targets.huggingface.training import OPTIMIZER as TRAINER_OPTIMIZER
+from tunec.targets.rows import row
 
 _SCHEMA: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/training.py `HyperparametersConfig`"
 _BUILDER: Final = "core/builders/base.py `TrainerBuilderBase`, before 0.10 core/trainer_builder.py"

@@ -1,27 +1,51 @@
-"""Rows of LLaMA-Factory's own arguments: model, data, fine-tuning, precision."""
+"""Rows of LLaMA-Factory's own arguments: model, objective, data."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import joined
-from tunec.compiler.target import ALWAYS, Json, Phrase, fixed, same
-from tunec.targets.read_only import in_four_bits, named_word, observed, split_names, with_adapters
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import (
+    ALWAYS,
+    Entry,
+    Json,
+    constant,
+    derived,
+    fixed,
+    in_no_plan,
+    same,
+)
+from tunec.schemas.frozen import replace
+from tunec.targets.llamafactory.datasets import NAMES, is_explained
+from tunec.targets.llamafactory.packages import WRITTEN
+from tunec.targets.llamafactory.row import has_images, is_supervised
+from tunec.targets.llamafactory.templates import template_names, templates_of
+from tunec.targets.read_only import named_word, observed, split_names
+from tunec.targets.rows import row
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
 _TUNING: Final = "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `FinetuningArguments`"
-_LORA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `LoraArguments`"
 _PARSER: Final = "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`"
-_BNB: Final = (
-    "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`"
-)
-_RECOMPUTES: Final = "llamafactory 0.9.1 to 0.9.5 model/model_utils/checkpointing.py"
 
 
 # ── objective and loss ───────────────────────────────────────────────────────────────────────────
 
 _STAGES: Final = {"sft": "sft", "dpo": "dpo"}
 _PAIR_LOSSES: Final = ("sigmoid", "hinge", "ipo")
+
+
+def _write_objective(plan: Plan) -> Mapping[str, Json]:
+    """Its stages for rewards are others than GRPO."""
+    if is_supervised(plan):
+        return {"stage": "sft"}
+    if plan.objective.kind not in _STAGES:
+        return {}
+    return {
+        "stage": "dpo",
+        "pref_loss": plan.objective.loss,
+        "pref_beta": plan.objective.beta,
+    }
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -36,6 +60,26 @@ def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"objective.kind": stage, "objective.loss": loss, **beta}
 
 
+def _of_pairs(plan: Plan) -> bool:
+    return plan.objective.kind == "dpo"
+
+
+def _write_reference(plan: Plan) -> Mapping[str, Json]:
+    return {"stage": "dpo", "finetuning_type": "lora" if plan.adapter.kind == "lora" else "full"}
+
+
+def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """With adapters the base itself, else a second model; one of another name is no value."""
+    if found.get("stage") != "dpo" or found.get("ref_model"):
+        return {}
+    adapts = found.get("finetuning_type", "lora") == "lora"
+    return {"objective.reference": "base" if adapts else "resident"}
+
+
+def _write_path(plan: Plan) -> Mapping[str, Json]:
+    return {"enable_liger_kernel": True, "stage": "sft"} if plan.loss.path == "fused" else {}
+
+
 def _path(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """Liger's fused loss where the stage needs no logits."""
     on = found.get("enable_liger_kernel") is True
@@ -44,16 +88,26 @@ def _path(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 OBJECTIVE: Final = (
-    observed(
+    row(
         ("stage", "pref_loss", "pref_beta"),
         ("objective.kind", "objective.loss", "objective.beta"),
+        _write_objective,
         _objective,
         _TUNING,
         absent=_objective({}),
     ),
-    observed(
+    row(
+        ("stage", "finetuning_type", "ref_model"),
+        ("objective.reference",),
+        _write_reference,
+        _reference,
+        "llamafactory 0.9.1 to 0.9.5 train/trainer_utils.py `create_ref_model`",
+        when=_of_pairs,
+    ),
+    row(
         ("enable_liger_kernel", "stage"),
         ("loss.path",),
+        _write_path,
         _path,
         f"{_MODEL}; model/model_utils/liger_kernel.py `apply_liger_kernel`: require_logits",
         absent={"loss.path": "full"},
@@ -64,12 +118,13 @@ OBJECTIVE: Final = (
 # ── model and data ───────────────────────────────────────────────────────────────────────────────
 
 _ATTENTION: Final = {"fa2": "flash_attention_2", "sdpa": "sdpa", "disabled": "eager"}
+_KERNELS: Final = {kernel: word for word, kernel in _ATTENTION.items()}
 
 
 def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """Data sets by name with commas between them, joined unless they are to be mixed by share."""
     names = split_names(found.get("dataset"))
-    if not names or found.get("mix_strategy", "concat") != "concat":
+    if not names or is_explained(found) or found.get("mix_strategy", "concat") != "concat":
         return {}
     return {"data.train": names[0], "data.more": names[1:]}
 
@@ -77,6 +132,8 @@ def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
 def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """One name; a share that is split off is no slot's value."""
     names = split_names(found.get("eval_dataset"))
+    if names and is_explained(found):
+        return {}
     if names:
         return {"data.evaluation": names[0]} if len(names) == 1 else {}
     return {} if found.get("val_size") else {"data.evaluation": None}
@@ -84,7 +141,7 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """Names of data sets, which a file beside them explains."""
-    for key in ("dataset", "eval_dataset"):
+    for key in ("dataset", "eval_dataset") if not is_explained(found) else ():
         names = split_names(found.get(key))
         if names:
             why = f"llamafactory finds {joined(names, 'and')} in its dataset_info.json"
@@ -98,6 +155,45 @@ def _packing(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"data.packing": found.get("stage") == "pt" if said is None else said}
 
 
+def _length() -> tuple[Entry, Entry]:
+    """The bound on tokens; those of images count into it."""
+    text = same("cutoff_len", "data.sequence", _DATA, absent=((ALWAYS, 2048),))
+    return (
+        replace(text, when=lambda plan: not has_images(plan)),
+        derived(
+            "cutoff_len",
+            lambda plan: plan.data.sequence + plan.data.image_tokens,
+            f"{_DATA}; data/mm_plugin.py `process_messages`",
+            when=has_images,
+        ),
+    )
+
+
+# ── templates ────────────────────────────────────────────────────────────────────────────────────
+
+
+def template_of(plan: Plan, release: str) -> str | None:
+    """The template of a model in a release; None: it is made of the tokenizer's own."""
+    known = template_names(release)
+    return next((each for each in templates_of(plan.model.path) if each in known), None)
+
+
+def _template(release: str, until: str | None = None) -> Entry:
+    return derived(
+        "template",
+        lambda plan: template_of(plan, release),
+        f"llamafactory {release} data/template.py `get_template_and_fix_tokenizer`: absent, it is "
+        "made of the tokenizer's own",
+        since=release,
+        until=until,
+    )
+
+
+_TEMPLATE: Final = (
+    _template(WRITTEN, "0.9.4"),
+    _template("0.9.4", "0.9.5"),
+    _template("0.9.5"),
+)
 MODEL: Final = (
     same("model_name_or_path", "model.path", _MODEL),
     same(
@@ -113,192 +209,52 @@ MODEL: Final = (
         "llamafactory 0.9.1 model/loader.py `_get_init_kwargs`",
         until="0.9.2",
     ),
-    observed(
+    row(
         ("flash_attn",),
         ("attention.implementation",),
+        lambda plan: {"flash_attn": _KERNELS[plan.attention.implementation]},
         named_word(_ATTENTION, "flash_attn", "attention.implementation"),
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/attention.py; auto is the model's own",
     ),
+    *_TEMPLATE,
+)
+DATA: Final = (
     observed(
-        ("dataset", "mix_strategy"),
+        ("dataset", "mix_strategy", "dataset_dir"),
         ("data.train", "data.more"),
         _data,
         f"{_DATA}; data/data_utils.py `merge_dataset`",
+        when=in_no_plan,
     ),
     observed(
-        ("eval_dataset", "val_size"),
+        ("eval_dataset", "val_size", "dataset_dir"),
         ("data.evaluation",),
         _evaluation,
         _DATA,
         absent={"data.evaluation": None},
+        when=in_no_plan,
     ),
-    same("cutoff_len", "data.sequence", _DATA, absent=((ALWAYS, 2048),)),
-    observed(
-        ("packing", "neat_packing", "stage"),
+    *NAMES,
+    *_length(),
+    row(
+        ("neat_packing", "packing", "stage"),
         ("data.packing",),
+        lambda plan: {"neat_packing": plan.data.packing, "stage": _stage(plan)},
         _packing,
-        f"{_DATA}; {_PARSER}: absent it is on in pre-training only",
+        f"{_DATA}; {_PARSER}: absent it is on in pre-training only, and without neat_packing "
+        "samples see each other",
         absent={"data.packing": False},
     ),
+    derived(
+        "image_max_pixels",
+        lambda plan: plan.data.image_width * plan.data.image_height,
+        "llamafactory 0.9.1 to 0.9.5 data/mm_plugin.py `_preprocess_image`: larger ones are made "
+        "so small; absent, 768 x 768",
+        when=has_images,
+    ),
+    constant("do_train", True, f"{_PARSER}: without it nothing is trained"),
 )
 
 
-# ── what is trained ──────────────────────────────────────────────────────────────────────────────
-
-
-def _alpha(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    return {"adapter.alpha": found.get("lora_alpha") or 2 * found.get("lora_rank", 8)}
-
-
-def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """`all` means every linear layer, which the model's tree says."""
-    names = split_names(found["lora_target"])
-    return {"adapter.targets": names} if names != ("all",) else {}
-
-
-ADAPTER: Final = (
-    observed(
-        ("finetuning_type",),
-        ("adapter.kind",),
-        named_word({"lora": "lora", "full": "none"}, "finetuning_type", "adapter.kind"),
-        f"{_TUNING}; freeze and oft are no slot's value",
-        absent={"adapter.kind": "lora"},
-    ),
-    same("lora_rank", "adapter.rank", _LORA, absent=((ALWAYS, 8),), when=with_adapters),
-    observed(
-        ("lora_alpha", "lora_rank"),
-        ("adapter.alpha",),
-        _alpha,
-        f"{_TUNING} `__post_init__`: twice the rank",
-        absent={"adapter.alpha": 16.0},
-        when=with_adapters,
-    ),
-    same("lora_dropout", "adapter.dropout", _LORA, absent=((ALWAYS, 0.0),)),
-    observed(("lora_target",), ("adapter.targets",), _targets, f"{_LORA}; absent it is all"),
-    observed(
-        ("additional_target",),
-        ("adapter.also_train",),
-        lambda found: {"adapter.also_train": split_names(found["additional_target"])},
-        _LORA,
-        absent={"adapter.also_train": ()},
-    ),
-    same("use_rslora", "adapter.rslora", _LORA, absent=((ALWAYS, False),)),
-    same("use_dora", "adapter.dora", _LORA, absent=((ALWAYS, False),)),
-    fixed(
-        "adapter.bias", "none", "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_lora_tuning`"
-    ),
-)
-
-
-def _every_layer(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    is_all = split_names(found["lora_target"]) == ("all",)
-    return {"adapter.targets": "all-linear"} if is_all else {}
-
-
-EVERY_LAYER: Final = Phrase(
-    ("lora_target",),
-    _every_layer,
-    "llamafactory 0.9.1 to 0.9.5 model/model_utils/misc.py `find_all_linear_modules`",
-)
-
-
-def _format(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Bits by bitsandbytes; other methods are no slot's value."""
-    bits = found.get("quantization_bit")
-    if bits is None:
-        return {"quantization.format": "none"}
-    if found.get("quantization_method", "bnb") not in ("bnb", "bitsandbytes"):
-        return {}
-    four = found.get("quantization_type", "nf4")
-    form = {4: four, 8: "int8"}.get(bits)
-    return {} if form is None else {"quantization.format": form}
-
-
-QUANTIZATION: Final = (
-    observed(
-        ("quantization_bit", "quantization_method", "quantization_type"),
-        ("quantization.format",),
-        _format,
-        f"{_MODEL}; {_BNB}",
-        absent={"quantization.format": "none"},
-    ),
-    same(
-        "double_quantization",
-        "quantization.double",
-        _MODEL,
-        absent=((ALWAYS, True),),
-        when=in_four_bits,
-    ),
-)
-
-
-# ── arithmetic ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """`pure_bf16` loads and trains in bfloat16, without autocast."""
-    pure = found.get("pure_bf16") is True
-    bf16, fp16 = found.get("bf16") is True, found.get("fp16") is True
-    scaling = {"precision.loss_scaling": "dynamic" if fp16 else "none"}
-    casts = (bf16 or fp16) and not pure and not found.get("deepspeed")
-    compute = "bf16" if bf16 or pure else "fp16" if fp16 else None
-    is_kept = pure or found.get("finetuning_type", "lora") == "lora" or found.get("deepspeed")
-    known = {
-        "precision.compute": compute,
-        "quantization.compute": compute,
-        "quantization.storage": compute,
-        "states.weights": compute if is_kept else "fp32",
-    }
-    return {**scaling, "states.autocast": casts, **(known if compute else {})}
-
-
-PRECISION: Final = (
-    observed(
-        ("bf16", "fp16", "pure_bf16", "deepspeed", "finetuning_type"),
-        (
-            *("precision.compute", "precision.loss_scaling", "states.autocast"),
-            *("quantization.compute", "quantization.storage", "states.weights"),
-        ),
-        _precision,
-        f"{_PARSER}: `model_args.compute_dtype`; {_BNB}: bnb_4bit_quant_storage; model/adapter.py "
-        "`init_adapter`: cast_trainable_params_to_fp32",
-        absent={"precision.loss_scaling": "none", "states.autocast": False},
-    ),
-)
-
-
-def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The Trainer's own flag turns it on again."""
-    off = found.get("disable_gradient_checkpointing") and not found.get("gradient_checkpointing")
-    return {"activation_checkpointing.mode": "none" if off else "layer"}
-
-
-CHECKPOINTING: Final = (
-    observed(
-        ("disable_gradient_checkpointing", "gradient_checkpointing"),
-        ("activation_checkpointing.mode",),
-        _checkpointing,
-        f"{_MODEL}; {_RECOMPUTES} `prepare_model_for_training`: on unless it is turned off",
-        absent={"activation_checkpointing.mode": "layer"},
-    ),
-    same(
-        "use_unsloth_gc",
-        "activation_checkpointing.offload",
-        f"{_MODEL}; model/model_utils/checkpointing.py "
-        "`get_unsloth_gradient_checkpointing_func`: hidden_states.to('cpu')",
-        absent=((ALWAYS, False),),
-    ),
-    same(
-        "use_reentrant_gc",
-        "activation_checkpointing.reentrant",
-        f"{_MODEL}, in 0.9.3 and not in 0.9.1",
-        since="0.9.2",
-        absent=((ALWAYS, True),),
-    ),
-    fixed(
-        "activation_checkpointing.reentrant",
-        True,
-        "llamafactory 0.9.1 model/model_utils/checkpointing.py `prepare_model_for_training`",
-        until="0.9.2",
-    ),
-)
+def _stage(plan: Plan) -> str:
+    return "sft" if is_supervised(plan) else "dpo"

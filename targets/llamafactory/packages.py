@@ -1,4 +1,4 @@
-"""The releases of LLaMA-Factory whose sources the rows were read from, and their transformers."""
+"""The releases of LLaMA-Factory whose sources the rows were read from, and what each brings."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,15 +9,68 @@ from tunec.compiler.releases import Releases
 
 PACKAGE: Final = "llamafactory"
 TRAINER: Final = "transformers"
-RELEASES: Final = ("0.9.1", "0.9.3", "0.9.5")
+RELEASES: Final = ("0.9.1", "0.9.3", "0.9.4", "0.9.5")
+WRITTEN: Final = "0.9.3"
+"""The first release that files are written for; older ones are read."""
 SUPPORTED: Final = Releases(">=0.9,<0.10")
 
-_TRAINERS: Final = {"0.9.1": "4.44.2", "0.9.3": "4.51.3", "0.9.5": "4.57.6"}
-"""Each within the range of extras/misc.py `check_dependencies`: >=4.41.2,<=4.46.1 in 0.9.1,
->=4.55.0,<=5.6.0 in 0.9.5."""
+_RANGES: Final = (
+    (
+        "0.9",
+        {
+            "transformers": ">=4.41.2,<=4.46.1",
+            "peft": ">=0.11.1,<=0.12.0",
+            "accelerate": ">=0.34.0,<=1.0.1",
+            "deepspeed": ">=0.10.0,<=0.14.5",
+        },
+    ),
+    (
+        "0.9.3",
+        {
+            "transformers": ">=4.45.0,<=4.52.4",
+            "peft": ">=0.14.0,<=0.15.2",
+            "accelerate": ">=0.34.0,<=1.7.0",
+            "deepspeed": ">=0.10.0,<=0.16.9",
+        },
+    ),
+    (
+        "0.9.4",
+        {
+            "transformers": ">=4.51.0,<=4.57.1",
+            "peft": ">=0.14.0,<=0.17.1",
+            "accelerate": ">=1.3.0,<=1.11.0",
+            "deepspeed": ">=0.10.0,<=0.16.9",
+        },
+    ),
+    (
+        "0.9.5",
+        {
+            "transformers": ">=4.55.0,<=5.6.0",
+            "peft": ">=0.18.0,<=0.18.1",
+            "accelerate": ">=1.3.0,<=1.11.0",
+            "deepspeed": ">=0.10.0,<=0.18.4",
+        },
+    ),
+)
+"""`Requires-Dist` of the wheels; DeepSpeed is an extra, of 0.9.5 requirements/deepspeed.txt. At
+import extras/misc.py `check_dependencies` asks for some again."""
+_TRAINERS: Final = (
+    ("0.9", "4.44.2"),
+    ("0.9.3", "4.51.3"),
+    ("0.9.4", "4.57.1"),
+    ("0.9.5", "4.57.6"),
+)
+"""The transformers of a release whose parser was asked."""
 
 
-def companions(version: Version) -> Mapping[str, str]:
-    """The transformers that goes with a release."""
-    older = [known for known in RELEASES if Version(known) <= version]
-    return {TRAINER: _TRAINERS[older[-1] if older else RELEASES[0]]}
+def ranges(version: Version) -> Mapping[str, Releases]:
+    """The releases that one of LLaMA-Factory takes, by package."""
+    held = [found for since, found in _RANGES if version >= Version(since)]
+    return {name: Releases(text) for name, text in (held[-1] if held else _RANGES[0][1]).items()}
+
+
+def brought(version: Version) -> Mapping[str, str]:
+    """The releases that go with one of LLaMA-Factory, by package."""
+    newest = {name: str(each).rpartition("<=")[2] for name, each in ranges(version).items()}
+    held = [each for since, each in _TRAINERS if version >= Version(since)]
+    return {**newest, TRAINER: held[-1] if held else _TRAINERS[0][1]}

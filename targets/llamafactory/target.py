@@ -1,32 +1,58 @@
-"""LLaMA-Factory's YAML as rows: its own arguments beside those of TrainingArguments."""
+"""The llamafactory target: one YAML for its own launcher, and the files that it names.
 
-from collections.abc import Iterator
-from typing import Final
+The YAML has LLaMA-Factory's own arguments beside those of the Trainer.
+"""
 
-from tunec.compiler.target import Entry, File, Json, Target, in_no_plan
-from tunec.schemas.frozen import replace
-from tunec.targets.huggingface import schedule, training
-from tunec.targets.huggingface.packages import TRANSFORMERS
-from tunec.targets.huggingface.predictions import PREDICTIONS
-from tunec.targets.llamafactory.migration import CARRIES, LEAVES
-from tunec.targets.llamafactory.model import (
-    ADAPTER,
-    CHECKPOINTING,
-    EVERY_LAYER,
-    MODEL,
-    OBJECTIVE,
-    PRECISION,
-    QUANTIZATION,
-    forms,
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.counting import Counting
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.target import (
+    Cannot,
+    Dialect,
+    Entry,
+    File,
+    Json,
+    Target,
+    on_deepspeed,
+    same,
 )
+from tunec.schemas.frozen import replace
+from tunec.schemas.spec import Spec
+from tunec.targets.accelerate.packages import ACCELERATE
+from tunec.targets.accelerate.packages import PACKAGE as ACCELERATE_PACKAGE
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
+from tunec.targets.deepspeed.reader import TRAINER as READER
+from tunec.targets.huggingface import counting as trainer
+from tunec.targets.huggingface import schedule, training
+from tunec.targets.huggingface.fsdp import FSDP
+from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
+from tunec.targets.huggingface.predictions import PREDICTIONS
+from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.llamafactory.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
+from tunec.targets.llamafactory.arithmetic import CHECKPOINTING, PRECISION
+from tunec.targets.llamafactory.datasets import DATASET_INFO
+from tunec.targets.llamafactory.migration import CARRIES, LEAVES
+from tunec.targets.llamafactory.model import DATA, MODEL, OBJECTIVE, forms
 from tunec.targets.llamafactory.packages import (
     PACKAGE,
     RELEASES,
     SUPPORTED,
     TRAINER,
-    companions,
+    brought,
+    ranges,
 )
-from tunec.targets.read_only import observed, schema_of
+from tunec.targets.llamafactory.refusals import REFUSALS
+from tunec.targets.llamafactory.row import has_images, is_supervised
+from tunec.targets.read_only import schema_of
+from tunec.targets.rows import row
+from tunec.targets.scripts.refusals import refusing
 
 _MARKS: Final = frozenset(
     {
@@ -56,32 +82,111 @@ def _is_llamafactory(document: Json) -> bool:
     return own > 0 and own + len(_ALSO & set(document)) > 1
 
 
+_OWN: Final = ("remove_unused_columns", "label_names")
+"""What it sets itself, whatever the file says: hparams/parser.py `get_train_args`."""
+
+
 def _of_the_trainer() -> Iterator[Entry]:
-    """The rows of TrainingArguments that say a slot, counted by transformers' releases."""
+    """The rows of TrainingArguments, counted by transformers' releases."""
     rows = (
         *training.BATCH,
         training.LEARNING_RATE,
         *training.OPTIMIZER,
         *schedule.LENGTH,
         *schedule.WARMUP,
+        *schedule.LOGGING,
         schedule.LOG_STEPS,
         *schedule.SAVING,
         *schedule.EVALUATION,
         *training.RUNTIME,
         *PREDICTIONS,
+        *FSDP,
     )
-    for row in rows:
-        if row.slots:
-            yield replace(row, package=row.package or TRAINER)
+    for each in rows:
+        if not {*each.keys} & {*_OWN}:
+            yield replace(each, package=each.package or TRAINER)
 
 
-_ENGINE: Final = observed(
-    ("deepspeed",),
-    ("parallel.engine",),
-    lambda found: {"parallel.engine": "deepspeed"} if found["deepspeed"] else {},
-    "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`",
-    package=TRAINER,
+_ENGINE: Final = (
+    replace(
+        row(
+            ("deepspeed",),
+            ("parallel.engine",),
+            lambda _: {"deepspeed": "ds_config.json"},
+            lambda found: {"parallel.engine": "deepspeed"} if found["deepspeed"] else {},
+            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`",
+            when=on_deepspeed,
+        ),
+        package=TRAINER,
+    ),
+    same(
+        "tf32",
+        "precision.tf32",
+        "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`: absent, torch's own",
+        package=TRAINER,
+    ),
 )
+
+
+def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+    """The packages of which a spec names a release that this one does not take."""
+    for name, taken in ranges(dialect[PACKAGE]).items():
+        named = dialect.get(name)
+        if named is not None and not taken.contains(named):
+            yield Diagnostic(
+                "software-of-another-season",
+                "warning",
+                f"llamafactory {dialect[PACKAGE]} takes {name} {taken}, and the spec names {named}",
+                notes=(
+                    "llamafactory extras/misc.py `check_dependencies`, and its `Requires-Dist`",
+                ),
+                help=f"leave {name} out of `software`, or name {brought(dialect[PACKAGE])[name]}",
+            )
+
+
+def _own_columns(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
+    """Which columns the data has, where they are others than for TRL's trainers."""
+    if not is_supervised(plan):
+        kind, columns = "pairs", "prompt, chosen and rejected, each a text"
+    elif has_images(plan):
+        kind, columns = (
+            "samples with images",
+            "messages, whose texts have <image> where an image stands, and images",
+        )
+    else:
+        return
+    yield Diagnostic(
+        "data-in-other-columns",
+        "note",
+        f"dataset_info.json has llamafactory read {kind} from the columns {columns}",
+        notes=("llamafactory 0.9.3 to 0.9.5 data/converter.py",),
+    )
+
+
+_NEAT: Final = Version("0.9.4"), Version("0.9.5")
+_NOT_NEAT: Final = Version("4.53")
+
+
+def _packs_beside(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+    """One release refuses to pack beside the transformers that goes with it."""
+    first, last = _NEAT
+    if plan.data.packing and first <= dialect[PACKAGE] < last and dialect[TRAINER] >= _NOT_NEAT:
+        yield Diagnostic(
+            "E0905",
+            "error",
+            f"llamafactory does not run this plan: {dialect[PACKAGE]} packs samples beside "
+            f"transformers before {_NOT_NEAT}, and {dialect[TRAINER]} goes with it",
+            (Label("data.packing is true", path="data.packing"),),
+            ("llamafactory 0.9.4 hparams/parser.py `get_train_args`: neat_packing",),
+            help="name transformers 4.52.4 in `software`, or ask for llamafactory@0.9.5",
+        )
+
+
+def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+    yield from _packs_beside(plan, dialect)
+    yield from _other_releases(plan, dialect)
+    yield from _own_columns(plan, dialect)
+
 
 CONFIG: Final = File(
     name="llamafactory.yaml",
@@ -89,21 +194,80 @@ CONFIG: Final = File(
     entries=(
         *MODEL,
         *OBJECTIVE,
+        *DATA,
         *ADAPTER,
         *QUANTIZATION,
         *PRECISION,
         *CHECKPOINTING,
-        _ENGINE,
+        *_ENGINE,
         *_of_the_trainer(),
     ),
     recognise=_is_llamafactory,
     schema=schema_of("llamafactory", RELEASES, PACKAGE),
-    when=in_no_plan,
+    check=_check,
     phrases=(EVERY_LAYER,),
     foreign=forms,
     carries=CARRIES,
     leaves=LEAVES,
+    names=("deepspeed",),
 )
+
+
+# ── what no key says ─────────────────────────────────────────────────────────────────────────────
+
+_UNTOUCHED: Final = Cannot("it has no effect under this objective")
+_FSDP: Final = Cannot("another engine is used")
+_CANNOT: Final = {
+    **CANNOT,
+    **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
+    **{slot: _FSDP for slot in SLOTS if slot.startswith("fsdp.")},
+    "objective.kind": Cannot(
+        "of its stages tunec plans sft and dpo, and none is GRPO", True, ("sft", "dpo")
+    ),
+    "model.kind": Cannot(
+        "LLaMA-Factory trains models that write text", True, ("causal-lm", "vision-language")
+    ),
+    "loss.path": Cannot("it computes all logits, or Liger fuses the loss", True, ("full",)),
+    "model.trust_remote_code": Cannot("a row says it"),
+    "adapter.targets": Cannot("names within the language model say it"),
+    "data.images": Cannot("the data has them, and a template puts them before the model"),
+    "data.train": Cannot("dataset_info.json says it"),
+    "data.sequence": Cannot("cutoff_len counts the tokens of images too"),
+    "states.weights": Cannot("weights have the dtype of their file, and what is trained is fp32"),
+    "parallel.engine": Cannot("of several processes torch makes DDP"),
+    "parallel.sequence": Cannot("no key shares a sequence", True, (1,)),
+    "activation_checkpointing.mode": Cannot("another row says it"),
+}
+
+
+def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """How 4-bit weights are packed; and loading that leaves the whole model on no device.
+
+    llamafactory 0.9.3 to 0.9.5 model/model_utils/quantization.py `configure_quantization`, into the
+    dtype of the products; model/patcher.py `patch_config`: a device map unless `is_fsdp_enabled`.
+    """
+    loading = {"fsdp.efficient_loading": True} if spec.engine == "fsdp" else {}
+    if spec.method.qlora is None or "precision" not in draft.groups:
+        return loading
+    return {**loading, "quantization.storage": draft.precision.compute}
+
+
+def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
+    """What `llamafactory-cli train` starts behind torchrun, by its module.
+
+    llamafactory 0.9.3 cli.py, 0.9.4 and 0.9.5 launcher.py: `torchrun ... launcher.py FILE`.
+    """
+    return ("llamafactory.launcher", f"{PACKAGE}/{CONFIG.name}")
+
+
+def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
+    """As the Trainer; it packs a thousand samples at a time by a knapsack of its own.
+
+    llamafactory 0.9.3 to 0.9.5 data/processor/processor_utils.py `greedy_knapsack`.
+    """
+    steps = trainer.counting(dialect, passed).steps
+    return Counting(f"llamafactory {dialect[PACKAGE]}", steps, "buffered")
+
 
 TARGET: Final = Target(
     name="llamafactory",
@@ -111,10 +275,20 @@ TARGET: Final = Target(
     supported=SUPPORTED,
     latest=RELEASES[-1],
     releases=RELEASES,
-    files=(CONFIG,),
-    cannot={},
+    files=(CONFIG, DATASET_INFO, ds_config(READER, when=on_deepspeed)),
+    cannot=_CANNOT,
+    needs=_needs,
+    check=refusing("llamafactory", REFUSALS),
+    beside={
+        TRAINER: TRANSFORMERS,
+        PEFT: PEFT_RELEASES,
+        ACCELERATE_PACKAGE: ACCELERATE,
+        DEEPSPEED_PACKAGE: DEEPSPEED,
+    },
+    companions=brought,
+    entry=entry,
     run_by="trl",
-    beside={TRAINER: TRANSFORMERS},
-    companions=companions,
+    counting=counting,
+    verify="tunec.targets.llamafactory.verify",
 )
 """What `llamafactory-cli train` reads."""

@@ -1,9 +1,10 @@
 """LLaMA-Factory asked about itself.
 
-Runs inside an environment that holds one release of it, never in tunec's own process. Its verb is
-`schema`; see the function.
+Runs inside an environment that holds one release of it, never in tunec's own process. Verbs:
+`schema`, `resolve`; see the functions.
 """
 
+from tunec.targets.llamafactory.consumer.resolve import resolve
 from tunec.targets.llamafactory.consumer.schema import schema
 
-VERBS = {"schema": schema}
+VERBS = {"schema": schema, "resolve": resolve}

@@ -1,0 +1,148 @@
+"""dataset_info.json, which explains the data sets that the YAML names, and the rows that name them.
+
+The program looks for the file in `dataset_dir`, and for each data set of its own in the file: local
+files by their path from there, others by their name on the Hub.
+"""
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.target import Entry, File, Json, constant, derived
+from tunec.schemas.data_paths import data_kind
+from tunec.targets.llamafactory.row import FOLDER, has_images, is_supervised
+
+INFO: Final = "dataset_info.json"
+_PARSER: Final = "llamafactory 0.9.3 to 0.9.5 data/parser.py `get_dataset_list`"
+_LOADER: Final = "llamafactory 0.9.3 to 0.9.5 data/loader.py `_load_single_dataset`"
+_MOST: Final = 100
+_TRAIN: Final = ("train", *(f"train_{number}" for number in range(2, _MOST)))
+_EVALUATION: Final = "evaluation"
+_LOCAL, _HUB = "file_name", "hf_hub_url"
+
+
+# ── the names in the YAML ────────────────────────────────────────────────────────────────────────
+
+
+def _names(plan: Plan) -> str:
+    """One name for each: a name that stands twice is loaded once."""
+    return ",".join(_TRAIN[: len(training_data(plan))])
+
+
+def _evaluates(plan: Plan) -> bool:
+    return plan.data.evaluation is not None
+
+
+NAMES: Final = (
+    constant("dataset_dir", FOLDER, f"{_PARSER}: DATA_CONFIG"),
+    derived("dataset", _names, f"{_PARSER}; {INFO} says what each is"),
+    constant("eval_dataset", _EVALUATION, f"{_PARSER}; {INFO} says what it is", when=_evaluates),
+    derived(
+        "media_dir",
+        lambda plan: posixpath.dirname(plan.data.train) or ".",
+        "llamafactory 0.9.3 to 0.9.5 data/converter.py `_find_medias`",
+        when=lambda plan: has_images(plan) and data_kind(plan.data.train) == "file",
+    ),
+)
+
+
+def is_explained(found: Mapping[str, Json]) -> bool:
+    """Whether a file of ours beside the YAML says what its names mean."""
+    return found.get("dataset_dir") == FOLDER
+
+
+# ── what they mean ───────────────────────────────────────────────────────────────────────────────
+
+_CHAT: Final[Mapping[str, Json]] = {
+    "formatting": "sharegpt",
+    "columns": {"messages": "messages"},
+    "tags": {
+        "role_tag": "role",
+        "content_tag": "content",
+        "user_tag": "user",
+        "assistant_tag": "assistant",
+        "system_tag": "system",
+        "observation_tag": "tool",
+    },
+}
+_PAIRS: Final[Mapping[str, Json]] = {
+    "formatting": "alpaca",
+    "ranking": True,
+    "columns": {"prompt": "prompt", "chosen": "chosen", "rejected": "rejected"},
+}
+
+
+def _columns(plan: Plan) -> Mapping[str, Json]:
+    """Which columns samples have: `messages`, or `prompt`, `chosen` and `rejected` as texts."""
+    if not is_supervised(plan):
+        return _PAIRS
+    images = {"images": "images"} if has_images(plan) else {}
+    return {**_CHAT, "columns": {"messages": "messages", **images}}
+
+
+def _place(path: str) -> Mapping[str, Json]:
+    """Where a data set is: a local path as seen from the folder of the file, or a name."""
+    if data_kind(path) == "name":
+        return {_HUB: path}
+    is_whole = path.startswith(("/", "~"))
+    return {_LOCAL: path if is_whole else posixpath.relpath(path, FOLDER)}
+
+
+def _described(plan: Plan, path: str, split: str = "train") -> Mapping[str, Json]:
+    return {**_place(path), "split": split, **_columns(plan)}
+
+
+def _path(said: Mapping[str, Json]) -> str:
+    if _HUB in said:
+        return str(said[_HUB])
+    local = str(said[_LOCAL])
+    found = posixpath.normpath(posixpath.join(FOLDER, local))
+    return found if data_kind(found) == data_kind(local) else f"./{found}"
+
+
+def _write_train(plan: Plan) -> Mapping[str, Json]:
+    return {
+        name: _described(plan, path)
+        for name, path in zip(_TRAIN, training_data(plan), strict=False)
+    }
+
+
+def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    first, *more = (_path(found[name]) for name in _TRAIN if name in found)
+    return {"data.train": first, "data.more": tuple(more)}
+
+
+def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
+    """A split of its own where it is in data that is trained on."""
+    path = plan.data.evaluation
+    if path is None:
+        return {}
+    is_shared = path in training_data(plan) and data_kind(path) == "name"
+    return {_EVALUATION: _described(plan, path, "test" if is_shared else "train")}
+
+
+def _is_info(document: Json) -> bool:
+    """One that tunec wrote, by its names: files of people hold many data sets of other names."""
+    if not isinstance(document, dict) or "train" not in document:
+        return False
+    known = all(name in _TRAIN or name == _EVALUATION for name in document)
+    return known and all(isinstance(each, dict) and "columns" in each for each in document.values())
+
+
+DATASET_INFO: Final = File(
+    name=INFO,
+    format="json",
+    entries=(
+        Entry(_TRAIN, ("data.train", "data.more"), _write_train, _read_train, _LOADER),
+        Entry(
+            (_EVALUATION,),
+            ("data.evaluation",),
+            _write_evaluation,
+            lambda found: {"data.evaluation": _path(found[_EVALUATION])},
+            _LOADER,
+            absent=(("0", {"data.evaluation": None}),),
+        ),
+    ),
+    recognise=_is_info,
+)

@@ -1,0 +1,122 @@
+"""What LLaMA-Factory does not run, or runs otherwise than planned."""
+
+from typing import Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.targets.huggingface.adapter import has_adapter
+from tunec.targets.llamafactory.adapter import names_in_the_text
+from tunec.targets.llamafactory.model import template_of
+from tunec.targets.llamafactory.packages import RELEASES, WRITTEN
+from tunec.targets.llamafactory.row import has_images, is_packed_base
+from tunec.targets.llamafactory.templates import sees
+from tunec.targets.scripts.refusals import Refusal
+
+
+def _is_pattern(plan: Plan) -> bool:
+    targets = plan.adapter.targets
+    return has_adapter(plan) and isinstance(targets, str) and not names_in_the_text(plan)
+
+
+def _has_no_eyes(plan: Plan) -> bool:
+    """Whether no template of any release puts the images of samples before the model."""
+    names = (template_of(plan, release) for release in RELEASES)
+    return has_images(plan) and not any(name is not None and sees(name) for name in names)
+
+
+def _stays_as_stored(plan: Plan) -> bool:
+    """Whether the frozen part computes in the dtype of its file, which fp32 need not be."""
+    return plan.precision.compute == "fp32" and has_adapter(plan)
+
+
+def _packs_by_mask(plan: Plan) -> bool:
+    return plan.data.packing and plan.attention.implementation != "flash_attention_2"
+
+
+def _shards_8_bits(plan: Plan) -> bool:
+    is_sharded = plan.parallel.engine == "fsdp" or plan.zero.stage == 3
+    return is_sharded and plan.quantization.format == "int8"
+
+
+REFUSALS: Final = (
+    Refusal(
+        ("model.family",),
+        "files are written for llamafactory 0.9.3 and later; earlier ones are only read",
+        lambda _: True,
+        "llamafactory 0.9.3 hparams",
+        "ask for llamafactory@0.9.3 or later",
+        until=WRITTEN,
+    ),
+    Refusal(
+        ("adapter.targets",),
+        "it takes names of layers, and no regular expression but that of a language model's layers",
+        _is_pattern,
+        "llamafactory 0.9.3 to 0.9.5 hparams/finetuning_args.py `split_arg`",
+        "name the layers in `targets`",
+    ),
+    Refusal(
+        ("model.path", "data.images"),
+        "none of its templates is known to put images before this model",
+        _has_no_eyes,
+        "llamafactory 0.9.3 to 0.9.5 data/mm_plugin.py; a template made of the tokenizer's own has "
+        "the plugin `base`, which takes no images",
+        "choose a model that it has a template for, or compile to trl",
+    ),
+    Refusal(
+        ("precision.compute", "adapter.kind"),
+        "it loads the frozen part in the dtype of its file, and has no key for another",
+        _stays_as_stored,
+        "llamafactory 0.9.3 to 0.9.5 model/loader.py `load_model`: torch_dtype",
+        "compute in bf16 or fp16",
+    ),
+    Refusal(
+        ("data.packing", "attention.implementation"),
+        "beside this attention packed samples are kept apart by a mask of all pairs of tokens, "
+        "which the account does not hold",
+        _packs_by_mask,
+        "llamafactory 0.9.3 to 0.9.5 data/collator.py `prepare_4d_attention_mask`",
+        "set `attention: flash_attention_2`",
+    ),
+    Refusal(
+        ("data.packing", "objective.kind"),
+        "it does not pack pairs",
+        lambda plan: plan.data.packing and plan.objective.kind == "dpo",
+        "llamafactory 0.9.3 to 0.9.5 hparams/parser.py `get_train_args`",
+        "set data.packing to false",
+    ),
+    Refusal(
+        ("objective.kind", "model.kind"),
+        "pairs with images are written with other columns here",
+        lambda plan: plan.objective.kind == "dpo" and has_images(plan),
+        "llamafactory 0.9.3 to 0.9.5 data/converter.py",
+        "train towards texts, or compile to trl",
+    ),
+    Refusal(
+        ("quantization.format", "parallel.engine"),
+        "where the base is sharded it takes 4 bits only",
+        _shards_8_bits,
+        "llamafactory 0.9.3 to 0.9.5 model/model_utils/quantization.py `configure_quantization`",
+        "set `method: qlora`, or `engine: ddp`",
+    ),
+    Refusal(
+        ("evaluation.predictions",),
+        "answers are as long as its own arguments for generation say, and logits are not kept",
+        lambda plan: plan.evaluation.predictions != "loss",
+        "llamafactory 0.9.3 to 0.9.5 train/sft/workflow.py, hparams/generating_args.py",
+        "evaluate by the loss",
+    ),
+    Refusal(
+        ("attention.implementation", "model.family"),
+        "it runs this family by an attention of its own, whatever the file says",
+        lambda plan: plan.model.family == "gpt_oss",
+        "llamafactory 0.9.4 and 0.9.5 model/model_utils/attention.py",
+        "compile to trl",
+        since="0.9.4",
+    ),
+    Refusal(
+        ("quantization.storage",),
+        "it packs 4-bit weights into the dtype of the products",
+        lambda plan: is_packed_base(plan) and plan.quantization.storage is None,
+        "llamafactory 0.9.3 to 0.9.5 model/model_utils/quantization.py: bnb_4bit_quant_storage",
+        "leave quantization.storage to tunec",
+    ),
+)

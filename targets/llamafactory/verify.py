@@ -1,0 +1,145 @@
+"""How LLaMA-Factory's parser is asked about the files, and how it is heard."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.consumers.environments import EnvironmentUnavailable
+from tunec.compiler.target import Json, on_deepspeed
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Fact,
+    Heard,
+    Program,
+    Question,
+    Where,
+    flat,
+)
+from tunec.compiler.verify.delivery import document
+from tunec.targets.deepspeed.config import NAME as DS_CONFIG
+from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
+from tunec.targets.huggingface.verify import (
+    SECONDS,
+    auto_programs,
+    derived_facts,
+    run_of,
+    settled,
+)
+from tunec.targets.llamafactory.datasets import INFO
+from tunec.targets.llamafactory.packages import PACKAGE, RELEASES, TRAINER, WRITTEN, brought
+from tunec.targets.llamafactory.row import FOLDER
+
+SCRIPT: Final = "tunec.targets.llamafactory.consumer"
+FILE: Final = "llamafactory.yaml"
+PARSER: Final = "llamafactory get_train_args"
+_BELOW: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("0.9.3", ("tokenizers==0.21.1", "huggingface_hub==0.36.2", "datasets==3.6.0", "trl==0.9.6")),
+    ("0.9.4", ("tokenizers==0.22.2", "huggingface_hub==0.36.2", "datasets==4.0.0", "trl==0.24.0")),
+)
+_BESIDE: Final = ("httpx==0.28.1", "httpcore==1.0.9", "omegaconf==2.4.0")
+_LIGER: Final = "liger-kernel"
+
+
+def requirements(case: Case) -> tuple[str, ...]:
+    """Exact pins of what a release goes with, as far as its parser imports or asks for it."""
+    below = [pins for since, pins in _BELOW if case.version >= Version(since)][-1]
+    usual = brought(case.version)
+    above = {name: usual[name] for name in ("accelerate", "peft")}
+    held = (TRAINER, *((ENGINE,) if on_deepspeed(case.plan) else ()))
+    above |= {name: str(case.dialect[name]) for name in held}
+    fused = case.plan.loss.path == "fused" and _LIGER in case.software
+    liger = (f"{_LIGER}=={case.software[_LIGER]}",) if fused else ()
+    pins = (f"{name}=={release}" for name, release in above.items())
+    return (f"{PACKAGE}=={case.version}", *pins, *below, *_BESIDE, *liger)
+
+
+def where(case: Case) -> Where:
+    """The release, with what goes with it. Raises EnvironmentUnavailable for one that is read."""
+    if str(case.version) not in RELEASES or case.version < Version(WRITTEN):
+        raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
+    return Where(PACKAGE, str(case.version), requirements(case))
+
+
+# ── the YAML ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _ask(case: Case, _: Answers) -> Question:
+    files = {name: case.text(DS_CONFIG) for name in _named(case) if DS_CONFIG in case.delivered}
+    if INFO in case.delivered:
+        files[f"{FOLDER}/{INFO}"] = case.text(INFO)
+    return {"verb": "resolve", "yaml": case.text(FILE), "files": files, **run_of(case)}
+
+
+def _written(case: Case) -> Mapping[str, Json]:
+    held: Mapping[str, Json] = document(case.file(FILE), case.delivered[FILE])
+    return held
+
+
+def _named(case: Case) -> tuple[str, ...]:
+    """The path by which the file names DeepSpeed's."""
+    said = _written(case).get("deepspeed")
+    return (said,) if isinstance(said, str) else ()
+
+
+def _hear(case: Case, answer: Any) -> Heard:
+    found = settled(case, answer["values"])
+    written = flat(_written(case))
+    kept = {key: _joined(key, found[key]) for key in written if key in found}
+    if case.plan.data.packing:
+        kept["cutoff_len"] = found["cutoff_len"] + _AFTER
+    return Heard(
+        values={**found, **kept},
+        facts=derived_facts(case.plan, answer["derived"]),
+        ignored=tuple(key for key in written if key.partition(".")[0] not in answer["values"]),
+    )
+
+
+_AFTER: Final = 1
+"""The token that padding adds to a packed row: hparams/data_args.py `__post_init__`."""
+
+
+_SPLIT: Final = ("dataset", "eval_dataset", "lora_target", "additional_target")
+"""Keys whose names the classes make a list of: hparams/data_args.py, finetuning_args.py."""
+
+
+def _joined(key: str, found: Json) -> Json:
+    """Names as they are written, with commas between them."""
+    return ",".join(map(str, found)) if key in _SPLIT and isinstance(found, list) else found
+
+
+# ── the data sets ────────────────────────────────────────────────────────────────────────────────
+
+
+def _hear_sets(case: Case, answer: Any) -> Heard:
+    """Each data set as the program describes it to its loader."""
+    written: Mapping[str, Any] = document(case.file(INFO), case.delivered[INFO])
+    sets: Mapping[str, Any] = answer["sets"]
+    values = {name: {**written[name], **_place(each)} for name, each in sets.items()}
+    read = (each for name in written for each in _read(name, written[name], sets.get(name, {})))
+    return Heard(values=values, facts=tuple(read))
+
+
+def _place(described: Mapping[str, Json]) -> Mapping[str, Json]:
+    key = "file_name" if described["load_from"] == "file" else "hf_hub_url"
+    return {key: described["dataset_name"]}
+
+
+def _read(name: str, said: Mapping[str, Any], described: Mapping[str, Json]) -> Iterator[Fact]:
+    """What the file says of a data set, and what the program holds of it."""
+    told = {key: each for key, each in said.items() if not isinstance(each, Mapping)}
+    told |= {**said["columns"], **said.get("tags", {})}
+    slot = "data.evaluation" if name == "evaluation" else "data.train"
+    for key, each in told.items():
+        if key in described:
+            yield Fact(slot, f"{name}.{key}", each, described[key])
+
+
+PROGRAMS: Final = (
+    Program(PARSER, FILE, SCRIPT, where, _ask, _hear, seconds=SECONDS),
+    Program(
+        "llamafactory get_dataset_list", INFO, SCRIPT, where, _ask, _hear_sets, seconds=SECONDS
+    ),
+    *auto_programs(SCRIPT, where, _ask),
+)
