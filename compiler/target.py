@@ -234,7 +234,8 @@ class Target(Struct, frozen=True):
     check: Callable[[Plan, Version], Iterable[Diagnostic]] = field(default=lambda _p, _v: ())
     """What the consumer refuses or silently changes though every key is well formed."""
     releases: tuple[str, ...] = ()
-    """The newest release of each supported minor version, oldest first."""
+    """The newest release of each supported minor version, oldest first; where patches change keys
+    too, those that the rows were read from."""
     beside: Mapping[str, Package] = field(default_factory=dict)
     """Other distributions whose versions select keys of this target's files."""
     companions: Callable[[Version], Mapping[str, str]] = field(default=lambda _: {})

@@ -8,6 +8,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Json, Phrase, constant, derived, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.adapter import has_adapter, whole
+from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.llamafactory.row import is_packed_base
 from tunec.targets.read_only import named_word, split_names, with_adapters
 from tunec.targets.rows import row
@@ -128,16 +129,17 @@ ADAPTER: Final = (
         f"{_PARTS} `patch_target_modules`: of a model that sees those outside of frozen parts",
         when=_is_of_the_text,
     ),
-    constant("freeze_vision_tower", True, _PARTS, when=_is_of_the_text),
-    constant("freeze_multi_modal_projector", True, _PARTS, when=_is_of_the_text),
-    constant("freeze_vision_tower", False, _PARTS, when=_sees_by_name),
-    constant("freeze_multi_modal_projector", False, _PARTS, when=_sees_by_name),
+    constant("freeze_vision_tower", True, _PARTS, since=WRITTEN, when=_is_of_the_text),
+    constant("freeze_multi_modal_projector", True, _PARTS, since=WRITTEN, when=_is_of_the_text),
+    constant("freeze_vision_tower", False, _PARTS, since=WRITTEN, when=_sees_by_name),
+    constant("freeze_multi_modal_projector", False, _PARTS, since=WRITTEN, when=_sees_by_name),
     row(
         (*(key for _, key in _PARTS_KEYS), "finetuning_type"),
         ("adapter.frozen",),
         _write_frozen,
         _frozen,
         f"{_PARTS} `get_forbidden_modules`",
+        since=WRITTEN,
         when=_sees_in_full,
     ),
     row(

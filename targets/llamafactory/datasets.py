@@ -11,6 +11,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Entry, File, Json, constant, derived
 from tunec.schemas.data_paths import data_kind
+from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.llamafactory.row import FOLDER, has_images, is_supervised
 
 INFO: Final = "dataset_info.json"
@@ -42,6 +43,7 @@ NAMES: Final = (
         "media_dir",
         lambda plan: posixpath.dirname(plan.data.train) or ".",
         "llamafactory 0.9.3 to 0.9.5 data/converter.py `_find_medias`",
+        since=WRITTEN,
         when=lambda plan: has_images(plan) and data_kind(plan.data.train) == "file",
     ),
 )

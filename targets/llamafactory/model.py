@@ -179,7 +179,7 @@ def template_of(plan: Plan, release: str) -> str | None:
 
 
 def _template(release: str, until: str | None = None) -> Entry:
-    return derived(
+    own = derived(
         "template",
         lambda plan: template_of(plan, release),
         f"llamafactory {release} data/template.py `get_template_and_fix_tokenizer`: absent, it is "
@@ -187,6 +187,7 @@ def _template(release: str, until: str | None = None) -> Entry:
         since=release,
         until=until,
     )
+    return replace(own, yields=True)
 
 
 _TEMPLATE: Final = (
@@ -250,6 +251,7 @@ DATA: Final = (
         lambda plan: plan.data.image_width * plan.data.image_height,
         "llamafactory 0.9.1 to 0.9.5 data/mm_plugin.py `_preprocess_image`: larger ones are made "
         "so small; absent, 768 x 768",
+        since=WRITTEN,
         when=has_images,
     ),
     constant("do_train", True, f"{_PARSER}: without it nothing is trained"),

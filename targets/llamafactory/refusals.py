@@ -47,6 +47,14 @@ REFUSALS: Final = (
         until=WRITTEN,
     ),
     Refusal(
+        ("model.published",),
+        "it expands weights that are published quantised from 0.9.4 on",
+        lambda plan: plan.model.published != "none",
+        "llamafactory 0.9.4 and 0.9.5 model/model_utils/quantization.py `configure_quantization`",
+        "ask for llamafactory@0.9.4 or later, or train a copy in 16 bits",
+        until="0.9.4",
+    ),
+    Refusal(
         ("adapter.targets",),
         "it takes names of layers, and no regular expression but that of a language model's layers",
         _is_pattern,

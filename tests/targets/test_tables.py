@@ -42,6 +42,10 @@ def test_every_row_has_a_source_and_known_slots(name):
         assert cannot.reason.strip(), slot
 
 
+BY_PATCH = {"llamafactory"}
+"""Packages whose patch releases change keys, so that one is known by several of a minor."""
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_releases_are_sorted_supported_and_one_a_minor(name):
     target = TARGETS[name]
@@ -52,7 +56,8 @@ def test_releases_are_sorted_supported_and_one_a_minor(name):
         versions = [Version(text) for text in releases]
         assert versions == sorted(versions)
         assert all(supported.contains(version) for version in versions)
-        assert len({version.release[:2] for version in versions}) == len(versions)
+        width = 3 if name in BY_PATCH and releases is target.releases else 2
+        assert len({version.release[:width] for version in versions}) == len(versions)
     assert target.latest == target.releases[-1]
 
 

@@ -299,7 +299,7 @@ DIALECTS = {
         *("llama-3/lora-8b.yml", "mistral/qlora.yml"),
         *("qwen2/dpo.yaml", "gemma2/qlora.yml", "llama-3/instruct-dpo-lora-8b.yml"),
     ),
-    ("llamafactory", "0.9.5", "trl"): (
+    ("llamafactory", "0.9.5", "llamafactory"): (
         *("train_lora/qwen3_lora_sft.yaml", "train_lora/qwen3_lora_sft_ds3.yaml"),
         *("train_lora/qwen3_lora_dpo.yaml", "train_full/qwen3_full_sft.yaml"),
         *("ascend/qwen3_full_sft_fsdp2.yaml", "train_lora/qwen3vl_lora_sft.yaml"),
