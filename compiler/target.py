@@ -234,8 +234,7 @@ class Target(Struct, frozen=True):
     check: Callable[[Plan, Version], Iterable[Diagnostic]] = field(default=lambda _p, _v: ())
     """What the consumer refuses or silently changes though every key is well formed."""
     releases: tuple[str, ...] = ()
-    """The newest release of each supported minor version, oldest first; where patches change keys
-    too, those that the rows were read from."""
+    """The newest release of each supported minor version, or each that changes keys, in order."""
     beside: Mapping[str, Package] = field(default_factory=dict)
     """Other distributions whose versions select keys of this target's files."""
     companions: Callable[[Version], Mapping[str, str]] = field(default=lambda _: {})
