@@ -18,6 +18,7 @@ from tunec.compiler.tracing.derivation import derived  # noqa: E402
 from tunec.compiler.tracing.live.derivation.curves import Lengths, fitted  # noqa: E402
 from tunec.compiler.tracing.live.single_process import run  # noqa: E402
 from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
+from tunec.schemas.models.catalogue import card as catalogued  # noqa: E402
 from tunec.schemas.models.derived_card import DerivedCard, card_name  # noqa: E402
 from tunec.schemas.models.layer_measures import highest  # noqa: E402
 
@@ -69,6 +70,17 @@ CONFIGS = {
         "enable_moe_block": False,
         "tie_word_embeddings": True,
     },
+    "modernbert": {
+        **{key: value for key, value in SMALL.items() if key not in ("head_dim", "pad_token_id")},
+        "model_type": "modernbert",
+        "tie_word_embeddings": True,
+        "local_attention": 128,
+        "pad_token_id": 0,
+        "cls_token_id": 1,
+        "sep_token_id": 2,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
 }
 FAR = ["smollm3", "gpt_oss", "nemotron_h"]
 
@@ -94,6 +106,26 @@ def test_kinds_of_layers_are_told_apart():
     assert sliding.experts is not None
     assert (sliding.experts.count, sliding.experts.active) == (8, 2)
     assert card("gpt_oss").architecture.eager
+
+
+def test_an_encoder_has_a_masked_language_head_and_sees_both_ways():
+    found = card("modernbert").architecture
+    assert (found.kind, found.head, found.tied) == ("encoder", "decoder", True)
+    assert [(each.layers, each.window) for each in found.stacks] == [(1, None), (2, 64), (1, None)]
+    assert not any(each.causal for each in found.stacks)
+    assert {each.norm for each in found.stacks} == {"layer"}
+
+
+@pytest.mark.parametrize("which", range(4), ids=["full", "recomputed", "lora", "autocast"])
+def test_the_account_of_the_encoder_that_comes_with_tunec_is_as_traced(which):
+    """Autocast has the norm of its embedding in fp32, so that layers add to fp32."""
+    config = catalogued("modernbert-base").config
+    found = derive(config)
+    plans = [*workloads(found)]
+    plans.append((plans[2][0], layout(2, checkpointed=True, autocast=True, **BF16_LORA)))
+    workload, plan = plans[which]
+    trace = run(Subject(config, workload, plan))
+    assert abs(compare(trace, account(workload, plan)).error) < 0.015
 
 
 def test_layers_that_store_and_reuse_keys_and_values_are_kinds_of_their_own():
@@ -181,6 +213,10 @@ def test_bytes_without_a_curve_are_refused():
         ({"model_type": "no_such_family"}, "no class for the family 'no_such_family'"),
         ({"model_type": "qwen3", "hidden_size": "wide"}, "refuses the config|cannot be built"),
         ({"model_type": "clip_vision_model"}, "no class with a language model's head"),
+        (
+            {"model_type": "modernbert", "architectures": ["ModernBertForSequenceClassification"]},
+            "no output projection",
+        ),
     ],
 )
 def test_what_cannot_be_derived_is_told(config, reason):

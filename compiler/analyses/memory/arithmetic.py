@@ -150,7 +150,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     held = states.trainable if full else states.weights
     special = flavour(workload.architecture.family, part)
     stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
-    widened = states.autocast and _is_normed_last(special, stacks)
+    widened = states.autocast and _is_widened(special, stacks)
     stream = BYTES["fp32" if widened else held]
     linears = [m for m in workload.architecture.modules if m.part == part and m.kind == "linear"]
     inside = [module for module in linears if "{}" in module.path]
@@ -226,9 +226,13 @@ def _is_eager(workload: Workload, special: Flavour) -> bool:
     return implementation == "eager" or (always and implementation == "sdpa")
 
 
-def _is_normed_last(special: Flavour, stacks: list[Stack]) -> bool:
-    """Whether the stream is what LayerNorms give, which autocast has in fp32 (BART, BERT)."""
-    return special.norms_after and all(stack.norm == "layer" for stack in stacks)
+def _is_widened(special: Flavour, stacks: list[Stack]) -> bool:
+    """Whether the stream is what LayerNorms give, which autocast has in fp32.
+
+    All of it (BART, BERT), or the embedding that layers add to (ModernBERT).
+    """
+    normed = special.norms_after or special.norms_first
+    return normed and all(stack.norm == "layer" for stack in stacks)
 
 
 def _activation(named: Activation, stacks: list[Stack]) -> Activation:

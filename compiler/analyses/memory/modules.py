@@ -191,6 +191,8 @@ class Flavour(Struct, frozen=True):
     """Whether a decoder layer attends to the encoder after itself."""
     norms_after: bool = False
     """Whether layers normalise what attention and feed-forward give, and not what they read."""
+    norms_first: bool = False
+    """Whether the stream begins with what a norm of the embedding gives."""
     eager: bool = False
     """Whether attention makes its scores as tensors unless it is FlashAttention."""
     wide_queries: bool = False
@@ -207,6 +209,7 @@ _EXPANDED: Final = frozenset({"gpt2", "gptj", "gpt_neo", "codegen", "phi"})
 _RELU: Final = frozenset({"opt"}) | _T5
 _WIDE_NORM: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text", "olmo2", "olmo3"})
 _NORMS_AFTER: Final = frozenset({"olmo2", "olmo3", "bart", "bert", "roberta", "xlm-roberta"})
+_NORMS_FIRST: Final = frozenset({"modernbert"})
 _CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
 _UNROTATED: Final = (
     frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt", "bloom", "mpt"}) | _ENCODER_DECODER
@@ -249,6 +252,7 @@ def flavour(family: str, part: Part) -> Flavour:
             shares_norm_inputs=family in _PARALLEL_NORMS,
             crosses=family in _ENCODER_DECODER,
             norms_after=family in _NORMS_AFTER,
+            norms_first=family in _NORMS_FIRST,
             eager=family in _ALWAYS_EAGER,
             wide_queries=family in _WIDE_QUERIES,
             narrow_scores=family in _NARROW_SCORES,

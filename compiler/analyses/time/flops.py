@@ -200,7 +200,8 @@ def _stack_scores(stack: Stack, tokens: float, *, fused: bool) -> float:
     whole = 2 * stack.heads * width * tokens**2 * (0.5 if stack.causal and fused else 1)
     if stack.window is None or stack.window >= tokens:
         return whole * stack.layers
-    windowed = 2 * stack.heads * width * tokens * stack.window
+    seen = min(stack.window * (1 if stack.causal else 2), tokens)
+    windowed = 2 * stack.heads * width * tokens * seen
     return whole * (stack.layers - stack.windowed_layers) + windowed * stack.windowed_layers
 
 

@@ -1,8 +1,8 @@
 """From a config to the architecture that transformers builds of it, on the meta device."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 
@@ -21,9 +21,10 @@ from tunec.compiler.tracing.live.derivation.remote_classes import classes_of, is
 from tunec.compiler.tracing.live.kernels import register_attention
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.architecture import Architecture, Module
 
 _HEADS: Final = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
+_MASKED: Final = "MODEL_FOR_MASKED_LM_MAPPING"
 _BEYOND: Final = 1 << 24
 """More tokens than any sequence has."""
 
@@ -49,17 +50,23 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     keep_layers(model, layers, kept)
     _open_windows(text)
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
+    kind = _kind(maker, modules)
     found, around = measures(Subject(model, layers.path, head, eager, active), places)
     embedding = model.get_input_embeddings()
     output = model.get_output_embeddings()
     return Architecture(
         family=str(config["model_type"]),
-        kind="causal-lm" if all(each.part == "text" for each in modules) else "vision-language",
+        kind=kind,
         modules=modules,
         stacks=(
             *tower,
             *(
-                replace(stack, measured=each.measured, attends=each.attends)
+                replace(
+                    stack,
+                    causal=kind != "encoder",
+                    measured=each.measured,
+                    attends=each.attends,
+                )
                 for stack, each in zip(stacks, found, strict=True)
             ),
         ),
@@ -80,6 +87,17 @@ def _classes(config: Mapping[str, Any]) -> tuple[Any, Any]:
     """The config and the class of the model that transformers has for it."""
     made = _config(config)
     return made, _maker(made, config)
+
+
+def _kind(
+    maker: Any, modules: Iterable[Module]
+) -> Literal["encoder", "causal-lm", "vision-language"]:
+    """What a class does: transformers lists those that fill masks, and see both ways."""
+    from transformers.models.auto import modeling_auto
+
+    if maker.__name__ in getattr(modeling_auto, f"{_MASKED}_NAMES").values():
+        return "encoder"
+    return "causal-lm" if all(each.part == "text" for each in modules) else "vision-language"
 
 
 def _config(config: Mapping[str, Any]) -> Any:
@@ -108,7 +126,8 @@ def _maker(made: Any, config: Mapping[str, Any]) -> Any:
         if found is not None and "For" in named:
             return found
     # a config with another one for its text is that of a model with pictures too
-    for table in _HEADS if made.get_text_config() is made else reversed(_HEADS):
+    written = _HEADS if made.get_text_config() is made else reversed(_HEADS)
+    for table in (*written, _MASKED):
         if type(made) in getattr(modeling_auto, table):
             return getattr(modeling_auto, table)[type(made)]
     raise Untraceable(

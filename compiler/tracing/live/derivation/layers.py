@@ -136,7 +136,7 @@ def stack_of(model: torch.nn.Module, config: Any, layers: Layers, kind: Sequence
     hidden = config.hidden_size
     heads, kv_heads, width = _heads(layer, config)
     norms = [m for m in layer.modules() if _is_norm(m)]
-    rms = any("rms" in type(each).__name__.lower() or not _has_bias(each) for each in norms)
+    rms = any(_is_rms(each) for each in norms)
     experts, latent = _experts(layer, config), _latent(config)
     window = _window(config, kind[0])
     return Stack(
@@ -178,8 +178,10 @@ def _is_norm(module: torch.nn.Module) -> bool:
     return isinstance(weight, torch.nn.Parameter) and weight.dim() == 1
 
 
-def _has_bias(module: torch.nn.Module) -> bool:
-    return getattr(module, "bias", None) is not None
+def _is_rms(norm: torch.nn.Module) -> bool:
+    """Whether a norm takes no mean: torch's own LayerNorm may have no bias, others then are RMS."""
+    bare = not isinstance(norm, torch.nn.LayerNorm) and getattr(norm, "bias", None) is None
+    return bare or "rms" in type(norm).__name__.lower()
 
 
 def _heads(layer: torch.nn.Module, config: Any) -> tuple[int, int, int]:
