@@ -219,6 +219,8 @@ MODEL: Final = (
     ),
     *_TEMPLATE,
 )
+_LEAST_PIXELS: Final = 32 * 32
+"""`image_min_pixels` where nothing is said: llamafactory 0.9.3 to 0.9.5 hparams/model_args.py."""
 DATA: Final = (
     observed(
         ("dataset", "mix_strategy", "dataset_dir"),
@@ -248,7 +250,7 @@ DATA: Final = (
     ),
     derived(
         "image_max_pixels",
-        lambda plan: plan.data.image_width * plan.data.image_height,
+        lambda plan: max(plan.data.image_width * plan.data.image_height, _LEAST_PIXELS),
         "llamafactory 0.9.1 to 0.9.5 data/mm_plugin.py `_preprocess_image`: larger ones are made "
         "so small; absent, 768 x 768",
         since=WRITTEN,

@@ -37,6 +37,11 @@ _PAIRS: Final = (
     Pair("use_unsloth & stage=ppo", "reward_model_type=lora", "its kernels hold one adapter"),
     Pair("use_kt & stage=ppo", "reward_model_type=lora", "its kernels hold one adapter"),
     Pair("reward_model_type=oft & stage=ppo", "finetuning_type=lora", _POLICY),
+    Pair(
+        "quantization_device_map=auto & no quantization_bit",
+        "do_train=true",
+        "only what serves is spread so",
+    ),
     Pair("use_galore", "deepspeed", "the engine holds the gradients"),
     Pair("use_apollo", "deepspeed", "the engine holds the gradients"),
     Pair(
@@ -80,6 +85,23 @@ _ROWS: Final = (
             files_only=True,
         )
         for name in ("galore", "apollo")
+    ),
+    *(
+        Row(
+            f"llamafactory:{key}{bound}",
+            f"{{0.key}} {{0.value}} is refused beside {other} {usual}, the default",
+            "refused",
+            "the most pixels cannot be fewer than the least",
+            f"also write {other}",
+            beside=(f"no {other}",),
+            files_only=True,
+        )
+        for key, bound, other, usual in (
+            ("image_max_pixels", "<1024", "image_min_pixels", 1024),
+            ("image_min_pixels", ">589824", "image_max_pixels", 589824),
+            ("video_max_pixels", "<256", "video_min_pixels", 256),
+            ("video_min_pixels", ">65536", "video_max_pixels", 65536),
+        )
     ),
     Row(
         "llamafactory:tokenized_path",

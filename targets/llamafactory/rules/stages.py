@@ -228,7 +228,9 @@ lora_options_of_another_method = rows(
     consumers=("llamafactory",),
     rows=(
         *(
-            replace(_REFUSED, when=f"llamafactory:{key}", beside=("finetuning_type=full|freeze",))
+            replace(
+                _REFUSED, when=f"llamafactory:{key}", beside=("finetuning_type=full|freeze|oft",)
+            )
             for key in ("adapter_name_or_path", *(f"{each}!=false" for each in _ONLY_LORA))
         ),
         *(
