@@ -213,6 +213,7 @@ def test_bytes_without_a_curve_are_refused():
         ({"model_type": "no_such_family"}, "no class for the family 'no_such_family'"),
         ({"model_type": "qwen3", "hidden_size": "wide"}, "refuses the config|cannot be built"),
         ({"model_type": "clip_vision_model"}, "no class with a language model's head"),
+        ({"model_type": "whisper"}, "an encoder feeds its decoder"),
         (
             {"model_type": "modernbert", "architectures": ["ModernBertForSequenceClassification"]},
             "no output projection",

@@ -86,6 +86,9 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
 def _classes(config: Mapping[str, Any]) -> tuple[Any, Any]:
     """The config and the class of the model that transformers has for it."""
     made = _config(config)
+    if made.is_encoder_decoder:
+        # transformers lists the decoders alone of some, such as Whisper's, with causal models
+        raise Untraceable("an encoder feeds its decoder, and a card counts one length alone")
     return made, _maker(made, config)
 
 
