@@ -110,6 +110,11 @@ bench:
 trace-table *arguments:
     python benchmarks/trace_table.py {{ arguments }}
 
+# try to derive a card of every family of transformers, for docs/derived-cards.md (half an hour on two cores)
+card-sweep *arguments:
+    python benchmarks/card_sweep.py {{ arguments }}
+    python -m docs.generate
+
 # build the wheel into dist/
 wheel:
     python -m build --wheel --outdir dist

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
+from docs.card_page import card_page
 from docs.gaps import gaps
 from docs.picture import architecture
 from docs.readme import ROOT, CommandFailed, readme
@@ -344,6 +345,7 @@ _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/defaults.md": defaults_page,
     "docs/codes.md": codes_page,
     "docs/rules.md": rules_page,
+    "docs/derived-cards.md": card_page,
 }
 
 

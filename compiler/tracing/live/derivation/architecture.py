@@ -25,6 +25,9 @@ from tunec.schemas.models.architecture import Architecture, Module
 
 _HEADS: Final = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
 _MASKED: Final = "MODEL_FOR_MASKED_LM_MAPPING"
+_PLACES: Final = "max_position_embeddings"
+_LONGEST: Final = 4096
+"""More tokens than any sequence that is measured has."""
 _BEYOND: Final = 1 << 24
 """More tokens than any sequence has."""
 
@@ -47,11 +50,12 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     eager = not maker._supports_sdpa  # noqa: SLF001  what transformers asks
     head = _name_of(model, model.get_output_embeddings())
     modules = tuple(replace(each, part=part_of(each.path)) for each in module_tree(model))
-    keep_layers(model, layers, kept)
-    _open_windows(text)
+    measured = _with_places(maker, made, model)
+    keep_layers(measured, layers_of(measured, text), kept)
+    _open_windows(measured.config.get_text_config())
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
     kind = _kind(maker, modules)
-    found, around = measures(Subject(model, layers.path, head, eager, active), places)
+    found, around = measures(Subject(measured, layers.path, head, eager, active), places)
     embedding = model.get_input_embeddings()
     output = model.get_output_embeddings()
     return Architecture(
@@ -146,6 +150,19 @@ def _built(maker: Any, made: Any) -> Any:
             return maker._from_config(made, attn_implementation=name)  # noqa: SLF001
         except Exception as fault:  # noqa: BLE001  whatever the model's own class raises
             raise Untraceable(f"{maker.__name__} cannot be built: {told(fault)}") from None
+
+
+def _with_places(maker: Any, made: Any, model: Any) -> Any:
+    """The model, or one like it with room for the lengths that are measured.
+
+    A table of learned positions ends where the longest sequence does; what layers take follows the
+    same curves beyond.
+    """
+    if (getattr(made.get_text_config(), _PLACES, None) or _LONGEST) >= _LONGEST:
+        return model
+    wide = deepcopy(made)
+    setattr(wide.get_text_config(), _PLACES, _LONGEST)
+    return _built(maker, wide)
 
 
 def _open_windows(config: Any) -> None:

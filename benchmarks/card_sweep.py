@@ -1,0 +1,157 @@
+"""Try to derive a card of every family that transformers has a head for, from its default config.
+
+`python benchmarks/card_sweep.py [FAMILY...] [-j 2] [--seconds 90] [--gibibytes 8]` asks each
+family in a process of its own and keeps the answers in `card_sweep.jsonl`, of which
+`just generate` makes `docs/derived-cards.md`. Families that are not named keep their answers;
+`--missing` asks those alone that have none from this release, so that a sweep can be broken off.
+Seconds are those of a processor.
+"""
+
+import argparse
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+ROWS: Final = Path(__file__).with_suffix(".jsonl")
+HEADS: Final = {
+    "sequence-to-sequence": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "encoder": "MODEL_FOR_MASKED_LM_MAPPING",
+    "vision-language": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
+    "causal": "MODEL_FOR_CAUSAL_LM_MAPPING",
+}
+"""The tables of transformers' `models/auto/modeling_auto.py` in which a config class is looked up,
+by what its head is called here. The first that has it counts: an encoder has a causal head too."""
+Row = Mapping[str, Any]
+Family = tuple[str, Any, str]
+"""What its head is called, the config class, and the name of the model's class."""
+
+
+def families() -> dict[str, Family]:
+    """Every family that has such a head, by `model_type`."""
+    from transformers.models.auto import modeling_auto
+
+    found: dict[str, Family] = {}
+    for head, name in HEADS.items():
+        table = getattr(modeling_auto, name)
+        for each in table:
+            model = table[each]
+            model = model[0] if isinstance(model, tuple) else model
+            found.setdefault(each.model_type, (head, each, model.__name__))
+    return dict(sorted(found.items()))
+
+
+def ask(head: str, config: Any, model: str) -> Row:
+    """What deriving a card from the default config comes to: the modules' parameters or a reason.
+
+    The config names the model's class, as a config.json does.
+    """
+    from tunec.compiler.tracing.derivation import derived
+    from tunec.compiler.tracing.subject import Untraceable
+
+    try:
+        default = {**config().to_dict(), "architectures": [model]}
+        given = json.loads(json.dumps(default, default=str))
+    except Exception as fault:  # noqa: BLE001  whatever the config's own class raises
+        return {"head": head, "refused": f"the default config cannot be made: {_told(fault)}"}
+    try:
+        return {"head": head, "parameters": derived(given).architecture.parameters}
+    except Untraceable as reason:
+        return {"head": head, "refused": str(reason)}
+    except MemoryError:
+        return {"head": head, "refused": "it takes more memory than the sweep gives"}
+    except Exception as fault:  # noqa: BLE001  a fault of ours, which the page shows
+        return {"head": head, "refused": f"tunec's own fault: {_told(fault)}"}
+
+
+def _told(fault: Exception) -> str:
+    return f"{type(fault).__name__}: {str(fault).strip().partition(chr(10))[0]}"
+
+
+def sweep(asked: Mapping[str, Family], jobs: int, limits: tuple[int, int]) -> Iterator[Row]:
+    """Ask each family in a fork of this process, so many at once; rows as they come."""
+    waiting, running = list(asked), dict[int, str]()
+    with tempfile.TemporaryDirectory() as folder:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                family = waiting.pop(0)
+                running[_forked(Path(folder, family), asked[family], limits)] = family
+            pid, status = os.wait()
+            family = running.pop(pid)
+            yield {"family": family, **_answer(Path(folder, family), asked[family][0], status)}
+
+
+def _shuffled(families: Iterable[str]) -> list[str]:
+    """Names in an order of their digests: what is asked first tells of all the others too."""
+    return sorted(families, key=lambda each: sha256(each.encode()).hexdigest())
+
+
+def _forked(place: Path, family: Family, limits: tuple[int, int]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    seconds, gibibytes = limits
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_DATA, (gibibytes << 30, gibibytes << 30))
+    place.write_text(json.dumps(ask(*family)), "utf-8")
+    os._exit(0)
+
+
+def _answer(place: Path, head: str, status: int) -> Row:
+    if place.exists():
+        found: Row = json.loads(place.read_text("utf-8"))
+        return found
+    ended = os.waitstatus_to_exitcode(status)
+    slow = ended == -signal.SIGXCPU
+    why = "it takes longer than the sweep gives" if slow else f"its process ended with {ended}"
+    return {"head": head, "refused": why}
+
+
+def kept() -> dict[str, Row]:
+    """The rows that are kept, by family."""
+    lines = ROWS.read_text("utf-8").splitlines() if ROWS.exists() else []
+    return {row["family"]: row for row in map(json.loads, lines)}
+
+
+def keep(rows: Mapping[str, Row]) -> None:
+    """Write the rows, sorted by family."""
+    ROWS.write_text("".join(json.dumps(rows[name]) + "\n" for name in sorted(rows)), "utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ask what is asked for, and keep each answer as it comes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*", metavar="FAMILY")
+    parser.add_argument("-j", "--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=int, default=90)
+    parser.add_argument("--gibibytes", type=int, default=8)
+    parser.add_argument("--missing", action="store_true")
+    options = parser.parse_args(arguments)
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    rows, every, release = kept(), families(), f"transformers {transformers.__version__}"
+    rows = {name: row for name, row in rows.items() if name in every}
+    done = {name for name, row in rows.items() if options.missing and row["release"] == release}
+    wanted = [each for each in options.families or _shuffled(every) if each not in done]
+    for row in sweep(
+        {each: every[each] for each in wanted},
+        options.jobs,
+        (options.seconds, options.gibibytes),
+    ):
+        rows[row["family"]] = {**row, "release": release}
+        keep(rows)
+        sys.stdout.write(f"{row['family']}: {row.get('refused', 'derived')}\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

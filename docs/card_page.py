@@ -1,0 +1,78 @@
+"""The page of families that a card can be derived of, from the rows that `card_sweep.py` keeps."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from docs.readme import ROOT
+
+_ROWS: Final = ROOT / "benchmarks" / "card_sweep.jsonl"
+_INTRODUCTION: Final = """\
+A model of a family that no rule of tunec derives is planned by a card, which `tunec card` reads off
+the class that transformers builds of its config. Here it was tried with the default config of
+configuration classes that have a head for causal, vision-language, sequence-to-sequence or masked
+language modelling: the class is built without weights, and its passes are run and measured.
+`just card-sweep` tries anew. Defaults are often placeholders that do not fit together, which a real
+`config.json` fills: what cannot be built from them says nothing of real models of the family."""
+_KINDS: Final[Mapping[str, str]] = {
+    "the default config cannot be made": "its own defaults are refused",
+    "transformers refuses the config": "its own defaults are refused",
+    "cannot be built": "the class cannot be built from its defaults",
+    "does not run": "a pass of the class does not run",
+    "follow no curve": "its memory follows no curve of the length",
+    "follows no curve": "its memory follows no curve of the length",
+    "takes longer": "it takes longer than the sweep gives",
+    "takes more memory": "it takes more memory than the sweep gives",
+    "process ended": "its process ended",
+    "own fault": "a fault of tunec",
+}
+"""Words of a reason, and what such reasons have in common."""
+_OTHER: Final = "the class is of a form that is not read"
+Row = Mapping[str, Any]
+
+
+def card_page() -> str:
+    """The page: shares by head, reasons by how often they come, and every family."""
+    rows = [json.loads(line) for line in _ROWS.read_text("utf-8").splitlines()]
+    return "\n".join(_lines(rows)) + "\n"
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[str]:
+    releases = " and ".join(sorted({row["release"] for row in rows}))
+    yield "<!-- made by docs/card_page.py; `just generate` renews it -->"
+    yield from ("", "# Families that a card can be derived of", "", _INTRODUCTION, "")
+    made = sum(map(_is_derived, rows))
+    share = f"{made} of {len(rows)} families asked give a card: {made / len(rows):.0%}"
+    yield f"With {releases}, {share}."
+    yield from ("", "| head | families | cards | share |", "| --- | ---: | ---: | ---: |")
+    for head in dict.fromkeys(row["head"] for row in rows):
+        mine = [row for row in rows if row["head"] == head]
+        found = sum(map(_is_derived, mine))
+        yield f"| {head} | {len(mine)} | {found} | {found / len(mine):.0%} |"
+    yield from ("", "## Why there is none", "", "| reason | families |", "| --- | ---: |")
+    reasons = Counter(_kind(row["refused"]) for row in rows if not _is_derived(row))
+    for reason, count in sorted(reasons.items(), key=lambda each: (-each[1], each[0])):
+        yield f"| {reason} | {count} |"
+    yield from ("", "## Every family", "", "| family | head | card |", "| --- | --- | --- |")
+    for row in rows:
+        yield f"| `{row['family']}` | {row['head']} | {_cell(row)} |"
+
+
+def _is_derived(row: Row) -> bool:
+    return "parameters" in row
+
+
+def _kind(reason: str) -> str:
+    return next((kind for words, kind in _KINDS.items() if words in reason), _OTHER)
+
+
+def _cell(row: Row) -> str:
+    if _is_derived(row):
+        return f"{row['parameters'] / 1e6:,.1f} million parameters"
+    told = " ".join(row["refused"].split()).replace("|", "\\|").replace("<", "&lt;")
+    return told if len(told) <= _MOST else told[:_MOST] + "…"
+
+
+_MOST: Final = 200
+"""Characters of a reason that the page shows."""
