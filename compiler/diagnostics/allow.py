@@ -43,6 +43,12 @@ class Suppressed(Struct, frozen=True):
 def suppress(diagnostics: Iterable[Diagnostic], allowances: Iterable[Allowance]) -> Suppressed:
     """Leave out what is allowed. Labels need their spans; hard errors always remain."""
     found, allowed = tuple(diagnostics), tuple(allowances)
-    kept = tuple(each for each in found if not any(one.covers(each) for one in allowed))
-    unused = tuple(one for one in allowed if not any(one.covers(each) for each in found))
-    return Suppressed(kept, unused)
+    named: dict[str, list[Allowance]] = {}
+    for one in allowed:
+        named.setdefault(one.name, []).append(one)
+    told: dict[str, list[Diagnostic]] = {}
+    for each in found:
+        told.setdefault(each.id, []).append(each)
+    kept = (e for e in found if not any(one.covers(e) for one in named.get(e.id, ())))
+    unused = (one for one in allowed if not any(map(one.covers, told.get(one.name, ()))))
+    return Suppressed(tuple(kept), tuple(unused))

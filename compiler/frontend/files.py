@@ -26,6 +26,8 @@ MAX_EXTENDS: Final = 16
 """Files that may extend one another in a row."""
 MAX_FILES: Final = 64
 """Files that one spec may be made of."""
+MAX_TOGETHER: Final = 2**18
+"""Bytes that a spec may extend, files that are named several times counted as often."""
 EXTENDS: Final = "extends"
 
 
@@ -125,6 +127,8 @@ class _Reader(Struct):
     parsed: dict[Path, Node | None] = field(default_factory=dict)
     allowed: list[Allowance] = field(default_factory=list)
     count: int = 0
+    laid: int = 0
+    """Bytes of the files that were extended, each as often as it was."""
 
     def layers(
         self,
@@ -187,6 +191,10 @@ class _Reader(Struct):
             self.faults.append(fault)
             return
         shown_as = os.path.normpath(Path(name).parent / target.value)
+        self.laid += len(content)
+        if self.laid > MAX_TOGETHER:
+            self.faults.append(_too_large(target))
+            return
         for layer in self.layers(base, shown_as, content, chain):
             if layer.fields is None:
                 self.faults.append(_not_a_mapping(layer, target))
@@ -250,6 +258,11 @@ def _too_many(target: Node, deep: bool) -> Diagnostic:
     else:
         message = f"the spec is made of more than {MAX_FILES} files"
     return error("E0204", message, target.span, path=(EXTENDS,), help="merge some of the files")
+
+
+def _too_large(target: Node) -> Diagnostic:
+    message = f"the files that the spec extends hold more than {MAX_TOGETHER} bytes together"
+    return error("E0204", message, target.span, path=(EXTENDS,), help="extend each file once")
 
 
 def _unreadable(target: Node, why: str, remedy: str | None) -> Diagnostic:

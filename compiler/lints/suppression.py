@@ -7,7 +7,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.codes import is_code, known_names
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
-from tunec.compiler.diagnostics.wording import nearest, nearly
+from tunec.compiler.diagnostics.wording import nearest_one, nearly
 from tunec.compiler.lints.index import rule_names
 from tunec.schemas.source import dotted
 
@@ -70,6 +70,8 @@ def key_of(diagnostic: Diagnostic) -> Key:
 
 
 _LIKE: Final = 0.8
+_MOST_COMPARED: Final = 100
+"""Unknown names for which a known one is looked for: more are no misspelt ones."""
 
 
 def unknown_allowances(names: Iterable[str]) -> Iterator[Diagnostic]:
@@ -79,10 +81,10 @@ def unknown_allowances(names: Iterable[str]) -> Iterator[Diagnostic]:
     """
     names = tuple(names)
     known = frozenset((*known_names(), *rule_names())) if names else frozenset()
-    for name in names:
-        if name not in known:
-            near = next(iter(nearest(name, known)), None)
-            yield _unknown(name, near, is_near=nearly(name, known, _LIKE) is not None)
+    for at, name in enumerate(name for name in names if name not in known):
+        near = nearest_one(name, known) if at < _MOST_COMPARED else None
+        is_near = near is not None and nearly(name, (near,), _LIKE) is not None
+        yield _unknown(name, near, is_near=is_near)
 
 
 def _unknown(name: str, near: str | None, *, is_near: bool) -> Diagnostic:

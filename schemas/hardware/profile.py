@@ -6,7 +6,7 @@ what the box says.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Final, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,13 @@ conversion, without the speed and often without the claims being noticed. `absen
 FormFactor = Literal["pcie", "sxm", "oam", "superchip"]
 """`pcie`: a card in a slot. `sxm` and `oam`: a module on a baseboard that wires the modules to each
 other. `superchip`: on one board with its CPU."""
+
+MOST_DEVICES: Final = 1024
+"""Of one node: more than any machine has, and still counted at once."""
+MOST_NODES: Final = 100_000
+"""Of one kind."""
+MOST_GROUPS: Final = 256
+"""Kinds of nodes in one cluster."""
 
 Throughput = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """Operations per second."""
@@ -124,7 +131,7 @@ class Accelerators(Shape):
 
     device: str
     """Name or alias of a catalogue device."""
-    count: int = Field(default=1, ge=1)
+    count: int = Field(default=1, ge=1, le=MOST_DEVICES)
     """Such devices in one node."""
     uuids: tuple[str, ...] = ()
     """`GPU-...` names as `nvidia-smi -L` prints them, one a device, if known."""
@@ -170,7 +177,7 @@ class Host(Shape):
 class Node(Shape):
     """A group of equal nodes."""
 
-    count: int = Field(default=1, ge=1)
+    count: int = Field(default=1, ge=1, le=MOST_NODES)
     """How many such nodes."""
     accelerators: tuple[Accelerators, ...] = Field(min_length=1)
     """In PCI bus order, which is what `CUDA_DEVICE_ORDER=PCI_BUS_ID` numbers."""
@@ -182,6 +189,12 @@ class Node(Shape):
     def device_count(self) -> int:
         """How many devices one such node holds."""
         return sum(group.count for group in self.accelerators)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.device_count > MOST_DEVICES:
+            raise ValueError(f"a node has {self.device_count} devices, and at most {MOST_DEVICES}")
+        return self
 
 
 class Network(Shape):
@@ -200,7 +213,7 @@ class Cluster(Shape):
     """What it is called."""
     title: str = ""
     """What it is, in some words."""
-    nodes: tuple[Node, ...] = Field(min_length=1)
+    nodes: tuple[Node, ...] = Field(min_length=1, max_length=MOST_GROUPS)
     network: Network | None = None
     """Required as soon as there is more than one node."""
     labels: dict[str, str] = {}

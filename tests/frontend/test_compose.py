@@ -430,3 +430,12 @@ def test_doubling_bases_end(tmp_path):
     assert {each.id for each in found.faults} <= {"E0204"}
     assert found.faults
     assert time.perf_counter() - begun < 5
+
+
+def test_one_file_named_many_times_counts_each_time(tmp_path):
+    large = "".join(f"  rule-{n}: a reason that is long enough to be one\n" for n in range(200))
+    write(tmp_path, base=f"allow:\n{large}", spec=f"extends: [{', '.join(['base.yaml'] * 60)}]\n")
+    found = read_layers(tmp_path / "spec.yaml", allow_outside=False)
+    assert {each.id for each in found.faults} == {"E0204"}
+    assert "hold more than 262144 bytes together" in found.faults[0].message
+    assert len(found.nodes) < 30

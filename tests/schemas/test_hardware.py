@@ -560,3 +560,21 @@ class TestClusterRules:
         )
         half = bare.model_copy(update={"sources": {"nodes[0].host": "dmidecode"}})
         assert unsourced(half) == ("nodes[0].accelerators[0].count",)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"count": 8_191_560_100},
+        {"accelerators": [{"device": "a100-80g", "count": 8_191_560_100}]},
+        {"accelerators": [{"device": "a100-80g", "count": 1000}] * 2},
+    ],
+)
+def test_counts_that_no_cluster_has_are_refused(changes):
+    node = {"accelerators": [{"device": "a100-80g", "count": 8}], "host": HOST, **changes}
+    network = {"kind": "ethernet", "bandwidth": "100 Gbit/s"}
+    with pytest.raises(ValidationError, match=r"1024|100000"):
+        Cluster.model_validate({"name": "lab", "nodes": [node], "network": network})
+
+
+HOST = {"memory": "500GiB", "cores": 32}

@@ -25,6 +25,7 @@ from itertools import accumulate, groupby, pairwise
 from math import prod
 from typing import Final, NamedTuple
 
+from tunec.compiler.analyses.memory.bucket_groups import Copied, copied
 from tunec.compiler.analyses.memory.counts import expert_blocks
 from tunec.compiler.analyses.memory.modules import adapter_shapes
 from tunec.compiler.analyses.memory.workload import Workload
@@ -84,8 +85,16 @@ def _largest(tensors: tuple[Tensor, ...], ranks: int) -> Partition:
     if not ends or ends[-1] == 0:  # adapters of a pinned rank 0 have no elements
         return NO_PARTITION
     part = -(-ends[-1] // ranks)
-    found = (part_of(ends, rank, part) for rank in range(-(-ends[-1] // part)))
+    found = (part_of(ends, rank, part) for rank in _differing_ranks(ends, part))
     return max(found, key=lambda each: 2 * each.elements + max(8 * each.piece, 6 * part))
+
+
+def _differing_ranks(ends: list[int], part: int) -> list[int]:
+    """The first of those ranks whose parts are alike: all that lie within one tensor are."""
+    last = (ends[-1] - 1) // part
+    edges = ((begin // part, (end - 1) // part) for begin, end in pairwise([0, *ends]))
+    every = {rank for first, final in edges for rank in (first, first + 1, final)}
+    return sorted(rank for rank in every if 0 <= rank <= last)
 
 
 def part_of(ends: list[int], rank: int, part: int) -> Partition:
@@ -348,31 +357,7 @@ def _reduction(
     )
 
 
-def _copied(inside: list[_Gradient], bucket: int, own: Partition) -> tuple[int, int, int]:
-    """Elements of the largest group of several ranks' pieces, of the largest at all, and own.
-
-    The last is the largest piece of the rank of interest, where it goes apart.
-    """
-    most, largest, group, pieces, mine = 0, 0, 0, 0, 0
-    for rank, run in groupby(_pieces(inside, own.part), key=lambda piece: piece[0]):
-        sizes = [elements for _, elements in run]
-        group, pieces = group + sum(sizes), pieces + 1
-        if own.apart and rank == own.rank:
-            mine, pieces = max(mine, *sizes), pieces + len(sizes) - 1
-        largest = max(largest, group)
-        if pieces > 1:
-            most = max(most, group)
-        if group > bucket:
-            group, pieces = 0, 0
-    return most, largest, mine
-
-
-def _pieces(inside: list[_Gradient], part: int) -> Iterator[tuple[int, int]]:
-    """Rank and elements of each piece, in the order in which they lie in the bucket."""
-    for each in inside:
-        begin, end = each.begins, each.begins + each.elements
-        while begin < end:
-            rank = begin // part
-            stop = min(end, (rank + 1) * part)
-            yield rank, stop - begin
-            begin = stop
+def _copied(inside: list[_Gradient], bucket: int, own: Partition) -> Copied:
+    """What is copied of a bucket in groups, and the largest piece of the rank of interest."""
+    stretches = ((each.begins, each.begins + each.elements) for each in inside if each.elements)
+    return copied(stretches, bucket, own.part, own.rank if own.apart else None)

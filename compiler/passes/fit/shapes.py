@@ -151,27 +151,36 @@ def _ways(problem: Problem, what: str) -> int:
 def devices_used(problem: Problem) -> tuple[int, int]:
     """Nodes and devices a node: the most whose number divides the global batch, or as pinned."""
     ways = _ways(problem, "tensor") * _ways(problem, "sequence")
-    options = [
-        (nodes, per_node)
-        for nodes in range(problem.nodes, 0, -1)
-        for per_node in range(problem.per_node, 0, -1)
-        if (nodes == 1 or per_node == problem.per_node)
-        and _allowed(problem, nodes * per_node, ways)
-    ]
-    return max(
-        options, key=lambda pair: pair[0] * pair[1], default=(problem.nodes, problem.per_node)
-    )
+    wanted, batch = _devices_pinned(problem, ways), problem.global_batch
+
+    def is_fit(pair: tuple[int, int]) -> bool:
+        width, rest = divmod(pair[0] * pair[1], ways)
+        return rest == 0 and (wanted is not None or batch is None or batch % width == 0)
+
+    pairs = _most_first(problem) if wanted is None else _of_as_many(problem, wanted)
+    return next(filter(is_fit, pairs), (problem.nodes, problem.per_node))
 
 
-def _allowed(problem: Problem, devices: int, ways: int) -> bool:
-    pinned, batch = problem.pinned, problem.global_batch
-    width, rest = divmod(devices, ways)
-    if rest:
-        return False
-    asked: int | None = pinned.get("parallel.data") or pinned.get("parallel.world")
-    if asked is not None:
-        return asked == (width if pinned.get("parallel.data") else devices)
-    return batch is None or batch % width == 0
+def _devices_pinned(problem: Problem, ways: int) -> int | None:
+    """How many devices the pinned ranks need."""
+    data: int | None = problem.pinned.get("parallel.data")
+    world: int | None = problem.pinned.get("parallel.world")
+    return data * ways if data else world
+
+
+def _most_first(problem: Problem) -> Iterator[tuple[int, int]]:
+    """Nodes with all their devices, then parts of one."""
+    yield from ((nodes, problem.per_node) for nodes in range(problem.nodes, 0, -1))
+    yield from ((1, per_node) for per_node in range(problem.per_node - 1, 0, -1))
+
+
+def _of_as_many(problem: Problem, devices: int) -> Iterator[tuple[int, int]]:
+    """The nodes that have so many devices together, or the part of one."""
+    nodes, rest = divmod(devices, problem.per_node)
+    if nodes == 0:
+        yield 1, devices
+    elif rest == 0 and nodes <= problem.nodes:
+        yield nodes, problem.per_node
 
 
 def global_batch(problem: Problem, width: int) -> int:
