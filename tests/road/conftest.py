@@ -29,7 +29,7 @@ def travelled(models, tmp_path):
 
     def of(run: Run):
         for model in models.iterdir():
-            (tmp_path / model.name).symlink_to(model)
+            shutil.copytree(model, tmp_path / model.name)
         _write_data(run, tmp_path)
         (tmp_path / "spec.yaml").write_text(yaml.safe_dump(run.spec), encoding="utf-8")
         return travel(tmp_path, run.beside)

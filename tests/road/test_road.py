@@ -39,13 +39,13 @@ def of_loop(loop: str):
 
 
 @pytest.mark.parametrize("run", of_loop("transformers"))
-def test_a_bundle_trains_what_was_asked(run, travelled, models):
+def test_a_bundle_trains_what_was_asked(run, travelled):
     journey = travelled(run)
     told = seen(journey)
     assert told.steps == run.steps
     assert told.samples == rows_of(run, journey)
     agrees_with_plan(told, journey.plan)
-    model = (models / run.spec["model"]).resolve()
+    model = (journey.project / run.spec["model"]).resolve()
     assert told.loaded == (model / "model.safetensors",)
     modules = linear_modules(model)
     assert told.adapted == planned_adapters(journey.plan, modules)
@@ -57,7 +57,7 @@ def test_a_bundle_trains_what_was_asked(run, travelled, models):
 
 
 @pytest.mark.parametrize("run", of_loop("llama-cookbook"))
-def test_llama_cookbook_trains_what_was_asked(run, travelled, models):
+def test_llama_cookbook_trains_what_was_asked(run, travelled):
     journey = travelled(run)
     told, plan = seen_of_cookbook(journey), journey.plan
     epochs = int(plan["schedule.epochs"])
@@ -66,13 +66,13 @@ def test_llama_cookbook_trains_what_was_asked(run, travelled, models):
     assert told.batches == (told.rows // plan["batch.micro"],) * epochs
     assert told.updates == (math.ceil(told.batches[0] / plan["batch.accumulation"]),) * epochs
     assert told.trained == sum(told.batches)
-    model = (models / run.spec["model"]).resolve()
+    model = (journey.project / run.spec["model"]).resolve()
     assert told.loaded == (model / "model.safetensors",)
     assert told.adapted == planned_adapters(plan, linear_modules(model))
 
 
 @pytest.mark.parametrize("run", of_loop("simpletuner"))
-def test_simpletuner_trains_what_was_asked(run, travelled, models):
+def test_simpletuner_trains_what_was_asked(run, travelled):
     journey = travelled(run)
     told, plan = seen_of_painting(journey), journey.plan
     assert told.world == plan["parallel.world"] == 2
@@ -87,7 +87,7 @@ def test_simpletuner_trains_what_was_asked(run, travelled, models):
     assert told.rates == pytest.approx(rates[1 : told.steps], rel=5e-3)
     every, kept = plan["schedule.save_steps"], plan["schedule.keep_checkpoints"] or 0
     assert told.checkpoints == tuple(range(every, told.steps + 1, every))[-kept:]
-    model = (models / "painting").resolve()
+    model = (journey.project / "painting").resolve()
     assert told.loaded == (model,)
     modules = linear_modules_of_denoiser(model / "transformer")
     assert told.adapted == planned_adapters(plan, modules)
