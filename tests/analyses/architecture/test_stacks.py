@@ -86,7 +86,9 @@ def test_projections_are_as_wide_as_the_heads(name):
         assert (widths[query], widths[key]) == (width, kv_width)
     else:
         fused = next(
-            widths[n] for n in ("qkv_proj", "query_key_value", "wqkv", "c_attn") if n in widths
+            widths[n]
+            for n in ("qkv_proj", "query_key_value", "wqkv", "Wqkv", "c_attn")
+            if n in widths
         )
         assert fused == width + 2 * kv_width
 
