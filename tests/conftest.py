@@ -1,5 +1,6 @@
 import os
 from collections.abc import Iterator
+from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     plugin.begin(config)
-    rule.failure = raised_again
+    rule.failure = wraps(rule.failure)(raised_again)
     Session.diagnose = noting_what_has_no_place(Session.diagnose)  # type: ignore[method-assign]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tunec.compiler.bundle import LAUNCH, Outset, outset
 from tunec.compiler.cli.delivery import Files, deliver, to_json
 from tunec.compiler.cli.inputs import asked_targets, judged, load
-from tunec.compiler.cli.session import INPUT, Misuse, Session
+from tunec.compiler.cli.session import OK, Misuse, Session, exit_code
 from tunec.compiler.driver import Compiled, compile_spec
 from tunec.compiler.frontend.load import Loaded
 from tunec.schemas.frozen import replace
@@ -27,12 +27,13 @@ def run(options: Namespace, session: Session) -> int:
     files = _layout(results, options)
     if session.format == "json":
         session.json(_json(results))
+    said = [each for result in results for each in result.diagnostics]
     if not all(result.ok for result in results):
-        return INPUT
+        return exit_code(said, fine=False)
     delivered = deliver(files, options, session, are_bundled=True)
     if options.output is not None and not options.check:
         _tell(results, options, session)
-    return delivered
+    return exit_code(said, fine=delivered == OK)
 
 
 def _tell(results: list[Compiled], options: Namespace, session: Session) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tunec.compiler.cli.inputs import targets_for
-from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.cli.session import BUG, INPUT, OK, Misuse, Session
 from tunec.compiler.fleet.build import build
 from tunec.compiler.fleet.drift import Drift, drifts, inside, outside, prune, visible
 from tunec.compiler.fleet.inputs import Reader, digest
@@ -108,6 +108,9 @@ def _build(builder: Builder, options: Namespace, session: Session) -> int:
     fits = Tally()
     table = ordered(fits.counting(rows(lock_lines(builder.folder))), options.sort)
     session.result(FORMATS[options.format](table))
+    if fits.failed:
+        session.note(f"tunec failed to check some pairs: {', '.join(sorted(fits.failed))}")
+        return BUG
     return OK if fits.all_fit else INPUT
 
 

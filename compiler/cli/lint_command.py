@@ -8,7 +8,7 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.cli.files import write_all
-from tunec.compiler.cli.session import BUG, INPUT, OK, Misuse, Session, is_colored
+from tunec.compiler.cli.session import INPUT, Misuse, Session, exit_code, is_colored
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
@@ -30,7 +30,7 @@ def run(options: Namespace, session: Session) -> int:
         linted = _mend(linted, options, session)
     if options.write_baseline:
         _write_baseline(options, linted)
-        return OK
+        return exit_code(linted.diagnostics, fine=True)
     found = _new(linted.diagnostics, options)
     _show(found, linted.sources, session)
     _tell_what_was_read(linted, session)
@@ -187,8 +187,5 @@ def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Se
 
 
 def _code(found: tuple[Diagnostic, ...], fail_on: str) -> int:
-    if any(each.is_bug for each in found):
-        return BUG
-    severities = {each.severity for each in found}
     failing = {"error"} if fail_on == "error" else {"error", "warning"}
-    return INPUT if severities & failing else OK
+    return exit_code(found, fine=failing.isdisjoint(each.severity for each in found))

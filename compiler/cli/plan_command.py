@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tunec.compiler.cli.inputs import asked_targets, judged, load
-from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
+from tunec.compiler.cli.session import Misuse, Session, exit_code, is_colored
 from tunec.compiler.cli.trace_command import beside
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned, plan, written
@@ -42,7 +42,7 @@ def run(options: Namespace, session: Session) -> int:
     session.diagnose(result.diagnostics, {**loaded.sources, **sources})
     if options.after and options.after in ledgers:
         _print_after(ledgers[options.after], session)
-        return OK if result.ok else INPUT
+        return exit_code(result.diagnostics, fine=result.ok)
     comparison, refused = _traced(result) if options.trace else (None, "")
     if session.format == "json":
         about = trace_json(comparison) if comparison else {"refused": refused}
@@ -53,7 +53,7 @@ def run(options: Namespace, session: Session) -> int:
             session.result(peaks_text(comparison))
     if refused:
         session.note(f"tunec plan --trace: {refused}")
-    return OK if result.ok and not refused else INPUT
+    return exit_code(result.diagnostics, fine=result.ok and not refused)
 
 
 def _traced(result: Planned) -> tuple[Comparison | None, str]:

@@ -13,7 +13,7 @@ from packaging.version import Version
 from tunec.compiler.bundle import outset
 from tunec.compiler.cli.inputs import load, targets_for
 from tunec.compiler.cli.interruption import ended_by_signals
-from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.cli.session import Misuse, Session, exit_code
 from tunec.compiler.cli.trace_command import config_of
 from tunec.compiler.consumers.network import Network, network
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -72,7 +72,7 @@ def _say(
         session.note(f"tunec rehearse: {refused}")
     else:
         session.result(table(checks))
-    return OK if passes(checks) else INPUT
+    return exit_code(found, fine=passes(checks))
 
 
 def _rehearsed(

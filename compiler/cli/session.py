@@ -18,6 +18,13 @@ OK, INPUT, USAGE, BUG = 0, 1, 2, 70
 """Exit codes: fine, the input is at fault, wrong usage, a bug in tunec."""
 
 
+def exit_code(said: Iterable[Diagnostic], *, fine: bool) -> int:
+    """The exit code of a command: a bug in tunec comes before whatever else was found."""
+    if any(each.is_bug for each in said):
+        return BUG
+    return OK if fine else INPUT
+
+
 class Registry(Protocol):
     """The targets that this installation has."""
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.cli.delivery import Files, deliver, to_json
 from tunec.compiler.cli.lint_command import software_of
-from tunec.compiler.cli.session import INPUT, Misuse, Session
+from tunec.compiler.cli.session import OK, Misuse, Session, exit_code
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.translate import Translated, Ungiven, given_slots, translate_files
@@ -28,7 +28,8 @@ def run(options: Namespace, session: Session) -> int:
     session.diagnose(result.diagnostics, result.sources)
     if session.format == "json":
         session.json(_json(result))
-    return deliver(_layout(result), options, session) if result.ok else INPUT
+    fine = result.ok and deliver(_layout(result), options, session) == OK
+    return exit_code(result.diagnostics, fine=fine)
 
 
 def _to_spec(options: Namespace, session: Session) -> int:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from tunec.compiler.bundle import LAUNCH, Outset, outset
 from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.interruption import ended_by_signals
-from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.cli.session import Misuse, Session, exit_code
 from tunec.compiler.consumers.network import Network, network
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import compile_spec
@@ -53,7 +53,8 @@ def run(options: Namespace, session: Session) -> int:
     elif checks:
         session.result("\n".join([table(checks), *decisions.lines(told.bundles)]))
     fine = passes(checks, allow_unchecked=options.allow_unchecked)
-    return OK if fine and not has_errors((*told.diagnostics, *lost)) else INPUT
+    found = (*told.diagnostics, *lost)
+    return exit_code(found, fine=fine and not has_errors(found))
 
 
 class _Told(Struct, frozen=True):

@@ -16,6 +16,7 @@ from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.fleet.inputs import Reader
 from tunec.compiler.fleet.lock import Locked, line_of, members
 from tunec.compiler.fleet.selection import Site
+from tunec.compiler.fleet.summary import UNCHECKED
 from tunec.compiler.fleet.tree import put
 from tunec.compiler.ir.recollection import Grouped
 from tunec.compiler.review.outcome import Pair, needs_of
@@ -29,7 +30,7 @@ class Built(NamedTuple):
     line: str
     """Of the lock."""
     ok: bool
-    """Whether it fits, and every file was written."""
+    """Whether it fits, and every file was checked by every rule and written."""
     strays: tuple[str, ...]
     """Files in its directory that belong to nobody."""
 
@@ -59,9 +60,10 @@ class Builder(Struct, frozen=True):
             {name: sha256(text.encode()).hexdigest() for name, text in texts.items()},
             summary_of(planned, found),
         )
+        is_checked = UNCHECKED not in locked.summary
         decided = planned.plan if planned.ok else None
         decisions = _DECISIONS.texts(decided).values() if decided is not None else ()
-        return Built(line_of(locked, ",".join(decisions)), not broken, left_over)
+        return Built(line_of(locked, ",".join(decisions)), not broken and is_checked, left_over)
 
     def explain(self, pair: Pair) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
         """All that there is to say of a pair, with what makes it fit; and the texts it is of."""
@@ -106,11 +108,13 @@ _LACKING: Final = "E07"
 def summary_of(planned: Planned, found: Sequence[Diagnostic]) -> dict[str, Any]:
     """The row of a pair in the summary: what fits, how, and how fast."""
     errors = [each for each in found if each.severity == "error"]
+    failed = sorted({each.id for each in found if each.is_bug})
+    unchecked = {UNCHECKED: failed} if failed else {}
     plan, needs = planned.plan, needs_of(planned)
     if plan is None or needs is None or errors:
         lacks = not errors or any(each.id.startswith(_LACKING) for each in errors)
         why = errors[0].message if errors else ""
-        return {"fits": False, **({} if lacks else {"refused": True}), "why": why}
+        return {"fits": False, **({} if lacks else {"refused": True}), "why": why, **unchecked}
     return {
         "fits": True,
         "precision": plan.precision.compute,
@@ -127,4 +131,5 @@ def summary_of(planned: Planned, found: Sequence[Diagnostic]) -> dict[str, Any]:
         "tokens_per_second": round(needs.tokens_per_second, 3),
         "samples_per_second": round(needs.samples_per_second, 6),
         "cost_dollars": None if needs.run_cost is None else round(needs.run_cost, 2),
+        **unchecked,
     }

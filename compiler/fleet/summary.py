@@ -32,6 +32,8 @@ COLUMNS: Final = (
     "why",
 )
 """Keys of a row, as CSV and JSON have them, and as `--sort` names them."""
+UNCHECKED: Final = "unchecked"
+"""Key of a row: rules that failed on the files, which is a bug; absent where none did."""
 HEADERS: Final = {"memory": "required_bytes", "tokens/s": "tokens_per_second"}
 """What the table calls two of them; `--sort` takes these names too."""
 _SHOWN: Final = ("spec", "cluster", "precision", "zero", "offload", "checkpointing", "micro")
@@ -52,14 +54,17 @@ def rows(lines: Iterable[Line]) -> Iterator[Row]:
 
 
 class Tally(Struct):
-    """Whether all rows that went by fit."""
+    """What all rows that went by come to."""
 
     all_fit: bool = True
+    failed: frozenset[str] = frozenset()
+    """Rules that failed on the files of some."""
 
     def counting(self, found: Iterable[Row]) -> Iterator[Row]:
-        """The rows unchanged, noting as they pass whether each fits."""
+        """The rows unchanged, noting as they pass whether each fits and was checked."""
         for row in found:
             self.all_fit = self.all_fit and bool(row["fits"])
+            self.failed = self.failed.union(row.get(UNCHECKED, ()))
             yield row
 
 

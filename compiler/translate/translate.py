@@ -349,12 +349,15 @@ def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Di
     found = [
         each
         for each in spoken_by(LintContext(documents, environment, sources.run.targets))
-        if each.severity == "error"
+        if each.severity == "error" or each.is_bug
     ]
     if not found:
         return
-    before = {each.id for each in check(sources.run)}
+    before = {each.id for each in check(sources.run) if not each.is_bug}
     for each in found:
+        if each.is_bug:
+            yield each
+            continue
         labels = tuple(replace(label, span=None) for label in each.labels)
         was = each.id in before
         yield replace(
