@@ -14,6 +14,9 @@ Path = tuple[str | int, ...]
 COMMAND_LINE: Final = "<command line>"
 """The file of values that were given as arguments; its lines are the arguments in order."""
 
+LAID_OVER: Final = "<overrides of the fleet>"
+"""The same of values that a fleet file lays over a spec."""
+
 _BREAK: Final = re.compile("\r\n|[\r\n]")
 
 

@@ -122,8 +122,8 @@ class Reader(Struct, frozen=True):
         chosen = self.selection
         found = load_spec(
             chosen.specs[key[0]],
-            key[1],
-            site.hardware,
+            hardware=site.hardware,
+            laid_over=key[1],
             targets=chosen.targets,
             allow_outside=chosen.allow_outside,
         )

@@ -19,7 +19,7 @@ from tunec.compiler.frontend.layers import displaced, is_missing, merge, without
 from tunec.compiler.frontend.nodes import Node, place, plain, walk
 from tunec.compiler.frontend.overrides import overlay, read_override
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import COMMAND_LINE, Path, Span, dotted, line_starts
+from tunec.schemas.source import COMMAND_LINE, LAID_OVER, Path, Span, dotted, line_starts
 
 
 class Composed(Struct, frozen=True):
@@ -35,18 +35,25 @@ class Composed(Struct, frozen=True):
     read: Read
 
 
-def compose(layers: Layers, overrides: Sequence[str] = ()) -> Composed:
-    """Lay all layers over each other and resolve what they refer to."""
+def compose(
+    layers: Layers, overrides: Sequence[str] = (), laid_over: Sequence[str] = ()
+) -> Composed:
+    """Lay all layers over each other and resolve what they refer to.
+
+    What a fleet file lays over them comes before the command line's overrides.
+    """
     faults = list(layers.faults)
     stack = _Stack.of(layers.nodes)
     if stack is None:
         return Composed(None, None, tuple(faults), frozenset(), layers.read)
-    line = 1
-    for argument in overrides:
-        stack, found = stack.override(argument, line)
-        faults += found
-        line += len(line_starts(argument))
-    read = _with_arguments(layers.read, overrides)
+    read = layers.read
+    for file, arguments in ((LAID_OVER, laid_over), (COMMAND_LINE, overrides)):
+        line = 1
+        for argument in arguments:
+            stack, found = stack.override(argument, line, file)
+            faults += found
+            line += len(line_starts(argument))
+        read = _with_arguments(read, file, arguments)
     if stack.tree.fields is None:
         return Composed(stack.tree, stack.data, tuple(faults), frozenset(), read)
     return _resolved(stack, faults, read)
@@ -80,9 +87,11 @@ class _Stack(Struct, frozen=True):
         below = plain(tree) if tree is not self.tree else self.data
         return _Stack(merge(tree, node), merge_values((below, plain(node))))
 
-    def override(self, argument: str, line: int) -> tuple["_Stack", tuple[Diagnostic, ...]]:
+    def override(
+        self, argument: str, line: int, file: str
+    ) -> tuple["_Stack", tuple[Diagnostic, ...]]:
         """Lay one argument over the others."""
-        read, faults = read_override(argument, line)
+        read, faults = read_override(argument, line, file)
         if read is None:
             return self, faults
         layer, fault = overlay(self.tree, read)
@@ -91,10 +100,10 @@ class _Stack(Struct, frozen=True):
         return self.over(replace(layer, span=self.tree.span)), ()
 
 
-def _with_arguments(read: Read, overrides: Sequence[str]) -> Read:
-    if not overrides:
+def _with_arguments(read: Read, file: str, arguments: Sequence[str]) -> Read:
+    if not arguments:
         return read
-    return replace(read, sources={**read.sources, COMMAND_LINE: "\n".join(overrides)})
+    return replace(read, sources={**read.sources, file: "\n".join(arguments)})
 
 
 def _resolved(stack: _Stack, faults: list[Diagnostic], read: Read) -> Composed:

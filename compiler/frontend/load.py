@@ -93,6 +93,8 @@ class _Asked(Struct, frozen=True):
     project: Project
     stem: str
     targets: Collection[str]
+    laid_over: Sequence[str] = ()
+    """What a fleet file says; its paths count from the spec, and stay in the project."""
 
     @property
     def base(self) -> Path:
@@ -109,19 +111,21 @@ def load_spec(
     overrides: Sequence[str] = (),
     hardware: str | None = None,
     *,
+    laid_over: Sequence[str] = (),
     targets: Collection[str] = (),
     allow_outside: bool = False,
 ) -> Loaded:
     """Read a spec file, with what it extends and the command line's overrides.
 
     `overrides` are `path=value`, the later ones stronger; `hardware` replaces the spec's own, and
-    as a path it is relative to the working directory. `targets` are the known target names; with
+    as a path it is relative to the working directory. `laid_over` are overrides of a fleet file:
+    weaker, and read as if the spec said them. `targets` are the known target names; with
     none, any name passes. `allow_outside` lets the spec name files outside its project. Raises
     nothing for any content of any file.
     """
     base, stem = _place(Path(path))
     layers = read_layers(Path(path), allow_outside=allow_outside)
-    asked = _Asked(Project(base, layers.root), stem, targets)
+    asked = _Asked(Project(base, layers.root), stem, targets, laid_over)
     return _load(layers, _arguments(overrides, hardware), asked)
 
 
@@ -190,7 +194,7 @@ def _arguments(overrides: Sequence[str], hardware: str | None) -> list[str]:
 
 
 def _load(layers: Layers, arguments: Sequence[str], asked: _Asked) -> Loaded:
-    composed = compose(layers, arguments)
+    composed = compose(layers, arguments, asked.laid_over)
     if composed.tree is None:
         return _loaded(None, composed, composed.faults, asked)
     data = _completed(composed, asked)

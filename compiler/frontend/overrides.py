@@ -29,14 +29,16 @@ class Override(Struct, frozen=True):
     """Where the path stands in the argument."""
 
 
-def read_override(argument: str, line: int) -> tuple[Override | None, tuple[Diagnostic, ...]]:
+def read_override(
+    argument: str, line: int, file: str = COMMAND_LINE
+) -> tuple[Override | None, tuple[Diagnostic, ...]]:
     """Read `path=value`, the value as YAML; `line` is the argument's line in the pseudo file."""
     target, equals, text = argument.partition("=")
-    span = Span(COMMAND_LINE, line, 1, line, max(len(target), 1) + 1)
+    span = Span(file, line, 1, line, max(len(target), 1) + 1)
     path = _path(target.strip()) if equals else None
     if path is None:
         return None, (_malformed(argument, span),)
-    node, faults = parse(text, COMMAND_LINE, "spec", line=line, column=len(target) + 2)
+    node, faults = parse(text, file, "spec", line=line, column=len(target) + 2)
     if node is None or faults:
         return None, faults
     return Override(path, replace(node, key_span=span), span), ()

@@ -197,7 +197,8 @@ class _Reader(Struct):
             self._hosts(document, path)
             self._companions(document, path)
             if kind in TRAINERS:
-                for folder, node in checkpoints(document, partial(near, path=path)):
+                admits = partial(self.reach.admits, path=path)
+                for folder, node in checkpoints(document, partial(near, path=path), admits):
                     called = str(called_as(folder, path))
                     self.documents.append(Document(called, "checkpoint", "folder", "", node))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
@@ -123,20 +124,23 @@ transformers 4.40.2 to 5.23.0 trainer.py `_save_rng_state`."""
 
 
 def checkpoints(
-    document: Document, near: Callable[[Path], Iterable[Path]]
+    document: Document, near: Callable[[Path], Iterable[Path]], admits: Callable[[Path], bool]
 ) -> Iterator[tuple[Path, Node]]:
     """The folder that a trainer's file says training is to go on from, if one is there.
 
-    `near` gives the places where a path of that file may lie.
+    `near` gives the places where a path of that file may lie; `admits` tells of which it may be
+    read.
     """
     said, output = (document.value(key) for key in ("resume_from_checkpoint", "output_dir"))
     wanted = output if said is True else said
     if not isinstance(wanted, str) or not 0 < len(wanted) < _LONGEST:
         return
-    for each in near(Path(wanted)):
+    for each in filter(admits, near(Path(wanted))):
         folder = last_of(each) if said is True else each
-        node = None if folder is None else checkpoint_node(folder)
-        if folder is not None and node is not None:
+        if folder is None or not admits(folder):
+            continue
+        node = checkpoint_node(folder)
+        if node is not None:
             yield folder, node
             return
 
@@ -171,8 +175,8 @@ def checkpoint_node(folder: Path) -> Node | None:
 def _tag(folder: Path, tags: list[str]) -> str:
     """The folder that is loaded: the one that `latest` names."""
     try:
-        named = (folder / "latest").read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        named = read_bytes(folder / "latest").decode("utf-8", "replace").strip()
+    except Unreadable:
         named = ""
     return named if named in tags else tags[-1]
 

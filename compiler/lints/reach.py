@@ -38,6 +38,10 @@ class Reach(Struct, frozen=True):
             return True
         return any(_is_outside(each, root) and each.is_file() for each in near(wanted, path))
 
+    def admits(self, found: Path, path: Path) -> bool:
+        """Whether what lies at a place may be looked into for the sake of a file."""
+        return not _is_outside(found, self._root(path))
+
     def _root(self, path: Path) -> Path | None:
         return None if self.allow_outside else project_root(path.resolve())
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.small_spec import SPEC
 
+from tunec.compiler.fleet.inputs import Reader
 from tunec.compiler.fleet.selection import select
 from tunec.compiler.frontend.load import Loaded, load_mapping, load_spec, load_text
 from tunec.compiler.translate.translate import Ungiven, given_slots
@@ -120,6 +121,48 @@ def test_a_fleet_reads_nothing_outside(specs: str, clusters: str, more: str, pro
     assert (fault.file, fault.span is not None) == (str(file), True)
     assert HIDDEN not in str(found)
     assert "E0202" not in [each.id for each in select(file, allow_outside=True).diagnostics]
+
+
+FLEET_SAYS = ("model", "hardware", "calibration", "data.lengths", "model.config")
+
+
+@pytest.mark.parametrize("field", FLEET_SAYS)
+def test_what_a_fleet_lays_over_a_spec_stays_inside(field: str, project: Path) -> None:
+    outside = str(project.parent / "x.json")
+    spec = project / "specs/spec.yaml"
+    spec.parent.mkdir()
+    spec.write_text(SPEC, "utf-8")
+    if field == "model.config":
+        said: Any = {"model": {"path": "a/b", "config": outside, "stored_dtype": "bf16"}}
+    else:
+        said = outside
+        for name in reversed(field.split(".")):
+            said = {name: said}
+    over = json.dumps([{"set": said}])
+    more = f"overrides: {over}\n"
+    file = project / "fleet.yaml"
+    file.write_text(FLEET.format(specs="specs/*", clusters="a100-80g-x8", more=more), "utf-8")
+    for allow, is_read in ((False, False), (True, True)):
+        chosen = select(file, allow_outside=allow).selection
+        assert chosen is not None
+        found = Reader(chosen).loaded("spec", chosen.sites[0])
+        assert (("E0202", field) not in told(found)) == (is_read or field == "hardware")
+        assert HIDDEN not in str(found) or is_read
+
+
+def test_a_path_of_a_fleet_counts_from_the_spec(project: Path) -> None:
+    (project / "specs/own").mkdir(parents=True)
+    config = json.dumps(card("llama-3.2-1b").config)
+    (project / "specs/own/config.json").write_text(config, "utf-8")
+    (project / "specs/spec.yaml").write_text(SPEC, "utf-8")
+    file = project / "fleet.yaml"
+    more = "overrides: [{set: {model: ./own}}]\n"
+    file.write_text(FLEET.format(specs="specs/*.yaml", clusters="a100-80g-x8", more=more), "utf-8")
+    chosen = select(file).selection
+    assert chosen is not None
+    found = Reader(chosen).loaded("spec", chosen.sites[0])
+    assert found.spec is not None, found.diagnostics
+    assert found.spec.model == "./own"
 
 
 DASHED = (

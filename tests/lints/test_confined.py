@@ -104,3 +104,22 @@ def test_a_model_outside_is_not_known(project: Path) -> None:
     about = ("axolotl.yaml", "--hardware", "rtx-3090-x2")
     assert "this model is not known" in lint(project, *about).stdout
     assert "this model is not known" not in lint(project, *about, "--allow-outside").stdout
+
+
+@pytest.mark.parametrize("where", ["folder", "link"])
+def test_a_checkpoint_outside_is_not_looked_at(where: str, project: Path) -> None:
+    name = "global_step9/zero_pp_rank_0_mp_rank_00_optim_states.pt"
+    folder = project.parent / "out/checkpoint-9" / name
+    folder.parent.mkdir(parents=True)
+    folder.write_text("", "utf-8")
+    (project / "ds.json").write_text('{"zero_optimization": {"stage": 2}}', "utf-8")
+    output = "../out"
+    if where == "link":
+        (project / "out").mkdir()
+        (project / "out/checkpoint-9").symlink_to(folder.parents[1])
+        output = "out"
+    text = f"output_dir: {output}\nlearning_rate: 1.0e-4\nresume_from_checkpoint: true\n"
+    (project / "args.yaml").write_text(text + "deepspeed: ds.json\n", "utf-8")
+    about = ("args.yaml", "--world-size", "4")
+    assert "resume-of-another-run" not in lint(project, *about).stdout
+    assert "resume-of-another-run" in lint(project, *about, "--allow-outside").stdout

@@ -15,7 +15,7 @@ from tunec.compiler.resolve import PINNED
 from tunec.compiler.review.reasons import span_of
 from tunec.compiler.review.screen.pen import WIDTH, Pen
 from tunec.compiler.review.screen.topics import TOPICS, Topic
-from tunec.schemas.source import COMMAND_LINE
+from tunec.schemas.source import COMMAND_LINE, LAID_OVER
 
 _MOST: Final = 12
 """Decisions on a screen."""
@@ -127,6 +127,8 @@ def _place(winner: Definition, planned: Planned) -> str:
         where = "in the spec"
     elif span.file == COMMAND_LINE:
         where = "on the command line"
+    elif span.file == LAID_OVER:
+        where = "in the fleet file"
     else:
         where = f"line {span.line} of {Path(span.file).name}"
     others = planned.ledger.of(winner.slot)
