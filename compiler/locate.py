@@ -11,7 +11,7 @@ from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.values import show
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import Span, dotted
+from tunec.schemas.source import Span, dotted, start_of
 
 
 def locate(diagnostics: Iterable[Diagnostic], loaded: Loaded) -> tuple[Diagnostic, ...]:
@@ -127,7 +127,7 @@ def _somewhere(diagnostic: Diagnostic, spans: dict[str, Span]) -> Diagnostic:
     if whole is None:
         return diagnostic
     if diagnostic.severity != "error":
-        label = Label("", Span(whole.file, 1, 1, 1, 1), path)
+        label = Label("", start_of(whole.file), path)
     elif asked is not None and diagnostic.id.startswith("E09"):
         label = Label("requested here", asked, path)
     else:

@@ -35,7 +35,7 @@ from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.catalogue import card, repository
 from tunec.schemas.models.published_form import Published, published_in
-from tunec.schemas.source import Span
+from tunec.schemas.source import start_of
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
 from tunec.schemas.terms import FloatDtype
 
@@ -165,7 +165,7 @@ def _config(path: str, base: Path, followed: Mapping[str, Any] | None) -> Mappin
 
 
 _NO_PROCESSOR: Final[Mapping[str, Any]] = {}
-_NOWHERE: Final = Node(Span("", 1, 1, 1, 1))
+_NOWHERE: Final = Node(start_of(""))
 """A tree without places: what is read for its own sake stands in no spec."""
 
 

@@ -33,6 +33,11 @@ class Span(Struct, frozen=True):
         return f"{self.file}:{self.line}:{self.column}"
 
 
+def start_of(file: str) -> Span:
+    """The place of what concerns a file as a whole."""
+    return Span(file, 1, 1, 1, 1)
+
+
 def dotted(path: Path) -> str:
     """Write a path as people type it: `method.lora.rank`, `data.files[0]`."""
     text = ""

@@ -13,7 +13,7 @@ from tunec.compiler.frontend.files import format_of
 from tunec.compiler.frontend.nodes import Node, place, plain, walk
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.validation import ShapeT, typed
-from tunec.schemas.source import Span, dotted
+from tunec.schemas.source import Span, dotted, start_of
 
 
 class Document(Struct, Generic[ShapeT], frozen=True):
@@ -36,7 +36,7 @@ def load_document(path: Path, shape: type[ShapeT]) -> Document[ShapeT]:
         content = read_bytes(path)
     except Unreadable as reason:
         message = f"cannot read `{path}`: {reason}"
-        fault = error("E0201", message, Span(str(path), 1, 1, 1, 1), help=near_files(path))
+        fault = error("E0201", message, start_of(str(path)), help=near_files(path))
         return Document(None, {}, (fault,), {})
     sources = {str(path): content.decode("utf-8", errors="replace")}
     tree, faults = parse(content, str(path), format_of(path))

@@ -20,7 +20,7 @@ from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.project import Outside, lies_outside, project_root, require_inside
 from tunec.compiler.frontend.text import MAX_BYTES
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import Span
+from tunec.schemas.source import start_of
 
 MAX_EXTENDS: Final = 16
 """Files that may extend one another in a row."""
@@ -91,7 +91,7 @@ def unreadable(path: Path, fault: Exception | None = None) -> Diagnostic:
     """That a file which the command line names cannot be read; without a fault: it is not there."""
     why = "there is no such file" if fault is None else "its symbolic links are broken"
     why = str(fault) if isinstance(fault, Unreadable) else why
-    span = Span(str(path), 1, 1, 1, 1)
+    span = start_of(str(path))
     return error("E0201", f"cannot read `{path}`: {why}", span, help=_meant(path))
 
 

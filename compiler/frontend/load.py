@@ -35,7 +35,7 @@ from tunec.compiler.frontend.software import check_software
 from tunec.compiler.frontend.validation import typed
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.profile import Cluster
-from tunec.schemas.source import COMMAND_LINE, Span
+from tunec.schemas.source import COMMAND_LINE, Span, start_of
 from tunec.schemas.source import Path as Place
 from tunec.schemas.spec import Spec
 
@@ -165,7 +165,7 @@ def load_mapping(
     try:
         text = json.dumps(data, indent=2, ensure_ascii=False, default=_as_plain)
     except (TypeError, ValueError, RecursionError) as fault:
-        span = Span(MAPPING, 1, 1, 1, 1)
+        span = start_of(MAPPING)
         found = error("E0112", f"the mapping holds a value that is not plain data: {fault}", span)
         return Loaded(None, {}, (found,), (), {}, base)
     return load_text(
@@ -231,7 +231,7 @@ def _completed(composed: Composed, asked: _Asked) -> Any:
 
 
 def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
-    tree = composed.tree or Node(Span("", 1, 1, 1, 1))
+    tree = composed.tree or Node(start_of(""))
     if not isinstance(data, dict):
         return _Checked(None, None, typed(Spec, data, tree).faults, ())
     model = names.check_model(data.get("model"), tree, asked.project)

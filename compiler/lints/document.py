@@ -10,7 +10,7 @@ from tunec.compiler.diagnostics.diagnostic import Edit, Fix, Label
 from tunec.compiler.frontend.nodes import Node, place, plain
 from tunec.compiler.lints.edits import Source, add_key, remove_key, rename_key, replace_value
 from tunec.compiler.target import File, Found, Target
-from tunec.schemas.source import Span
+from tunec.schemas.source import Span, start_of
 
 
 class Place(Struct, frozen=True):
@@ -193,7 +193,7 @@ class Document(Struct, frozen=True, eq=False, dict=True):
 
     def start(self) -> Span:
         """The first place of the file, for what speaks of it as a whole."""
-        return Span(self.name, 1, 1, 1, 1)
+        return start_of(self.name)
 
     def lacking(self, key: str) -> Label:
         """The beginning of a file, for what speaks of a key that it does not have."""

@@ -40,7 +40,7 @@ from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import File, Json, Target
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import Span
+from tunec.schemas.source import start_of
 
 _MOST_FOLLOWED: Final = 64
 """Files that are read because others refer to them."""
@@ -390,5 +390,5 @@ def _references(document: Document) -> Iterator[Any]:
 
 
 def _unreadable(path: Path, why: str) -> Diagnostic:
-    span = Span(str(path), 1, 1, 1, 1)
+    span = start_of(str(path))
     return error("E0201", f"{path} cannot be read: {why}", span, help=near_files(path))

@@ -29,7 +29,7 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Target
 from tunec.schemas.caches import Kept
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import Span
+from tunec.schemas.source import Span, start_of
 
 EXEMPT: Final = {
     "device-memory-exceeded": "the pass `fit` has already applied this memory account to the plan",
@@ -166,7 +166,7 @@ def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
         from tunec.compiler.lints.documents import script_documents
 
         return script_documents(artifact.name, artifact.text, target)
-    root = _node(artifact.values, Span(artifact.name, 1, 1, 1, 1))
+    root = _node(artifact.values, start_of(artifact.name))
     kind = kind_of(target, file)
     return (Document(artifact.name, kind, artifact.format, artifact.text, root, target, file),)
 

@@ -17,7 +17,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.text import Origin, decode
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import Path, Span, dotted, lines_of
+from tunec.schemas.source import Path, Span, dotted, lines_of, start_of
 
 _ENDINGS: Final = {
     ".json": "json",
@@ -194,7 +194,7 @@ def _toml_plain(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnost
         line, column = (int(each) for each in where.groups()) if where else (1, 1)
         span = Span(name, line, column, line, column + 1)
         return (), [error("E0101", f"not TOML: {str(fault).partition(' (at')[0].lower()}", span)]
-    return (Parsed("toml", text, _placed(data, lines_of(text), Span(name, 1, 1, 1, 1))),), []
+    return (Parsed("toml", text, _placed(data, lines_of(text), start_of(name))),), []
 
 
 def _placed(value: Any, lines: Sequence[str], at: Span) -> Node:

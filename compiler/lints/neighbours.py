@@ -21,7 +21,7 @@ from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.reach import Reach
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import Span
+from tunec.schemas.source import start_of
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
@@ -166,7 +166,7 @@ def checkpoint_node(folder: Path) -> Node | None:
         "processes": 1 + max(states or ranks),
         "sharded": any(_PARTS.fullmatch(each) for each in inner),
     }
-    at = Span(str(folder), 1, 1, 1, 1)
+    at = start_of(str(folder))
     return Node(
         at, fields={key: Node(at, value, is_inline_json=True) for key, value in told.items()}
     )

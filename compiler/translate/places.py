@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.sources import Sources
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import COMMAND_LINE, Span
+from tunec.schemas.source import COMMAND_LINE, Span, start_of
 
 
 def placed(
@@ -70,7 +70,7 @@ def _start(slots: Sequence[str], sources: Sources) -> Span:
     if document is not None:
         return document.start()
     name = next(iter(sources.texts), COMMAND_LINE)
-    return Span(name, 1, 1, 1, 1)
+    return start_of(name)
 
 
 def _has_row(document: Document, slots: Sequence[str]) -> bool:

@@ -25,7 +25,7 @@ from tunec.compiler.translate.phrases import phrases_in
 from tunec.compiler.translate.statements import said_by, with_defaults
 from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import Span
+from tunec.schemas.source import start_of
 
 _TRL: Final = "trl"
 
@@ -302,7 +302,7 @@ def _unread(reading: Reading) -> Iterator[Diagnostic]:
         keys = ", ".join(file.keys[:5]) or "none"
         yield not_understood(
             f"{file.name} is not a known kind of file",
-            (Label("", Span(file.name, 1, 1, 1, 1)),),
+            (Label("", start_of(file.name)),),
             "name its reader with --from, or leave it out",
             (f"its keys: {keys}",),
         )

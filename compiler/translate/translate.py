@@ -35,7 +35,7 @@ from tunec.compiler.translate.sources import Sources, not_understood, slots_of, 
 from tunec.compiler.translate.writing import Written, write
 from tunec.compiler.version import __version__
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import COMMAND_LINE, Span
+from tunec.schemas.source import COMMAND_LINE, start_of
 
 _COMMAND_LINE: Final = "command line"
 _OF_THE_MODEL: Final = (
@@ -200,7 +200,7 @@ def _left_behind(
         if not any(is_named(path, {name}) for path in left):
             yield not_understood(
                 f"{leaving(name)} names no key that is left out",
-                (Label("", Span(COMMAND_LINE, 1, 1, 1, 1), name),),
+                (Label("", start_of(COMMAND_LINE), name),),
                 "remove the option, or name the key as in the message about it",
             )
 

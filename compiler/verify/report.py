@@ -9,7 +9,7 @@ from tunec.compiler.verify.check import Check, Difference, Status
 from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.delivery import places
 from tunec.compiler.verify.queries import programs
-from tunec.schemas.source import Span
+from tunec.schemas.source import Span, start_of
 
 Places = Mapping[str, Mapping[str, Span]]
 """Where the keys of each file stand, by the file's path and the key's dotted path."""
@@ -189,8 +189,8 @@ def label_of(file: str, key: str, text: str, where: Places) -> Label:
     spans, around = where.get(file, {}), key
     while around and around not in spans:
         around = around.rpartition(".")[0]
-    return Label(text, spans.get(around) or Span(file, 1, 1, 1, 1), key)
+    return Label(text, spans.get(around) or start_of(file), key)
 
 
 def _at_file(file: str) -> Label:
-    return Label("this file", Span(file, 1, 1, 1, 1))
+    return Label("this file", start_of(file))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tunec.compiler.target import Found, Json
-from tunec.schemas.source import Span
+from tunec.schemas.source import start_of
 from tunec.schemas.terms import Launcher
 from tunec.targets.launch.words import Word, commands
 
@@ -233,7 +233,7 @@ def _expand(text: str, known: Mapping[str, str]) -> str:
 
 def _environment(exported: Mapping[str, Found], file: str) -> dict[str, Found]:
     values = {name: found.value for name, found in exported.items()}
-    first = next(iter(exported.values()), Found(None, Span(file, 1, 1, 1, 1)))
+    first = next(iter(exported.values()), Found(None, start_of(file)))
     below = {f"environment.{name}": found for name, found in exported.items()}
     return {"environment": Found(values, first.span), **below}
 

@@ -7,7 +7,7 @@ from itertools import starmap
 from typing import Any, Final
 
 from tunec.compiler.target import Found, Json
-from tunec.schemas.source import Span
+from tunec.schemas.source import Span, start_of
 from tunec.targets.launch.node_setup import called, setup_lines, setup_text, without_setup
 from tunec.targets.launch.script import command, is_spread
 from tunec.targets.launch.script import found_in as found_in_command
@@ -150,7 +150,7 @@ def found_in(text: str, file: str) -> dict[str, Found]:
 
 def _prepared(text: str, file: str) -> dict[str, Found]:
     """The container and the user's lines, as far as there are some."""
-    start = Span(file, 1, 1, 1, 1)
+    start = start_of(file)
     setup, image = setup_lines(text), _CONTAINER.search(text)
     found = {"setup": Found(list(setup), start)} if setup else {}
     if image is None:

@@ -14,7 +14,7 @@ from tunec.compiler.lints.facts.launch import launches, starts_an_example
 from tunec.compiler.lints.kinds import fields_of, own_keys
 from tunec.compiler.lints.rule import ALWAYS, Finding, rule
 from tunec.compiler.lints.schemas import Schema, kinds_of, schemas
-from tunec.schemas.source import Span, lines_of
+from tunec.schemas.source import lines_of, start_of
 
 _TOLD: Final = {"accelerate": "accelerate's", "deepspeed": "DeepSpeed's", "axolotl": "Axolotl's"}
 _OTHER_READERS: Final = ("deepspeed", "axolotl", "llamafactory", "simpletuner", *TRAINERS)
@@ -149,7 +149,7 @@ def unrecognised_file(run: LintContext) -> Iterator[Finding]:
         said = f"its keys are {quoted(each.keys[:8], 'and')}" if each.keys else "it has no keys"
         yield Finding(
             f"{each.name} is no config that tunec knows",
-            (Label("not checked", Span(each.name, 1, 1, 1, 1)),),
+            (Label("not checked", start_of(each.name)),),
             (said, f"known: {', '.join(run.targets)}"),
             _OWN.get(each.keys[0], _UNRECOGNISED_OTHERS) if each.keys else _UNRECOGNISED_OTHERS,
         )
