@@ -64,13 +64,3 @@ def split_names(value: Json) -> tuple[str, ...]:
     """Names in a list, or in a text with commas between them."""
     names = value.split(",") if isinstance(value, str) else value
     return tuple(str(name).strip() for name in names or () if str(name).strip())
-
-
-def with_adapters(plan: Plan) -> bool:
-    """Whether adapters are trained: only then do their settings matter."""
-    return plan.adapter.kind != "none"
-
-
-def in_four_bits(plan: Plan) -> bool:
-    """Whether the base is stored in 4 bits: only then do their settings matter."""
-    return plan.quantization.format in ("nf4", "fp4")

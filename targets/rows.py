@@ -1,10 +1,36 @@
-"""The row that targets of trainers write: keys and slots both ways, and what absence means."""
+"""The rows that targets of trainers share, and what such rows ask of a plan."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, in_every_plan
+from tunec.compiler.target import ALWAYS, Entry, Json, derived, in_every_plan, same
+from tunec.schemas.frozen import replace
+
+# ── what rows ask of a plan ──────────────────────────────────────────────────────────────────────
+
+
+def has_adapter(plan: Plan) -> bool:
+    """Whether LoRA adapters are trained: only then do their settings matter."""
+    return plan.adapter.kind == "lora"
+
+
+def in_four_bits(plan: Plan) -> bool:
+    """Whether the base is stored in 4 bits: only then do their settings matter."""
+    return plan.quantization.format in ("nf4", "fp4")
+
+
+def is_supervised(plan: Plan) -> bool:
+    """Whether the model is trained towards given texts."""
+    return plan.objective.kind == "sft"
+
+
+def has_images(plan: Plan) -> bool:
+    """Whether samples hold images."""
+    return plan.data.images > 0
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def row(
@@ -23,3 +49,17 @@ def row(
     """A row that is read and written; `absent` holds in every release with the keys."""
     defaults = ((ALWAYS, absent),) if absent is not None else ()
     return Entry(keys, slots, write, read, source, since, until, defaults, when=when, yields=yields)
+
+
+def length(key: str, absent: int, source: str, of_images: str) -> tuple[Entry, Entry]:
+    """The bound on a sample's tokens: those of images count too, as the source `of_images` says."""
+    text = same(key, "data.sequence", source, absent=((ALWAYS, absent),))
+    return (
+        replace(text, when=lambda plan: not has_images(plan)),
+        derived(
+            key,
+            lambda plan: plan.data.sequence + plan.data.image_tokens,
+            of_images,
+            when=has_images,
+        ),
+    )

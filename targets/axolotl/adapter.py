@@ -6,11 +6,11 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Json, Phrase, constant, fixed, same
 from tunec.schemas.frozen import replace
-from tunec.targets.axolotl.row import WRITTEN, is_packed_base
-from tunec.targets.huggingface.adapter import has_adapter, whole
+from tunec.targets.axolotl.packages import WRITTEN
+from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.read_only import split_names
-from tunec.targets.rows import row
+from tunec.targets.rows import has_adapter, in_four_bits, row
 
 _PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
 _LOADER: Final = "axolotl loaders/model.py `_set_quantization_config`, before 0.10 utils/models.py"
@@ -24,7 +24,7 @@ def write_kind(plan: Plan) -> Mapping[str, Json]:
     """Beside 4 bits it is called qlora: with lora nothing is quantised."""
     if not has_adapter(plan):
         return {}
-    return {"adapter": "qlora" if is_packed_base(plan) else "lora"}
+    return {"adapter": "qlora" if in_four_bits(plan) else "lora"}
 
 
 def _kind(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -123,8 +123,8 @@ _DTYPES: Final = {word: dtype for dtype, word in DTYPES.items()}
 
 def _write_format(plan: Plan) -> Mapping[str, Json]:
     form = plan.quantization.format
-    kind = {_TYPE: form} if is_packed_base(plan) else {}
-    return {"load_in_4bit": is_packed_base(plan), "load_in_8bit": form == "int8", **kind}
+    kind = {_TYPE: form} if in_four_bits(plan) else {}
+    return {"load_in_4bit": in_four_bits(plan), "load_in_8bit": form == "int8", **kind}
 
 
 def _format(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -157,7 +157,7 @@ QUANTIZATION: Final = (
         "quantization.double",
         _LOADER,
         absent=((ALWAYS, True),),
-        when=is_packed_base,
+        when=in_four_bits,
     ),
     row(
         (_STORAGE,),
@@ -166,6 +166,6 @@ QUANTIZATION: Final = (
         _storage,
         f"{_LOADER}: bfloat16 for all but a few families, and not uint8 as bitsandbytes has it",
         absent={"quantization.storage": "bf16"},
-        when=is_packed_base,
+        when=in_four_bits,
     ),
 )

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, on_deepspeed, same
-from tunec.targets.axolotl.row import WRITTEN
+from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
 from tunec.targets.read_only import observed

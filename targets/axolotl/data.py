@@ -5,11 +5,10 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import shown
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, same
+from tunec.compiler.target import Json, constant, derived
 from tunec.schemas.data_paths import data_kind
-from tunec.schemas.frozen import replace
-from tunec.targets.axolotl.row import WRITTEN, has_images, is_supervised
-from tunec.targets.rows import row
+from tunec.targets.axolotl.packages import WRITTEN
+from tunec.targets.rows import has_images, is_supervised, length, row
 
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
 _COLLATORS: Final = "axolotl 0.13.2 to 0.19.0 core/builders/causal.py `build_collator`"
@@ -78,20 +77,6 @@ def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
 # ── what is made of it ───────────────────────────────────────────────────────────────────────────
 
 
-def _length() -> tuple[Entry, Entry]:
-    """The bound on tokens; those of images count into it."""
-    text = same("sequence_len", "data.sequence", _CONFIG, absent=((ALWAYS, 512),))
-    return (
-        replace(text, when=lambda plan: not has_images(plan)),
-        derived(
-            "sequence_len",
-            lambda plan: plan.data.sequence + plan.data.image_tokens,
-            _CONFIG,
-            when=has_images,
-        ),
-    )
-
-
 _IMAGES: Final = (
     constant("processor_type", "AutoProcessor", f"{_COLLATORS}: images need one", when=has_images),
     constant(
@@ -103,7 +88,7 @@ _IMAGES: Final = (
     constant("remove_unused_columns", False, f"{_COLLATORS}: it needs messages", when=has_images),
 )
 _SAMPLES: Final = (
-    *_length(),
+    *length("sequence_len", 512, _CONFIG, _CONFIG),
     row(
         ("sample_packing",),
         ("data.packing",),

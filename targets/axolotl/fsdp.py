@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json, fixed
 from tunec.targets.accelerate.fsdp import WRAP, on_fsdp, on_second, sharding_of, true, worded
-from tunec.targets.axolotl.row import WRITTEN
+from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
 from tunec.targets.read_only import observed
 from tunec.targets.rows import row

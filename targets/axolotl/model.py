@@ -6,9 +6,9 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, fixed, same
 from tunec.targets.axolotl.adapter import write_kind
-from tunec.targets.axolotl.row import WRITTEN, is_supervised
+from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.read_only import observed
-from tunec.targets.rows import row
+from tunec.targets.rows import is_supervised, row
 
 _MODEL: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/model.py `ModelInputConfig`"
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"

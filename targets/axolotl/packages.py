@@ -12,6 +12,8 @@ SCHEMAS: Final = ("0.8.1", "0.13.2", "0.19.0")
 """The releases whose classes wrote a JSON Schema."""
 RELEASES: Final = ("0.8.1", "0.13.2", "0.14.0", "0.15.0", "0.16.1", "0.17.0", "0.18.0", "0.19.0")
 """The first of them is only read."""
+WRITTEN: Final = "0.13"
+"""The first release that files are written for; older ones are read."""
 SUPPORTED: Final = Releases(">=0.8,<0.20")
 
 _PINS: Final = (

@@ -4,8 +4,8 @@ from typing import Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.axolotl.model import FP8
-from tunec.targets.axolotl.row import WRITTEN
-from tunec.targets.huggingface.adapter import has_adapter
+from tunec.targets.axolotl.packages import WRITTEN
+from tunec.targets.rows import has_adapter
 from tunec.targets.scripts.refusals import Refusal
 
 _LOADER: Final = "axolotl 0.13.2 to 0.19.0 loaders/model.py"

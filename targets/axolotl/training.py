@@ -18,7 +18,7 @@ from tunec.compiler.target import (
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import ScheduleKind
 from tunec.targets.axolotl.data import write_evaluation
-from tunec.targets.axolotl.row import WRITTEN
+from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.training import OPTIMIZER as TRAINER_OPTIMIZER
 from tunec.targets.rows import row
 

@@ -17,8 +17,7 @@ from tunec.compiler.verify.contract import (
     flat,
 )
 from tunec.compiler.verify.delivery import document
-from tunec.targets.axolotl.packages import PACKAGE, RELEASES, brought
-from tunec.targets.axolotl.row import WRITTEN
+from tunec.targets.axolotl.packages import PACKAGE, RELEASES, WRITTEN, brought
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.verify import delivered, engine_programs
 from tunec.targets.huggingface.verify import SECONDS

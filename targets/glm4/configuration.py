@@ -6,10 +6,11 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, named, same
 from tunec.schemas.frozen import replace
 from tunec.targets.glm4.versions import COMBINED, TODAY, schema
-from tunec.targets.huggingface.adapter import ADAPTER_CONFIG, has_adapter
+from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
 from tunec.targets.huggingface.packages import PEFT, schema_of
 from tunec.targets.huggingface.predictions import writes_answers
 from tunec.targets.huggingface.target import TRAINING_ARGS
+from tunec.targets.rows import has_adapter
 from tunec.targets.scripts.file import below, checked, every, without
 
 NAME: Final = "finetune.yaml"

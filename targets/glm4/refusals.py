@@ -5,7 +5,7 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.glm4.configuration import reads_images
 from tunec.targets.glm4.versions import TODAY
-from tunec.targets.huggingface.adapter import has_adapter
+from tunec.targets.rows import has_adapter
 from tunec.targets.scripts.refusals import Refusal
 
 _FAMILIES: Final = ("chatglm", "glm", "glm4")

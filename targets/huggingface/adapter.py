@@ -6,6 +6,7 @@ from typing import Any
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, named, same
 from tunec.targets.huggingface.packages import PEFT, schema_of
+from tunec.targets.rows import has_adapter
 
 _SOURCE = "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig`"
 
@@ -16,11 +17,6 @@ TASKS = {
     "encoder": "FEATURE_EXTRACTION",
 }
 """peft 0.10.0 to 0.21.2 utils/peft_types.py `TaskType`, by kind of model."""
-
-
-def has_adapter(plan: Plan) -> bool:
-    """Adapters are trained."""
-    return plan.adapter.kind == "lora"
 
 
 def whole(value: float) -> float:

@@ -8,8 +8,9 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, named, same
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import FloatDtype, QuantFormat
-from tunec.targets.huggingface.adapter import TASKS, has_adapter, whole
+from tunec.targets.huggingface.adapter import TASKS, whole
 from tunec.targets.huggingface.packages import TRL
+from tunec.targets.rows import has_adapter, in_four_bits
 
 _SOURCE = "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig`"
 _BNB = "trl 0.8.6 to 1.16.0 trainer/utils.py `get_quantization_config`"
@@ -18,22 +19,17 @@ DTYPES: Final[Mapping[FloatDtype, str]] = {"bf16": "bfloat16", "fp16": "float16"
 _BY_DTYPE = {word: dtype for dtype, word in DTYPES.items()}
 
 
-def _is_packed(plan: Plan) -> bool:
-    """The base is stored in 4 bits."""
-    return plan.quantization.format in ("nf4", "fp4")
-
-
 def _is_not_packed(plan: Plan) -> bool:
-    return not _is_packed(plan)
+    return not in_four_bits(plan)
 
 
 def _is_widened(plan: Plan) -> bool:
     """The base is stored in 4 bits, and what is left of it in fp32 under another dtype."""
-    return _is_packed(plan) and plan.states.weights == "fp32" != plan.quantization.compute
+    return in_four_bits(plan) and plan.states.weights == "fp32" != plan.quantization.compute
 
 
 def _is_packed_alike(plan: Plan) -> bool:
-    return _is_packed(plan) and not _is_widened(plan)
+    return in_four_bits(plan) and not _is_widened(plan)
 
 
 # ── which model, in which dtype ──────────────────────────────────────────────────────────────────
@@ -121,8 +117,8 @@ def trust(until: str | None) -> Entry:
 
 def _write_format(plan: Plan) -> Mapping[str, Any]:
     form = plan.quantization.format
-    kind = {"bnb_4bit_quant_type": form} if _is_packed(plan) else {}
-    return {"load_in_4bit": _is_packed(plan), "load_in_8bit": form == "int8", **kind}
+    kind = {"bnb_4bit_quant_type": form} if in_four_bits(plan) else {}
+    return {"load_in_4bit": in_four_bits(plan), "load_in_8bit": form == "int8", **kind}
 
 
 def _read_format(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -152,7 +148,7 @@ def _packed_like_weights(key: str, since: str, until: str) -> Entry:
         f"{_BNB}: bnb_4bit_quant_storage is the dtype of the weights from 0.10 to 0.25",
         since=since,
         until=until,
-        when=lambda plan: _is_packed(plan) and plan.quantization.storage is not None,
+        when=lambda plan: in_four_bits(plan) and plan.quantization.storage is not None,
         package=TRL,
     )
 
@@ -172,7 +168,7 @@ QUANTIZATION = (
         "quantization.double",
         _SOURCE,
         absent=((ALWAYS, False),),
-        when=_is_packed,
+        when=in_four_bits,
         package=TRL,
     ),
     fixed(
@@ -180,7 +176,7 @@ QUANTIZATION = (
         None,
         f"{_BNB}: until 0.9 it gives no storage, which is uint8 then",
         until="0.10",
-        when=_is_packed,
+        when=in_four_bits,
         package=TRL,
     ),
     _packed_like_weights("torch_dtype", "0.10", "0.23"),
@@ -192,7 +188,7 @@ QUANTIZATION = (
         f"{_SOURCE}, from 0.26; absent, uint8",
         since="0.26",
         absent=((ALWAYS, None),),
-        when=_is_packed,
+        when=in_four_bits,
         package=TRL,
     ),
 )

@@ -38,16 +38,13 @@ from tunec.targets.huggingface.training import (
     TRL_LEARNING_RATE,
     write_liger,
 )
+from tunec.targets.rows import has_images
 
 _CONFIG = "trl 0.9.6 to 1.16.0 trainer/sft_config.py `SFTConfig`"
 
 
-def _has_images(plan: Plan) -> bool:
-    return plan.data.images > 0
-
-
 def _has_no_images(plan: Plan) -> bool:
-    return not _has_images(plan)
+    return not has_images(plan)
 
 
 def _length(
@@ -73,7 +70,7 @@ def _length(
             _CONFIG,
             since=since,
             until=until,
-            when=_has_images,
+            when=has_images,
             package=TRL,
         ),
     )

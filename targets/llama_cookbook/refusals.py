@@ -5,9 +5,9 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
-from tunec.targets.huggingface.adapter import has_adapter
 from tunec.targets.llama_cookbook.fsdp import on_fsdp
 from tunec.targets.llama_cookbook.rows import PACKAGE, packs, quantized
+from tunec.targets.rows import has_adapter
 from tunec.targets.scripts.refusals import Refusal
 
 _FIRST_WITH_IGEMMLT: Final = Version("7.5")

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
-from tunec.targets.huggingface.adapter import has_adapter, whole
+from tunec.targets.huggingface.adapter import whole
 from tunec.targets.llama_cookbook.fsdp import ROWS as FSDP_ROWS
 from tunec.targets.llama_cookbook.fsdp import on_fsdp
+from tunec.targets.rows import has_adapter, in_four_bits
 from tunec.targets.scripts.file import started
 
 SCRIPT: Final = "llama_cookbook.finetuning"
@@ -136,13 +137,9 @@ def quantized(plan: Plan) -> bool:
     return plan.quantization.format != "none"
 
 
-def _packed(plan: Plan) -> bool:
-    return plan.quantization.format in ("nf4", "fp4")
-
-
 def _write_format(plan: Plan) -> Mapping[str, Json]:
     form = plan.quantization.format
-    if _packed(plan):
+    if in_four_bits(plan):
         return {"quantization": "4bit", "quantization_config.quant_type": form}
     return {"quantization": "8bit"} if form == "int8" else {}
 
@@ -169,7 +166,7 @@ _QUANTIZATION: Final = (
         "quantization.double",
         _QUANTIZED,
         absent=((ALWAYS, False),),
-        when=_packed,
+        when=in_four_bits,
     ),
     named(
         "quantization_config.compute_dtype",
@@ -177,7 +174,7 @@ _QUANTIZATION: Final = (
         _DTYPES,
         f"{_QUANTIZED}; BitsAndBytesConfig takes the name of a dtype",
         absent=((ALWAYS, "bf16"),),
-        when=_packed,
+        when=in_four_bits,
     ),
     named(
         "quantization_config.quant_storage",
@@ -185,7 +182,7 @@ _QUANTIZATION: Final = (
         {**_DTYPES, None: "uint8"},
         _QUANTIZED,
         absent=((ALWAYS, "bf16"),),
-        when=_packed,
+        when=in_four_bits,
     ),
 )
 

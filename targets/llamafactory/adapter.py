@@ -7,11 +7,10 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Json, Phrase, constant, derived, fixed, same
 from tunec.schemas.frozen import replace
-from tunec.targets.huggingface.adapter import has_adapter, whole
+from tunec.targets.huggingface.adapter import whole
 from tunec.targets.llamafactory.packages import WRITTEN
-from tunec.targets.llamafactory.row import is_packed_base
-from tunec.targets.read_only import named_word, split_names, with_adapters
-from tunec.targets.rows import row
+from tunec.targets.read_only import named_word, split_names
+from tunec.targets.rows import has_adapter, in_four_bits, row
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _TUNING: Final = "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `FinetuningArguments`"
@@ -104,7 +103,7 @@ ADAPTER: Final = (
         f"{_TUNING}; freeze and oft are no slot's value",
         absent={"adapter.kind": "lora"},
     ),
-    same("lora_rank", "adapter.rank", _LORA, absent=((ALWAYS, 8),), when=with_adapters),
+    same("lora_rank", "adapter.rank", _LORA, absent=((ALWAYS, 8),), when=has_adapter),
     row(
         ("lora_alpha", "lora_rank"),
         ("adapter.alpha",),
@@ -112,9 +111,9 @@ ADAPTER: Final = (
         _alpha,
         f"{_TUNING} `__post_init__`: twice the rank",
         absent={"adapter.alpha": 16.0},
-        when=with_adapters,
+        when=has_adapter,
     ),
-    same("lora_dropout", "adapter.dropout", _LORA, absent=((ALWAYS, 0.0),), when=with_adapters),
+    same("lora_dropout", "adapter.dropout", _LORA, absent=((ALWAYS, 0.0),), when=has_adapter),
     row(
         ("lora_target",),
         ("adapter.targets",),
@@ -149,17 +148,17 @@ ADAPTER: Final = (
         lambda found: {"adapter.also_train": split_names(found["additional_target"])},
         _LORA,
         absent={"adapter.also_train": ()},
-        when=with_adapters,
+        when=has_adapter,
     ),
-    same("use_rslora", "adapter.rslora", _LORA, absent=((ALWAYS, False),), when=with_adapters),
-    same("use_dora", "adapter.dora", _LORA, absent=((ALWAYS, False),), when=with_adapters),
+    same("use_rslora", "adapter.rslora", _LORA, absent=((ALWAYS, False),), when=has_adapter),
+    same("use_dora", "adapter.dora", _LORA, absent=((ALWAYS, False),), when=has_adapter),
     replace(
         fixed(
             "adapter.bias",
             "none",
             "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_lora_tuning`",
         ),
-        when=with_adapters,
+        when=has_adapter,
     ),
 )
 
@@ -183,7 +182,7 @@ _BITS: Final = {"nf4": 4, "fp4": 4, "int8": 8}
 
 def _write_format(plan: Plan) -> Mapping[str, Json]:
     form = plan.quantization.format
-    kind = {"quantization_type": form} if is_packed_base(plan) else {}
+    kind = {"quantization_type": form} if in_four_bits(plan) else {}
     return {} if form == "none" else {"quantization_bit": _BITS[form], **kind}
 
 
@@ -213,6 +212,6 @@ QUANTIZATION: Final = (
         "quantization.double",
         _MODEL,
         absent=((ALWAYS, True),),
-        when=is_packed_base,
+        when=in_four_bits,
     ),
 )

@@ -14,12 +14,10 @@ from tunec.compiler.target import (
     on_deepspeed,
     same,
 )
-from tunec.targets.huggingface.adapter import has_adapter
 from tunec.targets.huggingface.arithmetic import has_flag
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
-from tunec.targets.llamafactory.row import is_packed_base
 from tunec.targets.read_only import observed
-from tunec.targets.rows import row
+from tunec.targets.rows import has_adapter, in_four_bits, row
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _BNB: Final = (
@@ -90,8 +88,8 @@ PRECISION: Final = (
         absent={"precision.loss_scaling": "none", "states.autocast": False},
         when=in_no_plan,
     ),
-    _of_precision(_COMPUTE, when=lambda plan: _has_16_bits(plan) and not is_packed_base(plan)),
-    _of_precision((*_COMPUTE, *_PACKED), when=is_packed_base),
+    _of_precision(_COMPUTE, when=lambda plan: _has_16_bits(plan) and not in_four_bits(plan)),
+    _of_precision((*_COMPUTE, *_PACKED), when=in_four_bits),
     _of_precision(
         tuple(slot for slot in _COMPUTE if slot != "precision.compute"),
         when=lambda plan: not _has_16_bits(plan),

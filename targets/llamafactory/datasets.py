@@ -12,8 +12,10 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Entry, File, Json, constant, derived
 from tunec.schemas.data_paths import data_kind
 from tunec.targets.llamafactory.packages import WRITTEN
-from tunec.targets.llamafactory.row import FOLDER, has_images, is_supervised
+from tunec.targets.rows import has_images, is_supervised
 
+FOLDER: Final = "llamafactory"
+"""The folder of the target's files, as the program sees it from the root of a bundle."""
 INFO: Final = "dataset_info.json"
 _PARSER: Final = "llamafactory 0.9.3 to 0.9.5 data/parser.py `get_dataset_list`"
 _LOADER: Final = "llamafactory 0.9.3 to 0.9.5 data/loader.py `_load_single_dataset`"

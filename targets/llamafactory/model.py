@@ -18,10 +18,9 @@ from tunec.compiler.target import (
 from tunec.schemas.frozen import replace
 from tunec.targets.llamafactory.datasets import NAMES, is_explained
 from tunec.targets.llamafactory.packages import WRITTEN
-from tunec.targets.llamafactory.row import has_images, is_supervised
 from tunec.targets.llamafactory.templates import template_names, templates_of
 from tunec.targets.read_only import named_word, observed, split_names
-from tunec.targets.rows import row
+from tunec.targets.rows import has_images, is_supervised, length, row
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
@@ -155,20 +154,6 @@ def _packing(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"data.packing": found.get("stage") == "pt" if said is None else said}
 
 
-def _length() -> tuple[Entry, Entry]:
-    """The bound on tokens; those of images count into it."""
-    text = same("cutoff_len", "data.sequence", _DATA, absent=((ALWAYS, 2048),))
-    return (
-        replace(text, when=lambda plan: not has_images(plan)),
-        derived(
-            "cutoff_len",
-            lambda plan: plan.data.sequence + plan.data.image_tokens,
-            f"{_DATA}; data/mm_plugin.py `process_messages`",
-            when=has_images,
-        ),
-    )
-
-
 # ── templates ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -238,7 +223,7 @@ DATA: Final = (
         when=in_no_plan,
     ),
     *NAMES,
-    *_length(),
+    *length("cutoff_len", 2048, _DATA, f"{_DATA}; data/mm_plugin.py `process_messages`"),
     row(
         ("neat_packing", "packing", "stage"),
         ("data.packing",),

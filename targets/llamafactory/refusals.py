@@ -3,12 +3,11 @@
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.targets.huggingface.adapter import has_adapter
 from tunec.targets.llamafactory.adapter import names_in_the_text
 from tunec.targets.llamafactory.model import template_of
 from tunec.targets.llamafactory.packages import RELEASES, WRITTEN
-from tunec.targets.llamafactory.row import has_images, is_packed_base
 from tunec.targets.llamafactory.templates import sees
+from tunec.targets.rows import has_adapter, has_images, in_four_bits
 from tunec.targets.scripts.refusals import Refusal
 
 
@@ -123,7 +122,7 @@ REFUSALS: Final = (
     Refusal(
         ("quantization.storage",),
         "it packs 4-bit weights into the dtype of the products",
-        lambda plan: is_packed_base(plan) and plan.quantization.storage is None,
+        lambda plan: in_four_bits(plan) and plan.quantization.storage is None,
         "llamafactory 0.9.3 to 0.9.5 model/model_utils/quantization.py: bnb_4bit_quant_storage",
         "leave quantization.storage to tunec",
     ),

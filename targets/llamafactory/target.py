@@ -49,9 +49,8 @@ from tunec.targets.llamafactory.packages import (
     ranges,
 )
 from tunec.targets.llamafactory.refusals import REFUSALS
-from tunec.targets.llamafactory.row import has_images, is_supervised
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import row
+from tunec.targets.rows import has_images, is_supervised, row
 from tunec.targets.scripts.refusals import refusing
 
 _MARKS: Final = frozenset(

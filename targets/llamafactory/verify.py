@@ -27,9 +27,8 @@ from tunec.targets.huggingface.verify import (
     run_of,
     settled,
 )
-from tunec.targets.llamafactory.datasets import INFO
+from tunec.targets.llamafactory.datasets import FOLDER, INFO
 from tunec.targets.llamafactory.packages import PACKAGE, RELEASES, TRAINER, WRITTEN, brought
-from tunec.targets.llamafactory.row import FOLDER
 
 SCRIPT: Final = "tunec.targets.llamafactory.consumer"
 FILE: Final = "llamafactory.yaml"

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
-from tunec.targets.huggingface.adapter import has_adapter, whole
+from tunec.targets.huggingface.adapter import whole
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.target import TRAINING_ARGS
 from tunec.targets.minicpm_v.versions import RELEASES
+from tunec.targets.rows import has_adapter
 from tunec.targets.scripts.file import started, within, without
 
 SCRIPT: Final = "finetune.py"

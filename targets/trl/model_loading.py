@@ -14,6 +14,7 @@ from tunec.compiler.target import Entry, derived, fixed, in_every_plan, on_deeps
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.packages import TRL
+from tunec.targets.rows import in_four_bits
 
 _BY_KEYS: Final = "0.26"
 _BY_TRAINER: Final = "0.22"
@@ -36,10 +37,6 @@ def by_keys(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 def _is_quantised(plan: Plan) -> bool:
     return plan.quantization.format != "none"
-
-
-def _is_packed(plan: Plan) -> bool:
-    return plan.quantization.format in ("nf4", "fp4")
 
 
 def _is_loaded_by_itself(plan: Plan) -> bool:
@@ -68,7 +65,7 @@ _BY_SCRIPT: Final = (
 def _write_format(plan: Plan) -> Mapping[str, Any]:
     if not _is_quantised(plan):
         return {}
-    if not _is_packed(plan):
+    if not in_four_bits(plan):
         return {f"{_BITS}.load_in_8bit": True}
     return {
         f"{_BITS}.load_in_4bit": True,
@@ -150,12 +147,12 @@ _BY_ARGUMENTS: Final = (
         since=_BY_TRAINER,
         until=_BY_KEYS,
         absent=(("0", False),),
-        when=_is_packed,
+        when=in_four_bits,
         package=TRL,
     ),
-    _loaded(f"{_BITS}.bnb_4bit_compute_dtype", "quantization.compute", _is_packed),
+    _loaded(f"{_BITS}.bnb_4bit_compute_dtype", "quantization.compute", in_four_bits),
     replace(
-        _loaded(f"{_BITS}.bnb_4bit_quant_storage", "quantization.storage", _is_packed),
+        _loaded(f"{_BITS}.bnb_4bit_quant_storage", "quantization.storage", in_four_bits),
         absent=(("0", {"quantization.storage": None}),),
     ),
     replace(

@@ -13,6 +13,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, fixed, named, on_deepspeed
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import FloatDtype, QuantFormat
+from tunec.targets.rows import has_adapter
 from tunec.targets.simpletuner import families
 
 ADAPTERS: Final = "simpletuner 3.1.6 and 4.10.1, helpers/models/common.py add_lora_adapter"
@@ -39,11 +40,6 @@ def _repository(family: families.Family | None, found: Mapping[str, Json]) -> st
     if family is None:
         return None
     return family.flavours.get(str(found.get("model_flavour") or family.default))
-
-
-def is_adapted(plan: Plan) -> bool:
-    """Whether adapters are trained, and not the model."""
-    return plan.adapter.kind != "none"
 
 
 def _write_adapter(plan: Plan) -> Mapping[str, Json]:
@@ -93,7 +89,7 @@ def _read_targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _has_other_targets(plan: Plan) -> bool:
     """Whether the adapters sit elsewhere than where the family has them unasked."""
-    if not is_adapted(plan):
+    if not has_adapter(plan):
         return False
     family = families.of_model(plan.model.path, plan.model.family)
     own = frozenset(family.targets) if family else None
@@ -127,7 +123,7 @@ MODEL: Final = (
         _write_adapter,
         _read_adapter,
         f"{ADAPTERS}: without them alpha is the rank, and dropout is 0.1",
-        when=is_adapted,
+        when=has_adapter,
     ),
     Entry(
         ("model_type",),
@@ -135,7 +131,7 @@ MODEL: Final = (
         lambda _: {"model_type": "full"},
         lambda found: _WITHOUT if found["model_type"] == "full" else {},
         ADAPTERS,
-        when=lambda plan: not is_adapted(plan),
+        when=lambda plan: not has_adapter(plan),
     ),
     Entry(
         (),
@@ -153,7 +149,7 @@ MODEL: Final = (
         _read_targets,
         "helpers/models/common.py _get_peft_lora_target_modules",
         since="3.3.1",
-        when=is_adapted,
+        when=has_adapter,
     ),
     fixed("adapter.bias", "none", ADAPTERS),
     fixed("adapter.rslora", value=False, source=ADAPTERS),
