@@ -1,7 +1,6 @@
 """Find the line: diagnostics name paths of the spec, and this puts the spans to them."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from tunec.compiler.diagnostics.allow import suppress
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
@@ -57,7 +56,7 @@ def _follows(
     winner = ledger.winner(_slot(before)) if _slot(before) in SLOTS else None
     if winner is None or _slot(before) == _slot(traced):
         return False
-    below = {each.slot for each in _below(winner, ledger)} - {winner.slot}
+    below = {each.slot for each in ledger.causes(winner.slot)} - {winner.slot}
     return any((traced.id, slot, _slot(traced)) in said for slot in below)
 
 
@@ -91,7 +90,7 @@ def _led_to(winner: Definition, ledger: Ledger, written: set[str]) -> tuple[str,
     Where only fields led there that nobody wrote, it is the nearest thing written around one.
     """
     around: tuple[str, Definition | None] = "", None
-    for each in _below(winner, ledger):
+    for each in ledger.causes(winner.slot):
         for origin in (one for one in each.rests if one.kind == "spec"):
             if origin.path in written:
                 return origin.path, each
@@ -99,19 +98,6 @@ def _led_to(winner: Definition, ledger: Ledger, written: set[str]) -> tuple[str,
             if parent in written and not around[0]:
                 around = parent, each
     return around
-
-
-def _below(winner: Definition, ledger: Ledger) -> Iterator[Definition]:
-    """A definition and those of the slots that it rests on, nearest first."""
-    waiting, seen = deque([winner]), {winner.slot}
-    while waiting:
-        each = waiting.popleft()
-        yield each
-        for path in (origin.path for origin in each.rests if origin.kind == "slot"):
-            below = ledger.winner(path)
-            if below is not None and path not in seen:
-                seen.add(path)
-                waiting.append(below)
 
 
 def _somewhere(diagnostic: Diagnostic, spans: dict[str, Span]) -> Diagnostic:

@@ -1,5 +1,6 @@
 """The ledger: every definition of every slot, with who said it, why, and what it beat."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import cached_property
@@ -128,6 +129,18 @@ class Ledger(Struct, frozen=True):
             winner = self.winner(slot)
             if winner is not None:
                 yield winner
+
+    def causes(self, slot: str) -> Iterator[Definition]:
+        """The holding definition of a slot and of those that it rests on, nearest first."""
+        waiting, seen = deque([slot]), {slot}
+        while waiting:
+            winner = self.winner(waiting.popleft())
+            if winner is None:
+                continue
+            yield winner
+            below = [each.path for each in winner.rests if each.kind == "slot"]
+            waiting.extend(each for each in below if each not in seen)
+            seen.update(below)
 
     def contradictions(self) -> Iterator[tuple[Definition, Definition]]:
         """Pairs of equal, highest rank that give one slot different values."""

@@ -1,10 +1,8 @@
 """Where that stands of which a translation speaks: each diagnostic has a file, a line, a column."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
-from tunec.compiler.ir.ledger import Definition, Ledger
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.document import Document
 from tunec.compiler.requirements import Asked
@@ -40,26 +38,11 @@ def _at_a_line(label: Label, keys: Mapping[str, Sequence[str]], sources: Sources
         return label
     slots = (label.path,) if label.path in SLOTS else keys.get(label.path, ())
     for slot in slots:
-        written = _written(slot, sources.ledger)
-        if written is not None and written.span is not None:
-            text = f"{slot} follows from this" if written.slot != slot else label.text
-            return replace(label, text=text, span=written.span)
+        for cause in sources.ledger.causes(slot):
+            if cause.span is not None:
+                text = f"{slot} follows from this" if cause.slot != slot else label.text
+                return replace(label, text=text, span=cause.span)
     return replace(label, span=_start(slots, sources))
-
-
-def _written(slot: str, ledger: Ledger) -> Definition | None:
-    """What a line of a file says of a slot, or of the nearest one that it follows from."""
-    waiting, seen = deque([slot]), {slot}
-    while waiting:
-        winner = ledger.winner(waiting.popleft())
-        if winner is None:
-            continue
-        if winner.span is not None:
-            return winner
-        below = [each.path for each in winner.rests if each.kind == "slot"]
-        waiting.extend(each for each in below if each not in seen)
-        seen.update(below)
-    return None
 
 
 def _start(slots: Sequence[str], sources: Sources) -> Span:
