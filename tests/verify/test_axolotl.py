@@ -4,21 +4,15 @@ What is asked is `axolotl.utils.config.validate_config`, told of the planned dev
 environment with the transformers, trl, peft and accelerate that the release installs.
 """
 
-from pathlib import Path
-
 import pytest
 import yaml
+from tests.verify.trainer_specs import assert_resolved, checked, compiled, specs_of
 
-from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_text
-from tunec.compiler.verify.cases import cases_of, distinct
-from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.queries import verify
 from tunec.schemas.frozen import replace
 from tunec.targets.axolotl.packages import brought
-from tunec.targets.registry import TARGETS
 
-SPECS = yaml.safe_load(Path(__file__).with_name("axolotl_specs.yaml").read_text("utf-8"))
+SPECS = specs_of("axolotl")
 RELEASES = ("0.13.2", "0.16.1", "0.19.0")
 VALIDATOR = "axolotl validate_config"
 NOT_IMPORTED = ("liger", "0.13.2")
@@ -26,36 +20,15 @@ NOT_IMPORTED = ("liger", "0.13.2")
 CASES = [(name, at) for name in SPECS for at in RELEASES if (name, at) != NOT_IMPORTED]
 
 
-def compiled(name: str, release: str) -> list[Case]:
-    asked = TARGETS.resolve(f"axolotl@{release}")
-    text = yaml.safe_dump({"tunec": 1, "name": f"{name}-{release}", **SPECS[name]})
-    result = compile_spec(load_text(text, targets=TARGETS.names()), [asked])
-    assert result.ok, [each.message for each in result.diagnostics if each.severity == "error"]
-    return cases_of(result, [asked])
-
-
 @pytest.fixture(scope="module")
 def checks():
-    cases = [each for name, at in CASES for each in compiled(name, at)]
-    return verify(distinct(cases))
-
-
-def test_specs_are_many():
-    assert len(SPECS) >= 20
+    return checked("axolotl", SPECS, CASES)
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_validator_resolves_what_was_planned(checks, release):
-    asked = [each for each in checks if each.consumer == f"axolotl@{release}"]
-    validated = [each for each in asked if each.program == VALIDATOR]
-    assert [each for each in asked if each.status in ("differs", "refused")] == []
-    reasons = {each.reason for each in validated if each.status == "unchecked"}
-    if reasons:
-        pytest.skip(f"not checked: {'; '.join(sorted(reasons))}")
-    assert {each.spec for each in validated} == {
-        f"{name}-{at}" for name, at in CASES if at == release
-    }
-    assert all(len(each.compared) > 30 for each in validated)
+    specs = {name for name, at in CASES if at == release}
+    assert_resolved(checks, f"axolotl@{release}", VALIDATOR, specs, fewest=31)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +41,7 @@ def test_the_validator_resolves_what_was_planned(checks, release):
 )
 def test_a_planted_fault_is_refused(change, said):
     """The validator is asked for real: it refuses what its own rules refuse."""
-    (case,) = compiled("lora", "0.19.0")
+    (case,) = compiled("axolotl", SPECS, "lora", "0.19.0")
     file = case.delivered["axolotl.yaml"]
     changed = yaml.safe_load(file.text) | yaml.safe_load(change)
     held = {**case.delivered, "axolotl.yaml": replace(file, text=yaml.safe_dump(changed))}
@@ -85,7 +58,7 @@ def test_a_planted_fault_is_refused(change, said):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_plan_follows_the_releases_that_one_brings(release):
-    (case,) = compiled("lora", release)
+    (case,) = compiled("axolotl", SPECS, "lora", release)
     pins = brought(case.version)
     assert {name: str(case.dialect[name]) for name in case.dialect if name in pins} == {
         name: each for name, each in pins.items() if name != "trl"
@@ -93,7 +66,7 @@ def test_a_plan_follows_the_releases_that_one_brings(release):
 
 
 def test_kernels_that_the_account_lacks_are_off():
-    (case,) = compiled("qlora", "0.19.0")
+    (case,) = compiled("axolotl", SPECS, "qlora", "0.19.0")
     written = case.expected["axolotl.yaml"].values
     kernels = {key for key in written if key.endswith("_kernel")}
     assert kernels == {f"lora_{name}_kernel" for name in ("mlp", "qkv", "o", "embedding")}
