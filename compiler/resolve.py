@@ -130,16 +130,18 @@ def resolve_model(
     if isinstance(model, InlineModel):
         config = model.config
         facts = _config(config, base, followed) if isinstance(config, str) else config
-        found = ResolvedModel(model.path, _derived(facts), (), model.stored_dtype, None)
-        return replace(found, published=_published(facts))
+        published = _published(facts)
+        return ResolvedModel(
+            model.path, _derived(facts), (), model.stored_dtype, None, published=published
+        )
     if not _is_path(model, base, followed):
         return catalogued(model)
     facts = _config(model, base, followed)
     where = base / model
     directory = where.parent if where.is_file() else where
     path = str(directory) if is_path(model, base) else model
-    found = ResolvedModel(_weights(facts) or path, _derived(facts), (), _stored(facts), None)
-    return replace(found, published=_published(facts))
+    path, published = _weights(facts) or path, _published(facts)
+    return ResolvedModel(path, _derived(facts), (), _stored(facts), None, published=published)
 
 
 def _weights(facts: Mapping[str, Any]) -> str:
@@ -224,8 +226,10 @@ def _of_weights(path: str) -> ResolvedModel:
     found = card(path)
     components = tuple(_derived(each.config) for each in found.components)
     architecture = _derived(found.config, found.processor)
-    model = ResolvedModel(path, architecture, components, found.stored_dtype, found)
-    return replace(model, published=published_in(found.config))
+    published = published_in(found.config)
+    return ResolvedModel(
+        path, architecture, components, found.stored_dtype, found, published=published
+    )
 
 
 def resolve_cluster(
