@@ -18,7 +18,9 @@ from packaging.version import Version
 
 from tunec.compiler.consumers.lock import FILE, lock
 from tunec.compiler.consumers.sets import BETWEEN, SETS
+from tunec.targets.axolotl import verify as axolotl
 from tunec.targets.llama_cookbook.schema import REQUIREMENTS as LLAMA_COOKBOOK
+from tunec.targets.llamafactory import verify as llamafactory
 from tunec.targets.visualglm.schema import REQUIREMENTS as VISUALGLM
 
 _INDEX: Final = "https://pypi.org/simple"
@@ -45,7 +47,9 @@ def known_pins() -> frozenset[str]:
     """Every pin that tunec itself may install."""
     sets = (*SETS.values(), *BETWEEN.values())
     of_sets = (pin for known in sets for pin in known.requirements)
-    return frozenset((*of_sets, *LLAMA_COOKBOOK, *VISUALGLM))
+    of_axolotl = (pin for each in axolotl.known() for pin in axolotl.requirements(each))
+    of_llamafactory = (pin for each in llamafactory.known() for pin in llamafactory.below(each))
+    return frozenset((*of_sets, *of_axolotl, *of_llamafactory, *LLAMA_COOKBOOK, *VISUALGLM))
 
 
 def _text(found: Mapping[str, Sequence[tuple[str, str]]]) -> str:

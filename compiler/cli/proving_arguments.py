@@ -74,7 +74,8 @@ def add_verify(commands: "Subparsers") -> None:
         "verify",
         "hand each file to the program that reads it, and compare what it resolves with the plan",
         "Runs the real programs, without a GPU. Each release gets its own environment, which is\n"
-        "created on demand (from PyPI, by locked digests) and kept. It is said first.\n"
+        "created on demand (from PyPI, each file checked by its digest) and kept; what is\n"
+        "fetched is said first.\n"
         "A directory is the output of `tunec compile -o`, whose spec lies in it or is named by\n"
         "--spec, or a directory of specs. Whatever cannot be checked is listed.\n"
         "\n"

@@ -41,8 +41,12 @@ def network(asked: Network) -> Iterator[None]:
         _allowed.pop()
 
 
-def fetching(what: Sequence[str], origin: str) -> None:
-    """Say what is about to be fetched. Raises EnvironmentUnavailable where nothing may be."""
+def fetching(what: Sequence[str], origin: str, unlocked: Sequence[str] = ()) -> None:
+    """Say what is about to be fetched. Raises EnvironmentUnavailable where nothing may be.
+
+    `unlocked` is what has no digest to be checked by.
+    """
     if _allowed[-1].is_offline:
         raise EnvironmentUnavailable(what[0], "it is not on this machine, and --offline is set")
-    _allowed[-1].announce(f"fetching {', '.join(what)} from {origin}")
+    unchecked = f"; not checked by a digest: {', '.join(unlocked)}" if unlocked else ""
+    _allowed[-1].announce(f"fetching {', '.join(what)} from {origin}{unchecked}")

@@ -37,7 +37,8 @@ def unpacked(pins: Sequence[str], cache: Path) -> tuple[Path, ...]:
     store = cache / "packages" / kind
     missing = [pin for pin in pins if not (store / pin).exists()]
     if missing:
-        fetching(missing, "the package index")
+        unlocked = [pin for pin in missing if pin not in lock()]
+        fetching(missing, "the package index", unlocked)
         _install(missing, store, cache)
     return tuple(store / pin for pin in pins)
 

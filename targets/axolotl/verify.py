@@ -53,9 +53,15 @@ def requirements(version: Version) -> tuple[str, ...]:
     return (f"{PACKAGE}=={version}", "addict==2.4.0", *below, *above, *loaders)
 
 
+def known() -> tuple[Version, ...]:
+    """The releases whose packages are known."""
+    written = (Version(each) for each in RELEASES)
+    return tuple(each for each in written if each >= Version(WRITTEN))
+
+
 def where(case: Case) -> Where:
     """The release, with what it installs. Raises EnvironmentUnavailable for one that is read."""
-    if str(case.version) not in RELEASES or case.version < Version(WRITTEN):
+    if case.version not in known():
         raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
     return Where(PACKAGE, str(case.version), requirements(case.version))
 

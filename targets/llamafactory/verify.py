@@ -41,22 +41,32 @@ _BESIDE: Final = ("httpx==0.28.1", "httpcore==1.0.9", "omegaconf==2.4.0")
 _LIGER: Final = "liger-kernel"
 
 
+def known() -> tuple[Version, ...]:
+    """The releases whose packages are known."""
+    written = (Version(each) for each in RELEASES)
+    return tuple(each for each in written if each >= Version(WRITTEN))
+
+
+def below(version: Version) -> tuple[str, ...]:
+    """Exact pins of a release and of what it goes with, whatever a spec says."""
+    older = [pins for since, pins in _BELOW if version >= Version(since)][-1]
+    usual = brought(version)
+    above = (f"{name}=={usual[name]}" for name in ("accelerate", "peft"))
+    return (f"{PACKAGE}=={version}", *above, *older, *_BESIDE)
+
+
 def requirements(case: Case) -> tuple[str, ...]:
     """Exact pins of what a release goes with, as far as its parser imports or asks for it."""
-    below = [pins for since, pins in _BELOW if case.version >= Version(since)][-1]
-    usual = brought(case.version)
-    above = {name: usual[name] for name in ("accelerate", "peft")}
     held = (TRAINER, *((ENGINE,) if on_deepspeed(case.plan) else ()))
-    above |= {name: str(case.dialect[name]) for name in held}
     fused = case.plan.loss.path == "fused" and _LIGER in case.software
     liger = (f"{_LIGER}=={case.software[_LIGER]}",) if fused else ()
-    pins = (f"{name}=={release}" for name, release in above.items())
-    return (f"{PACKAGE}=={case.version}", *pins, *below, *_BESIDE, *liger)
+    above = (f"{name}=={case.dialect[name]}" for name in held)
+    return (*below(case.version), *above, *liger)
 
 
 def where(case: Case) -> Where:
     """The release, with what goes with it. Raises EnvironmentUnavailable for one that is read."""
-    if str(case.version) not in RELEASES or case.version < Version(WRITTEN):
+    if case.version not in known():
         raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
     return Where(PACKAGE, str(case.version), requirements(case))
 

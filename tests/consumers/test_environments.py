@@ -201,7 +201,10 @@ def test_a_file_of_other_content_is_refused(shelf, tmp_path, monkeypatch):
     own = {"addict==2.4.0": Locked((digest,), is_source=False)}
     monkeypatch.setattr(packages, "lock", lambda: own)
     monkeypatch.setattr("tunec.compiler.consumers.lock.lock", lambda: own)
-    assert prepare(["addict==2.4.0"], tmp_path / "cache").root.exists()
+    told = []
+    with network(Network(announce=told.append)):
+        assert prepare(["addict==2.4.0"], tmp_path / "cache").root.exists()
+    assert told == ["fetching addict==2.4.0 from the package index"]
 
 
 def test_what_is_fetched_is_said_first_and_offline_fetches_nothing(shelf, tmp_path):
@@ -212,7 +215,8 @@ def test_what_is_fetched_is_said_first_and_offline_fetches_nothing(shelf, tmp_pa
     assert caught.value.reason == "it is not on this machine, and --offline is set"
     with network(Network(announce=told.append)):
         _ = asked.root
-    assert told == ["fetching packaging==0.0.1 from the package index"]
+    said = "fetching packaging==0.0.1 from the package index"
+    assert told == [f"{said}; not checked by a digest: packaging==0.0.1"]
 
 
 @pytest.fixture

@@ -130,19 +130,19 @@ def _diff(random: Random) -> Seed:
 
 
 def _lint(random: Random) -> Seed:
-    files, words = _configs_of_a_run(random)
+    files, words = random.choice(_runs())
     more = random.choice(_MORE_OF_LINT)
     return Seed(files, ("lint", *words, *more))
 
 
 def _lint_with_baseline(random: Random) -> Seed:
-    files, words = _configs_of_a_run(random)
+    files, words = random.choice(_runs())
     files = {**files, "known.json": BASELINE}
     return Seed(files, ("lint", *words, "--baseline", "known.json"))
 
 
 def _translate(random: Random) -> Seed:
-    files, words = _configs_of_a_run(random)
+    files, words = random.choice(_runs())
     to = random.choice((_target(random), _target(random), "spec"))
     output = ("-o", "out/spec.yaml" if to == "spec" else "out")
     return Seed(files, ("translate", *_files_of(words, files), "--to", to, *output))
@@ -171,11 +171,6 @@ _READERS = (
 
 def _target(random: Random) -> str:
     return random.choice(sorted(TARGETS))
-
-
-def _configs_of_a_run(random: Random) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    files, words = random.choice(_runs())
-    return files, words
 
 
 def _files_of(words: tuple[str, ...], files: Mapping[str, str]) -> tuple[str, ...]:
