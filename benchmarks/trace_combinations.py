@@ -258,6 +258,12 @@ def _vlm(model: Model) -> Iterator[Combination]:
 
 def _encoder_decoder(model: Model) -> Iterator[Combination]:
     one = Combination(model.name, sequence=512, packing=False)
+    if model.name == "t5-base":
+        # with its own dropout, as it is usually trained
+        wide = replace(one, micro=4, states="autocast")
+        yield from (wide, replace(wide, checkpointed=True), replace(wide, method="lora"))
+        yield replace(wide, method="lora", checkpointed=True)
+        return
     yield one
     yield replace(one, checkpointed=True)
     targets = _QUERIES_AND_VALUES.get(model.config["model_type"], ("q", "v"))

@@ -255,6 +255,7 @@ MODELS: Final = (
         },
         "google-t5/t5-small (without dropout)",
     ),
+    _card("t5-base", "encoder-decoder"),
     _hub(
         "umt5-small",
         "encoder-decoder",

@@ -72,6 +72,9 @@ class Arithmetic(Struct, frozen=True):
     half: bool
     """Whether the stream is in fp16: a mask in fp32 or bf16 makes the scores of autocast wider."""
     activation: Activation
+    copies_inner: bool
+    """Whether what the second product reads is brought to its weight's dtype, and autocast's from
+    there: a copy."""
     rotary: Rotary
     router: Router
     biased: bool
@@ -176,6 +179,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         wide_scores=states.autocast or not special.narrow_scores,
         half=held == "fp16",
         activation=_activation(special.activation, stacks),
+        copies_inner=special.widens_inner and compute < BYTES[held],
         rotary=special.rotary,
         router=special.router,
         biased=special.biased,

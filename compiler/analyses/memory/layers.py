@@ -31,9 +31,10 @@ def dropped_saved(
 
     A dropped sum goes into the residual stream and is not read again. Attention's weights are in
     eager attention alone: kernels draw theirs anew. What the next product reads is the dropped
-    result; what lies before it stays only if its own backward pass reads it: a softmax in the
-    dtype of the products, a ReLU (T5 without gate). Masks of embeddings, once a model, are left
-    out. Traced with transformers 5.23, GPT-2, OPT, BERT, BART, T5 and others.
+    result; what lies before it stays only if its own backward pass reads it: a softmax in the dtype
+    of the products, a ReLU (T5 without gate) whose result a trained product reads dropped. Masks of
+    embeddings, once a model, are left out. Traced with transformers 5.23, GPT-2, OPT, BERT, BART,
+    T5 and others.
     """
     drops = model.dropout
     if part != "text" or not (drops.states or drops.scores or drops.inner):
@@ -43,8 +44,8 @@ def dropped_saved(
     if drops.states:
         size += _MASK * stack.hidden * (1 + attentions)
     if drops.inner:
-        rectified = model.family.endswith("t5") and not stack.gated
-        size += stack.ffn * (_MASK + rectified * widths.compute)
+        again = widths.activation == "relu" and widths.keeps_inputs and not widths.copies_inner
+        size += stack.ffn * (_MASK + again * widths.compute)
     if drops.scores and widths.eager:
         cast = widths.wide_scores and widths.compute < _FP32
         kept = 0 if cast else widths.compute
@@ -82,14 +83,14 @@ def norm_saved(stack: Stack, widths: Arithmetic) -> float:
     RMSNorm computes in fp32 and keeps that copy of its input, and for its weight's gradient the
     normed value; Liger's keeps its input alone. torch's LayerNorm keeps its input, which autocast
     makes fp32; Cohere's keeps the centred values twice, and the normed ones for its weight; T5's
-    takes squares of the fp32 copy and multiplies the input itself.
+    takes squares of the fp32 copy and multiplies the input itself, which in fp32 are one.
     """
     if widths.norm == "centred":
         return _FP32 * (3 if widths.trained else 2) * stack.hidden
     if stack.norm == "rms" and widths.liger_norms:
         return widths.stream * stack.hidden
     if stack.norm == "rms":
-        itself = widths.stream if widths.norm == "double" else 0
+        itself = widths.stream if widths.norm == "double" and widths.stream < _FP32 else 0
         return (itself + _FP32 + (widths.normed if widths.trained else 0)) * stack.hidden
     return (_FP32 if widths.autocast else widths.stream) * stack.hidden
 
@@ -115,13 +116,15 @@ def feed_forward_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token that the dense feed-forward keeps.
 
     Gated: gate, its activation, up, and for the down projection's weight their product; by Liger's
-    kernel no activation. Plain: what the activation keeps, and for the second weight its output.
+    kernel no activation. Plain: what the activation keeps, and for the second weight its output,
+    which is what a ReLU keeps unless it is copied.
     """
     kept, result = _activation_saved(widths)
     read = widths.keeps_inputs * widths.compute
     if stack.gated:
         return stack.ffn * (kept + result + widths.answer + read)
-    return stack.ffn * (kept + (read if widths.activation != "relu" else 0))
+    shared = widths.activation == "relu" and not widths.copies_inner
+    return stack.ffn * (kept + (0 if shared else read))
 
 
 def _activation_saved(widths: Arithmetic) -> tuple[int, int]:

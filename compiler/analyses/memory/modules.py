@@ -187,6 +187,9 @@ class Flavour(Struct, frozen=True):
     shares_norm_inputs: bool = False
     """Whether the norms before attention and feed-forward read the same tensor, which torch's
     LayerNorm then keeps once."""
+    widens_inner: bool = False
+    """Whether the feed-forward brings what its second product reads to that weight's dtype
+    (transformers 5.23 `models/t5/modeling_t5.py`, `T5DenseActDense.forward`)."""
     crosses: bool = False
     """Whether a decoder layer attends to the encoder after itself."""
     norms_after: bool = False
@@ -250,6 +253,7 @@ def flavour(family: str, part: Part) -> Flavour:
             biased=family in _T5,
             own_biases=family == "umt5",
             shares_norm_inputs=family in _PARALLEL_NORMS,
+            widens_inner=family in _T5,
             crosses=family in _ENCODER_DECODER,
             norms_after=family in _NORMS_AFTER,
             norms_first=family in _NORMS_FIRST,

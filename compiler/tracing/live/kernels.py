@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 ATTENTION: Final = "traced_kernel"
 """The name must not hold `flash`: transformers would then look for a kernel to download."""
@@ -172,7 +173,9 @@ def as_on_gpu(lower: Callable[[torch.Tensor], torch.Tensor] | None = None) -> It
     functional = torch.nn.functional
 
     def attention(*tensors: torch.Tensor, **options: Any) -> torch.Tensor:
-        return fused_attention(*(lower(each) if lower else each for each in tensors), **options)
+        if lower:
+            tensors, options = tree_map_only(torch.Tensor, lower, (tensors, options))
+        return fused_attention(*tensors, **options)
 
     with ExitStack() as stack:
         stack.enter_context(replaced(functional, "scaled_dot_product_attention", attention))
