@@ -15,6 +15,8 @@ from tunec.schemas.units import GIB, KIB, MIB
 _WIDTH: Final = 120
 """Cells of a shown line; longer ones are cut around the span."""
 _KEPT_BEFORE: Final = 40
+_READ: Final = 2 * _WIDTH
+"""Characters that are looked at on each side: a file may be one line, with many faults."""
 _TAB: Final = "    "
 
 
@@ -34,7 +36,8 @@ def show(span: Span, source: str) -> Shown | None:
     line = lines[span.line - 1]
     start = min(span.column - 1, len(line))
     end = len(line) if span.end_line > span.line else min(span.end_column - 1, len(line))
-    before, marked, after = line[:start], line[start:end], line[end:]
+    before = line[max(start - _READ, 0) : start]
+    marked, after = line[start : min(end, start + _READ)], line[end : end + _READ]
     return _cut(printable(before), printable(marked), printable(after))
 
 

@@ -24,6 +24,10 @@ def doubled_keys(count):
     return "output_dir: out\n" + "\n".join(f"seed: {n}" for n in range(count))
 
 
+def doubled_in_one_line(count):
+    return "{" + ", ".join('"zero_optimization": {"stage": 2}' for _ in range(count)) + "}"
+
+
 def chained(count):
     lines = (f"A{n}=$A{n - 1}" for n in range(1, count))
     return "\n".join(("A0=8", *lines, f"python train.py --seed $A{count - 1}"))
@@ -44,6 +48,7 @@ def devices(count):
     [
         ("lint", "ds_config.json", unknown_keys),
         ("lint", "args.yaml", doubled_keys),
+        ("lint", "ds_config.json", doubled_in_one_line),
         ("lint", "train.sh", flags),
         ("lint", "train.sh", chained),
         ("lint", "hostfile", devices),
