@@ -9,7 +9,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tunec.compiler.analyses.architecture import UnknownArchitecture, derive
-from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.session import OK, Session
 from tunec.compiler.derived_cards import KEY, NoCard, card_of, make, read
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -18,6 +17,7 @@ from tunec.compiler.frontend.names import check_model
 from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.project import Project
+from tunec.compiler.writing import write_all
 from tunec.schemas.models.catalogue import card
 from tunec.schemas.models.derived_card import DerivedCard
 from tunec.schemas.source import COMMAND_LINE, Span

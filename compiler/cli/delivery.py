@@ -3,10 +3,10 @@
 from argparse import Namespace
 from pathlib import Path
 
-from tunec.compiler.cli.files import differing, write_all
 from tunec.compiler.cli.session import INPUT, OK, Session
 from tunec.compiler.ir.values import plain
 from tunec.compiler.target import Artifact
+from tunec.compiler.writing import differing, write_all
 
 Files = dict[Path, str]
 """Texts by the path below the output directory."""

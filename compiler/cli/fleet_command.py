@@ -11,7 +11,7 @@ from tunec.compiler.cli.session import BUG, INPUT, OK, Misuse, Session
 from tunec.compiler.fleet.build import build
 from tunec.compiler.fleet.drift import Drift, drifts, inside, outside, prune, visible
 from tunec.compiler.fleet.inputs import Reader, digest
-from tunec.compiler.fleet.lock import LOCK, PART, Busy, exclusive, lock_lines
+from tunec.compiler.fleet.lock import LOCK, PART, exclusive, lock_lines
 from tunec.compiler.fleet.pair import Builder
 from tunec.compiler.fleet.processes import Ended
 from tunec.compiler.fleet.progress import Progress
@@ -20,6 +20,7 @@ from tunec.compiler.fleet.summary import COLUMNS, FORMATS, HEADERS, Tally, order
 from tunec.compiler.fleet.survey import Strays, survey
 from tunec.compiler.review.outcome import Pair
 from tunec.compiler.review.policy import Rules, load_policy
+from tunec.compiler.writing import Busy, Unwritable
 
 _TOLD: Final = 20
 """Pairs whose diagnostics are printed; the summary names all that do not fit."""
@@ -46,7 +47,7 @@ def run(options: Namespace, session: Session) -> int:
             return _check(builder, session)
         with exclusive(builder.folder):
             return _build(builder, options, session)
-    except (Busy, Ended) as fault:
+    except (Busy, Ended, Unwritable) as fault:
         raise Misuse(str(fault)) from None
     except BrokenPipeError:
         raise

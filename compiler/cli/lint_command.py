@@ -7,7 +7,6 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.session import INPUT, Misuse, Session, exit_code, is_colored
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -15,6 +14,7 @@ from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.lints.lint import Linted, lint_files
 from tunec.compiler.target import Target
 from tunec.compiler.version import __version__
+from tunec.compiler.writing import write_all
 
 _ROUNDS: Final = 20
 

@@ -20,6 +20,7 @@ from tunec.compiler.cli.session import (
     standard,
 )
 from tunec.compiler.diagnostics.wording import shortened
+from tunec.compiler.writing import Unwritable
 from tunec.schemas.entries import BrokenEntry
 
 _REPORT = "this is a bug in tunec; please report it with the command, the spec and the lines above"
@@ -31,7 +32,7 @@ def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
     session = standard(registry, getattr(options, "format", "text"))
     try:
         return _dispatch(options, session)
-    except Misuse as misuse:
+    except (Misuse, Unwritable) as misuse:
         session.note(f"tunec {options.command}: {misuse}")
         return USAGE
     except BrokenEntry as broken:

@@ -3,10 +3,10 @@
 from argparse import Namespace
 from pathlib import Path
 
-from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.session import INPUT, OK, Session
 from tunec.compiler.probe.machine import Unreadable, describe
 from tunec.compiler.probe.readings import take
+from tunec.compiler.writing import write_all
 from tunec.schemas.hardware.profile import Cluster
 
 _HEAD = "# written by tunec probe; `tunec schema cluster` prints its schema\n"

@@ -4,11 +4,11 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Final
 
-from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import plan
+from tunec.compiler.writing import write_all
 
 _STDOUT: Final = "-"
 

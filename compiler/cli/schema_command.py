@@ -8,8 +8,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.session import OK, Misuse, Session
+from tunec.compiler.writing import write_all
 from tunec.schemas.hardware.catalogue import hardware_names
 from tunec.schemas.models.catalogue import card_names
 

@@ -5,9 +5,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.schema_command import schema
 from tunec.compiler.cli.session import Misuse, Session
+from tunec.compiler.writing import write_all
 
 _SCHEMA: Final = "spec.schema.json"
 """The schema's file, beside a spec that is written."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from tunec.compiler.analyses.memory.account import Account, account
-from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.inputs import planned
 from tunec.compiler.cli.session import INPUT, OK, Session
 from tunec.compiler.derived_cards import KEY, hub_config
@@ -22,6 +21,7 @@ from tunec.compiler.tracing.comparison import Comparison, compare
 from tunec.compiler.tracing.recording import Trace
 from tunec.compiler.tracing.report import trace_json, trace_text
 from tunec.compiler.tracing.subject import Subject, Untraceable
+from tunec.compiler.writing import write_all
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.catalogue import UnknownName, card
 from tunec.schemas.spec import InlineModel

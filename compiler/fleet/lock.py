@@ -12,11 +12,9 @@ process that builds), from which an interrupted build goes on.
 import json
 import os
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from heapq import merge
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, cast
@@ -25,11 +23,10 @@ from msgspec import Struct, field
 
 from tunec.compiler.ir.values import plain
 from tunec.compiler.review.outcome import Pair
+from tunec.compiler.writing import alone_in, replacing, settle, sweep
 
 LOCK: Final = "tunec.lock"
 PART: Final = "tunec.lock.part"
-STAGED: Final = ".tunec-new"
-"""Ending of a file that is not in its place yet."""
 FORMAT: Final = 1
 
 
@@ -207,19 +204,25 @@ def _parts(folder: Path) -> list[Path]:
     return sorted(found, reverse=True)
 
 
-def fold(folder: Path, version: str, *, alone: bool = False) -> None:
+def fold(folder: Path, version: str, *, alone: bool = False, vouching: bool = True) -> None:
     """Put the pairs of the parts into the lock; a torn last line of one is left out.
 
-    `alone`: it is known that nothing but the files of pairs lies in their directories.
+    `alone`: it is known that nothing but the files of pairs lies in their directories. Where the
+    lock is not `vouching` for the files around it, the next build reads them all.
     """
     lines = _merged(*map(_lines, _parts(folder)), lock_lines(folder))
-    write_lock(folder, version, lines, alone=alone)
+    if vouching and hasattr(os, "sync"):
+        os.sync()
+    write_lock(folder, version, lines, alone=alone, vouching=vouching)
 
 
 def fold_parts(folder: Path, version: str) -> None:
-    """Put what an interrupted build had finished into the lock."""
+    """Put what an interrupted build had finished into the lock.
+
+    Where the machine went down, what it had written may not have reached the disk.
+    """
     if (folder / PART).exists():
-        fold(folder, version)
+        fold(folder, version, vouching=False)
         _remove_parts(folder)
 
 
@@ -270,20 +273,24 @@ def header(version: str) -> str:
     return json.dumps({"tunec.lock": FORMAT, "tunec": version}) + "\n"
 
 
-def write_lock(folder: Path, version: str, lines: Iterable[Line], *, alone: bool = False) -> None:
+def write_lock(
+    folder: Path,
+    version: str,
+    lines: Iterable[Line],
+    *,
+    alone: bool = False,
+    vouching: bool = True,
+) -> None:
     """Replace the lock by these lines, which come sorted; the old one stands until all is there."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{LOCK}.", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(header(version))
-            file.writelines(each.text for each in lines)
-        Path(name).chmod(0o644)
-        _sign(Path(name), time.time_ns(), alone=alone)
-        Path(name).replace(folder / LOCK)
-    finally:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
+
+    def ready(file: Path) -> None:
+        if vouching:
+            _sign(file, time.time_ns(), alone=alone)
+
+    with replacing(folder / LOCK, ready) as file:
+        file.write(header(version))
+        file.writelines(each.text for each in lines)
 
 
 _STEP: Final = 1_000_000
@@ -328,42 +335,19 @@ def vouch(folder: Path, now: int, *, alone: bool) -> None:
         _sign(folder / LOCK, now, alone=alone)
 
 
-class Busy(RuntimeError):
-    """Another build is at work on the tree."""
-
-
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Keep other builds out of a tree; the system lets go when the last process of this one ends.
-
-    Raises Busy. Where the system has no such locks (Windows), nothing is kept out.
-    """
+    """Keep other builds out of a tree. Raises Busy."""
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:
+    with alone_in(folder, waiting=False):
         yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise Busy(f"another build is running in {folder}") from None
-    finally:
-        os.close(handle)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a killed build was writing beside its place."""
-    for file in folder.glob(f".{LOCK}.*"):
-        file.unlink(missing_ok=True)
+def tidy(folder: Path) -> None:
+    """Finish what a killed build had moved in part, and remove what it was writing."""
+    sweep(folder, LOCK)
     if (folder / PART).exists():
-        for staged in list(folder.rglob(f".*{STAGED}")):
-            if staged.is_dir() and not staged.is_symlink():
-                shutil.rmtree(staged)
-            else:
-                staged.unlink(missing_ok=True)
+        settle(folder)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class Builder(Struct, frozen=True):
         planned, texts, found = self._compiled(spec, site, repairing=False)
         broken = has_errors(found)
         texts = {} if broken else texts
-        left_over = put(f"{self.folder}/{spec}/{site.name}", texts)
+        left_over = put(f"{self.folder}/{spec}/{site.name}", f"{self.folder}", texts)
         locked = Locked(
             Pair(spec, site.name),
             self.reader.inputs(spec, site),

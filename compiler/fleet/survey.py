@@ -19,7 +19,7 @@ from tunec.compiler.fleet.lock import (
     Vouched,
     fold_parts,
     lock_lines,
-    sweep,
+    tidy,
     vouch,
     vouched,
 )
@@ -79,7 +79,7 @@ class _Seen(NamedTuple):
 
 def survey(builder: Builder, jobs: int) -> Work:
     """Find what is stale, looking at files in several processes where there are many."""
-    sweep(builder.folder)
+    tidy(builder.folder)
     fold_parts(builder.folder, __version__)
     now = time.time_ns()
     selected = tasks(builder.reader.selection)

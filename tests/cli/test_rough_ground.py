@@ -101,7 +101,7 @@ def test_a_full_disk_names_the_file_and_leaves_nothing(tunec, tmp_path, monkeypa
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tunec.compiler.cli.files.os.fsync", full)
+    monkeypatch.setattr("tunec.compiler.writing.os.fsync", full)
     result = tunec("compile", FIVE, "--target", "deepspeed", "-o", tmp_path)
     assert result.code == 2
     assert f"cannot write {tmp_path / 'deepspeed/ds_config.json'}: No space left" in result.err

@@ -1,19 +1,20 @@
 """Files are the old ones or the new ones, however the writing ends."""
 
 import os
-import signal
+import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from shell import FIVE
+from tests.kills.steps import is_killed
 
-from tunec.compiler.cli.files import COMPLETE, STAGED, write_all
-from tunec.compiler.cli.session import Misuse
+from tunec.compiler.writing import COMPLETE, STAGED, Unwritable, write_all
 
 OLD = {"launch/launch.sh": "#!/bin/sh\nold\n", "deepspeed/ds.json": "old", "trl/sft.yaml": "same"}
 NEW = {**OLD, "launch/launch.sh": "#!/bin/sh\nnew\n", "deepspeed/ds.json": "new", "run.sh": "new"}
-STEPS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.listdir")
 
 
 def below(folder, texts):
@@ -23,23 +24,6 @@ def below(folder, texts):
 def there(folder):
     files = (each for each in folder.rglob("*") if each.is_file())
     return {each.relative_to(folder).as_posix(): each.read_text("utf-8") for each in files}
-
-
-def killed_at(step, folder):
-    """Write the new set in a process that is killed at a step; whether it came so far."""
-    child = os.fork()
-    if child == 0:
-        seen = iter(range(step))
-
-        def count(event, _):
-            if event in STEPS and next(seen, None) is None:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(count)
-        write_all(below(folder, NEW), folder)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -52,7 +36,7 @@ def test_a_set_is_whole_wherever_its_writer_is_killed(is_there, tmp_path):
         if is_there:
             write_all(below(folder, OLD), folder)
             (folder / "notes.txt").write_text("mine", "utf-8")
-        was_killed = killed_at(step, folder)
+        was_killed = is_killed(partial(write_all, below(folder, NEW), folder), step)
         found = there(folder)
         own = {name: text for name, text in found.items() if STAGED not in name}
         mine = {"notes.txt": "mine"} if is_there else {}
@@ -91,7 +75,7 @@ def test_no_link_leads_out_of_the_directory(tmp_path):
     (tmp_path / "victim").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out/launch").symlink_to("../victim")
-    with pytest.raises(Misuse, match=r"a link leads out of .*out"):
+    with pytest.raises(Unwritable, match=r"a link leads out of .*out"):
         write_all(below(tmp_path / "out", OLD), tmp_path / "out")
     assert list((tmp_path / "victim").iterdir()) == []
     assert [each.name for each in (tmp_path / "out").iterdir()] == ["launch"]
@@ -109,9 +93,52 @@ def test_a_file_that_is_a_link_out_of_its_directory_is_refused(tmp_path):
     (tmp_path / "here").mkdir()
     (tmp_path / "victim").write_text("theirs", "utf-8")
     (tmp_path / "here/page.html").symlink_to("../victim")
-    with pytest.raises(Misuse, match="a link leads out"):
+    with pytest.raises(Unwritable, match="a link leads out"):
         write_all({tmp_path / "here/page.html": "mine"})
     assert (tmp_path / "victim").read_text("utf-8") == "theirs"
+
+
+@pytest.mark.parametrize("form", ["the set", "a folder of it"])
+def test_what_a_killed_run_left_follows_no_link_out(form, tmp_path):
+    """A stranger's directory may hold what looks like the set of a killed run."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim/launch.sh").write_text("theirs", "utf-8")
+    out = tmp_path / "out"
+    out.mkdir()
+    if form == "the set":
+        (out / COMPLETE).symlink_to("../victim")
+        write_all(below(out, OLD), out)
+        assert there(out) == OLD
+    else:
+        (out / COMPLETE / "launch").mkdir(parents=True)
+        (out / COMPLETE / "launch/launch.sh").write_text("planted", "utf-8")
+        (out / "launch").symlink_to("../victim")
+        with pytest.raises(Unwritable, match="a link leads out"):
+            write_all(below(out, OLD), out)
+    assert there(tmp_path / "victim") == {"launch.sh": "theirs"}
+
+
+def test_a_fleet_follows_no_link_out_of_its_tree(tmp_path, tunec):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/spec").symlink_to("../victim")
+    shutil.copy(FIVE, tmp_path / "spec.yaml")
+    text = "fleet: 1\nspecs: spec.yaml\nclusters: [a100-80g-x8]\ntargets: [huggingface]\n"
+    (tmp_path / "fleet.yaml").write_text(text, "utf-8")
+    done = tunec("fleet", tmp_path / "fleet.yaml", "-o", tmp_path / "build")
+    assert done.code == 2
+    assert "a link leads out of" in done.err
+    assert list((tmp_path / "victim").iterdir()) == []
+
+
+def test_a_new_script_has_the_permissions_that_are_usual(tmp_path):
+    before = os.umask(0o077)
+    try:
+        write_all(below(tmp_path / "out", OLD), tmp_path / "out")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out/launch/launch.sh").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "out/deepspeed/ds.json").stat().st_mode & 0o777 == 0o600
 
 
 # ── what is no file ──────────────────────────────────────────────────────────────────────────────
@@ -151,9 +178,9 @@ def test_a_pipe_stays_one(tmp_path):
 def test_a_directory_in_the_place_of_a_file_is_told_before_anything_moves(tmp_path):
     write_all(below(tmp_path / "out", OLD), tmp_path / "out")
     (tmp_path / "out/run.sh").mkdir()
-    with pytest.raises(Misuse, match=r"cannot (read|write) .*run\.sh"):
+    with pytest.raises(Unwritable, match=r"cannot (read|write) .*run\.sh"):
         write_all(below(tmp_path / "out", NEW), tmp_path / "out")
     assert there(tmp_path / "out") == OLD
     (tmp_path / "file").write_text("a file", "utf-8")
-    with pytest.raises(Misuse, match="cannot write"):
+    with pytest.raises(Unwritable, match="cannot write"):
         write_all(below(tmp_path / "file", OLD), tmp_path / "file")

@@ -14,7 +14,8 @@ import pytest
 from tests.fleet.fleets import write_fleet
 
 from tunec.compiler.cli.main import run
-from tunec.compiler.fleet.lock import LOCK, PART, STAGED, exclusive, read_lock
+from tunec.compiler.fleet.lock import LOCK, PART, exclusive, read_lock
+from tunec.compiler.writing import COMPLETE, STAGED
 from tunec.targets.registry import REGISTRY
 
 KILLS = (60, pytest.param(220, marks=pytest.mark.nightly))
@@ -45,7 +46,8 @@ def contents(tree: Path) -> dict[str, bytes]:
     return {
         file.relative_to(tree).as_posix(): file.read_bytes()
         for file in found
-        if LOCK not in file.name and not any(part.endswith(STAGED) for part in file.parts)
+        if LOCK not in file.name
+        and not any(part.endswith((STAGED, COMPLETE)) for part in file.parts)
     }
 
 
@@ -138,4 +140,4 @@ def test_two_builds_do_not_meet(tmp_path, tunec):
     with exclusive(tmp_path / "build"):
         result = tunec("fleet", fleet, "-o", tmp_path / "build")
     assert result.code == 2
-    assert "another build" in result.err
+    assert "another run is writing" in result.err
