@@ -5,6 +5,7 @@ import re
 from shlex import quote
 
 from tunec.compiler.analyses.architecture import HalfTarget, half_target, is_moved, is_refused
+from tunec.compiler.analyses.architecture.expressions import compiled
 from tunec.compiler.analyses.trainable import (
     adapted_modules,
     modules_to_save,
@@ -141,6 +142,16 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             help=f"{_everywhere(scribe, at)}, or name modules",
         )
         return
+    why = _unusable(targets)
+    if why:
+        scribe.error(
+            "E0605",
+            f"{targets!r} cannot be matched against names of modules: {why}",
+            at,
+            help=f"{_everywhere(scribe, at)}, or list the names",
+            notes=("a string is a regular expression over whole module paths",),
+        )
+        return
     missing = _unmatched(scribe, targets)
     if missing:
         known = sorted(
@@ -186,6 +197,17 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             at,
             help="use `targets: attention`, or a regular expression over whole module paths",
         )
+
+
+def _unusable(targets: str | tuple[str, ...]) -> str | None:
+    """Why a string is no regular expression, or none that takes bounded time."""
+    if not isinstance(targets, str):
+        return None
+    try:
+        compiled(targets)
+    except re.error as fault:
+        return str(fault)
+    return None
 
 
 def _refused(architecture: Architecture, targets: str | tuple[str, ...]) -> list[str]:

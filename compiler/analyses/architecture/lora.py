@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from tunec.compiler.analyses.architecture.expressions import compiled
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Kind, Module
 
@@ -99,7 +100,7 @@ def matching(
     if isinstance(targets, str):
         if targets.lower() == ALL_LINEAR:
             return _all_linear(architecture, exclude)
-        pattern = _compiled(targets)
+        pattern = compiled(targets)
         if architecture.family in _FUSED_EXPERTS:
             targets = _leaves(architecture, pattern)
         else:
@@ -191,16 +192,6 @@ def _pair(module: Module, rank: int, pieces: int) -> int:
         inputs *= side
     cut = pieces if module.path.endswith("query_key_value") else 1
     return rank * (first + cut * inputs)
-
-
-def _compiled(expression: str) -> re.Pattern[str]:
-    """A regular expression; re.error also for one that is too large or too deep for Python."""
-    try:
-        return re.compile(expression)
-    except (RecursionError, OverflowError) as fault:
-        raise re.error(
-            "it is too large" if isinstance(fault, OverflowError) else "it nests too deeply"
-        ) from None
 
 
 def _all_linear(architecture: Architecture, exclude: Sequence[str]) -> tuple[Module, ...]:
