@@ -1,8 +1,8 @@
 """Writes the consumers' JSON Schemas and default tables from the consumers themselves.
 
 `python -m tunec.targets.generate_schemas` rewrites `schemas/json/accelerate`, `axolotl`,
-`deepspeed`, `huggingface`, `llamafactory` and `trl`; with `--check` it writes nothing and fails
-when one of them differs.
+`deepspeed`, `huggingface`, `llamafactory`, `ms-swift` and `trl`; with `--check` it writes nothing
+and fails when one of them differs.
 Where a consumer cannot be had it says so and ends with status 2: nothing was checked.
 """
 
@@ -29,6 +29,7 @@ SCRIPTS: Final[Mapping[str, str]] = {
     "axolotl": "tunec.targets.axolotl.consumer",
     "deepspeed": "tunec.targets.deepspeed.consumer",
     "llamafactory": "tunec.targets.llamafactory.consumer",
+    "ms-swift": "tunec.targets.ms_swift.consumer",
     "transformers": "tunec.targets.huggingface.consumer",
     "trl": "tunec.targets.trl.consumer",
 }
@@ -55,8 +56,11 @@ _WITH_DEFAULTS: Final = ("TrainingArguments", "SFTConfig", "LoraConfig")
 _METHODS: Final = ("sft", "dpo", "grpo")
 """The scripts of TRL whose files have a schema."""
 
-_READ_ONLY: Final = ("axolotl", "llamafactory")
-"""Consumers whose files are read and not written: one schema a release, with its defaults."""
+_WITH_DEFAULT: Final = ("axolotl", "llamafactory", "ms-swift")
+"""Consumers with one schema a release, which holds its defaults."""
+
+_NAMING: Final = "ms-swift"
+"""The consumer that finds models by their names."""
 
 Question = Mapping[str, Any]
 Documents = dict[str, Any]
@@ -113,8 +117,10 @@ def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
         yield "schema", {"verb": "schema"}
         yield "defaults", {"verb": "defaults"}
         return
-    if consumer in _READ_ONLY:
+    if consumer in _WITH_DEFAULT:
         yield "schema", {"verb": "schema"}
+        if consumer == _NAMING:
+            yield "models", {"verb": "models"}
         return
     if consumer == "trl":
         for method in _METHODS:
@@ -131,7 +137,7 @@ def documents(told: Sequence[Told]) -> Documents:
     """Every generated file, from what all known releases said."""
     found = accelerate_documents(told) | deepspeed_documents(told)
     found |= huggingface_documents(told) | trl_documents(told)
-    return found | read_only_documents(told)
+    return found | schema_documents(told) | model_documents(told)
 
 
 def accelerate_documents(told: Sequence[Told]) -> Documents:
@@ -197,13 +203,26 @@ def trl_documents(told: Sequence[Told]) -> Documents:
     return found
 
 
-def read_only_documents(told: Sequence[Told]) -> Documents:
-    """The schema of each known release."""
+def schema_documents(told: Sequence[Told]) -> Documents:
+    """The schema of each known release of the consumers with one."""
     return {
         f"{each.known.consumer}/{each.known.version}.json": each.answers["schema"]
         for each in told
-        if each.known.consumer in _READ_ONLY
+        if each.known.consumer in _WITH_DEFAULT
     }
+
+
+def model_documents(told: Sequence[Told]) -> Documents:
+    """What ms-swift loads by the name of a model: of each name, from which release on."""
+    found: dict[str, dict[str, str]] = {}
+    for each in told:
+        if each.known.consumer == _NAMING:
+            models = each.answers["models"]
+            for name in sorted({*found, *models}):
+                now, before = models.get(name, ""), found.setdefault(name, {})
+                if now != next(reversed(before.values()), ""):
+                    before[each.known.version] = now
+    return {f"{_NAMING}/models.json": found} if found else {}
 
 
 def _said(schema: Mapping[str, Any]) -> dict[str, Any]:

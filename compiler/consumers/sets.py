@@ -152,6 +152,29 @@ _LLAMAFACTORY: Final[Mapping[str, str]] = {
     "0.9.5": "4.57.6",
 }
 
+# ms-swift with a transformers, peft and trl of the ranges of its wheel. Its parser imports
+# modelscope, whose latest releases lie in two distributions, and aiohttp; 4.0 reads its file by
+# OmegaConf, which the shared layer has.
+_MS_SWIFT_BESIDE: Final = (
+    *("modelscope==1.34.0", "json-repair==0.40.0", "simplejson==3.20.1", "zstandard==0.23.0"),
+    *("aiohttp==3.12.15", "multidict==6.6.3", "yarl==1.20.1", "aiosignal==1.4.0"),
+    *("frozenlist==1.7.0", "propcache==0.3.2", "aiohappyeyeballs==2.6.1", *_HUB_1),
+)
+_MS_SWIFT: Final[Mapping[str, tuple[str, ...]]] = {
+    "4.0.4": (
+        *("transformers==4.57.6", "tokenizers==0.22.2", "huggingface_hub==0.36.2"),
+        *("datasets==3.6.0", "accelerate==1.12.0", "peft==0.18.1", "trl==0.27.2"),
+    ),
+    "4.3.2": (
+        *("transformers==5.6.2", "tokenizers==0.22.2", "huggingface_hub==1.12.2"),
+        *("datasets==4.8.4", "accelerate==1.13.0", "peft==0.19.1", "trl==0.29.1"),
+    ),
+    "4.6.0": (
+        *("transformers==5.15.1", "tokenizers==0.22.2", "huggingface_hub==1.20.1"),
+        *("datasets==4.8.4", "accelerate==1.14.0", "peft==0.20.0", "trl==0.29.1"),
+    ),
+}
+
 SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
     {
         known.name: known
@@ -173,6 +196,10 @@ SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
                     "llamafactory", version, (f"transformers=={beside}", *_TRANSFORMERS[beside])
                 )
                 for version, beside in _LLAMAFACTORY.items()
+            ),
+            *(
+                ConsumerSet("ms-swift", version, (*companions, *_MS_SWIFT_BESIDE))
+                for version, companions in _MS_SWIFT.items()
             ),
         )
     }

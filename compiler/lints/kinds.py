@@ -133,6 +133,7 @@ _NAMES: Final = (
     (re.compile(r"accelerate"), ("accelerate", "accelerate.yaml")),
     (re.compile(r"axolotl"), ("axolotl", "axolotl.yaml")),
     (re.compile(r"llama_?-?factory"), ("llamafactory", "llamafactory.yaml")),
+    (re.compile(r"ms_?-?swift"), ("ms-swift", "ms-swift.yaml")),
     (re.compile(r"simple_?-?tuner"), ("simpletuner", "config/config.json")),
     (re.compile(r"^(trl|sft)\b"), ("trl", "sft.yaml")),
     (re.compile(r"^dpo\b"), ("trl", "dpo.yaml")),

@@ -25,12 +25,16 @@ from tunec.compiler.lints.kinds import (
 )
 from tunec.compiler.target import File, Target
 
-_FIRST: Final = ("axolotl", "llamafactory", "trl-methods", "simpletuner", "accelerate", "trl")
+_FIRST: Final = (
+    *("axolotl", "llamafactory", "ms-swift", "trl-methods", "simpletuner", "accelerate", "trl"),
+)
 _LAST: Final = ("glm4", "minicpm-v")
 _TOML: Final = ("simpletuner",)
 """Who reads TOML, which no other program that is known does, and no YAML: simpletuner 4.10.1
 helpers/configuration/loader.py; scripts of diffusers' kind have many of its keys."""
-_WITH_PROGRAM: Final = ("axolotl", "llamafactory", "simpletuner", "accelerate", "deepspeed")
+_WITH_PROGRAM: Final = (
+    *("axolotl", "llamafactory", "ms-swift", "simpletuner", "accelerate", "deepspeed"),
+)
 """Who brings the program that reads its keys: flags of another script are not theirs."""
 _SEQ2SEQ: Final = frozenset(
     {
@@ -70,12 +74,12 @@ _REQUIRED: Final = {"axolotl": "base_model", "llamafactory": "model_name_or_path
 """A key without which a program takes no file: others have many of its keys too."""
 _OF_OTHERS: Final = frozenset(
     {
-        *("tuner_type", "train_type", "split_dataset_ratio", "model_author"),
+        *("train_type", "sft_type"),
         *("with_tracking", "use_slow_tokenizer", "dataset_mixer_list"),
     }
 )
-"""Keys of ms-swift, which has many of TrainingArguments' with other defaults (swift 3.0 to 4.0
-llm/argument), and of Open Instruct's own loop (allenai/open-instruct finetune.py
+"""Keys of ms-swift before 4.0, which has many of TrainingArguments' with other defaults (swift 2.0
+to 3.12 llm/argument), and of Open Instruct's own loop (allenai/open-instruct finetune.py
 `FlatArguments`)."""
 _RECORDED: Final = frozenset({"value", "desc"})
 """What W&B's record of a run holds of each setting (wandb 0.12 to 0.23 sdk/lib/config_util.py

@@ -13,7 +13,16 @@ from tunec.compiler.frontend.load import Loaded, load_spec
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TARGETS = (
-    *("deepspeed", "huggingface", "simpletuner", "launch", "trl", "axolotl", "llamafactory"),
+    *(
+        "deepspeed",
+        "huggingface",
+        "simpletuner",
+        "launch",
+        "trl",
+        "axolotl",
+        "llamafactory",
+        "ms-swift",
+    ),
     *("slurm", "kubeflow", "skypilot"),
 )
 

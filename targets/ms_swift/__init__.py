@@ -1,0 +1,1 @@
+"""ms-swift's file: written, read and checked."""

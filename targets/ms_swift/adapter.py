@@ -1,0 +1,187 @@
+"""Rows of ms-swift's own arguments: what is trained, and how the frozen base is stored."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, named, same
+from tunec.targets.huggingface.adapter import whole
+from tunec.targets.huggingface.model import DTYPES
+from tunec.targets.read_only import named_word, split_names
+from tunec.targets.rows import has_adapter, in_four_bits, row
+
+_TUNER: Final = "ms-swift 4.0.4 to 4.6.0 arguments/tuner_args.py `TunerArguments`"
+_KIND: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/base_args.py `BaseArguments`"
+_TRAINED: Final = "ms-swift 4.0.4 to 4.6.0 pipelines/train/tuner.py"
+_QUANT: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/quant_args.py `QuantizeArguments`"
+
+
+# ── what is trained ──────────────────────────────────────────────────────────────────────────────
+
+
+def _write_targets(plan: Plan) -> Mapping[str, Json]:
+    targets = plan.adapter.targets
+    return {"target_regex": targets} if isinstance(targets, str) else {"target_modules": [*targets]}
+
+
+def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """A pattern wins over names; `all-linear` means every linear layer of what is not frozen."""
+    if found.get("target_regex"):
+        return {"adapter.targets": found["target_regex"]}
+    names = split_names(found.get("target_modules"))
+    is_plain = names and not any(each.startswith("all-") for each in names)
+    return {"adapter.targets": names} if is_plain else {}
+
+
+def _write_also(plan: Plan) -> Mapping[str, Json]:
+    names = plan.adapter.also_train
+    return {"modules_to_save": list(names)} if names else {}
+
+
+_PARTS: Final = (("vision", "freeze_vit"), ("projector", "freeze_aligner"), ("text", "freeze_llm"))
+_PART_KEYS: Final = tuple(key for _, key in _PARTS)
+
+
+def _write_frozen(plan: Plan) -> Mapping[str, Json]:
+    frozen = {key: part in plan.adapter.frozen for part, key in _PARTS}
+    return {**frozen, "tuner_type": "full"}
+
+
+def _frozen(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Of a model in full, where all is said: absent, tower and aligner of one that sees are."""
+    if found.get("tuner_type") != "full" or not {*_PART_KEYS} <= {*found}:
+        return {}
+    return {"adapter.frozen": tuple(part for part, key in _PARTS if found[key])}
+
+
+def _sees_in_full(plan: Plan) -> bool:
+    return not has_adapter(plan) and plan.model.kind == "vision-language"
+
+
+def _of_adapter(key: str, slot: str, default: Any) -> Entry:
+    return same(key, f"adapter.{slot}", _TUNER, absent=((ALWAYS, default),), when=has_adapter)
+
+
+ADAPTER: Final = (
+    row(
+        ("tuner_type",),
+        ("adapter.kind",),
+        lambda plan: {"tuner_type": "lora" if has_adapter(plan) else "full"},
+        named_word({"lora": "lora", "full": "none"}, "tuner_type", "adapter.kind"),
+        f"{_KIND}; adalora, longlora and others are no slot's value",
+        absent={"adapter.kind": "lora"},
+    ),
+    _of_adapter("lora_rank", "rank", 8),
+    row(
+        ("lora_alpha",),
+        ("adapter.alpha",),
+        lambda plan: {"lora_alpha": whole(plan.adapter.alpha)},
+        lambda found: {"adapter.alpha": found["lora_alpha"]},
+        _TUNER,
+        absent={"adapter.alpha": 32.0},
+        when=has_adapter,
+    ),
+    _of_adapter("lora_dropout", "dropout", 0.05),
+    row(
+        ("target_modules", "target_regex"),
+        ("adapter.targets",),
+        _write_targets,
+        _targets,
+        f"{_TUNER} `__post_init__`; {_TRAINED} `get_target_modules`; absent they are all-linear",
+        when=has_adapter,
+    ),
+    named(
+        "lora_bias",
+        "adapter.bias",
+        {"none": "none", "all": "all"},
+        _TUNER,
+        absent=((ALWAYS, "none"),),
+        when=has_adapter,
+    ),
+    row(
+        ("modules_to_save",),
+        ("adapter.also_train",),
+        _write_also,
+        lambda found: {"adapter.also_train": split_names(found["modules_to_save"])},
+        _TUNER,
+        absent={"adapter.also_train": ()},
+        when=has_adapter,
+    ),
+    _of_adapter("use_rslora", "rslora", default=False),
+    _of_adapter("use_dora", "dora", default=False),
+    row(
+        (*_PART_KEYS, "tuner_type"),
+        ("adapter.frozen",),
+        _write_frozen,
+        _frozen,
+        f"{_TUNER} `_init_multimodal_full`",
+        when=_sees_in_full,
+    ),
+)
+
+
+def _every_layer(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    is_all = split_names(found["target_modules"]) == ("all-linear",)
+    return {"adapter.targets": "all-linear"} if is_all else {}
+
+
+EVERY_LAYER: Final = Phrase(("target_modules",), _every_layer, f"{_TRAINED} `get_target_modules`")
+
+
+# ── quantisation ─────────────────────────────────────────────────────────────────────────────────
+
+_BITS: Final = {"nf4": 4, "fp4": 4, "int8": 8}
+_BY_DTYPE: Final = {word: dtype for dtype, word in DTYPES.items()}
+
+
+def _write_format(plan: Plan) -> Mapping[str, Json]:
+    form = plan.quantization.format
+    kind = {"bnb_4bit_quant_type": form} if in_four_bits(plan) else {}
+    bits = {"quant_method": "bnb", "quant_bits": _BITS.get(form)}
+    return {} if form == "none" else {**bits, **kind}
+
+
+def _format(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Bits by bitsandbytes; other methods are no slot's value."""
+    if found.get("quant_method") is None:
+        return {"quantization.format": "none"}
+    if found["quant_method"] != "bnb":
+        return {}
+    four = found.get("bnb_4bit_quant_type", "nf4")
+    form = {"4": four, "8": "int8"}.get(str(found.get("quant_bits")))
+    return {} if form is None else {"quantization.format": form}
+
+
+def _in_dtype(key: str, slot: str, **more: Any) -> Entry:
+    return row(
+        (key,),
+        (slot,),
+        lambda plan: {key: DTYPES[plan[slot]]} if plan[slot] in DTYPES else {},
+        named_word(_BY_DTYPE, key, slot),
+        _QUANT,
+        when=in_four_bits,
+        **more,
+    )
+
+
+QUANTIZATION: Final = (
+    row(
+        ("quant_method", "quant_bits", "bnb_4bit_quant_type"),
+        ("quantization.format",),
+        _write_format,
+        _format,
+        f"{_QUANT} `get_quantization_config`",
+        absent={"quantization.format": "none"},
+    ),
+    same(
+        "bnb_4bit_use_double_quant",
+        "quantization.double",
+        _QUANT,
+        absent=((ALWAYS, True),),
+        when=in_four_bits,
+    ),
+    _in_dtype("bnb_4bit_compute_dtype", "quantization.compute"),
+    _in_dtype(
+        "bnb_4bit_quant_storage", "quantization.storage", absent={"quantization.storage": None}
+    ),
+)

@@ -1,0 +1,130 @@
+"""Rows of ms-swift's arguments: precision, and recomputed activations."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Json, fixed, on_deepspeed, same
+from tunec.schemas.frozen import replace
+from tunec.targets.huggingface.arithmetic import has_flag
+from tunec.targets.huggingface.model import DTYPES
+from tunec.targets.ms_swift.packages import TRAINER
+from tunec.targets.rows import row
+
+_DTYPE: Final = (
+    "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py `_init_mixed_precision`: flags that "
+    "are absent follow from torch_dtype, and fp16 goes with float32"
+)
+_BY_DTYPE: Final = {word: dtype for dtype, word in DTYPES.items()}
+_FLAGS: Final = {"bf16": ("bfloat16",), "fp16": ("float16", "float32")}
+
+
+# ── precision ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _write_precision(plan: Plan) -> Mapping[str, Json]:
+    """With both flags off the dtype of the weights is the one of the products."""
+    flag = plan.precision.compute if has_flag(plan) else ""
+    engine = {"deepspeed": "ds_config.json"} if on_deepspeed(plan) else {}
+    dtype = {"torch_dtype": DTYPES[plan.states.weights]}
+    return {**dtype, "bf16": flag == "bf16", "fp16": flag == "fp16", **engine}
+
+
+def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    dtype = str(found.get("torch_dtype")).removeprefix("torch.")
+    said = {name: found.get(name) for name in _FLAGS}
+    if dtype not in _BY_DTYPE and None in said.values():
+        return {}
+    bf16, fp16 = (
+        dtype in words if said[name] is None else said[name] is True
+        for name, words in _FLAGS.items()
+    )
+    if bf16 and fp16:
+        return {}
+    compute = "bf16" if bf16 else "fp16" if fp16 else _BY_DTYPE.get(dtype)
+    return {
+        "precision.loss_scaling": "dynamic" if fp16 else "none",
+        "states.autocast": (bf16 or fp16) and not found.get("deepspeed"),
+        **({"precision.compute": compute} if compute else {}),
+    }
+
+
+def _weights(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    dtype = _BY_DTYPE.get(str(found["torch_dtype"]).removeprefix("torch."))
+    return {} if dtype is None else {"states.weights": dtype}
+
+
+PRECISION: Final = (
+    row(
+        ("torch_dtype", "bf16", "fp16", "deepspeed"),
+        ("precision.compute", "precision.loss_scaling", "states.autocast"),
+        _write_precision,
+        _precision,
+        _DTYPE,
+    ),
+    row(
+        ("torch_dtype",),
+        ("states.weights",),
+        lambda plan: {"torch_dtype": DTYPES[plan.states.weights]},
+        _weights,
+        "ms-swift 4.0.4 to 4.6.0 model/register.py `ModelLoader`",
+    ),
+    replace(
+        row(
+            ("deepspeed",),
+            ("parallel.engine",),
+            lambda _: {"deepspeed": "ds_config.json"},
+            lambda found: {"parallel.engine": "deepspeed"} if found["deepspeed"] else {},
+            "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_init_deepspeed`: a path, or the name "
+            "of a file of its own",
+            when=on_deepspeed,
+        ),
+        package=TRAINER,
+    ),
+    same(
+        "tf32",
+        "precision.tf32",
+        "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`: absent, torch's own",
+        package=TRAINER,
+    ),
+)
+
+
+# ── recomputed activations ───────────────────────────────────────────────────────────────────────
+
+_RECOMPUTES: Final = "ms-swift 4.0.4 to 4.6.0 trainers/mixin.py `_prepare_gradient_checkpointing`"
+_MODE: Final = "activation_checkpointing.mode"
+_VARIANT: Final = "activation_checkpointing.reentrant"
+_KEY: Final = "gradient_checkpointing"
+
+
+def _recomputes(plan: Plan) -> bool:
+    return plan.activation_checkpointing.mode == "layer"
+
+
+CHECKPOINTING: Final = (
+    fixed("activation_checkpointing.segment", 1, f"{_RECOMPUTES}: a layer by itself"),
+    fixed("activation_checkpointing.gap", 0, f"{_RECOMPUTES}: every layer"),
+    fixed(
+        "activation_checkpointing.offload",
+        value=False,
+        source=f"{_RECOMPUTES}: only FSDP's own moves activations",
+    ),
+    row(
+        (_KEY,),
+        (_MODE,),
+        lambda plan: {_KEY: _recomputes(plan)},
+        lambda found: {_MODE: "layer" if found[_KEY] else "none"},
+        "ms-swift 4.0.4 to 4.6.0 trainers/arguments.py `TrainArgumentsMixin`",
+        absent={_MODE: "layer"},
+    ),
+    row(
+        (f"{_KEY}_kwargs.use_reentrant",),
+        (_VARIANT,),
+        lambda plan: {f"{_KEY}_kwargs.use_reentrant": plan.activation_checkpointing.reentrant},
+        lambda found: {_VARIANT: found[f"{_KEY}_kwargs.use_reentrant"]},
+        "ms-swift 4.0.4 to 4.6.0 trainers/mixin.py `_fix_gradient_checkpointing`: absent it is off "
+        "for several processes without an engine that shards",
+        when=_recomputes,
+    ),
+)

@@ -1,0 +1,229 @@
+"""Rows of ms-swift's own arguments: model, objective, data."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, in_no_plan, same
+from tunec.schemas.frozen import replace
+from tunec.targets.ms_swift.models import is_named, told
+from tunec.targets.ms_swift.packages import RELEASES, is_of_pairs
+from tunec.targets.read_only import named_word, observed, split_names
+from tunec.targets.rows import has_images, is_supervised, row
+
+_MODEL: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py `ModelArguments`"
+_DATA: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py `DataArguments`"
+_BASE: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/base_args.py `BaseArguments`"
+_TEMPLATE: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/template_args.py"
+_RLHF: Final = "ms-swift 4.0.4 to 4.6.0 arguments/rlhf_args.py `RLHFArguments`"
+
+
+# ── objective and loss ───────────────────────────────────────────────────────────────────────────
+
+_PAIR_LOSSES: Final = ("sigmoid", "hinge", "ipo")
+_RLHF_KEYS: Final = ("rlhf_type", "loss_type", "beta")
+
+
+def _write_objective(plan: Plan) -> Mapping[str, Json]:
+    """Without `rlhf_type` it is the file of `swift sft`."""
+    if not is_of_pairs(plan):
+        return {}
+    return {"rlhf_type": "dpo", "loss_type": plan.objective.loss, "beta": plan.objective.beta}
+
+
+def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """DPO with one loss that has a reference; other methods are no slot's value."""
+    loss = found.get("loss_type")
+    losses = split_names(loss if loss is not None else "sigmoid")
+    if found.get("rlhf_type") is None:
+        return {"objective.kind": "sft", "objective.loss": "nll", "objective.beta": 0.0}
+    if found["rlhf_type"] != "dpo" or len(losses) != 1 or losses[0] not in _PAIR_LOSSES:
+        return {}
+    beta = found.get("beta")
+    return {
+        "objective.kind": "dpo",
+        "objective.loss": losses[0],
+        "objective.beta": 0.1 if beta is None else beta,
+    }
+
+
+def _write_reference(plan: Plan) -> Mapping[str, Json]:
+    return {"rlhf_type": "dpo", "tuner_type": "lora" if plan.adapter.kind == "lora" else "full"}
+
+
+def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """With adapters the base itself, else a second model; one of another name is no value."""
+    other = found.get("ref_model")
+    if found.get("rlhf_type") != "dpo" or (other and other != found.get("model")):
+        return {}
+    adapts = found.get("tuner_type", "lora") == "lora"
+    return {"objective.reference": "base" if adapts else "resident"}
+
+
+OBJECTIVE: Final = (
+    row(
+        _RLHF_KEYS,
+        ("objective.kind", "objective.loss", "objective.beta"),
+        _write_objective,
+        _objective,
+        f"{_RLHF}; `rlhf_type` is no flag of `swift sft`",
+        absent=_objective({}),
+    ),
+    row(
+        ("rlhf_type", "tuner_type", "ref_model", "model"),
+        ("objective.reference",),
+        _write_reference,
+        _reference,
+        f"{_RLHF} `__post_init__`",
+        when=is_of_pairs,
+    ),
+    row(
+        ("use_liger_kernel",),
+        ("loss.path",),
+        lambda plan: {"use_liger_kernel": True} if plan.loss.path == "fused" else {},
+        lambda found: {"loss.path": "fused" if found["use_liger_kernel"] is True else "full"},
+        "ms-swift 4.0.4 to 4.6.0 trainers/seq2seq_trainer.py `compute_loss`",
+        absent={"loss.path": "full"},
+        when=is_supervised,
+    ),
+)
+
+
+# ── which model ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _kind_and_template(release: str, until: str | None) -> tuple[Entry, Entry]:
+    """What the parser cannot find out by a name that the release does not know."""
+
+    def of(part: int) -> Any:
+        def write(plan: Plan) -> str | None:
+            found = None if is_named(plan, release) else told(plan)
+            return None if found is None else found[part]
+
+        return write
+
+    source = f"ms-swift {release} model/model_meta.py `get_model_info_meta`, template/register.py"
+    keys = enumerate(("model_type", "template"))
+    kind, template = (derived(key, of(n), source, since=release, until=until) for n, key in keys)
+    return replace(kind, yields=True), replace(template, yields=True)
+
+
+_EACH: Final = zip(RELEASES, (*RELEASES[1:], None), strict=True)
+_ATTENTION: Final = {
+    "flash_attention_2": "flash_attention_2",
+    "flash_attn": "flash_attention_2",
+    "sdpa": "sdpa",
+    "eager": "eager",
+}
+MODEL: Final = (
+    same("model", "model.path", _MODEL),
+    constant("use_hf", True, f"{_BASE}: else names are those of ModelScope"),
+    *(each for since, until in _EACH for each in _kind_and_template(since, until)),
+    row(
+        ("attn_impl",),
+        ("attention.implementation",),
+        lambda plan: {"attn_impl": plan.attention.implementation},
+        named_word(_ATTENTION, "attn_impl", "attention.implementation"),
+        f"{_MODEL}: absent, the model's own",
+    ),
+)
+
+
+# ── data ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_part(name: str) -> bool:
+    """Whether a name says more than where the data is: of which hub, which subset, how many."""
+    return "#" in name or "::" in name or ":" in name.replace(":\\", "").replace(":/", "")
+
+
+def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Data sets by path or name, joined unless they are to be mixed by share."""
+    names = _listed(found.get("dataset"))
+    if not names or any(_is_part(each) for each in names) or found.get("interleave_prob"):
+        return {}
+    return {"data.train": names[0], "data.more": names[1:]}
+
+
+def _listed(value: Json) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """One name; a share that is split off is no slot's value."""
+    names = _listed(found.get("val_dataset"))
+    if names:
+        is_one = len(names) == 1 and not _is_part(names[0])
+        return {"data.evaluation": names[0]} if is_one else {}
+    return {} if found.get("split_dataset_ratio") else {"data.evaluation": None}
+
+
+def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
+    return {} if plan.data.evaluation is None else {"val_dataset": [plan.data.evaluation]}
+
+
+def _pixels(plan: Plan) -> int:
+    return plan.data.image_width * plan.data.image_height
+
+
+def _length() -> tuple[Entry, Entry]:
+    """The bound on tokens; those of images count into it."""
+    source = f"{_TEMPLATE}; template/base.py `encode`"
+    text = same("max_length", "data.sequence", source)
+    return (
+        replace(text, when=lambda plan: not has_images(plan)),
+        derived(
+            "max_length",
+            lambda plan: plan.data.sequence + plan.data.image_tokens,
+            source,
+            when=has_images,
+        ),
+    )
+
+
+DATA: Final = (
+    row(
+        ("dataset", "interleave_prob"),
+        ("data.train", "data.more"),
+        lambda plan: {"dataset": list(training_data(plan))},
+        _data,
+        f"{_DATA}; dataset/loader.py `load_dataset`",
+    ),
+    row(
+        ("val_dataset", "split_dataset_ratio"),
+        ("data.evaluation",),
+        _write_evaluation,
+        _evaluation,
+        f"{_DATA}: without either nothing is evaluated",
+        absent={"data.evaluation": None},
+    ),
+    derived(
+        "columns",
+        lambda _: {"chosen": "response", "rejected": "rejected_response"},
+        "ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py `ResponsePreprocessor`, which takes "
+        "`prompt` by itself",
+        when=is_of_pairs,
+    ),
+    *_length(),
+    constant(
+        "truncation_strategy",
+        "right",
+        f"{_TEMPLATE}: absent, samples that are too long are left out",
+    ),
+    same("packing", "data.packing", _BASE, absent=((ALWAYS, False),)),
+    derived(
+        "max_pixels",
+        _pixels,
+        f"{_TEMPLATE}; template/base.py: larger images are made so small",
+        when=has_images,
+    ),
+    observed(
+        ("sequence_parallel_size",),
+        ("parallel.sequence",),
+        lambda found: {"parallel.sequence": found["sequence_parallel_size"]},
+        _TEMPLATE,
+        absent={"parallel.sequence": 1},
+        when=in_no_plan,
+    ),
+)

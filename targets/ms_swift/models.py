@@ -1,0 +1,57 @@
+"""How ms-swift finds the loader and the template of a model: by the name of its repository.
+
+schemas/json/ms-swift/models.json holds the names of each release, as the program told them
+(`MODEL_MAPPING`). A name that it does not know needs `model_type` and `template` beside it.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.lints.kinds import schema
+from tunec.schemas.caches import cached
+from tunec.targets.ms_swift.packages import PACKAGE
+
+_NAMES: Final = f"{PACKAGE}/models.json"
+_UNNAMED: Final[Mapping[str, tuple[str, str]]] = {
+    r"^llama-3\.[13]-\d+b(-instruct)?$": ("llama", "llama3_2"),
+    r"^llama-3\.2-\d+b(-instruct)?$": ("llama", "llama3_2"),
+    r"^llama-3-\d+b(-instruct)?$": ("llama", "llama3"),
+    r"^codellama-\d+b(-instruct)?-hf$": ("llama", "llama"),
+    r"^mistral-7b(-instruct)?-v0\.\d$": ("mistral", "llama"),
+}
+"""Names on the Hugging Face hub of models that ms-swift knows by the ones that they had before, or
+whose siblings it knows: ms-swift 4.6.0 model/models/llama.py, mistral.py `register_model`."""
+
+
+def name_of(path: str) -> str:
+    """The last part of a path or a repository's name, by which ms-swift looks a model up."""
+    return path.rstrip("/").rpartition("/")[2].lower()
+
+
+@cached()
+def known_names(release: str) -> Mapping[str, tuple[str, str]]:
+    """Model type and template by name, as of the newest release that is not newer."""
+    asked, table = Version(release), schema(_NAMES)
+    found = {}
+    for name, told in table.items():
+        held = [since for since in told if Version(since) <= asked]
+        said = told[max(held, key=Version)] if held else ""
+        if said:
+            kind, _, template = said.partition(" ")
+            found[name] = (kind, template)
+    return found
+
+
+def is_named(plan: Plan, release: str) -> bool:
+    """Whether a release resolves the model by itself."""
+    return name_of(plan.model.path) in known_names(release)
+
+
+def told(plan: Plan) -> tuple[str, str] | None:
+    """Model type and template of a model whose name ms-swift does not know."""
+    name = name_of(plan.model.path)
+    return next((each for pattern, each in _UNNAMED.items() if re.search(pattern, name)), None)

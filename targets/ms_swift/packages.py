@@ -1,0 +1,48 @@
+"""The releases of ms-swift that rows were read from, what goes with each, and what runs when."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.releases import Releases
+
+PACKAGE: Final = "ms-swift"
+TRAINER: Final = "transformers"
+RELEASES: Final = ("4.0.4", "4.3.2", "4.6.0")
+SUPPORTED: Final = Releases(">=4.0,<4.7")
+
+_RANGES: Final = (
+    ("4.0", {"transformers": ">=4.33,<5.4", "peft": ">=0.11,<0.19", "trl": ">=0.15,<0.30"}),
+    ("4.1", {"transformers": ">=4.33,<5.7", "peft": ">=0.11,<0.20", "trl": ">=0.15,<0.30"}),
+    ("4.2", {"transformers": ">=4.33,<5.9", "peft": ">=0.11,<0.20", "trl": ">=0.15,<1.0"}),
+    ("4.3", {"transformers": ">=4.33,<5.13", "peft": ">=0.11,<0.20", "trl": ">=0.15,<1.0"}),
+    ("4.5", {"transformers": ">=4.33,<5.17", "peft": ">=0.11,<0.21", "trl": ">=0.15,<1.0"}),
+    ("4.6", {"transformers": ">=4.33,<5.20", "peft": ">=0.11,<0.21", "trl": ">=0.15,<1.0"}),
+)
+"""`Requires-Dist` of the wheels 4.0.4, 4.1.3, 4.2.3, 4.3.2, 4.5.3 and 4.6.0; accelerate and
+DeepSpeed have no bounds."""
+_BROUGHT: Final = (
+    ("4.0", {"transformers": "4.57.6", "peft": "0.18.1", "trl": "0.27.2", "accelerate": "1.12.0"}),
+    ("4.3", {"transformers": "5.6.2", "peft": "0.19.1", "trl": "0.29.1", "accelerate": "1.13.0"}),
+    ("4.5", {"transformers": "5.15.1", "peft": "0.20.0", "trl": "0.29.1", "accelerate": "1.14.0"}),
+)
+"""Releases of one season within these ranges, beside which the parser was asked."""
+
+
+def ranges(version: Version) -> Mapping[str, Releases]:
+    """The releases that one of ms-swift takes, by package."""
+    held = [found for since, found in _RANGES if version >= Version(since)]
+    return {name: Releases(text) for name, text in (held[-1] if held else _RANGES[0][1]).items()}
+
+
+def brought(version: Version) -> Mapping[str, str]:
+    """The releases that go with one of ms-swift, by package."""
+    held = [found for since, found in _BROUGHT if version >= Version(since)]
+    return held[-1] if held else _BROUGHT[0][1]
+
+
+def is_of_pairs(plan: Plan) -> bool:
+    """Whether the model learns which of two answers is preferred: then `swift rlhf` trains it."""
+    return plan.objective.kind == "dpo"

@@ -1,0 +1,101 @@
+"""What ms-swift does not run, or runs otherwise than planned."""
+
+from typing import Final
+
+from tunec.compiler.ir.plan import Plan, training_data
+from tunec.targets.ms_swift.models import is_named, told
+from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, is_of_pairs
+from tunec.targets.rows import has_images
+from tunec.targets.scripts.refusals import Refusal
+
+
+def _says_itself(plan: Plan) -> bool:
+    """Whether keys of the user's own tell how the model is loaded."""
+    passed = {each.partition("=")[0] for each in plan.runtime.extra}
+    return {f"{PACKAGE}.model_type", f"{PACKAGE}.template"} <= passed
+
+
+def _is_unknown(release: str, plan: Plan) -> bool:
+    return not (is_named(plan, release) or told(plan) or _says_itself(plan))
+
+
+def _unknown(release: str, until: str) -> Refusal:
+    return Refusal(
+        ("model.path",),
+        "the release does not know the model by its name, and tunec knows no template for it",
+        lambda plan: _is_unknown(release, plan),
+        f"ms-swift {release} model/model_meta.py `get_model_info_meta`",
+        "name both in `extra: {ms-swift: {model_type: ..., template: ...}}`, as "
+        "`swift.model.MODEL_MAPPING` has them",
+        since=release,
+        until=until,
+    )
+
+
+_EACH: Final = zip(RELEASES, (*RELEASES[1:], "999"), strict=True)
+
+
+def _needs_flash(plan: Plan) -> bool:
+    return plan.data.packing and plan.attention.implementation != "flash_attention_2"
+
+
+def _is_taken_apart(plan: Plan) -> bool:
+    evaluation = plan.data.evaluation
+    names = (*training_data(plan), *((evaluation,) if evaluation else ()))
+    return any("#" in each or ":" in each for each in names)
+
+
+REFUSALS: Final = (
+    *(_unknown(since, until) for since, until in _EACH),
+    Refusal(
+        ("parallel.engine",),
+        "its files for FSDP 2 are not written",
+        lambda plan: plan.parallel.engine == "fsdp",
+        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_init_fsdp`: a file of its own that holds "
+        "`fsdp` and `fsdp_config`",
+        "set `engine: deepspeed` or `engine: ddp`",
+    ),
+    Refusal(
+        ("launch.launcher",),
+        "its command line takes the method first, where DeepSpeed's launcher puts a flag",
+        lambda plan: plan.launch.launcher == "deepspeed",
+        "ms-swift 4.0.4 to 4.6.0 cli/main.py `cli_main`; deepspeed 0.14 to 0.19 launcher/launch.py",
+        "set `launcher: torchrun`",
+    ),
+    Refusal(
+        ("data.packing", "attention.implementation"),
+        "it packs samples beside flash attention only",
+        _needs_flash,
+        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_check_padding_free`",
+        "set `attention: flash_attention_2`",
+    ),
+    Refusal(
+        ("data.packing", "objective.kind"),
+        "packed pairs are not in the account of memory",
+        lambda plan: plan.data.packing and is_of_pairs(plan),
+        "ms-swift 4.0.4 to 4.6.0 dataset/packing.py, which packs pairs too",
+        "set data.packing to false",
+    ),
+    Refusal(
+        ("objective.kind", "model.kind"),
+        "pairs with images are written with other columns here",
+        lambda plan: is_of_pairs(plan) and has_images(plan),
+        "ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py",
+        "train towards texts, or compile to trl",
+    ),
+    Refusal(
+        ("data.train",),
+        "it takes a name apart at `:` and `#`: hub, subset and number of samples",
+        _is_taken_apart,
+        "ms-swift 4.0.4 to 4.6.0 dataset `DatasetSyntax.parse`",
+        "rename the data",
+    ),
+    Refusal(
+        ("quantization.format", "model.kind"),
+        "of a model that sees it leaves tower and aligner in 16 bits, which the account of memory "
+        "takes to be quantised",
+        lambda plan: plan.quantization.format != "none" and plan.model.kind == "vision-language",
+        "ms-swift 4.0.4 to 4.6.0 arguments/base_args/quant_args.py `get_modules_to_not_convert`",
+        "set `method: lora`, or compile to trl",
+    ),
+)

@@ -1,0 +1,222 @@
+"""The ms-swift target: one YAML for `swift sft` or `swift rlhf`, and DeepSpeed's file beside it.
+
+The YAML has ms-swift's own arguments beside those of the Trainer; each key becomes a flag.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.counting import Counting, Epoch
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
+from tunec.schemas.frozen import replace
+from tunec.schemas.spec import Spec
+from tunec.targets.accelerate.packages import ACCELERATE
+from tunec.targets.accelerate.packages import PACKAGE as ACCELERATE_PACKAGE
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
+from tunec.targets.deepspeed.reader import TRAINER as READER
+from tunec.targets.huggingface import counting as trainer
+from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
+from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.ms_swift.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
+from tunec.targets.ms_swift.arithmetic import CHECKPOINTING, PRECISION
+from tunec.targets.ms_swift.model import DATA, MODEL, OBJECTIVE
+from tunec.targets.ms_swift.packages import (
+    PACKAGE,
+    RELEASES,
+    SUPPORTED,
+    TRAINER,
+    brought,
+    is_of_pairs,
+    ranges,
+)
+from tunec.targets.ms_swift.refusals import REFUSALS
+from tunec.targets.ms_swift.training import TRAINING
+from tunec.targets.read_only import schema_of
+from tunec.targets.rows import has_images
+from tunec.targets.scripts.refusals import refusing
+from tunec.targets.trainers import evaluating_by_loss
+
+_OWN: Final = frozenset(
+    {
+        *("tuner_type", "split_dataset_ratio", "model_author", "target_regex"),
+        *("freeze_vit", "freeze_aligner", "freeze_llm", "rlhf_type", "quant_bits", "quant_method"),
+        *("loss_scale", "dataset_num_proc", "attn_impl", "use_hf", "val_dataset", "lora_bias"),
+        *("truncation_strategy", "padding_free", "lazy_tokenize", "packing_length", "vit_lr"),
+        *("vit_gradient_checkpointing", "aligner_lr", "add_version", "agent_template"),
+    }
+)
+_NAMED: Final = frozenset({"model", "dataset", "cached_dataset", "model_type"})
+"""Keys that others have too."""
+
+
+def _is_ms_swift(document: Json) -> bool:
+    """Two keys that its own parser has, and no other that is known, or one beside its data."""
+    if not isinstance(document, dict) or {"base_model", "model_name_or_path"} & {*document}:
+        return False
+    own = len(_OWN & {*document})
+    return own > 1 or (own > 0 and {"model", "dataset"} <= {*document})
+
+
+def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+    """The packages of which a spec names a release that this one does not take."""
+    for name, taken in ranges(dialect[PACKAGE]).items():
+        named = dialect.get(name)
+        if named is not None and not taken.contains(named):
+            yield Diagnostic(
+                "software-of-another-season",
+                "warning",
+                f"ms-swift {dialect[PACKAGE]} takes {name} {taken}, and the spec names {named}",
+                notes=("`Requires-Dist` of the wheel of ms-swift",),
+                help=f"leave {name} out of `software`, or name {brought(dialect[PACKAGE])[name]}",
+            )
+
+
+def _own_columns(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
+    """Which columns the data has, where they are others than for TRL's trainers."""
+    if is_of_pairs(plan):
+        kind, columns = "pairs", "prompt, chosen and rejected, each a text"
+    elif has_images(plan):
+        kind, columns = (
+            "samples with images",
+            "messages, whose texts have <image> where an image stands, and images",
+        )
+    else:
+        return
+    yield Diagnostic(
+        "data-in-other-columns",
+        "note",
+        f"ms-swift reads {kind} from the columns {columns}",
+        notes=("ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py",),
+    )
+
+
+def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+    yield from _other_releases(plan, dialect)
+    yield from _own_columns(plan, dialect)
+
+
+CONFIG: Final = File(
+    name="ms-swift.yaml",
+    format="yaml",
+    entries=(
+        *MODEL,
+        *OBJECTIVE,
+        *DATA,
+        *ADAPTER,
+        *QUANTIZATION,
+        *PRECISION,
+        *CHECKPOINTING,
+        *TRAINING,
+    ),
+    recognise=_is_ms_swift,
+    schema=schema_of(PACKAGE, RELEASES, PACKAGE),
+    check=_check,
+    phrases=(EVERY_LAYER,),
+    names=("deepspeed",),
+)
+
+
+# ── what no key says ─────────────────────────────────────────────────────────────────────────────
+
+_UNTOUCHED: Final = Cannot("it has no effect under this objective")
+_MEGATRON: Final = (
+    "only `megatron sft` splits a model; it reads other keys, trains by Megatron-Core in its own "
+    "form of the weights, and is no part of these files"
+)
+_CANNOT: Final = {
+    **CANNOT,
+    **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
+    **{slot: Cannot("another engine is used") for slot in SLOTS if slot.startswith("fsdp.")},
+    **evaluating_by_loss("ms-swift"),
+    "objective.kind": Cannot(
+        "it is written for texts and pairs; its GRPO takes rewards that are registered by name",
+        True,
+        ("sft", "dpo"),
+    ),
+    "model.kind": Cannot(
+        "ms-swift trains models that write text", True, ("causal-lm", "vision-language")
+    ),
+    "model.trust_remote_code": Cannot("it is on in every run"),
+    "loss.path": Cannot("it computes all logits, or Liger fuses the loss", True, ("full",)),
+    "data.images": Cannot("the data has them, and a template puts them before the model"),
+    "data.sequence": Cannot("max_length counts the tokens of images too"),
+    "parallel.engine": Cannot("of several processes torch makes DDP"),
+    "parallel.tensor": Cannot(_MEGATRON, True, (1,)),
+    "parallel.sequence": Cannot("no account is kept of sequences that are shared", True, (1,)),
+}
+
+
+def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """Attention that keeps packed samples apart; and a launcher that adds no flag before its own.
+
+    ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_check_padding_free`; cli/main.py `cli_main`: the
+    first argument is the method, and deepspeed 0.14 to 0.19 launcher/launch.py puts `--local_rank`
+    there.
+    """
+    packs = spec.data.packing and spec.attention is None
+    kernel = {"attention.implementation": "flash_attention_2"} if packs else {}
+    if spec.launcher is not None or "parallel" not in draft.groups:
+        return kernel
+    on_engine = draft.parallel.engine == "deepspeed"
+    return {**kernel, "launch.launcher": "torchrun"} if on_engine else kernel
+
+
+_WITHOUT_FLAG: Final = Version("4.1")
+"""The first release that takes the file in the place of the first flag: cli/main.py."""
+
+
+def entry(plan: Plan, dialect: Dialect) -> tuple[str, ...]:
+    """The command line by its module: it makes flags of the file and starts its own script.
+
+    Behind torchrun each process starts one, and finds its rank among the variables. ms-swift 4.0.4
+    cli/main.py `prepare_config_args`, 4.1.3 to 4.6.0 `parse_yaml_args`.
+    """
+    verb = "rlhf" if is_of_pairs(plan) else "sft"
+    flag = () if dialect[PACKAGE] >= _WITHOUT_FLAG else ("--config",)
+    return ("swift.cli.main", verb, *flag, f"{PACKAGE}/{CONFIG.name}")
+
+
+def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
+    """As the Trainer, of what all processes can have alike; it packs by an order that it draws.
+
+    ms-swift 4.0.4 to 4.6.0 dataloader/shard.py `BatchSamplerShard`: total_samples // world_size;
+    dataset/packing.py `calculate_matched_group`.
+    """
+    usual = trainer.counting(dialect, passed).steps
+
+    def steps(epoch: Epoch, epochs: float) -> int:
+        dealt = epoch.rows // epoch.processes * epoch.processes
+        return usual(replace(epoch, rows=dealt), epochs)
+
+    return Counting(f"ms-swift {dialect[PACKAGE]}", steps, "buffered")
+
+
+TARGET: Final = Target(
+    name="ms-swift",
+    package=PACKAGE,
+    supported=SUPPORTED,
+    latest=RELEASES[-1],
+    releases=RELEASES,
+    files=(CONFIG, ds_config(READER, when=on_deepspeed)),
+    cannot=_CANNOT,
+    needs=_needs,
+    check=refusing("ms-swift", REFUSALS),
+    beside={
+        TRAINER: TRANSFORMERS,
+        PEFT: PEFT_RELEASES,
+        ACCELERATE_PACKAGE: ACCELERATE,
+        DEEPSPEED_PACKAGE: DEEPSPEED,
+    },
+    companions=brought,
+    entry=entry,
+    run_by="trl",
+    counting=counting,
+    verify="tunec.targets.ms_swift.verify",
+)
+"""What `swift sft` and `swift rlhf` read."""

@@ -1,0 +1,76 @@
+"""Rows of TrainingArguments in ms-swift's file, counted by transformers' releases.
+
+Its classes have defaults of their own: trainers/arguments.py `TrainArgumentsMixin`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.target import ALWAYS, Entry, Json, constant
+from tunec.schemas.frozen import replace
+from tunec.targets.huggingface import schedule, training
+from tunec.targets.ms_swift.packages import TRAINER
+from tunec.targets.rows import row
+
+_SFT: Final = "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `SftArguments`"
+_OWN: Final = ("remove_unused_columns", "label_names")
+"""What it sets itself: arguments/sft_args.py `__post_init__`, trainers/mixin.py `__init__`."""
+_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "per_device_train_batch_size": {"batch.micro": 1},
+    "per_device_eval_batch_size": {"batch.evaluation": 1},
+    "gradient_accumulation_steps": {},
+    "weight_decay": {"optimizer.weight_decay": 0.1},
+    "adam_beta2": {"optimizer.beta2": 0.95},
+    "lr_scheduler_type": {"schedule.kind": "cosine"},
+    "logging_steps": {"schedule.log_steps": 5},
+    "eval_strategy": {},
+    "evaluation_strategy": {},
+    "output_dir": {},
+    "dataloader_num_workers": {"runtime.dataloader_workers": 1},
+    "report_to": {"runtime.report_to": ("tensorboard",)},
+}
+"""By a row's first key: trainers/arguments.py `TrainArgumentsMixin`, 16 samples in one step without
+`gradient_accumulation_steps`; `SftArguments._init_override`: evaluation goes with saving, the
+folder is named by the model."""
+
+
+def of_the_trainer() -> Iterator[Entry]:
+    """The rows of TrainingArguments, with ms-swift's defaults."""
+    rows = (
+        *training.BATCH,
+        *training.OPTIMIZER,
+        *schedule.LENGTH,
+        *schedule.WARMUP,
+        *schedule.LOGGING,
+        schedule.LOG_STEPS,
+        *schedule.SAVING,
+        *schedule.EVALUATION,
+        *training.RUNTIME,
+    )
+    for each in rows:
+        if {*each.keys} & {*_OWN}:
+            continue
+        own = _DEFAULTS.get(each.keys[0])
+        absent = each.absent if own is None else ((ALWAYS, own),)
+        yield replace(each, package=each.package or TRAINER, absent=absent)
+
+
+def _rate(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """By what is trained where nothing is said."""
+    usual = 1e-5 if found.get("tuner_type") == "full" else 1e-4
+    said = found.get("learning_rate")
+    return {"optimizer.learning_rate": usual if said is None else said}
+
+
+TRAINING: Final = (
+    row(
+        ("learning_rate", "tuner_type"),
+        ("optimizer.learning_rate",),
+        lambda plan: {"learning_rate": plan.optimizer.learning_rate},
+        _rate,
+        f"{_SFT} `_init_override`",
+        absent=_rate({}),
+    ),
+    constant("add_version", False, f"{_SFT}: else a folder of its own below output_dir"),
+    *of_the_trainer(),
+)

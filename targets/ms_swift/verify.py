@@ -1,0 +1,108 @@
+"""How ms-swift's parser is asked about the file, and how it is heard."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.consumers.environments import EnvironmentUnavailable
+from tunec.compiler.consumers.sets import choose
+from tunec.compiler.target import Json, on_deepspeed
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Fact,
+    Heard,
+    Program,
+    Question,
+    Where,
+    flat,
+)
+from tunec.compiler.verify.delivery import document
+from tunec.targets.deepspeed.config import NAME as DS_CONFIG
+from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
+from tunec.targets.huggingface.verify import (
+    SECONDS,
+    auto_programs,
+    derived_facts,
+    run_of,
+    settled,
+)
+from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, is_of_pairs
+
+SCRIPT: Final = "tunec.targets.ms_swift.consumer"
+FILE: Final = "ms-swift.yaml"
+PARSER: Final = "swift parse_args"
+_NAMED: Final = ("transformers", "peft", "accelerate", "trl")
+_LIGER, _BNB = "liger-kernel", "bitsandbytes==0.50.2"
+
+
+def requirements(case: Case) -> tuple[str, ...]:
+    """The set of a release, with what the spec names and what the plan asks for besides."""
+    dialect, software = case.dialect, case.software
+    named = {name: str(dialect[name]) for name in _NAMED if name in dialect and name in software}
+    pins = (pin.partition("==") for pin in choose(PACKAGE, str(case.version)).requirements)
+    held = tuple(f"{name}=={named.get(name, release)}" for name, _, release in pins)
+    engine = (f"{ENGINE}=={dialect[ENGINE]}",) if on_deepspeed(case.plan) else ()
+    packed = (_BNB,) if case.plan.quantization.format != "none" else ()
+    fused = case.plan.loss.path == "fused" and _LIGER in software
+    liger = (f"{_LIGER}=={software[_LIGER]}",) if fused else ()
+    return (*held, *engine, *packed, *liger)
+
+
+def where(case: Case) -> Where:
+    """The release, with what goes with it. Raises EnvironmentUnavailable for one that is read."""
+    if str(case.version) not in RELEASES:
+        raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
+    return Where(PACKAGE, str(case.version), requirements(case))
+
+
+def _ask(case: Case, _: Answers) -> Question:
+    files = {name: case.text(DS_CONFIG) for name in _engines(case) if DS_CONFIG in case.delivered}
+    return {
+        "verb": "resolve",
+        "method": "rlhf" if is_of_pairs(case.plan) else "sft",
+        "yaml": case.text(FILE),
+        "files": files,
+        "config": dict(case.config or {"model_type": case.plan.model.family}),
+        **run_of(case),
+    }
+
+
+def _written(case: Case) -> Mapping[str, Json]:
+    held: Mapping[str, Json] = document(case.file(FILE), case.delivered[FILE])
+    return held
+
+
+def _engines(case: Case) -> tuple[str, ...]:
+    """The path by which the file names DeepSpeed's."""
+    said = _written(case).get("deepspeed")
+    return (said,) if isinstance(said, str) else ()
+
+
+_WHOLE: Final = ("deepspeed", "columns")
+"""Keys that the classes make a mapping of: utils/utils.py `json_parse_to_dict`."""
+
+
+def _hear(case: Case, answer: Any) -> Heard:
+    written, values = _written(case), dict(answer["values"])
+    engine = {"deepspeed": written["deepspeed"]} if values.get("deepspeed") else {}
+    found = {**settled(case, values), **values, **engine}
+    return Heard(
+        values=found,
+        facts=(*derived_facts(case.plan, answer["derived"]), *_data(case, answer["sets"])),
+        ignored=tuple(key for key in flat(written) if key.partition(".")[0] not in values),
+    )
+
+
+def _data(case: Case, sets: Mapping[str, Any]) -> Iterator[Fact]:
+    """What the file names, and what the program takes each name for."""
+    for key, slot in (("dataset", "data.train"), ("val_dataset", "data.evaluation")):
+        names: Any = _written(case).get(key) or ()
+        for name, read in zip(names, sets[key], strict=True):
+            parts = [read["dataset"], read["subsets"], read["dataset_sample"]]
+            yield Fact(slot, f"{key}.{name}", [name, [], None], parts)
+
+
+PROGRAMS: Final = (
+    Program(PARSER, FILE, SCRIPT, where, _ask, _hear, seconds=SECONDS),
+    *auto_programs(SCRIPT, where, _ask),
+)
