@@ -192,7 +192,11 @@ _ALWAYS_OWN: Final = frozenset({"chatglm", "VisualGLMModel"})
 """Families whose own code (`trust_remote_code`) has a loss of its own, in fp32."""
 
 _UNSHIFTED: Final = frozenset(
-    {"t5", "mt5", "umt5", "bart", "mbart"} | {"bert", "roberta", "xlm-roberta"}
+    {"t5", "mt5", "umt5", "bart", "mbart"}
+    | {"albert", "bert", "camembert", "convbert", "deberta", "deberta-v2", "distilbert", "electra"}
+    | {"ernie", "ibert", "jina_embeddings_v3", "layoutlm", "megatron-bert", "mobilebert", "mpnet"}
+    | {"mra", "nomic_bert", "rembert", "roberta", "roberta-prelayernorm", "roformer", "tapas"}
+    | {"xlm-roberta", "xlm-roberta-xl"}
 )
 """Families whose labels are not shifted: a cross entropy of the logits as they come (transformers
 5.23, `T5ForConditionalGeneration.forward`, `BertForMaskedLM.forward` and their like)."""

@@ -211,7 +211,10 @@ _PARALLEL_NORMS: Final = frozenset({"gpt_neox"})
 _EXPANDED: Final = frozenset({"gpt2", "gptj", "gpt_neo", "codegen", "phi"})
 _RELU: Final = frozenset({"opt"}) | _T5
 _WIDE_NORM: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text", "olmo2", "olmo3"})
-_NORMS_AFTER: Final = frozenset({"olmo2", "olmo3", "bart", "bert", "roberta", "xlm-roberta"})
+_NORMS_AFTER: Final = frozenset(
+    {"olmo2", "olmo3", "bart", "bert", "roberta", "xlm-roberta"}
+    | {"camembert", "distilbert", "electra", "mpnet"}
+)
 _NORMS_FIRST: Final = frozenset({"modernbert"})
 _CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
 _UNROTATED: Final = (

@@ -228,6 +228,7 @@ def _read(
     made = {event.storage: None for event in events}
     index = partial(_index, re.compile(rf"{re.escape(subject.path)}\.(\d+)(\.|$)"))
     counts = {each: is_counted(each, shapes) for each in made}
+    beyond = {"", subject.head, *_losses(subject.model)}
     saved: dict[int, int] = {}
     around = 0
     for storage, size in alive(events[:middle]):
@@ -236,7 +237,7 @@ def _read(
         layer = index(storage)
         if layer is not None:
             saved[layer] = saved.get(layer, 0) + size
-        elif storage.module and storage.module != subject.head and not _is_mask(storage):
+        elif storage.module not in beyond and not _is_mask(storage):
             around += size
     working = working_of(events, middle, index, counts)
     working = {at: most - saved.get(at, 0) for at, most in working.items()}
@@ -250,6 +251,12 @@ def _read(
 def is_counted(storage: Storage, shapes: frozenset[tuple[int, ...]]) -> bool:
     """Whether a storage is neither state, nor a weight expanded, cast or differentiated."""
     return storage.category in ("activations", "temporaries") and storage.shape not in shapes
+
+
+def _losses(model: torch.nn.Module) -> Iterator[str]:
+    """Modules that are losses, as DistilBERT's is."""
+    kind = torch.nn.modules.loss._Loss  # noqa: SLF001  what all of torch's losses are
+    return (name for name, module in model.named_modules() if isinstance(module, kind))
 
 
 def _is_mask(storage: Storage) -> bool:
