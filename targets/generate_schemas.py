@@ -1,8 +1,8 @@
 """Writes the consumers' JSON Schemas and default tables from the consumers themselves.
 
 `python -m tunec.targets.generate_schemas` rewrites `schemas/json/accelerate`, `axolotl`,
-`deepspeed`, `huggingface`, `llamafactory`, `ms-swift` and `trl`; with `--check` it writes nothing
-and fails when one of them differs.
+`deepspeed`, `huggingface`, `llamafactory`, `ms-swift`, `trl` and `unsloth`; with `--check` it
+writes nothing and fails when one of them differs.
 Where a consumer cannot be had it says so and ends with status 2: nothing was checked.
 """
 
@@ -32,6 +32,7 @@ SCRIPTS: Final[Mapping[str, str]] = {
     "ms-swift": "tunec.targets.ms_swift.consumer",
     "transformers": "tunec.targets.huggingface.consumer",
     "trl": "tunec.targets.trl.consumer",
+    "unsloth": "tunec.targets.unsloth.consumer",
 }
 
 _KNOWN: Final = tuple(itertools.chain.from_iterable(map(releases, SCRIPTS)))
@@ -56,7 +57,7 @@ _WITH_DEFAULTS: Final = ("TrainingArguments", "SFTConfig", "LoraConfig")
 _METHODS: Final = ("sft", "dpo", "grpo")
 """The scripts of TRL whose files have a schema."""
 
-_WITH_DEFAULT: Final = ("axolotl", "llamafactory", "ms-swift")
+_WITH_DEFAULT: Final = ("axolotl", "llamafactory", "ms-swift", "unsloth")
 """Consumers with one schema a release, which holds its defaults."""
 
 _NAMING: Final = "ms-swift"
@@ -121,6 +122,8 @@ def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
         yield "schema", {"verb": "schema"}
         if consumer == _NAMING:
             yield "models", {"verb": "models"}
+        if consumer == "unsloth":
+            yield "names", {"verb": "names"}
         return
     if consumer == "trl":
         for method in _METHODS:
@@ -137,7 +140,8 @@ def documents(told: Sequence[Told]) -> Documents:
     """Every generated file, from what all known releases said."""
     found = accelerate_documents(told) | deepspeed_documents(told)
     found |= huggingface_documents(told) | trl_documents(told)
-    return found | schema_documents(told) | model_documents(told)
+    found |= schema_documents(told) | model_documents(told)
+    return found | unsloth_documents(told)
 
 
 def accelerate_documents(told: Sequence[Told]) -> Documents:
@@ -223,6 +227,25 @@ def model_documents(told: Sequence[Told]) -> Documents:
                 if now != next(reversed(before.values()), ""):
                     before[each.known.version] = now
     return {f"{_NAMING}/models.json": found} if found else {}
+
+
+def unsloth_documents(told: Sequence[Told]) -> Documents:
+    """Which repository each release loads for a name: the first in full, then what differs."""
+    found: dict[str, Any] = {}
+    before: Mapping[str, Any] = {}
+    for each in told:
+        if each.known.consumer == "unsloth":
+            now = {name: _in_lower_case(pair) for name, pair in each.answers["names"].items()}
+            gone = dict.fromkeys((name for name in before if name not in now), (None, None))
+            changed = {name: pair for name, pair in now.items() if before.get(name) != pair}
+            found[each.known.version] = {**changed, **gone}
+            before = now
+    return {"unsloth/names.json": found} if found else {}
+
+
+def _in_lower_case(pair: Sequence[str | None]) -> list[str | None]:
+    """The Hub tells no case of names apart, and releases spell them differently."""
+    return [name and name.lower() for name in pair]
 
 
 def _said(schema: Mapping[str, Any]) -> dict[str, Any]:

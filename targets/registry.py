@@ -20,6 +20,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "axolotl": "tunec.targets.axolotl.target",
     "llamafactory": "tunec.targets.llamafactory.target",
     "ms-swift": "tunec.targets.ms_swift.target",
+    "unsloth": "tunec.targets.unsloth.target",
     "glm4": "tunec.targets.glm4.target",
     "minicpm-v": "tunec.targets.minicpm_v.target",
     "llama-cookbook": "tunec.targets.llama_cookbook.target",
@@ -35,6 +36,7 @@ READERS: Final[Mapping[str, str]] = {
     "axolotl": "tunec.targets.axolotl.target",
     "llamafactory": "tunec.targets.llamafactory.target",
     "ms-swift": "tunec.targets.ms_swift.target",
+    "unsloth": "tunec.targets.unsloth.target",
     "launchers": "tunec.targets.launch.flags",
 }
 """What is read before the other targets, written or not: a module with a `TARGET`."""

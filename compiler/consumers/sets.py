@@ -174,6 +174,12 @@ _MS_SWIFT: Final[Mapping[str, tuple[str, ...]]] = {
         *("datasets==4.8.4", "accelerate==1.14.0", "peft==0.20.0", "trl==0.29.1"),
     ),
 }
+# Unsloth's command line, which imports neither torch nor what it trains with.
+_UNSLOTH_BESIDE: Final = (
+    *("typer==0.29.2", "click==8.5.1", "rich==15.0.0", "shellingham==1.5.4"),
+    *("markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0", "structlog==26.1.0"),
+)
+_UNSLOTH: Final = ("2026.3.18", "2026.7.6", "2026.9.8", "2026.9.14", "2026.10.9")
 
 SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
     {
@@ -201,6 +207,7 @@ SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
                 ConsumerSet("ms-swift", version, (*companions, *_MS_SWIFT_BESIDE))
                 for version, companions in _MS_SWIFT.items()
             ),
+            *(ConsumerSet("unsloth", version, _UNSLOTH_BESIDE) for version in _UNSLOTH),
         )
     }
 )

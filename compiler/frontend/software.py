@@ -26,6 +26,7 @@ PROGRAMS: Final = (
     "torch",
     "transformers",
     "trl",
+    "unsloth",
 )
 """Programs whose release decides something; a test holds them to the targets."""
 

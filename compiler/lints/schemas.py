@@ -20,6 +20,7 @@ from tunec.compiler.consumers.schemas import (
 )
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.effective import CLASSES, filling_release, releases_around
+from tunec.compiler.lints.kinds import schema
 from tunec.schemas.caches import ByIdentity
 from tunec.schemas.frozen import replace
 
@@ -71,10 +72,21 @@ def schemas(run: "LintContext", document: Document) -> tuple[Schema, ...]:
     """The schema of the release that reads a document, or of those before and after it."""
     if document.kind == "deepspeed":
         return _deepspeed(run)
+    if document.kind == "unsloth":
+        return _of_its_file(run, document)
     for stem, package in CLASSES.get(document.kind, ())[:1]:
         around = releases_around(stem, str(run.release(package).version))
         return tuple(class_schema(stem, each) for each in around)
     return ()
+
+
+def _of_its_file(run: "LintContext", document: Document) -> tuple[Schema, ...]:
+    """The schema that the target's own file has in the release that runs."""
+    target, file = document.target, document.file
+    if target is None or file is None or file.schema is None:
+        return ()
+    name = file.schema(target.dialect(run.release(target.package).version))
+    return () if name is None else (schema(name),)
 
 
 def _deepspeed(run: "LintContext") -> tuple[Schema, ...]:

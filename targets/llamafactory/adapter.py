@@ -1,6 +1,5 @@
 """Rows of LLaMA-Factory's own arguments: what is trained, and how the frozen base is stored."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Json, Phrase, constant, derived, fixed, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.adapter import whole
+from tunec.targets.huggingface.text_layers import names_in_the_text
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.read_only import named_word, split_names
 from tunec.targets.rows import has_adapter, in_four_bits, row
@@ -42,21 +42,6 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
 def _write_also(plan: Plan) -> Mapping[str, Json]:
     names = plan.adapter.also_train
     return {"additional_target": ",".join(names)} if names else {}
-
-
-_IN_THE_TEXT: Final = re.compile(r"\\\.language_model|language_model\\\.")
-_NAMES: Final = re.compile(r"\\\.\(([\w|]+)\)")
-
-
-def names_in_the_text(plan: Plan) -> tuple[str, ...]:
-    """The layers of the language model that a pattern means by their names; none: it is no such.
-
-    A model that sees has layers of some of these names in its tower too.
-    """
-    pattern = plan.adapter.targets
-    if not isinstance(pattern, str) or not _IN_THE_TEXT.search(pattern):
-        return ()
-    return tuple(name for found in _NAMES.findall(pattern) for name in found.split("|"))
 
 
 def _is_of_the_text(plan: Plan) -> bool:

@@ -22,6 +22,7 @@ TARGETS = (
         "axolotl",
         "llamafactory",
         "ms-swift",
+        "unsloth",
     ),
     *("slurm", "kubeflow", "skypilot"),
 )

@@ -13,6 +13,8 @@ TRAVELLED_ELSEWHERE = {
     "llamafactory": "it imports torchaudio, which loads nothing without CUDA's libraries; with an "
     "empty one 0.9.5 trained two ranks of a tiny Llama for the five planned steps on a CPU",
     "ms-swift": "its trainers import what its parser does, and modelscope, scipy and nltk besides",
+    "unsloth": "it imports triton and bitsandbytes, and asks for a GPU; tests/verify runs its "
+    "command as far as the trainer",
     "slurm": "tests/clusters submits its jobs to a real controller, with another program to start",
     "kubeflow": "tests/clusters runs the lines of its jobs as pods; no cluster runs here",
     "skypilot": "it rents machines; its own parser reads the task (tests/consumers)",

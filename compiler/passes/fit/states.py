@@ -39,6 +39,8 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
         return _deepspeed(workload, stage)
     if workload.version("axolotl") is not None:
         return _by_axolotl(workload, engine, fsdp)
+    if workload.version("unsloth") is not None:
+        return _by_unsloth(workload)
     loaded = "fp32" if _is_loaded_unasked(workload) else precision.compute
     if engine == "fsdp" and workload.adapter.kind == "none":
         states = _mixed(precision.compute, loaded, name)
@@ -241,6 +243,19 @@ def _pairs_by_axolotl(states: States, workload: Workload) -> States:
         return replace(states, weights="fp32")
     moments = _pure_bf16(workload.optimizer.name).optimizer
     return replace(states, trainable="bf16", gradients="bf16", optimizer=moments)
+
+
+def _by_unsloth(workload: Workload) -> States:
+    """Adapters are fp32 over a base in 16 bits; in full all is bf16 but norms, under autocast.
+
+    unsloth_zoo 2026.9.7 to 2026.10.9 training_utils.py `prepare_model_for_training`: what is
+    trained becomes fp32 where the model was loaded in fp16.
+    """
+    compute, name = workload.precision.compute, workload.optimizer.name
+    if workload.adapter.kind != "none":
+        return _peft(compute, compute, workload.adapter, name)
+    full = replace(_pure_bf16(name), autocast=True)
+    return full if compute == "bf16" else _mixed(compute, "fp32", name)
 
 
 def _mixed(compute: FloatDtype, weights: FloatDtype, name: OptimizerName) -> States:

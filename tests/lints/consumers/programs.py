@@ -190,6 +190,10 @@ def _llamafactory(example: Example) -> Question:
     }
 
 
+def _unsloth(example: Example) -> Question:
+    return {"verb": "resolve", "yaml": text_of(example, "train.yaml")}
+
+
 PROGRAMS: Final[Mapping[str, Program]] = {
     "trainer": Program("transformers", "tunec.targets.huggingface.consumer", _training),
     "deepspeed": Program("deepspeed", "tunec.targets.deepspeed.consumer", _engine("resolve")),
@@ -201,6 +205,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
     "llamafactory": Program(
         "llamafactory", "lints.consumers.llamafactory_runs", _llamafactory, FOLDER
     ),
+    "unsloth": Program("unsloth", "tunec.targets.unsloth.consumer", _unsloth),
 }
 
 

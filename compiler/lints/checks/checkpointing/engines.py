@@ -141,7 +141,7 @@ def _is_trl(place: Place) -> bool:
     return place.document.kind in TRL
 
 
-_REENTRANT_OWN = (*TRL, *("llamafactory", "axolotl", "simpletuner"), "alpaca-lora")
+_REENTRANT_OWN = (*TRL, *("llamafactory", "axolotl", "simpletuner", "unsloth"), "alpaca-lora")
 """Trainers that let the input of the first layer require a gradient themselves."""
 
 

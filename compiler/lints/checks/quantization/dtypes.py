@@ -126,6 +126,11 @@ _TRL = TRL
 _KEY = "bnb_4bit_compute_dtype"
 
 
+_TOLD: Final = "unsloth"
+"""It gives the dtype itself: unsloth 2026.9.8 to 2026.10.9 models/llama.py, vision.py
+`from_pretrained`."""
+
+
 @rule(
     "four-bits-computed-in-fp32",
     "warning",
@@ -136,7 +141,7 @@ _KEY = "bnb_4bit_compute_dtype"
 def four_bits_computed_in_fp32(run: LintContext) -> Iterator[Finding]:
     """4-bit weights are expanded into fp32 for their products."""
     base = quantised(run)
-    if base is None or base.form not in ("nf4", "fp4"):
+    if base is None or base.form not in ("nf4", "fp4") or base.document.kind == _TOLD:
         return
     if base.place.path != "load_in_4bit" or base.document.kind == "model":
         own = list(_of_transformers(base.place))

@@ -198,7 +198,9 @@ def _length(run: LintContext, parts: Trained) -> Any:
 
 
 def _is_out_of_scope(run: LintContext) -> bool:
-    """Paged states, methods that train a part, and what no slot tells."""
+    """Paged states, methods that train a part, what no slot tells, and Unsloth's own kernels."""
+    if run.of("unsloth"):
+        return True
     part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
     flags = (each for key in _SWITCHES for each in run.each("hf", key))
     part = part or (
@@ -314,7 +316,8 @@ def _nodes(run: LintContext, world: int) -> int:
     return 1 if cluster is None else -(-world // min(each.device_count for each in cluster.nodes))
 
 
-_AXOLOTL: Final = "axolotl"
+_OWN_STATES: Final = ("axolotl", "unsloth")
+"""Trainers that hold states by rules of their own, wherever they run."""
 
 
 def _workload(
@@ -324,11 +327,12 @@ def _workload(
     from tunec.compiler.ir.slots import AttentionKernel, Optimizer, Precision, Quantization
 
     versions = {name: str(found.version) for name, found in run.releases.items()}
-    if not run.of(_AXOLOTL):
-        versions.pop(_AXOLOTL, None)  # it holds states by its own rules, wherever it runs
+    for name in _OWN_STATES:
+        if not run.of(name):
+            versions.pop(name, None)
     scaling: Any = "dynamic" if compute == "fp16" else "none"
     form: Any = parts.said.packed or run.value("quantization.format", "none") or "none"
-    name: Any = parts.said.optimizer or optimizer_of(run)
+    optimizer: Any = parts.said.optimizer or optimizer_of(run)
     return Workload(
         architecture=architecture,
         components=encoders(run) if _is_denoiser(run) else (),
@@ -337,7 +341,7 @@ def _workload(
         attention=AttentionKernel(run.value("attention.implementation", "sdpa")),
         quantization=Quantization(form, run.value("quantization.double", True), compute, None),
         adapter=parts.adapter,
-        optimizer=Optimizer(name, kernel_of(run), 1e-5, 0.9, 0.999, 1e-8, 0.0, 1.0),
+        optimizer=Optimizer(optimizer, kernel_of(run), 1e-5, 0.9, 0.999, 1e-8, 0.0, 1.0),
         adapted=parts.adapted,
         trained=parts.whole,
         versions=tuple(sorted(versions.items())),

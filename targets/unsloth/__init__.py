@@ -1,0 +1,1 @@
+"""Unsloth's YAML: what `unsloth train --config` reads."""

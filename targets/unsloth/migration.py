@@ -1,0 +1,28 @@
+"""Unsloth's keys without a slot: what TRL does instead of each."""
+
+from typing import Any, Final
+
+from tunec.compiler.consumers.moved_keys import Moved, gone, never, one_of
+from tunec.targets.unsloth.row import CONFIG
+
+
+def _other(key: str, instead: str, *same: Any) -> Moved:
+    """A key whose program does so by itself; `same` are values with which TRL does, too."""
+    return gone(key, CONFIG, instead, changes_nothing=one_of(*same) if same else never)
+
+
+LEAVES: Final = (
+    _other("data.format_type", "samples hold `messages`, `prompt` and `completion`, or `text`"),
+    _other("training.train_on_completions", "every token of a conversation counts", False),
+    _other("lora.use_loftq", "adapters start as PEFT makes them", False),
+    _other("lora.vision_all_linear", "the targets say which layers are adapted", False),
+    *(
+        _other(f"lora.finetune_{part}", "the targets say which layers are adapted", True)
+        for part in ("vision_layers", "language_layers", "attention_modules", "mlp_modules")
+    ),
+    gone("logging.wandb_project", CONFIG, "WANDB_PROJECT names the project"),
+    gone("logging.wandb_token", CONFIG, "WANDB_API_KEY holds the key"),
+    gone("logging.hf_token", CONFIG, "HF_TOKEN holds the token"),
+    gone("logging.tensorboard_dir", CONFIG, "logs lie beside the output"),
+)
+"""What TRL does without each of these keys."""

@@ -1,0 +1,69 @@
+"""Rows of Unsloth's file: model and data."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.target import ALWAYS, Json, fixed, same
+from tunec.schemas.data_paths import is_local
+from tunec.schemas.frozen import replace
+from tunec.targets.rows import has_images, length, row
+from tunec.targets.unsloth.row import CONFIG, TRAINER, has_text_alone
+
+_DATA: Final = f"{CONFIG} `DataConfig`"
+_TRAINING: Final = f"{CONFIG} `TrainingConfig`"
+_NAME, _FILES = "data.dataset", "data.local_dataset"
+
+
+def _write_data(plan: Plan) -> Mapping[str, Json]:
+    """Files and directories in a list, or one name: it joins no data sets of the Hub."""
+    parts = training_data(plan)
+    if all(map(is_local, parts)):
+        return {_FILES: list(parts)}
+    return {_NAME: parts[0]} if len(parts) == 1 else {}
+
+
+def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Local files win over a name."""
+    local, name = found.get(_FILES), found.get(_NAME)
+    if isinstance(local, list) and local:
+        first, *more = map(str, local)
+        return {"data.train": first, "data.more": tuple(more)}
+    return {"data.train": name, "data.more": ()} if name else {}
+
+
+MODEL: Final = (
+    same("model", "model.path", f"{CONFIG} `Config`"),
+    fixed("model.trust_remote_code", False, f"{TRAINER} `load_model`: trust_remote_code"),
+)
+DATA: Final = (
+    row(
+        (_NAME, _FILES),
+        ("data.train", "data.more"),
+        _write_data,
+        _read_data,
+        f"{_DATA}; {TRAINER} `load_and_format_dataset`",
+    ),
+    fixed(
+        "data.evaluation",
+        None,
+        f"{TRAINER} `_train_worker`: the command gives no eval_steps, and evaluates nothing",
+    ),
+    *length(
+        "training.max_seq_length",
+        2048,
+        _TRAINING,
+        f"{_TRAINING}; {TRAINER} `_train_worker`: max_length",
+    ),
+    same(
+        "training.packing",
+        "data.packing",
+        _TRAINING,
+        absent=((ALWAYS, False),),
+        when=has_text_alone,
+    ),
+    replace(
+        fixed("data.packing", False, f"{TRAINER} `_train_worker`: with images, without packing"),
+        when=has_images,
+    ),
+)

@@ -1,0 +1,157 @@
+"""Keys and values that the classes of Unsloth's sections do not take."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.checks.keys.names import is_near
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.schemas import Fault, Schema, faults, is_in_range, kinds_of, schemas
+
+_READS: Final = ("unsloth:*",)
+
+
+@rule(
+    "key-outside-its-section",
+    "error",
+    "parse",
+    consumers=("unsloth",),
+    reads=_READS,
+)
+def key_outside_its_section(run: LintContext) -> Iterator[Finding]:
+    """A key that the section which holds it does not have."""
+    for document in run.of("unsloth"):
+        for fault in faults(run, document):
+            if fault.what == "unknown":
+                yield _not_here(fault, schemas(run, document)[0])
+
+
+def _not_here(fault: Fault, whole: Schema) -> Finding:
+    holder, _, name = fault.path.rpartition(".")
+    where = f"section `{holder}`" if holder else "the file"
+    return Finding(
+        f"{where} has no key `{name}`",
+        (fault.place.key_label("refused" if fault.is_refused else "ignored"),),
+        () if fault.is_refused else ("it is silently dropped",),
+        *_instead(fault.place, holder, name, whole, fault.schema),
+        consequence=None if fault.is_refused else "silent",
+        severity=None if fault.is_refused else "warning",
+    )
+
+
+def _instead(
+    place: Place, holder: str, name: str, whole: Schema, around: Schema
+) -> tuple[str, Fix | None]:
+    """What is meant: a key of another section, or one of nearly the same name here."""
+    said = name.replace("-", "_")
+    home = next((path for path in _paths(whole) if path.rpartition(".")[2] == said), None)
+    if home is not None and home.rpartition(".")[0] != holder:
+        section = home.rpartition(".")[0]
+        return (f"move it to section `{section}`" if section else "move it to the top"), None
+    near = nearest(said, around.get("properties", {}))[:1]
+    if (
+        near
+        and is_near(said, frozenset(near))
+        and place.document.get(f"{holder}.{near[0]}" if holder else near[0]) is None
+    ):
+        return f"did you mean `{near[0]}`?", Fix((place.renamed(near[0]),), "unsafe")
+    return "remove it", None
+
+
+def _paths(whole: Schema) -> Iterator[str]:
+    for name, each in whole["properties"].items():
+        yield name
+        yield from (f"{name}.{key}" for key in each.get("properties", {}))
+
+
+@rule(
+    "section-value-refused",
+    "error",
+    "parse",
+    consumers=("unsloth",),
+    reads=_READS,
+)
+def section_value_refused(run: LintContext) -> Iterator[Finding]:
+    """A value that the class of its section does not take."""
+    for document in run.of("unsloth"):
+        for fault in faults(run, document):
+            if fault.what != "unknown" and not _is_taken(fault.place.value, fault.schema):
+                yield _refused(fault)
+        files = document.get("data.local_dataset")
+        if files is not None and isinstance(files.value, list):
+            yield from _no_paths(files)
+
+
+def _no_paths(files: Place) -> Iterator[Finding]:
+    """What stands among paths, and is no text."""
+    for each in files.value:
+        if not isinstance(each, str):
+            yield Finding(
+                f"`{files.path}` cannot hold {each!r}",
+                (files.label("holds what is no path"),),
+                (),
+                "write paths as text",
+            )
+
+
+_TRUTH: Final = frozenset({"0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"})
+"""pydantic 2 conversion table: texts that are a truth value, in any case."""
+
+
+def _is_taken(value: Any, schema: Schema) -> bool:
+    """Whether pydantic makes the value one of the type: it is not asked to be strict."""
+    if "enum" in schema:
+        is_alike = schema.get("x-any-case") and isinstance(value, str)
+        return bool(is_alike) and is_in_range(value.strip().lower(), schema)
+    kinds = kinds_of(schema)
+    if "boolean" in kinds:
+        return (isinstance(value, str) and value.lower() in _TRUTH) or value in (0, 1)
+    if "integer" in kinds or "number" in kinds:
+        return _is_number(value, whole="integer" in kinds)
+    return False
+
+
+def _is_number(value: Any, *, whole: bool) -> bool:
+    """pydantic 2 conversion table: a truth value is 0 or 1, and a text what it spells."""
+    if value is None or isinstance(value, list | dict):
+        return False
+    try:
+        number = float(value)
+    except ValueError:
+        return False
+    is_scientific = whole and isinstance(value, str) and "e" in value.lower()
+    return not is_scientific and (not whole or number.is_integer())
+
+
+def _refused(fault: Fault) -> Finding:
+    place, words = fault.place, fault.schema.get("enum")
+    if words is None:
+        kinds = [kind for kind in kinds_of(fault.schema) if kind != "null"]
+        return Finding(
+            f"`{place.path}` cannot be {place.value!r}",
+            (place.label("of another type"),),
+            (),
+            f"write {' or '.join(_WORDS[kind] for kind in kinds)}",
+        )
+    texts = sorted({each for each in words if isinstance(each, str) and each})
+    near = nearest(str(place.value), texts)[:1]
+    return Finding(
+        f"`{place.path}` cannot be {place.value!r}",
+        (place.label("not taken"),),
+        (f"taken: {quoted(texts)}",),
+        f"did you mean {quoted(near)}?" if near else "write one of these",
+        Fix((place.replaced(near[0]),), "unsafe") if near else None,
+    )
+
+
+_WORDS: Final = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}

@@ -1,0 +1,87 @@
+"""Settings of Unsloth's file that training does not follow, or that end it."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.targets.unsloth.refusals import leaves_the_root
+
+setting_overridden = rows(
+    "setting-overridden",
+    "warning",
+    "silent",
+    consumers=("unsloth",),
+    rows=(
+        Row(
+            "unsloth:training.load_in_4bit=true",
+            "load_in_4bit beside a full fine-tune",
+            "not followed",
+            "the model is loaded in 16 bits",
+            "remove it",
+            beside=("training.training_type~=full",),
+            beside_label="in full",
+        ),
+        Row(
+            "unsloth:lora{}",
+            "settings of adapters beside a full fine-tune",
+            "not looked at",
+            "no adapter is made",
+            "remove the section",
+            beside=("training.training_type~=full",),
+            beside_label="in full",
+            at_key=True,
+        ),
+        Row(
+            "unsloth:data.dataset",
+            "a data set by name beside local files",
+            "not loaded",
+            "the local files are loaded, and nothing else",
+            "keep one of them",
+            beside=("data.local_dataset",),
+            beside_label="loaded",
+        ),
+        Row(
+            "unsloth:training.num_epochs",
+            "num_epochs beside max_steps",
+            "not followed",
+            "the run ends after {1.value} steps",
+            "keep one of them",
+            beside=("training.max_steps>0",),
+            beside_label="ends the run",
+        ),
+        Row(
+            "unsloth:lora.use_loftq=true",
+            "use_loftq over a base in 4 bits",
+            "left out",
+            "a line of the log says so, and adapters start as usual",
+            "remove it, or write load_in_4bit: false",
+            effective=("slot:quantization.format=nf4",),
+        ),
+    ),
+)
+
+
+@rule(
+    "output-outside-its-root",
+    "error",
+    "init",
+    consumers=("unsloth",),
+    reads=keys("unsloth", "training.output_dir"),
+)
+def output_outside_its_root(run: LintContext) -> Iterator[Finding]:
+    """A directory that Unsloth does not write to: it is told when the model has been loaded."""
+    for document in run.of("unsloth"):
+        at = document.get("training.output_dir")
+        if at is None or not isinstance(at.value, str) or not leaves_the_root(at.value):
+            continue
+        inside = at.value.startswith(("/", "~")) and ".." not in at.value.split("/")
+        yield Finding(
+            f"output_dir {at.value} is refused, unless it lies in Unsloth's own directory"
+            if inside
+            else f"output_dir {at.value} is refused",
+            (at.label("outside"),),
+            ("outputs lie in `outputs` of UNSLOTH_STUDIO_HOME, else of ~/.unsloth/studio",),
+            "write a relative path, and set UNSLOTH_STUDIO_HOME where it is to be elsewhere",
+            severity="warning" if inside else None,
+        )

@@ -1,0 +1,191 @@
+"""The unsloth target: one YAML for `unsloth train`, which trains on one device towards texts."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target
+from tunec.schemas.spec import Spec
+from tunec.targets.huggingface import counting as trainer
+from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
+from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.read_only import schema_of
+from tunec.targets.scripts.refusals import refusing
+from tunec.targets.trainers import supervised
+from tunec.targets.unsloth.adapter import ADAPTER, QUANTIZATION
+from tunec.targets.unsloth.migration import LEAVES
+from tunec.targets.unsloth.model import DATA, MODEL
+from tunec.targets.unsloth.names import copies
+from tunec.targets.unsloth.packages import (
+    PACKAGE,
+    RELEASES,
+    SUPPORTED,
+    TRAINER,
+    brought,
+    ranges,
+)
+from tunec.targets.unsloth.refusals import REFUSALS
+from tunec.targets.unsloth.training import (
+    BATCH,
+    CHECKPOINTING,
+    OPTIMIZER,
+    RUNTIME,
+    SCHEDULE,
+)
+from tunec.targets.unsloth.vision import VISION
+
+_SECTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "data": frozenset({"local_dataset", "format_type"}),
+    "training": frozenset({"training_type", "load_in_4bit", "max_seq_length", "random_seed"}),
+    "lora": frozenset({"lora_r", "lora_alpha", "target_modules", "vision_all_linear"}),
+    "logging": frozenset({"enable_wandb", "enable_tensorboard", "tensorboard_dir"}),
+}
+"""Its sections, each with keys that no other program has in a section of that name."""
+
+
+def _is_unsloth(document: Json) -> bool:
+    """A section of its own, with a key of its own."""
+    if not isinstance(document, dict) or not {*document} <= {"model", *_SECTIONS}:
+        return False
+    return any(
+        isinstance(document.get(name), dict) and keys & {*document[name]}
+        for name, keys in _SECTIONS.items()
+    )
+
+
+def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+    """The packages of which a spec names a release that this one does not take."""
+    for name, taken in ranges(dialect[PACKAGE]).items():
+        named = dialect.get(name)
+        if named is not None and not taken.contains(named):
+            yield Diagnostic(
+                "software-of-another-season",
+                "warning",
+                f"unsloth {dialect[PACKAGE]} takes {name} {taken}, and the spec names {named}",
+                notes=("unsloth's `Requires-Dist`",),
+                help=f"leave {name} out of `software`, or name {brought(dialect[PACKAGE])[name]}",
+            )
+
+
+CONFIG: Final = File(
+    name="unsloth.yaml",
+    format="yaml",
+    entries=(
+        *MODEL,
+        *DATA,
+        *ADAPTER,
+        *VISION,
+        *QUANTIZATION,
+        *CHECKPOINTING,
+        *BATCH,
+        *OPTIMIZER,
+        *SCHEDULE,
+        *RUNTIME,
+    ),
+    recognise=_is_unsloth,
+    schema=schema_of(PACKAGE, RELEASES, PACKAGE),
+    check=_other_releases,
+    leaves=LEAVES,
+)
+
+
+# ── what no key says ─────────────────────────────────────────────────────────────────────────────
+
+_ONE: Final = "unsloth train runs one process on one device"
+_STATES: Final = "it decides by the device and the method"
+_CANNOT: Final = {
+    **CANNOT,
+    **supervised("unsloth train"),
+    "model.kind": Cannot(
+        "unsloth train trains models that write text", True, ("causal-lm", "vision-language")
+    ),
+    "loss.path": Cannot("it computes the loss in pieces of its own", True, ("full",)),
+    "attention.implementation": Cannot(
+        "it takes flash-attn where it is installed, else xformers or torch's own",
+        True,
+        ("sdpa", "flash_attention_2"),
+    ),
+    "data.images": Cannot("the data has them, and it looks for them there"),
+    "adapter.targets": Cannot("parts of the language model say it"),
+    "parallel.engine": Cannot(_ONE, True, ("none",)),
+    "parallel.sequence": Cannot(_ONE, True, (1,)),
+    "precision.loss_scaling": Cannot("the Trainer scales the loss with fp16"),
+    **{f"states.{name}": Cannot(_STATES) for name in ("weights", "autocast")},
+    "batch.evaluation": Cannot("it evaluates nothing"),
+    "schedule.warmup_share": Cannot("it is given the steps of a warm-up"),
+}
+_REQUIRES: Final[Mapping[str, Any]] = {
+    "parallel.engine": "none",
+    "precision.tf32": False,
+    "optimizer.name": "adamw_8bit",
+    "optimizer.kernel": "bitsandbytes",
+    "optimizer.beta1": 0.9,
+    "optimizer.beta2": 0.999,
+    "optimizer.epsilon": 1e-8,
+    "schedule.log_steps": 1,
+    "schedule.keep_checkpoints": None,
+    "runtime.dataloader_workers": 0,
+    "runtime.dataloader_pin_memory": True,
+}
+_OF_TEXT: Final[Mapping[str, Any]] = {
+    "activation_checkpointing.reentrant": True,
+    "optimizer.max_grad_norm": 1.0,
+    "schedule.kind": "linear",
+}
+_OF_IMAGES: Final[Mapping[str, Any]] = {"optimizer.max_grad_norm": 0.3, "schedule.kind": "cosine"}
+
+
+_WARMUP: Final = 5
+"""Steps of rising learning rate where its file names none."""
+
+
+def _needs(spec: Spec, _: Draft) -> Mapping[str, Any]:
+    """Its numbers for samples with images are others than those for texts.
+
+    Its warm-up is in steps: a share that nobody asked for gives none where the length is not known.
+    """
+    usual = _OF_TEXT if spec.data.images is None else _OF_IMAGES
+    is_open = spec.train.steps is None and (spec.data.packing or spec.data.samples is None)
+    if is_open and spec.data.lengths is None and "warmup" not in spec.train.model_fields_set:
+        return {**usual, "schedule.warmup_steps": _WARMUP}
+    return usual
+
+
+_refusals: Final = refusing(PACKAGE, REFUSALS)
+
+
+def _check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
+    yield from _refusals(plan, version)
+    yield from copies(plan, version)
+
+
+def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
+    """What `unsloth train` starts, by its module.
+
+    unsloth 2026.9.8 to 2026.10.9 unsloth_cli/__main__.py.
+    """
+    return ("unsloth_cli", "train", "--config", f"{PACKAGE}/{CONFIG.name}")
+
+
+TARGET: Final = Target(
+    name=PACKAGE,
+    package=PACKAGE,
+    supported=SUPPORTED,
+    latest=RELEASES[-1],
+    releases=RELEASES,
+    files=(CONFIG,),
+    cannot=_CANNOT,
+    requires=_REQUIRES,
+    needs=_needs,
+    check=_check,
+    beside={TRAINER: TRANSFORMERS, PEFT: PEFT_RELEASES},
+    companions=brought,
+    entry=entry,
+    run_by="trl",
+    counting=trainer.counting,
+    verify="tunec.targets.unsloth.verify",
+)
+"""What `unsloth train` reads."""

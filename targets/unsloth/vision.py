@@ -1,0 +1,56 @@
+"""Rows of Unsloth's file for samples with images: parts of a model take the place of names."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Entry, derived
+from tunec.targets.huggingface.text_layers import names_in_the_text
+from tunec.targets.rows import has_adapter, has_images
+from tunec.targets.unsloth.packages import SEES
+
+_SOURCE: Final = (
+    "unsloth 2026.10.8 and 2026.10.9 unsloth_cli/config.py `model_kwargs`: beside images "
+    "target_modules is not looked at; unsloth_zoo 2026.10.9 peft_utils.py `get_peft_regex`"
+)
+_ATTENTION: Final = frozenset({"q_proj", "k_proj", "v_proj", "o_proj"})
+_FORWARD: Final = frozenset({"gate_proj", "up_proj", "down_proj"})
+_PARTS: Final = {
+    _ATTENTION | _FORWARD: (True, True),
+    _ATTENTION: (True, False),
+    _FORWARD: (False, True),
+}
+"""Layers by name: whether attention and feed-forward are adapted."""
+
+
+def parts_of(plan: Plan) -> tuple[bool, bool] | None:
+    """Whether adapters are on attention and on the feed-forward; None: on others than either."""
+    targets = plan.adapter.targets
+    names = names_in_the_text(plan) if isinstance(targets, str) else targets
+    return _PARTS.get(frozenset(names))
+
+
+def _adapts_beside_images(plan: Plan) -> bool:
+    return has_adapter(plan) and has_images(plan)
+
+
+def _part(key: str, place: int) -> Entry:
+    def write(plan: Plan) -> bool | None:
+        found = parts_of(plan)
+        return None if found is None else found[place]
+
+    return _written(key, write)
+
+
+def _written(key: str, write: Callable[[Plan], bool | None]) -> Entry:
+    return derived(f"lora.{key}", write, _SOURCE, since=SEES, when=_adapts_beside_images)
+
+
+VISION: Final = (
+    _written("vision_all_linear", lambda _: False),
+    _written("finetune_vision_layers", lambda plan: not isinstance(plan.adapter.targets, str)),
+    _written("finetune_language_layers", lambda _: True),
+    _part("finetune_attention_modules", 0),
+    _part("finetune_mlp_modules", 1),
+)
+"""Names are adapted wherever they stand, and a pattern means those of the language model."""

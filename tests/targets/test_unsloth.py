@@ -1,0 +1,173 @@
+"""Unsloth: what its command cannot be told, what it loads, and what its files say when read."""
+
+from typing import Any
+
+import pytest
+import yaml
+from packaging.version import Version
+
+from tunec.compiler.driver import Compiled, compile_spec
+from tunec.compiler.frontend.load import load_text
+from tunec.compiler.read import found_plain, read
+from tunec.targets.registry import TARGETS
+from tunec.targets.unsloth.names import copy_of
+from tunec.targets.unsloth.packages import RELEASES
+from tunec.targets.unsloth.target import TARGET
+
+BASE = {
+    "tunec": 1,
+    "model": "llama-3.2-1b",
+    "method": "lora",
+    "data": {"train": "train.jsonl", "samples": 1000, "sequence": 512},
+    "hardware": "a100-80g-x1",
+}
+SEEING = {
+    "model": "qwen2-vl-7b",
+    "data": {
+        "train": "train.jsonl",
+        "samples": 1000,
+        "sequence": 512,
+        "images": {"per_sample": 1, "width": 448, "height": 448},
+    },
+}
+
+
+def compiled(changes: dict[str, Any], release: str = "2026.10.9") -> Compiled:
+    text = yaml.safe_dump({**BASE, **changes})
+    return compile_spec(load_text(text, targets=TARGETS.names()), [(TARGET, Version(release))])
+
+
+def errors(result: Compiled) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in result.diagnostics:
+        if each.severity == "error":
+            assert each.help or each.notes, each.message
+            found.setdefault(each.id, []).append(" ".join((each.message, *each.notes)))
+    return found
+
+
+def test_what_it_is_told_it_is_told():
+    assert errors(compiled({})) == {}
+    assert errors(compiled(SEEING)) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "text"),
+    [
+        ({"objective": "dpo"}, "E0901", "objective.kind"),
+        ({"hardware": "a100-80g-x8"}, "E0702", "one process drives one device"),
+        ({"method": "int8_lora"}, "E0901", "quantization.format"),
+        ({"method": {"qlora": {"format": "fp4"}}}, "E0901", "quantization.format"),
+        ({"data": {**BASE["data"], "evaluation": "e.jsonl"}}, "E0901", "data.evaluation"),
+        ({"data": {**BASE["data"], "train": ["a/b", "c/d"]}}, "E0901", "data.train"),
+        ({"train": {"epochs": 1.5}}, "E0901", "schedule.epochs"),
+        ({"method": {"lora": {"alpha": 16.5}}}, "E0901", "adapter.alpha"),
+        ({"method": {"lora": {"also_train": ["embed_tokens"]}}}, "E0901", "adapter.also_train"),
+        ({"train": {"report_to": ["mlflow"]}}, "E0901", "runtime.report_to"),
+        ({"train": {"output": "/data/out"}}, "E0905", "its own directory"),
+        ({"precision": "fp16"}, "E0905", "computes in bf16"),
+        ({"pin": {"states.trainable": "bf16"}}, "E0905", "trains adapters in fp32"),
+        ({"method": {"lora": {"targets": r".*\.q_proj"}}}, "E0905", "no regular expression"),
+        ({**SEEING, "method": "qlora"}, "E0905", "the tower and the projector in 16 bits"),
+    ],
+)
+def test_what_its_command_cannot_be_told_is_refused(changes, code, text):
+    result = compiled(changes)
+    found = errors(result)
+    assert any(text in each for each in found.get(code, ())), found
+    assert not result.artifacts.get("unsloth")
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lion"])
+def test_it_has_one_optimizer(optimizer):
+    assert errors(compiled({"train": {"optimizer": optimizer}}))
+
+
+def test_earlier_releases_are_read_and_never_written():
+    (told,) = errors(compiled({}, "2026.7.6"))["E0905"]
+    assert "earlier ones are only read" in told
+    (told,) = errors(compiled(SEEING, "2026.9.14"))["E0905"]
+    assert "as one of text" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "in_four_bits", "copy"),
+    [
+        ("meta-llama/Llama-3.1-8B", "2026.10.9", True, "unsloth/llama-3.1-8b-unsloth-bnb-4bit"),
+        ("meta-llama/Llama-3.1-8B", "2026.10.9", False, "unsloth/llama-3.1-8b"),
+        ("Qwen/Qwen3-32B", "2026.9.8", True, "unsloth/qwen3-32b-bnb-4bit"),
+        ("Qwen/Qwen2-VL-72B", "2026.9.14", False, "unsloth/qwen2-vl-72b"),
+        ("Qwen/Qwen2-VL-72B", "2026.10.9", False, None),
+        ("./model", "2026.10.9", True, None),
+        ("mine/model", "2026.10.9", True, None),
+    ],
+)
+def test_names_that_it_knows_lead_elsewhere(name, release, in_four_bits, copy):
+    assert copy_of(name, Version(release), in_four_bits=in_four_bits) == copy
+
+
+@pytest.mark.parametrize("method", ["lora", "qlora"])
+def test_a_plan_says_which_repository_is_loaded(method):
+    found = [each for each in compiled({"method": method}).diagnostics if "copy" in each.id]
+    (told,) = found
+    assert told.severity == "warning"
+    assert ("may keep layers in 16 bits" in str(told.notes)) is (method == "qlora")
+
+
+def slots(document: dict[str, Any], release: str = "2026.10.9") -> dict[str, Any]:
+    found = read(TARGET, {"unsloth.yaml": found_plain(document)}, Version(release))
+    return {each.slot: each.value for each in sorted(found, key=lambda each: each.rank)}
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            {},
+            {
+                "adapter.rank": 64,
+                "quantization.format": "nf4",
+                "activation_checkpointing.offload": True,
+                "data.sequence": 2048,
+                "optimizer.name": "adamw_8bit",
+                "schedule.epochs": 3,
+                "data.evaluation": None,
+            },
+        ),
+        (
+            {"training": {"training_type": "full"}},
+            {"adapter.kind": "none", "quantization.format": "none"},
+        ),
+        ({"training": {"load_in_4bit": False}}, {"quantization.format": "none"}),
+        (
+            {"training": {"max_steps": 60, "num_epochs": 2}},
+            {"schedule.steps": 60, "schedule.epochs": None},
+        ),
+        (
+            {"training": {"gradient_checkpointing": "unsloth", "max_seq_length": 256}},
+            {
+                "activation_checkpointing.mode": "layer",
+                "activation_checkpointing.offload": False,
+            },
+        ),
+        (
+            {"training": {"gradient_checkpointing": False}},
+            {"activation_checkpointing.mode": "none"},
+        ),
+        (
+            {"data": {"dataset": "a/b", "local_dataset": ["c.jsonl", "d.jsonl"]}},
+            {"data.train": "c.jsonl", "data.more": ("d.jsonl",)},
+        ),
+        ({"lora": {"target_modules": "q_proj, v_proj"}}, {"adapter.targets": ("q_proj", "v_proj")}),
+        ({"logging": {"enable_wandb": True}}, {"runtime.report_to": ("wandb",)}),
+    ],
+)
+def test_files_are_read(document, expected):
+    said = slots(document)
+    assert {slot: said.get(slot) for slot in expected} == expected
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_dora_came_later(release):
+    asked = slots({"lora": {"use_dora": True}}, release)
+    assert asked["adapter.dora"] is (release != "2026.3.18")
