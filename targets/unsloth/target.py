@@ -15,6 +15,7 @@ from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import supervised
+from tunec.targets.unsloth.account import unfollowed
 from tunec.targets.unsloth.adapter import ADAPTER, QUANTIZATION
 from tunec.targets.unsloth.migration import LEAVES
 from tunec.targets.unsloth.model import DATA, MODEL
@@ -160,6 +161,7 @@ _refusals: Final = refusing(PACKAGE, REFUSALS)
 def _check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
     yield from _refusals(plan, version)
     yield from copies(plan, version)
+    yield from unfollowed(plan)
 
 
 def entry(_: Plan, __: Dialect) -> tuple[str, ...]:

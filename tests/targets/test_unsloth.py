@@ -114,6 +114,28 @@ def test_a_plan_says_which_repository_is_loaded(method):
     assert ("may keep layers in 16 bits" in str(told.notes)) is (method == "qlora")
 
 
+@pytest.mark.parametrize(
+    ("changes", "texts"),
+    [
+        ({}, 2),
+        ({"method": "full"}, 3),
+        (
+            {
+                "pin": {
+                    "activation_checkpointing.mode": "layer",
+                    "activation_checkpointing.offload": True,
+                }
+            },
+            3,
+        ),
+    ],
+)
+def test_a_plan_says_what_its_account_does_not_follow(changes, texts):
+    (told,) = [each for each in compiled(changes).diagnostics if each.id.startswith("account-of")]
+    assert told.severity == "note"
+    assert len(told.notes) == texts
+
+
 def slots(document: dict[str, Any], release: str = "2026.10.9") -> dict[str, Any]:
     found = read(TARGET, {"unsloth.yaml": found_plain(document)}, Version(release))
     return {each.slot: each.value for each in sorted(found, key=lambda each: each.rank)}
