@@ -51,12 +51,16 @@ test *arguments:
     python -m pytest -n 2 --dist loadfile --no-loadscope-reorder {{ arguments }}
 
 # all that there is: every question asked anew, more examples, and the tests marked nightly (hours)
-nightly *arguments: && schemas-check
+nightly *arguments: && kills schemas-check
     python -m pytest -n 2 --dist loadfile -m "" --asking anew --hypothesis-profile nightly {{ arguments }}
 
 # spoil sound inputs of every reader, as many as are wanted: --cases 1000000 --seed 1 -j 2 --keep FOLDER
 fuzz *arguments:
     python -m tests.fuzz {{ arguments }}
+
+# kill what writes at steps that are drawn, so many times, and judge what is left: `just kills 1000 --seed 2`
+kills *arguments:
+    python -m tests.kills {{ arguments }}
 
 # ask the programs and keep their answers: of the test files named, else of all that have some
 record *files:

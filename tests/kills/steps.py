@@ -14,17 +14,27 @@ CALLS = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.utime
 
 def is_killed(work: Callable[[], object], step: int) -> bool:
     """Do some work in a process that is killed at a step; whether it came so far."""
+    return ended(work, step, signal.SIGKILL) == -signal.SIGKILL
+
+
+def ended(work: Callable[[], object], step: int, by: int) -> int:
+    """Do some work in a process that gets a signal at a step.
+
+    Its exit code, which is what the work returns; or the number of the signal that ended it, below
+    zero.
+    """
     child = os.fork()
     if child == 0:
+        code: object = 1
         try:
-            _kill_at(step)
+            _signal_at(step, by)
             with Path(os.devnull).open("w") as nowhere:
                 sys.stdout = sys.stderr = nowhere
-                work()
+                code = work()
         finally:
-            os._exit(0)
+            os._exit(code if isinstance(code, int) else 0)
     _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+    return os.waitstatus_to_exitcode(status)
 
 
 def steps_of(work: Callable[[], object]) -> int:
@@ -57,29 +67,29 @@ def steps_of(work: Callable[[], object]) -> int:
 _WRITE, _SYNC = os.write, os.fsync
 
 
-def _kill_at(step: int) -> None:
+def _signal_at(step: int, by: int) -> None:
     left = step
 
     def is_next() -> bool:
         nonlocal left
         left -= 1
-        return left < 0
+        return left == -1
 
-    _watch(is_next)
+    _watch(is_next, by)
 
 
-def _watch(is_last: Callable[[], bool]) -> None:
-    """Ask before each step of this process, for good, and kill it at the last one."""
+def _watch(is_it: Callable[[], bool], by: int = signal.SIGKILL) -> None:
+    """Ask before each step of this process, for good, and send a signal at the one that it is."""
 
     def write(handle: int, content: memoryview) -> int:
-        if is_last():
+        if is_it():
             _WRITE(handle, content[: len(content) // 2])
-            _end()
+            os.kill(os.getpid(), by)
         return _WRITE(handle, content)
 
     def sync(handle: int) -> None:
-        if is_last():
-            _end()
+        if is_it():
+            os.kill(os.getpid(), by)
         _SYNC(handle)
 
     def hear(event: str, details: tuple[object, ...]) -> None:
@@ -89,12 +99,8 @@ def _watch(is_last: Callable[[], bool]) -> None:
             is_step = isinstance(flags, int) and bool(
                 flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             )
-        if is_step and is_last():
-            _end()
+        if is_step and is_it():
+            os.kill(os.getpid(), by)
 
     writing.os.write, writing.os.fsync = write, sync  # type: ignore[assignment]
     sys.addaudithook(hear)
-
-
-def _end() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
