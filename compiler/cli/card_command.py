@@ -52,7 +52,7 @@ def run(options: Namespace, session: Session) -> int:
     elif session.format == "json":
         session.json(json.loads(found.to_json()))
     else:
-        session.result(_text(name, found))
+        session.tell(_text(name, found))
     return OK
 
 

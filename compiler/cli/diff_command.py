@@ -201,6 +201,6 @@ def _print(comparison: Comparison, review: _Review, options: Namespace, session:
         session.json({**comparison_json(comparison), "files": files})
     elif session.format == "markdown":
         block = ["", "```diff", *files, "```"] if files else []
-        session.result("\n".join([comparison_markdown(comparison), *block]))
+        session.tell("\n".join([comparison_markdown(comparison), *block]))
     else:
-        session.result("\n".join([comparison_text(comparison), *([""] if files else []), *files]))
+        session.tell("\n".join([comparison_text(comparison), *([""] if files else []), *files]))

@@ -31,7 +31,7 @@ def run(options: Namespace, session: Session) -> int:
         told = [each.to_json() for each in result.diagnostics]
         session.json({**explain_json(result, options.slot), "diagnostics": told})
     else:
-        session.result(explain_text(result, options.slot))
+        session.tell(explain_text(result, options.slot))
     return OK if result.ok else INPUT
 
 

@@ -93,7 +93,7 @@ def _check(builder: Builder, session: Session) -> int:
     if session.format == "json":
         session.json([{"path": d.path, "kind": d.kind, "why": d.why} for d in found])
     else:
-        session.result("\n".join(map(str, found)) or "nothing differs")
+        session.tell("\n".join(map(str, found)) or "nothing differs")
     return INPUT if found else OK
 
 
@@ -108,7 +108,7 @@ def _build(builder: Builder, options: Namespace, session: Session) -> int:
     _orphans(_found_orphans(builder, seen), builder.folder, options, session)
     fits = Tally()
     table = ordered(fits.counting(rows(lock_lines(builder.folder))), options.sort)
-    session.result(FORMATS[options.format](table))
+    session.tell(FORMATS[options.format](table))
     if fits.failed:
         session.note(f"tunec failed to check some pairs: {', '.join(sorted(fits.failed))}")
         return BUG

@@ -8,6 +8,7 @@ from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import Misuse, Session, exit_code, is_colored
 from tunec.compiler.cli.trace_command import beside
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.terminal import printable_lines
 from tunec.compiler.driver import Planned, plan, written
 from tunec.compiler.frontend.files import is_stream
 from tunec.compiler.ir.ledger import Ledger
@@ -76,7 +77,7 @@ def _unwritable(planned: Planned, asked: Sequence[Asked]) -> Iterator[Diagnostic
 
 def _text(planned: Planned, options: Namespace, session: Session) -> str:
     if options.all:
-        return plan_text(planned)
+        return printable_lines(plan_text(planned))
     pen = Pen(is_colored(session.stdout), session.draws)
     return plan_screen(planned, pen, _next(planned, options))
 
@@ -111,4 +112,4 @@ def _print_after(ledger: Ledger, session: Session) -> None:
     if session.format == "json":
         session.json({"plan": {slot: plain(value) for slot, value in winners.items()}})
     else:
-        session.result("\n".join(f"{slot:<32} {show(slot, v)}" for slot, v in winners.items()))
+        session.tell("\n".join(f"{slot:<32} {show(slot, v)}" for slot, v in winners.items()))

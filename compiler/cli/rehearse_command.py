@@ -71,7 +71,7 @@ def _say(
     elif refused:
         session.note(f"tunec rehearse: {refused}")
     else:
-        session.result(table(checks))
+        session.tell(table(checks))
     return exit_code(found, fine=passes(checks))
 
 

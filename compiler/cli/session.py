@@ -68,6 +68,14 @@ class Session(Struct, frozen=True):
         """Print a result, in whole lines."""
         self.write(text if text.endswith("\n") else text + "\n")
 
+    def tell(self, text: str) -> None:
+        """Print a result with texts from outside, in whole lines: none of them moves a terminal."""
+        if not text.isprintable():
+            from tunec.compiler.diagnostics.terminal import printable_lines
+
+            text = printable_lines(text)
+        self.result(text)
+
     def write(self, text: str) -> None:
         """Print a result as it is, which may be nothing; raise UnwritableOutput."""
         try:

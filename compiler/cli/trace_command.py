@@ -45,7 +45,7 @@ def run(options: Namespace, session: Session) -> int:
         found = [each.to_json() for each in result.diagnostics]
         session.json({**trace_json(comparison), "diagnostics": found})
     else:
-        session.result(trace_text(comparison))
+        session.tell(trace_text(comparison))
     for path in write_all(saved):
         session.note(f"wrote {path}")
     return OK

@@ -51,7 +51,7 @@ def run(options: Namespace, session: Session) -> int:
     if session.format == "json":
         session.json(_as_json(checks, told, said))
     elif checks:
-        session.result("\n".join([table(checks), *decisions.lines(told.bundles)]))
+        session.tell("\n".join([table(checks), *decisions.lines(told.bundles)]))
     fine = passes(checks, allow_unchecked=options.allow_unchecked)
     found = (*told.diagnostics, *lost)
     return exit_code(found, fine=fine and not has_errors(found))

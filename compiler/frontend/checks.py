@@ -13,9 +13,10 @@ from tunec.compiler.frontend.type_faults import head
 from tunec.schemas.source import Path, Span, dotted
 from tunec.schemas.spec import EXCLUSIVE
 
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_PROSE: Final = (("allow",), ("pin",))
-"""Fields whose texts are read by people only, so that they may fill several lines."""
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters, line breaks, and those that turn the direction of what follows."""
+_FREE_KEYS: Final = frozenset({"extra", "software"})
+"""Fields whose keys are texts of the user, which go where their values go."""
 
 _TRAIN: Final = ("data", "train")
 _NEEDED: Final = frozenset({("method",), ("train", "warmup")})
@@ -145,18 +146,25 @@ def without_reason(name: str, span: Span, path: Path, form: str) -> Diagnostic:
 def check_characters(tree: Node) -> Iterator[Diagnostic]:
     """Find line breaks and control characters in texts that become arguments and file names."""
     for path, node in walk(tree):
-        if path[:1] in _PROSE or not isinstance(node.value, str):
-            continue
-        found = _CONTROL.search(node.value)
+        found = None
+        if isinstance(node.value, str) and not _is_prose(path):
+            found = _CONTROL.search(node.value)
+        if found is None and path[:1] and path[0] in _FREE_KEYS:
+            found = _CONTROL.search(str(path[-1]))
         if found is not None:
             yield error(
                 "E0306",
-                f"`{dotted(path)}` holds {_named(found[0])}",
+                f"`{shortened(dotted(path))}` holds {_named(found[0])}",
                 place(node),
                 path=path,
                 notes=("the text goes into file names, flags and launch scripts",),
                 help="write it as one line of printable characters",
             )
+
+
+def _is_prose(path: Path) -> bool:
+    """Whether a text is a reason, which people alone read: it may fill several lines."""
+    return path[:1] == ("allow",) or (path[:1] == ("pin",) and path[-1] == "reason")
 
 
 _FILES: Final = frozenset(
