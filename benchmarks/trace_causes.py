@@ -75,3 +75,13 @@ def texts_alone(one: Combination) -> Iterator[Combination]:
     flat = replace(one, states="fsdp", engine="fsdp", fsdp="full", world=8, checkpointed=True)
     yield flat
     yield replace(flat, version=1)
+
+
+def gathered_again(one: Combination) -> Iterator[Combination]:
+    """Experts before shared ones, which stage 3 has whole twice where they are frozen."""
+    one = replace(one, states="mixed", engine="deepspeed", world=8, stage=3)
+    yield one
+    yield replace(one, method="full", targets=(), checkpointed=True)
+    for micro in (1, 4):
+        yield replace(one, checkpointed=True, micro=micro)
+    yield replace(one, checkpointed=True, reentrant=True)

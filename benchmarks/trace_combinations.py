@@ -12,6 +12,7 @@ from trace_answers import WRITING, answers_of, evaluated
 from trace_causes import (
     by_muon,
     few_inputs,
+    gathered_again,
     narrow_scores,
     recomputed,
     texts_alone,
@@ -235,6 +236,8 @@ def _moe(model: Model) -> Iterator[Combination]:
     yield replace(one, states="mixed", engine="deepspeed", world=8, stage=2, checkpointed=True)
     if "deepseek" in model.name:
         yield replace(one, checkpointed=True, engine="fsdp", fsdp="full", world=8)
+        yield replace(lora_one, micro=2, packing=False)
+        yield from gathered_again(replace(lora_one, sequence=1024))
         return
     yield replace(one, states="mixed", engine="deepspeed", world=8, stage=3, checkpointed=True)
     experts = ("experts.gate_up_proj", "experts.down_proj")

@@ -88,6 +88,30 @@ def test_frozen_weights_are_recomputed_by_reentrance_before_0_19_3(method, deeps
 
 
 @pytest.mark.parametrize(
+    ("model", "method", "reentrant"),
+    [
+        ("deepseek-v2-lite", "lora", True),
+        ("deepseek-v2-lite", "full", False),
+        ("mixtral-8x7b", "lora", False),
+    ],
+)
+def test_frozen_experts_before_shared_ones_are_recomputed_by_reentrance(model, method, reentrant):
+    """By the other variant ZeRO-3 has them twice: the rows of docs/memory-accuracy.md show both."""
+    found = planned(
+        model=model,
+        method=method,
+        data={"train": "train.jsonl", "samples": 1000, "sequence": 512},
+        hardware="a100-80g-x8",
+        pin={"zero.stage": 3, "activation_checkpointing.mode": "layer"},
+    )
+    assert found.plan is not None
+    assert found.plan.activation_checkpointing.reentrant is reentrant
+    decided = found.ledger.winner("activation_checkpointing.reentrant")
+    assert decided is not None
+    assert ("twice" in decided.reason) is reentrant
+
+
+@pytest.mark.parametrize(
     ("method", "compute", "why"),
     [
         ("lora", "fp16", "does not scale the loss of fp32 adapters"),

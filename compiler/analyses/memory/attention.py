@@ -95,8 +95,11 @@ def scores_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
 
 def repeated_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Keys and values repeated for each query head (transformers `repeat_kv`); one is a view."""
-    if stack.kv_heads == 1:
+    """Keys and values repeated for each query head (transformers `repeat_kv`); one is a view.
+
+    Latent ones are made for every head.
+    """
+    if stack.kv_heads == 1 or stack.latent is not None:
         return 0
     query, key, value = _kernel_widths(stack)
     return widths.compute * (query - key + _output(stack) - value)

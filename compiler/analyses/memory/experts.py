@@ -161,6 +161,10 @@ class ExpertsPass(NamedTuple):
 
     forward: Sizes
     """When the last layer's experts have run, besides what is kept."""
+    repeated: Sizes
+    """A layer and its input, as far as it is recomputed when its experts' turn comes."""
+    beginning: Sizes
+    """A layer and its input, before its experts are differentiated."""
     inner: Sizes
     """A layer and its input, when its experts' second product has its gradients."""
     ending: Sizes
@@ -178,6 +182,7 @@ def experts_pass(
     if stack.experts is None:
         return None
     course, hidden = experts_backward(stack, stack.experts, widths), widths.stream * stack.hidden
+    beginning = hidden + _around(stack, stack.experts, widths)
     if recomputed:
         # the residual and what the block reads, beside the inputs of layers
         forward = 2 * hidden + experts_forward(stack, stack.experts, widths)
@@ -187,6 +192,8 @@ def experts_pass(
         forward = around + experts_ending(stack, stack.experts, widths)
     return ExpertsPass(
         {"text experts": tokens * forward},
+        {name: layer + tokens * (hidden - experts_saved(stack, stack.experts, widths))},
+        {name: layer + tokens * beginning},
         {name: layer + tokens * course.inner},
         {name: layer + tokens * course.ending},
     )

@@ -14,6 +14,11 @@ What is let go of by `param.data = empty(0)` stays for as long as that view is s
 gathered a second time for the backward pass (transformers 5.23 `integrations/moe.py`,
 `_grouped_linear`; linear layers are spared by DeepSpeed's own product, which saves the parameter
 itself: 0.19.8 `runtime/zero/linear.py`, `LinearFunctionForZeroStage3`). Traced.
+
+Where a layer is recomputed within the backward pass of its last module, as torch does without
+`use_reentrant`, all frozen parameters that it read go with that module, near or not, and come again
+for the backward pass (0.19.3 to 0.19.8, `update_recompute_parameters`): experts in front of shared
+ones are there twice, and a third time while they are copied out of a buffer. Traced.
 """
 
 from collections import deque
@@ -45,6 +50,19 @@ class Live(NamedTuple):
     """Whole by then."""
     reached: float
     """The share of the layers that the pass has reached by then."""
+    repeated: "Again | None" = None
+    """Experts that come for their layer to be recomputed; None: they are still whole."""
+    again: "Again | None" = None
+    """Experts that come for their backward pass; None: they are still whole."""
+
+
+class Again(NamedTuple):
+    """The moment in a backward pass at which most is whole as stacks of experts come."""
+
+    buffers: int
+    beside: int
+    left: float
+    """The share of the layers before this one."""
 
 
 class _Visit(NamedTuple):
@@ -60,6 +78,8 @@ class _Visit(NamedTuple):
     """Those of which a graph that is kept saves views from here on."""
     frees: frozenset[int] = frozenset()
     """Those whose views are let go of when it is done."""
+    ends: frozenset[int] = frozenset()
+    """Those that go when it is done, however near they are needed again."""
 
 
 class _Sizes(NamedTuple):
@@ -69,13 +89,30 @@ class _Sizes(NamedTuple):
     persistent: int
 
 
+class _Moment(NamedTuple):
+    """Elements at one visit."""
+
+    whole: int
+    """While the module runs, buffers among them."""
+    beside: int
+    """While the last of its parameters is copied out of its buffer, beside all buffers."""
+    buffers: int
+    """In those."""
+
+
 def live_elements(
-    model: Architecture, zero: Zero, *, checkpointed: bool, blocks: bool, apart: bool = False
+    model: Architecture,
+    zero: Zero,
+    *,
+    checkpointed: bool,
+    blocks: bool,
+    apart: bool = False,
+    lets_go: bool = False,
 ) -> Live:
     """Follow one step through a model; found again for the same model and sizes.
 
     `blocks`: whether a block of experts is gathered as one; `apart`: whether each expert is a
-    module of its own.
+    module of its own; `lets_go`: whether what was recomputed with goes with the last module.
     """
     sizes = _Sizes(
         zero.max_live_parameters,
@@ -83,16 +120,23 @@ def live_elements(
         zero.prefetch_bucket,
         zero.persistence_threshold,
     )
-    options = {"checkpointed": checkpointed, "blocks": blocks, "apart": apart}
+    lets_go = lets_go and checkpointed
+    options = {"checkpointed": checkpointed, "blocks": blocks, "apart": apart, "lets_go": lets_go}
     made = partial(_live, model, sizes, **options)
-    return _LIVE.of((model,), (sizes, checkpointed, blocks, apart), made)
+    return _LIVE.of((model,), (sizes, *options.values()), made)
 
 
 _LIVE: Final = Kept[Live]("compiler.analyses.memory.fetches.live", 256)
 
 
 def _live(
-    model: Architecture, sizes: _Sizes, *, checkpointed: bool, blocks: bool, apart: bool
+    model: Architecture,
+    sizes: _Sizes,
+    *,
+    checkpointed: bool,
+    blocks: bool,
+    apart: bool,
+    lets_go: bool,
 ) -> Live:
     parameters = _Parameters(sizes, apart=apart)
     ends = {m.path: m for m in model.modules if "{}" not in m.path and m.part == "text"}
@@ -109,7 +153,11 @@ def _live(
     forward = [root, root, first, _Visit(_OUTSIDE), *passed, *rest, last]
     backward = [root, last, root, *rest]
     for layer in reversed(layers):
-        backward += _differentiated(parameters, layer, checkpointed=checkpointed)
+        visits = list(_differentiated(parameters, layer, checkpointed=checkpointed))
+        if lets_go:
+            at = len(layer)
+            visits[at] = visits[at]._replace(ends=frozenset(layer[0].under))
+        backward += visits
     order = [*forward, *backward, first]
     moments = list(_moments(order, parameters.elements, sizes))
     highest: dict[int, int] = {}
@@ -123,7 +171,21 @@ def _live(
         buffers=moments[most].buffers,
         beside=moments[most].beside,
         reached=max(order[most].layer, 0) / max(len(layers), 1),
+        repeated=_again(backward, moments[len(forward) :], len(layers), recomputed=True),
+        again=_again(backward, moments[len(forward) :], len(layers), recomputed=False),
     )
+
+
+def _again(
+    visits: Sequence[_Visit], moments: Sequence[_Moment], layers: int, *, recomputed: bool
+) -> Again | None:
+    """The highest moment at which stacks of experts come out of a buffer in a backward pass."""
+    found = [
+        Again(moment.buffers, moment.beside, visit.layer / layers)
+        for visit, moment in zip(visits, moments, strict=False)
+        if (visit.saves if recomputed else visit.frees - visit.saves) and moment.buffers
+    ]
+    return max(found, key=lambda each: each.buffers + each.beside, default=None)
 
 
 class _Parameters:
@@ -180,7 +242,8 @@ def _layer(
     parts: list[list[_Visit]] = []
     under: tuple[int, ...] = ()
     for name, members in groupby(modules, key=_block):
-        inside = [_Visit(layer, own, own) for own in _by_owner(parameters, members)]
+        ordered = sorted(members, key=_turn)
+        inside = [_Visit(layer, own, own) for own in _by_owner(parameters, ordered)]
         whole = tuple(each for visit in inside for each in visit.own)
         under += whole
         if name in experts and blocks:
@@ -194,6 +257,11 @@ def _layer(
         run += [*norms[:1], *part]
         norms = norms[1:]
     return run + norms
+
+
+def _turn(module: Module) -> int:
+    """When a part of a block runs: the router, the routed experts, those that are shared."""
+    return 2 if "shared" in module.path else int(is_stack(module))
 
 
 def _block(module: Module) -> str:
@@ -221,17 +289,6 @@ def _differentiated(
     again = [parameters.saving(each) for each in layer[1:]]
     again[-1] = parameters.freeing(again[-1])
     return [whole, last, *again, *map(parameters.freeing, layer[-2:0:-1])]
-
-
-class _Moment(NamedTuple):
-    """Elements at one visit."""
-
-    whole: int
-    """While the module runs, buffers among them."""
-    beside: int
-    """While the last of its parameters is copied out of its buffer, beside all buffers."""
-    buffers: int
-    """In those."""
 
 
 class _Buffers:
@@ -307,6 +364,10 @@ def _moments(order: Sequence[_Visit], elements: Sequence[int], sizes: _Sizes) ->
                 there.discard(each)
                 count -= elements[each]
                 left.update({each} & saved)
+        gone = visit.ends & there
+        there -= gone
+        count -= _sum(elements, gone)
+        left |= gone & saved
 
 
 def _distances(order: Sequence[_Visit], elements: Sequence[int]) -> list[list[float]]:

@@ -5,13 +5,14 @@ The figures for DeepSpeed are traced allocations of version 0.19.8 with real ten
 share the shards.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.counts import Counts, count
-from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.modules import BYTES, experts_apart
 from tunec.compiler.analyses.memory.muon import Halves, halves
 from tunec.compiler.analyses.memory.reductions import (
     NO_PARTITION,
@@ -26,6 +27,7 @@ from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
 from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
 from tunec.schemas.caches import cached
+from tunec.schemas.models.architecture import Stack
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 GRADIENTS: Final = 2
@@ -66,6 +68,9 @@ class Sharding(Struct, frozen=True, eq=False):
     """What the rank with the largest gradients of its own keeps at stages 1 and 2."""
     leaf: int = 0
     """Elements of the largest module whose parameters stage 3 gathers together."""
+    lets_go: bool = False
+    """Whether frozen parameters go, within a layer's backward pass, when they were recomputed with:
+    torch's reentrant variant recomputes before that (`fetches`)."""
     fsdp: Fsdp = NO_FSDP
     halves: Halves | None = None
     """What Muon steps of what is trained, and what Adam; None: another optimizer."""
@@ -159,9 +164,11 @@ def sharding(
     accumulates: bool,
     fsdp: Fsdp = NO_FSDP,
     nodes: int = 1,
+    reentrant: bool = False,
 ) -> Sharding:
     """Gather what decides where training state lies; `nodes`: over which the ranks are spread.
 
+    `reentrant`: whether torch's reentrant variant recomputes, where layers are recomputed.
     `workload`: as one rank has it (`tensor_parallel.of_rank`).
     """
     deepspeed = parallel.engine == "deepspeed"
@@ -190,7 +197,8 @@ def sharding(
         in_groups=parallel.tensor * parallel.sequence > 1,
         widens=parallel.sequence > 1 and states.trainable != "fp32",
         partition=partition,
-        leaf=whole.block if deepspeed and _gathers_blocks(workload, zero) else 0,
+        leaf=whole.block if deepspeed and gathers_blocks(workload, zero) else 0,
+        lets_go=workload.adapter.kind != "none" and not reentrant,
         fsdp=fsdp,
         halves=muon,
     )
@@ -206,10 +214,11 @@ def sharding_of(workload: Workload, layout: Layout, *, accumulates: bool) -> Sha
         accumulates=accumulates,
         fsdp=layout.fsdp,
         nodes=layout.islands,
+        reentrant=layout.activation_checkpointing.reentrant,
     )
 
 
-def _gathers_blocks(workload: Workload, zero: Zero) -> bool:
+def gathers_blocks(workload: Workload, zero: Zero) -> bool:
     """Whether a block of experts is one unit for stage 3: named so, or among DeepSpeed's own."""
     if zero.stage < PARAMETERS:
         return False
@@ -218,6 +227,20 @@ def _gathers_blocks(workload: Workload, zero: Zero) -> bool:
     version = workload.version("deepspeed")
     knows = version is None or version >= _KNOWS_LEAVES
     return knows and workload.architecture.family in _LEAVES
+
+
+def gathers_twice(workload: Workload, zero: Zero) -> bool:
+    """Whether stage 3 would have frozen experts twice in the pass that recomputes them (`fetches`).
+
+    They come before shared experts, within whose backward pass torch's own variant recomputes.
+    """
+    shared = any(stack.experts and stack.experts.shared_ffn for stack in _text(workload))
+    frozen = zero.stage == PARAMETERS and workload.adapter.kind != "none"
+    return frozen and shared and not experts_apart(workload) and not gathers_blocks(workload, zero)
+
+
+def _text(workload: Workload) -> Iterator[Stack]:
+    return (stack for stack in workload.architecture.stacks if stack.part == "text")
 
 
 def is_hooked(plan: Sharding) -> bool:

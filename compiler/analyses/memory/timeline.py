@@ -168,6 +168,10 @@ class At:
     ROOT_GATHERING: Final = Moment(44, "root gathering backward")
     LAST_LAYER: Final = Moment(45, "last layer backward")
     EXPANSION: Final = Moment(46, "weight expansion backward")
+    EXPERTS_REPEATED: Final = Moment(46.1, "experts gathering for recomputation backward")
+    """A layer's experts come to be recomputed."""
+    EXPERTS_GATHERING: Final = Moment(46.2, "experts gathering backward")
+    """A layer's experts come a second time, to be differentiated."""
     LAST_INNER: Final = Moment(46.5, "last experts halfway backward")
     """The second product of its experts has its gradient, in the last layer."""
     LAST_EXPERTS: Final = Moment(47, "last experts backward")

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from tunec.compiler.analyses.memory.account import required_bytes
+from tunec.compiler.analyses.memory.sharding import gathers_twice
 from tunec.compiler.analyses.memory.workload import Generation as Written
 from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
 from tunec.compiler.analyses.time.machine import machine_of
@@ -229,8 +230,7 @@ _REENTRANT: Final = (
     "the other variant fails with frozen weights, which DeepSpeed before 0.19.3 removes",
     (slot("activation_checkpointing.mode"), slot("zero.stage"), slot("adapter.kind")),
 )
-
-
+_ONCE: Final = ("the other variant gathers frozen experts twice at a time", _REENTRANT[1])
 _SUMMED: Final = (
     "gradients are accumulated in fp32: a bf16 sum loses addends below 1/256 of it",
     (slot("batch.accumulation"), slot("precision.compute"), slot("zero.stage")),
@@ -248,7 +248,7 @@ def _special(
 ) -> tuple[str, tuple[Origin, ...]] | None:
     """Why a slot has a value that does not follow from what its group follows from."""
     if path == "activation_checkpointing.reentrant" and value:
-        return _REENTRANT
+        return _ONCE if gathers_twice(workload, layout.zero) else _REENTRANT
     states, is_several = layout.states, layout.batch.accumulation > 1
     if path != "states.gradients" or states.trainable != "bf16" or not is_several:
         return None

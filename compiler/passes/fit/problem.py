@@ -7,6 +7,8 @@ from typing import Any, Final, get_args
 from msgspec import Struct
 from packaging.version import Version
 
+from tunec.compiler.analyses.memory.modules import experts_apart, is_stack
+from tunec.compiler.analyses.memory.sharding import gathers_twice
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.ir.slots import (
@@ -181,18 +183,20 @@ def _parts(
         trainable=trainable,
         nvme_path=nvme_path,
         optimizer=workload.optimizer.name,
+        stacked=not experts_apart(workload) and any(map(is_stack, workload.architecture.modules)),
     )
     return (
         Parallel(shape.engine, shape.devices, shape.width, shape.tensor, shape.sequence),
         states_of(workload, shape.engine, shape.stage, fsdp=shape.fsdp[0]),
         zero,
-        _recomputed(workload, shape),
+        _recomputed(workload, shape, zero),
     )
 
 
-def _recomputed(workload: Workload, shape: Shape) -> ActivationCheckpointing:
+def _recomputed(workload: Workload, shape: Shape, zero: Zero) -> ActivationCheckpointing:
     """Torch's variant that compares nothing where frozen weights are gone when it would.
 
+    And where the other one would have frozen experts twice.
     deepspeed 0.14.5 to 0.19.2 runtime/zero/partitioned_param_coordinator.py `release_sub_module`
     takes them away while a layer is recomputed; 0.19.3 does not (deepspeedai/DeepSpeed#8148).
     """
@@ -201,7 +205,8 @@ def _recomputed(workload: Workload, shape: Shape) -> ActivationCheckpointing:
         return found
     deepspeed = workload.version("deepspeed")
     takes_away = deepspeed is not None and deepspeed < _KEEPS_FROZEN
-    return replace(found, reentrant=True) if takes_away else found
+    asked = takes_away or gathers_twice(workload, zero)
+    return replace(found, reentrant=True) if asked else found
 
 
 _KEEPS_FROZEN: Final = Version("0.19.3")

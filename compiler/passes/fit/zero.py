@@ -23,20 +23,27 @@ def zero_of(
     trainable: int,
     nvme_path: str | None,
     optimizer: OptimizerName = "adamw",
+    stacked: bool = False,
 ) -> Zero:
     """Settings for a stage. `hidden` is the model's width, `trainable` the trained parameters.
+
+    `stacked`: whether the weights of a layer's experts are one tensor.
 
     Muon needs the gradients of whole matrices, which reduce-scatter does not give (deepspeed 0.19.8
     runtime/zero/stage3.py raises; before 0.19.3 stages 1 and 2 stepped by partly reduced ones).
 
     Sizes of stage 3 follow the hidden width as transformers fills in `auto` (5.23
     integrations/deepspeed.py, `HfTrainerDeepSpeedConfig.trainer_config_finalize`): prefetch
-    0.9 hidden^2, persistence 10 hidden.
+    0.9 hidden^2, persistence 10 hidden. Stacks of experts are gathered ahead alone: what comes with
+    others comes in a buffer of them all, beside which each is copied out of it (deepspeed 0.19.8
+    runtime/zero/partition_parameters.py `AllGatherCoalescedHandle`). As nothing smaller than the
+    threshold of persistence is gathered, no more elements ahead are one parameter.
     """
     offloads = offload_optimizer != "none" or offload_param != "none"
     uses_nvme = "nvme" in (offload_optimizer, offload_param)
     bucket = min(BUCKET_LIMIT, max(hidden * hidden, 1), max(trainable, 1)) if stage else 0
     whole = stage == 3
+    persistent = 10 * hidden if whole else 0
     return Zero(
         stage=stage,
         offload_optimizer=offload_optimizer,
@@ -48,8 +55,8 @@ def zero_of(
         reduce_scatter=stage in (1, 2) and optimizer != "muon",
         reduce_bucket=bucket,
         allgather_bucket=bucket if stage in (1, 2) else 0,
-        prefetch_bucket=int(0.9 * hidden * hidden) if whole else 0,
-        persistence_threshold=10 * hidden if whole else 0,
+        prefetch_bucket=persistent if stacked or not whole else int(0.9 * hidden * hidden),
+        persistence_threshold=persistent,
         max_live_parameters=MAX_LIVE if whole else 0,
         max_reuse_distance=MAX_LIVE if whole else 0,
         sub_group_size=SUB_GROUP if whole else 0,

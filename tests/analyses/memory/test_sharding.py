@@ -13,6 +13,7 @@ from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.reductions import largest_partition
 from tunec.compiler.analyses.memory.sharding import Sharding, sharding
+from tunec.compiler.analyses.memory.terms.gathered import gathered
 from tunec.compiler.analyses.memory.terms.gradients import (
     at_embedding,
     at_last_layer,
@@ -23,7 +24,7 @@ from tunec.compiler.analyses.memory.terms.gradients import (
     resident_gradients,
 )
 from tunec.compiler.analyses.memory.terms.optimizer import optimizer_states, optimizer_step
-from tunec.compiler.analyses.memory.terms.weights import gathered, second_shards, weights
+from tunec.compiler.analyses.memory.terms.weights import second_shards, weights
 from tunec.compiler.analyses.memory.workload import Workload
 
 MODEL = model(

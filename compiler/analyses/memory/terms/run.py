@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.activations import Pass
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
-from tunec.compiler.analyses.memory.counts import visited_layers
 from tunec.compiler.analyses.memory.experts import ExpertsPass
 from tunec.compiler.analyses.memory.lora import merged, norms_working, weights_kept
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, is_hooked
 from tunec.compiler.analyses.memory.terms.answers import answer_terms
 from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced
 from tunec.compiler.analyses.memory.terms.fsdp_units import run_of
+from tunec.compiler.analyses.memory.terms.gathered import gathered_again, gathered_terms
 from tunec.compiler.analyses.memory.terms.gradients import (
     at_decoder_embedding,
     gradient_terms,
@@ -34,11 +34,6 @@ from tunec.compiler.analyses.memory.terms.passes import (
 )
 from tunec.compiler.analyses.memory.terms.weights import (
     encoders,
-    gathered,
-    gathered_at,
-    gathered_last,
-    gathered_layer,
-    gathered_together,
     loaded_whole,
     saved,
     second_shards,
@@ -96,33 +91,13 @@ def _zero(
     """Gradients, the step, and the parameters that ZeRO stage 3 makes whole."""
     yield from gradient_terms(plan, segment, dora=dora)
     if plan.stage == PARAMETERS:
-        yield from _gathered(workload, plan, checkpointed=checkpointed)
+        yield from gathered_terms(workload, plan, checkpointed=checkpointed)
     second = 0.0 if plan.parameters_away else second_shards(plan)
     yield from lasting({"second shards": second}, At.STEP, At.STEP)
     yield from lasting(optimizer_step(workload, plan), At.STEP, At.STEP)
     if plan.halves is not None and 0 < plan.stage < PARAMETERS:
         updates = at_orthogonalisation(plan, plan.halves)
         yield from lasting(updates, At.ORTHOGONALISATION, At.ORTHOGONALISATION)
-
-
-def _gathered(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterator[Term]:
-    """Parameters that ZeRO stage 3 has whole from moment to moment."""
-    layers = visited_layers(workload)
-    turning = gathered(plan, checkpointed=checkpointed)
-    yield from lasting(turning, At.FORWARD, At.VISION_FORWARD)
-    yield from lasting(turning, At.FORWARDED, At.NORMS)
-    yield from lasting(turning, At.EVALUATION, At.EVALUATION)
-    share, together = gathered_together(plan, checkpointed=checkpointed)
-    gathering = At.GATHERING._replace(layers=share)
-    yield from lasting(together, gathering, gathering)
-    last = gathered_last(plan, layers, checkpointed=checkpointed)
-    yield from lasting(last, At.LAST_LAYER, At.LAST_EXPERTS)
-    for one in plan.reductions:
-        whole = gathered_at(plan, layers, one.left, checkpointed=checkpointed)
-        moment = reduction(one.number, one.left)
-        yield from lasting(whole, moment, moment)
-    ending = gathered_layer(plan, layers, checkpointed=checkpointed)
-    yield from lasting(ending, At.ALL_REDUCED, At.REDUCTION)
 
 
 def _norms(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterator[Term]:
@@ -221,6 +196,10 @@ def _in_layers(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
     for one in under_way(workload, plan, checkpointed=run.checkpointed):
         layer = whole if one.is_whole else half
         yield from of_samples(layer, one.moment, one.moment, number)
+    if passed.experts is not None and plan.stage == PARAMETERS and not plan.fsdp.version:
+        for at in gathered_again(plan, checkpointed=run.checkpointed):
+            layer = passed.experts.beginning if at.is_recomputed else passed.experts.repeated
+            yield from of_samples(layer, at.moment, at.moment, number)
     if passed.experts is not None and arithmetic(workload, run.states, "text").trains_experts:
         for moment, layer in _in_experts(plan, passed.experts):
             yield from of_samples(layer, moment, moment, number)

@@ -1,0 +1,203 @@
+"""Parameters that ZeRO stage 3 makes whole for a module's turn, and lets go of again."""
+
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from tunec.compiler.analyses.memory.counts import visited_layers
+from tunec.compiler.analyses.memory.fetches import Live, live_elements
+from tunec.compiler.analyses.memory.modules import BYTES, experts_apart
+from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
+from tunec.compiler.analyses.memory.terms.weights import persistent, second_shards
+from tunec.compiler.analyses.memory.timeline import At, Moment, Sizes, Term, lasting, reduction
+from tunec.compiler.analyses.memory.workload import Workload
+
+
+def gathered_terms(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterator[Term]:
+    """Parameters that ZeRO stage 3 has whole from moment to moment."""
+    layers = visited_layers(workload)
+    turning = gathered(plan, checkpointed=checkpointed)
+    yield from lasting(turning, At.FORWARD, At.VISION_FORWARD)
+    yield from lasting(turning, At.FORWARDED, At.NORMS)
+    yield from lasting(turning, At.EVALUATION, At.EVALUATION)
+    share, together = gathered_together(plan, checkpointed=checkpointed)
+    gathering = At.GATHERING._replace(layers=share)
+    yield from lasting(together, gathering, gathering)
+    last = gathered_last(plan, layers, checkpointed=checkpointed)
+    yield from lasting(last, At.LAST_LAYER, At.EXPANSION)
+    yield from lasting(last, At.LAST_INNER, At.LAST_EXPERTS)
+    for coming in gathered_again(plan, checkpointed=checkpointed):
+        yield from lasting(coming.whole, coming.moment, coming.moment)
+    for one in plan.reductions:
+        whole = gathered_at(plan, layers, one.left, checkpointed=checkpointed)
+        moment = reduction(one.number, one.left)
+        yield from lasting(whole, moment, moment)
+    ending = gathered_layer(plan, layers, checkpointed=checkpointed)
+    yield from lasting(ending, At.ALL_REDUCED, At.REDUCTION)
+
+
+def gathered(plan: Sharding, *, checkpointed: bool) -> Sizes:
+    """Whole parameters at stage 3 where forward turns to backward, in bytes: at least the head's.
+
+    Prefetching goes on until `max_live_parameters` elements are whole. Besides, nothing is released
+    that is needed again within `max_reuse_distance` elements: at the turn a parameter x elements
+    before the end is 2x away from its next use, 3x where layers are recomputed on the way. Traced
+    with deepspeed 0.19.8: the larger of the two is alive. Blocks of experts that come whole are
+    followed one by one (`fetches`).
+    """
+    found = _followed(plan, checkpointed=checkpointed)
+    if found is not None:
+        return _followed_sizes(plan, found.turn)
+    kept = min(_kept(plan, checkpointed=checkpointed), plan.counts.base - _passed(plan))
+    return _whole(plan, kept, plan.counts.output)
+
+
+def _passed(plan: Sharding) -> int:
+    """Elements that no backward pass comes to: of an embedding that is frozen and used once.
+
+    Nor to a tower that no picture passes.
+    """
+    model = plan.workload.architecture
+    comes = plan.counts.embedding or plan.counts.tied or model.tied or model.embedding is None
+    return plan.counts.unvisited + (0 if comes else model.vocab * model.hidden)
+
+
+def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool) -> Sizes:
+    """Whole parameters at stage 3 in bytes, with a share of layers left; at least one layer's."""
+    found = _followed(plan, checkpointed=checkpointed)
+    if found is not None:
+        begun = round((1 - left) * len(found.layers))
+        return _followed_sizes(plan, (found.turn, *found.layers)[begun])
+    unit = _unit(plan, layers)
+    visited = plan.counts.base - plan.counts.unvisited
+    most = min(_kept(plan, checkpointed=checkpointed), left * visited + unit)
+    return _whole(plan, most, unit)
+
+
+def gathered_last(plan: Sharding, layers: int, *, checkpointed: bool) -> Sizes:
+    """Whole parameters at stage 3 when the last layer is differentiated, in bytes."""
+    left = 1 - 1 / max(layers, 1) if plan.counts.block else 1.0
+    return gathered_at(plan, layers, left, checkpointed=checkpointed)
+
+
+def gathered_layer(plan: Sharding, layers: int, *, checkpointed: bool) -> Sizes:
+    """Whole parameters at stage 3 near the end of a backward pass, in bytes: a layer's, mostly."""
+    if plan.stage == PARAMETERS and plan.counts.block:
+        return gathered_at(plan, layers, 0.0, checkpointed=checkpointed)
+    return _whole(plan, 0, _unit(plan, layers))
+
+
+def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Sizes]:
+    """Whole parameters at stage 3 while some are copied out of the buffers in which several come.
+
+    With the share of the layers that a forward pass has reached by then. deepspeed 0.19.8
+    `runtime/zero/partition_parameters.py`, `AllGatherCoalescedHandle`. Followed only as
+    `_followed` says.
+    """
+    found = _followed(plan, checkpointed=checkpointed)
+    if found is None:
+        return 0.0, {}
+    buffer = {"gather buffer": float(BYTES[plan.states.weights] * found.buffers)}
+    return found.reached, {**_followed_sizes(plan, found.beside), **buffer}
+
+
+class Coming(NamedTuple):
+    """Experts that come out of a buffer in a backward pass."""
+
+    whole: Sizes
+    moment: Moment
+    is_recomputed: bool
+    """Whether they have been: they come to be differentiated."""
+
+
+def gathered_again(plan: Sharding, *, checkpointed: bool) -> Iterator[Coming]:
+    """Whole parameters at stage 3, with their buffers, as experts come in a backward pass.
+
+    None where they are whole still, or where no visits are followed.
+    """
+    live = _followed(plan, checkpointed=checkpointed)
+    if live is None:
+        return
+    for at, found in ((At.EXPERTS_REPEATED, live.repeated), (At.EXPERTS_GATHERING, live.again)):
+        if found is not None:
+            buffer = {"gather buffer": float(BYTES[plan.states.weights] * found.buffers)}
+            whole = {**_followed_sizes(plan, found.beside), **buffer}
+            moment = at._replace(layers=found.left)
+            yield Coming(whole, moment, at == At.EXPERTS_GATHERING)
+
+
+def fetched(plan: Sharding) -> Sizes:
+    """The buffer in which layers' parameters come together at stage 3, in bytes.
+
+    Modules are fetched whole, in their order, until there are as many elements as a prefetch takes
+    (deepspeed 0.19.8 `runtime/zero/partitioned_param_coordinator.py`, `fetch_sub_module`).
+    """
+    if plan.stage < PARAMETERS or lies_whole(plan):
+        return {}
+    sizes = [prod(m.shape) for m in plan.workload.architecture.modules if "{}" in m.path]
+    asked, together = min(plan.zero.prefetch_bucket, plan.counts.base), 0
+    turns = -(-asked // max(sum(sizes), 1))
+    for size in sizes * turns:
+        together += size
+        if together >= asked:
+            break
+    return {"gather buffer": float(BYTES[plan.states.weights] * min(together, plan.counts.base))}
+
+
+def _followed(plan: Sharding, *, checkpointed: bool) -> Live | None:
+    """Whole elements visit by visit, where stage 3 gathers blocks of experts.
+
+    So too where the head alone has more than `max_live_parameters` elements: it is fetched while
+    layers have as many (BLOOM, mT5).
+    """
+    most = plan.zero.max_live_parameters
+    ahead = plan.counts.output > most > plan.counts.inner
+    if plan.stage < PARAMETERS or not (plan.counts.block or ahead) or lies_whole(plan):
+        return None
+    workload = plan.workload
+    apart = experts_apart(workload)
+    how = {"checkpointed": checkpointed, "blocks": plan.leaf > 0, "apart": apart}
+    return live_elements(workload.architecture, plan.zero, lets_go=plan.lets_go, **how)
+
+
+def _kept(plan: Sharding, *, checkpointed: bool) -> float:
+    """Elements that prefetching or reuse keeps whole."""
+    reused = plan.zero.max_reuse_distance / (3 if checkpointed else 2)
+    return max(plan.zero.max_live_parameters, reused)
+
+
+def _unit(plan: Sharding, layers: int) -> float:
+    """Elements that are gathered together while a layer is differentiated."""
+    visited = plan.counts.base - plan.counts.unvisited
+    return max(visited / max(layers, 1), plan.counts.largest)
+
+
+def _followed_sizes(plan: Sharding, elements: float) -> Sizes:
+    """So many elements as were followed, which may be more than all: some are there twice."""
+    counts = plan.counts
+    base = counts.base + counts.adapters
+    return {
+        "gathered parameters": BYTES[plan.states.weights] * elements,
+        "second shards": second_shards(plan) * (1 - min(elements / base, 1)),
+    }
+
+
+def _whole(plan: Sharding, elements: float, unit: float) -> Sizes:
+    """So many elements, at least a unit's; what is whole since its first use has no second part."""
+    if plan.stage < PARAMETERS or lies_whole(plan):
+        return {}
+    counts, size = plan.counts, BYTES[plan.states.weights]
+    base = counts.base + counts.adapters
+    live = min(base - counts.unvisited - persistent(plan), max(elements, unit))
+    return {
+        "gathered parameters": size * live,
+        "second shards": second_shards(plan) * (1 - min(elements / base, 1)),
+    }
+
+
+def lies_whole(plan: Sharding) -> bool:
+    """Whether a parameter's only shard is the parameter, so that gathering makes nothing.
+
+    deepspeed 0.19.8 `runtime/zero/partition_parameters.py`, `_no_gather_coalesced`.
+    """
+    return plan.shards == 1 and not plan.parameters_away
