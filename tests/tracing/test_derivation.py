@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.tracing.small_configs import SMALL  # noqa: E402
 from workload_builders import BF16_LORA, full, layout, lora  # noqa: E402
 
 from tunec.compiler.analyses.architecture import derive, is_refused  # noqa: E402
@@ -22,18 +23,6 @@ from tunec.schemas.models.catalogue import card as catalogued  # noqa: E402
 from tunec.schemas.models.derived_card import DerivedCard, card_name  # noqa: E402
 from tunec.schemas.models.layer_measures import highest  # noqa: E402
 
-SMALL = {
-    "vocab_size": 1536,
-    "hidden_size": 256,
-    "intermediate_size": 704,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 64,
-    "max_position_embeddings": 4096,
-    "tie_word_embeddings": False,
-    "pad_token_id": 0,
-}
 EXPERTS = {"num_experts_per_tok": 2, "num_local_experts": 8, "num_experts": 8}
 CONFIGS = {
     "qwen3": {**SMALL, "model_type": "qwen3"},

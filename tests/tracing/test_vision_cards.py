@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.tracing.small_configs import SMALL  # noqa: E402
 from workload_builders import full, layout  # noqa: E402
 
 from tunec.compiler.analyses.architecture import with_images  # noqa: E402
@@ -16,17 +17,6 @@ from tunec.compiler.tracing.derivation import derived  # noqa: E402
 from tunec.compiler.tracing.live.single_process import run  # noqa: E402
 from tunec.compiler.tracing.subject import Subject  # noqa: E402
 
-TEXT = {
-    "vocab_size": 1536,
-    "hidden_size": 256,
-    "intermediate_size": 704,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 64,
-    "max_position_embeddings": 4096,
-    "tie_word_embeddings": False,
-}
 QWEN_TOWER = {
     "depth": 4,
     "hidden_size": 192,
@@ -43,7 +33,7 @@ CONFIGS = {
     "qwen3_5": {
         "model_type": "qwen3_5",
         "text_config": {
-            **TEXT,
+            **SMALL,
             "model_type": "qwen3_5_text",
             "layer_types": ["linear_attention", "full_attention"] * 2,
             "linear_conv_kernel_dim": 4,
