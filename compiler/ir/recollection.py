@@ -77,9 +77,23 @@ class _End(Struct, frozen=True):
         return self.path[self.start :]
 
 
-_Tree = dict[Any, dict[Any, "_Tree | _End"]]
-"""A question with what comes next by its answer. At most points it is one question; where a
-function was spared some, those who came by the same answers may have gone on in several ways."""
+class _Step(Struct):
+    """A question, and what comes next by its answer."""
+
+    question: Any
+    branches: dict[Any, "_Step | _End"]
+    other: "_Step | None" = None
+    """What was asked here instead: what is asked depends on what is remembered already, so that
+    those who came by the same answers may have gone on in several ways."""
+
+    def asking(self, question: Any) -> "_Step":
+        """The step with a question here; a new one if nobody asked it yet."""
+        step = self
+        while step.question != question:
+            if step.other is None:
+                step.other = _Step(question, {})
+            step = step.other
+        return step
 
 
 class Recollection(Struct, Generic[_Question, _Result]):
@@ -88,7 +102,7 @@ class Recollection(Struct, Generic[_Question, _Result]):
     So a question may rest on the answers above it, as the parts of a thing do on its being there.
     """
 
-    _root: "_Tree | _End | None" = None
+    _root: "_Step | _End | None" = None
     size: int = 0
     """How many results were kept."""
 
@@ -102,14 +116,16 @@ class Recollection(Struct, Generic[_Question, _Result]):
         self.size += 1
 
 
-def _found(at: "_Tree | _End | None", ask: Callable[[Any], Any]) -> Any:
+def _found(at: "_Step | _End | None", ask: Callable[[Any], Any]) -> Any:
     """The result below a point; of several ways to go on, the first that leads to one."""
-    while isinstance(at, dict):
-        if len(at) > 1:
-            ways = (_found(below.get(ask(question)), ask) for question, below in at.items())
-            return next((each for each in ways if each is not None), None)
-        ((question, branches),) = at.items()
-        at = branches.get(ask(question))
+    while isinstance(at, _Step):
+        if at.other is not None:
+            found = _found(at.branches.get(ask(at.question)), ask)
+            if found is not None:
+                return found
+            at = at.other
+        else:
+            at = at.branches.get(ask(at.question))
     if at is None:
         return None
     for question, told in at.rest:
@@ -118,23 +134,22 @@ def _found(at: "_Tree | _End | None", ask: Callable[[Any], Any]) -> Any:
     return at.result
 
 
-def _grown(at: "_Tree | _End | None", path: _Path, result: Any) -> "_Tree | _End":
+def _grown(at: "_Step | _End | None", path: _Path, result: Any) -> "_Step | _End":
     """A tree with one more result."""
-    root: dict[Any, Any] = {}
+    root: dict[Any, _Step | _End] = {}
     branches, told, place = root, None, 0
     while place < len(path) and at is not None:
         if isinstance(at, _End):
             if at.start == len(at.path):
                 break
             first, said = at.path[at.start]
-            at = {first: {said: _End(at.path, at.start + 1, at.result)}}
+            at = _Step(first, {said: _End(at.path, at.start + 1, at.result)})
         branches[told] = at
         question, answer = path[place]
-        branches, told, place = at.setdefault(question, {}), answer, place + 1
+        branches, told, place = at.asking(question).branches, answer, place + 1
         at = branches.get(told)
     branches[told] = _End(path, place, result)
-    found: _Tree | _End = root[None]
-    return found
+    return root[None]
 
 
 _MOST: Final = 4096

@@ -1,6 +1,7 @@
 """The huggingface target: the Trainer's arguments, the adapter, the model, and DeepSpeed's file."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
@@ -97,12 +98,17 @@ def compute_dtype(documents: Documents) -> Iterator[Definition]:
     transformers 4.40.2 to 5.23.0 training_args.py: mixed_precision is then `no`. The files say so
     only together.
     """
-    keys = {key: (file, found) for file, each in documents.items() for key, found in each.items()}
+    keys = {
+        key: (file, each[key])
+        for file, each in documents.items()
+        for key in ("bf16", "fp16", "dtype", "torch_dtype")
+        if key in each
+    }
     flags = [keys[name][1].value for name in ("bf16", "fp16") if name in keys]
-    if "bf16" not in keys and method_of(dict.fromkeys(keys)) is not None:
-        return  # TRL's configs turn bf16 on where nothing is said of it
     if not flags or any(flag is not False for flag in flags):
         return
+    if "bf16" not in keys and method_of(dict.fromkeys(chain(*documents.values()))) is not None:
+        return  # TRL's configs turn bf16 on where nothing is said of it
     for key in ("dtype", "torch_dtype"):
         if key in keys:
             file, found = keys[key]
