@@ -15,7 +15,7 @@ COMMAND_LINE: Final = "<command line>"
 """The file of values that were given as arguments; its lines are the arguments in order."""
 
 LAID_OVER: Final = "<overrides of the fleet>"
-"""The same of values that a fleet file lays over a spec."""
+"""The file of values that a fleet file lays over a spec."""
 
 _BREAK: Final = re.compile("\r\n|[\r\n]")
 
