@@ -169,7 +169,7 @@ def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
 
     unsloth 2026.9.8 to 2026.10.9 unsloth_cli/__main__.py.
     """
-    return ("unsloth_cli", "train", "--config", f"{PACKAGE}/{CONFIG.name}")
+    return ("unsloth_cli.__main__", "train", "--config", f"{PACKAGE}/{CONFIG.name}")
 
 
 TARGET: Final = Target(

@@ -78,6 +78,18 @@ def test_what_its_command_cannot_be_told_is_refused(changes, code, text):
     assert not result.artifacts.get("unsloth")
 
 
+def test_its_module_is_started_with_its_file():
+    """`python -m unsloth_cli.__main__` is the console script: a name without a dot is a file."""
+    text = yaml.safe_dump(BASE)
+    asked = [(TARGET, Version("2026.10.9")), TARGETS.resolve("launch")]
+    result = compile_spec(load_text(text, targets=TARGETS.names()), asked)
+    (script,) = (each for each in result.artifacts["launch"] if each.name == "launch.sh")
+    words = " ".join(script.text.split())
+    assert "python -m unsloth_cli.__main__ train --config unsloth/unsloth.yaml" in words.replace(
+        "\\ ", ""
+    )
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "lion"])
 def test_it_has_one_optimizer(optimizer):
     assert errors(compiled({"train": {"optimizer": optimizer}}))
