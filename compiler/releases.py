@@ -1,4 +1,4 @@
-"""Ranges of releases, such as `>=4.40,<5.24`."""
+"""Ranges of releases, such as `>=4.40,<5.24`: the specifiers of PEP 440."""
 
 from collections.abc import Callable, Mapping
 from operator import eq, ge, le, ne
@@ -16,31 +16,55 @@ def _below(version: Version, bound: Version) -> bool:
     return version < bound and not is_preview
 
 
+def _above(version: Version, bound: Version) -> bool:
+    """PEP 440: releases above a bound, without later builds of the bound itself."""
+    return version > bound and version.base_version != bound.base_version
+
+
+def _compatible(version: Version, bound: Version) -> bool:
+    """PEP 440: at least the bound, and like it but for its last number."""
+    kept = bound.release[:-1]
+    return version >= bound and version.release[: len(kept)] == kept
+
+
 _OPERATORS: Final[Mapping[str, Callable[[Version, Version], bool]]] = {
+    "===": eq,
     ">=": ge,
     "<=": le,
     "==": eq,
     "!=": ne,
+    "~=": _compatible,
     "<": _below,
+    ">": _above,
 }
 
 
 class Releases(Struct, frozen=True):
-    """Releases between bounds, previews among them: the part of PEP 440's specifiers in use here.
+    """Releases between bounds, previews among them.
 
     packaging's own class imports all that names platforms, a thirtieth of the time to start.
     """
 
     text: str
-    """Bounds with `>=`, `<=`, `<`, `==` or `!=`, joined by commas; none: every release."""
+    """Bounds with the operators of PEP 440, joined by commas; none: every release."""
 
     def contains(self, release: Version | str) -> bool:
         """Whether a release is among them; ValueError for a bound that is none."""
         version = Version(release) if isinstance(release, str) else release
         return all(_keeps(version, bound.strip()) for bound in self.text.split(",") if bound)
 
+    @property
+    def bounds(self) -> tuple[tuple[str, str], ...]:
+        """Each bound: its operator and its version, as they are written."""
+        found = (each.strip() for each in self.text.split(",") if each.strip())
+        return tuple((_sign(each), each.removeprefix(_sign(each)).strip()) for each in found)
+
     def __str__(self) -> str:
         return self.text
+
+
+def _sign(bound: str) -> str:
+    return next((sign for sign in _OPERATORS if bound.startswith(sign)), "")
 
 
 parsed: Final = cached()(Version)
@@ -49,18 +73,26 @@ parsed: Final = cached()(Version)
 
 @cached(4096, lasting=True)
 def _keeps(version: Version, bound: str) -> bool:
-    for sign, holds in _OPERATORS.items():
-        if bound.startswith(sign):
-            return _holds(holds, version, bound.removeprefix(sign))
-    raise ValueError(f"{bound!r} is not a version bound")
+    sign = _sign(bound)
+    if not sign:
+        raise ValueError(f"{bound!r} is not a version bound")
+    return _holds(_OPERATORS[sign], version, bound.removeprefix(sign))
 
 
 def _holds(holds: Callable[[Version, Version], bool], version: Version, bound: str) -> bool:
-    """A bound such as `4.45.*` is compared with so much of the version."""
+    """A bound such as `4.45.*` is compared with so much of the version.
+
+    A build such as `2.3.0+cu121` is its release, unless the bound names a build too.
+    """
     if not bound.endswith(".*"):
-        return holds(version, Version(bound))
+        wanted = Version(bound)
+        return holds(version if wanted.local else _released(version), wanted)
     whole = Version(bound.removesuffix(".*"))
     return holds(Version(".".join(map(str, version.release[: len(whole.release)]))), whole)
+
+
+def _released(version: Version) -> Version:
+    return Version(version.public) if version.local else version
 
 
 class Package(Struct, frozen=True):

@@ -239,6 +239,8 @@ class Target(Struct, frozen=True):
     """Other distributions whose versions select keys of this target's files."""
     companions: Callable[[Version], Mapping[str, str]] = field(default=lambda _: {})
     """Versions of these that go with one of the own package, where nobody names them."""
+    installs: Callable[[Version], Mapping[str, Releases]] = field(default=lambda _: {})
+    """The releases of these that one of the own package requires, by its own metadata."""
     together: Callable[[Documents], Iterable[Definition]] = field(default=lambda _: ())
     """What documents say only together."""
     starts: tuple[Start, ...] = ()
@@ -247,15 +249,13 @@ class Target(Struct, frozen=True):
     """The words that start its own program for a plan, from the root of a bundle: a module and its
     arguments. None: it has no program of its own, or its own file starts it."""
     encloses: Callable[[Plan, Mapping[str, str]], Artifact] | None = None
-    """A further file that holds the texts of the run's other files, which it gets by their paths:
-    for a cluster that sees no directory of ours."""
+    """A further file with the texts of the others by their paths, for a cluster without disks."""
     run_by: str = ""
     """For a dialect of its own: the target whose program can run the same training instead."""
     heeds_launcher: bool = False
     """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
     counting: Callable[[Dialect, Mapping[str, Any]], Counting] | None = None
-    """How it counts optimizer steps, where so much is passed through to it; None: it trains
-    nothing."""
+    """How it counts optimizer steps, by what is passed through; None: it trains nothing."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 

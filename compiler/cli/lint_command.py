@@ -1,18 +1,16 @@
 """`tunec lint`: what is wrong with configs that are there, read together."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from packaging.version import Version
-
 from tunec.compiler.cli.session import INPUT, Misuse, Session, exit_code, is_colored
+from tunec.compiler.cli.software_option import known_from, software_of, unknown_releases
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.lints.lint import Linted, lint_files
-from tunec.compiler.target import Target
 from tunec.compiler.version import __version__
 from tunec.compiler.writing import write_all
 
@@ -73,7 +71,7 @@ def _lint(options: Namespace, session: Session) -> Linted:
         raise Misuse(str(unusable)) from None
     if environment.model_name and environment.model is None:
         session.note(_unknown_model(environment.model_name))
-    for told in _unknown_releases(environment.software, targets):
+    for told in unknown_releases(environment.software, targets):
         session.note(told)
     allowed = [Allowance(name, "allowed on the command line") for name in _names(options.allow)]
     return lint_files([Path(each) for each in options.files], targets, environment, allowed)
@@ -88,20 +86,14 @@ def _tell_what_was_read(linted: Linted, session: Session) -> None:
         session.note(f"read as {len(linted.runs)} runs, since several files are of the same kind")
     for folder in linted.cut_short:
         session.note(f"{folder} holds too many files to read at once: name a folder inside it")
+    releases = known_from(linted.runs)
+    if releases is not None:
+        session.note(releases)
     strange = linted.passed_over
     if strange:
         more = f" and {len(strange) - _FEW} more" if len(strange) > _FEW else ""
         named = ", ".join(strange[:_FEW])
         session.note(f"skipped, since no known program reads them: {named}{more}")
-
-
-def _unknown_releases(software: Mapping[str, str], targets: Mapping[str, Target]) -> Iterator[str]:
-    """What is said of releases whose keys were not read; the files are judged all the same."""
-    known = {each.package: each.supported for each in targets.values() if each.package in software}
-    for package, supported in known.items():
-        if not supported.contains(Version(software[package])):
-            told = f"{package} {software[package]} is not among the known releases"
-            yield f"{told} ({supported}): changes in that release are not taken into account"
 
 
 def _unknown_model(name: str) -> str:
@@ -129,15 +121,6 @@ def _names(given: list[str]) -> list[str]:
             hint = did_you_mean(nearest(name, rule_names()))
             raise Misuse(f"there is no rule {name!r}{f'; {hint}' if hint else ''}")
     return given
-
-
-def software_of(given: list[str]) -> dict[str, str]:
-    """The versions that `NAME=VERSION` words name; pip's `NAME==VERSION` says as much."""
-    pairs = [each.partition("=") for each in given]
-    for name, equals, version in pairs:
-        if not (name and equals and version):
-            raise Misuse(f"--software takes NAME=VERSION, not {name + equals + version!r}")
-    return {name: version.removeprefix("=") for name, _, version in pairs}
 
 
 def _write_baseline(options: Namespace, linted: Linted) -> None:

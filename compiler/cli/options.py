@@ -174,5 +174,5 @@ def reading_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VERSION",
         action="append",
         default=[],
-        help="an installed version, such as deepspeed=0.16",
+        help="an installed version, such as deepspeed=0.16, or its bounds: 'trl>=0.12,<0.20'",
     )

@@ -4,8 +4,8 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from tunec.compiler.cli.lint_command import software_of
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.cli.software_option import settled, software_of
 from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
 from tunec.compiler.frontend.names import is_path
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
@@ -46,7 +46,7 @@ def asking_of(options: Namespace, session: Session, output: Path | None) -> Aski
             model=options.model,
             world=getattr(options, "world_size", None),
             readers=getattr(options, "readers", ()),
-            software=software_of(getattr(options, "software", [])),
+            software=settled(software_of(getattr(options, "software", [])), readable),
             allow_outside=options.allow_outside,
         )
         given = given_slots(options.overrides)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from tunec.compiler.cli.delivery import Files, deliver, to_json
-from tunec.compiler.cli.lint_command import software_of
 from tunec.compiler.cli.session import OK, Misuse, Session, exit_code
+from tunec.compiler.cli.software_option import settled, software_of
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.translate import Translated, Ungiven, given_slots, translate_files
@@ -49,7 +49,7 @@ def _to_spec(options: Namespace, session: Session) -> int:
 
 def _translate(options: Namespace, session: Session) -> Translated:
     targets = session.registry.readable()
-    software = software_of(options.software)
+    software = settled(software_of(options.software), targets)
     try:
         environment = environment_of(
             targets,

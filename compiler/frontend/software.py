@@ -1,5 +1,6 @@
 """`software`: the versions that run, of a spec or of its hardware."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -75,16 +76,17 @@ def meant_program(name: str) -> str | None:
 
     if name in PROGRAMS:
         return None
-    spelled = _plain(shortened(name, 100))
+    spelled = plain_name(shortened(name, 100))
     if spelled in _OTHERS:
         return None
-    likeness = {each: SequenceMatcher(None, _plain(each), spelled).ratio() for each in PROGRAMS}
+    likeness = {each: SequenceMatcher(None, plain_name(each), spelled).ratio() for each in PROGRAMS}
     best = max(likeness, key=likeness.__getitem__)
     return best if likeness[best] >= _ALIKE else None
 
 
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-").strip()
+def plain_name(name: str) -> str:
+    """A distribution's name as indexes compare it: PEP 503."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def is_version(text: str) -> bool:

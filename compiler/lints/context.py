@@ -11,7 +11,7 @@ Each may be unknown. A rule that needs what is unknown finds nothing, or a `Find
 `certain`; it never guesses.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -295,7 +295,8 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def releases(self) -> Mapping[str, Release]:
         """The release of each package that some table speaks of, or that somebody names."""
-        found = dict(releases(self._by_presence(), self.environment))
+        running = {each.target.name for each in self.documents if each.target is not None}
+        found = dict(releases(self._by_presence(running), self.environment, running))
         taken = found.get("transformers")
         if taken is not None and not taken.is_named:
             from tunec.compiler.lints.effective import no_older_than_its_keys
@@ -303,16 +304,15 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
             found["transformers"] = no_older_than_its_keys(taken, self.documents)
         return found
 
-    def _by_presence(self) -> Mapping[str, Target]:
+    def _by_presence(self, held: Container[str]) -> Mapping[str, Target]:
         """Tables of named packages first, of programs that run here, and the trainer's.
 
         They decide what goes along. A program that nobody runs pins nothing: LLaMA-Factory's
         transformers and Axolotl's accelerate are no one else's, so that trainers come last.
         """
-        held = {each.target.name for each in self.documents if each.target is not None}
 
         def order(name: str) -> tuple[bool, ...]:
-            is_named = self.targets[name].package in self.environment.software
+            is_named = self.environment.names(self.targets[name].package)
             trains = self.targets[name].counting is not None
             return not is_named, name not in held, name != "huggingface", trains
 

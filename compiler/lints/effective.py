@@ -321,6 +321,12 @@ def releases_around(stem: str, version: str) -> tuple[str, ...]:
     return (*older[-1:], *newer[:1])
 
 
+def known_around(stem: str, release: Release) -> tuple[str, ...]:
+    """The known releases around each that may run."""
+    every = (each for one in release.candidates for each in releases_around(stem, str(one)))
+    return tuple(dict.fromkeys(every))
+
+
 def _default_at(stem: str, version: str, key: str) -> Any:
     try:
         return class_defaults(stem, version).get(key, _MISSING)
@@ -352,6 +358,9 @@ def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> R
     lacking = [each for each in known if not told <= _fields(each)]
     if not lacking:
         return release
+    if release.among:
+        among = tuple(each for each in release.among if each > lacking[-1]) or release.among
+        return replace(release, version=among[-1], among=among)
     taken = known[-1] if told - _fields(release.version) else release.version
     return replace(release, version=taken, after=lacking[-1])
 

@@ -1,6 +1,6 @@
 """What is known of a run besides its files: hardware, processes, releases, model."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,8 @@ from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shortened
-from tunec.compiler.frontend.software import meant_program
-from tunec.compiler.releases import Package, Releases
+from tunec.compiler.frontend.software import meant_program, plain_name
+from tunec.compiler.releases import Package, Releases, parsed
 from tunec.compiler.target import Target
 from tunec.schemas.caches import cached
 
@@ -18,6 +18,39 @@ if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
     from tunec.compiler.resolve import Unresolved
     from tunec.schemas.hardware.profile import Cluster, Device, Host
+
+
+class Pin(Struct, frozen=True):
+    """The releases of a package that a file, or the command line, allows."""
+
+    package: str
+    """Its name, in lower case with dashes."""
+    ranges: tuple[Releases, ...]
+    """It is within one of them."""
+    where: str
+    """Who says so: `requirements.txt:3`."""
+
+    @property
+    def exact(self) -> str | None:
+        """The one release that it allows, if that is one."""
+        if len(self.ranges) != 1 or len(self.ranges[0].bounds) != 1:
+            return None
+        sign, version = self.ranges[0].bounds[0]
+        return version if sign in ("==", "===") and not version.endswith("*") else None
+
+    def contains(self, release: Version | str) -> bool:
+        """Whether a release is one that it allows."""
+        return any(each.contains(release) for each in self.ranges)
+
+    def known(self, releases: Iterable[str]) -> tuple[Version, ...]:
+        """Those of some releases that it allows, and its own lower bounds, in order."""
+        bounds = (bound for each in self.ranges for bound in each.bounds)
+        lower = (each for sign, each in bounds if sign in (">=", "==", "===", "~=", "<="))
+        named = map(parsed, {*releases, *(each.removesuffix(".*") for each in lower)})
+        return tuple(sorted(each for each in named if self.contains(each)))
+
+    def __str__(self) -> str:
+        return f"{self.package}{' or '.join(map(str, self.ranges))}"
 
 
 class Release(Struct, frozen=True):
@@ -29,15 +62,44 @@ class Release(Struct, frozen=True):
     """Whether somebody named it; otherwise it is the newest that goes with what was named."""
     after: Version | None = None
     """The newest known release that lacks some key of the files, where nobody named one."""
+    among: tuple[Version, ...] = ()
+    """The known releases that it may be, where a range is all that is known."""
+    pin: Pin | None = None
+    """Where it is known from, unless the command line names it."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody names it, or a range that it is in."""
+        return self.is_named or bool(self.among)
+
+    @property
+    def candidates(self) -> tuple[Version, ...]:
+        """Every release that it may be: what holds for all of them is certain."""
+        return self.among or (self.version,)
+
+    @property
+    def told(self) -> str:
+        """In words: one release, or the range."""
+        return str(self.pin) if self.among and self.pin is not None else str(self)
 
     def is_in(self, specifiers: Releases) -> bool | None:
         """Whether it is within a range; None where nobody named it and no key tells."""
-        if self.is_named:
-            return specifiers.contains(self.version)
+        if self.is_known:
+            held = {specifiers.contains(each) for each in self.candidates}
+            return held.pop() if len(held) == 1 else None
         sign, bound = specifiers.text[:2], specifiers.text.lstrip("<>=!~")
         if self.after is None or not bound or "," in bound or self.after < Version(bound):
             return None
         return {">": True, "<": False}.get(sign[0])
+
+    def is_before(self, release: str) -> bool | None:
+        """Whether it came before another one, a preview of which counts as that itself.
+
+        None where nobody names it, or the range holds both.
+        """
+        bound = Version(release)
+        held = {Version(each.base_version) < bound for each in self.candidates}
+        return held.pop() if self.is_known and len(held) == 1 else None
 
     def __str__(self) -> str:
         return f"{self.package} {self.version}"
@@ -57,6 +119,8 @@ class Environment(Struct, frozen=True):
     """The name that --model gives, whether the catalogue has it or not."""
     software: Mapping[str, str] = field(default_factory=dict)
     """Named versions by distribution: --software, --from NAME@VERSION, the cluster's own."""
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+    """What is known of further releases: ranges of --software, and what the repository requires."""
     readers: tuple[str, ...] = ()
     """Targets that --from names, in order."""
     allow_outside: bool = False
@@ -75,6 +139,11 @@ class Environment(Struct, frozen=True):
         """
         told = self.cluster.sources if self.cluster is not None else {}
         return told.get("nodes[0].host", "").startswith("assumed")
+
+    def names(self, package: str) -> bool:
+        """Whether the command line, or the repository, names one release of a package."""
+        pin = self.pins.get(plain_name(package))
+        return package in self.software or (pin is not None and pin.exact is not None)
 
     def has_memory(self, count: int | str) -> bool:
         """Whether every node has so many bytes of RAM, where the hardware is known.
@@ -103,34 +172,67 @@ def split_requirement(requirement: str) -> tuple[str, Releases]:
 
 
 def releases(
-    targets: Mapping[str, Target], environment: Environment
+    targets: Mapping[str, Target], environment: Environment, running: Container[str] = ()
 ) -> Iterable[tuple[str, Release]]:
     """Each package's release: the named one, else what goes with the named ones, else the newest.
 
     DeepSpeed's own table and the trainer's companions give the packages; a package that somebody
-    names, and that no table speaks of, is taken at its word.
+    names, and that no table speaks of, is taken at its word. What a trainer of the run (`running`)
+    installs with its own release comes before what the repository requires.
     """
     named, found = environment.software, dict[str, Release]()
     for target in targets.values():
         own = Package(target.supported, target.releases or (target.latest,))
-        found.setdefault(target.package, _release(target.package, own, named, target.latest))
-        usual = target.companions(found[target.package].version)
+        held = found.setdefault(
+            target.package, _release(target.package, own, environment, target.latest)
+        )
+        usual = target.companions(held.version)
+        brings = target.installs(held.version) if held.is_known and target.name in running else {}
         for name, package in target.beside.items():
-            found.setdefault(
-                name, _release(name, package, named, usual.get(name) or package.latest)
-            )
+            pin = Pin(name, (brings[name],), f"{held} requires it") if name in brings else None
+            otherwise = usual.get(name) or package.latest
+            found.setdefault(name, _release(name, package, environment, otherwise, pin))
     for name in named.keys() - found.keys():
         found[name] = Release(name, Version(named[name]), is_named=True)
     return found.items()
 
 
-def _release(name: str, package: Package, named: Mapping[str, str], otherwise: str) -> Release:
+def _release(
+    name: str,
+    package: Package,
+    environment: Environment,
+    otherwise: str,
+    pin: Pin | None = None,
+) -> Release:
+    named = environment.software
     if name in named:
         try:
             return Release(name, package.release(named[name]), is_named=True)
         except ValueError:  # InvalidVersion is one; so is a number of too many digits
             pass
-    return Release(name, package.release(otherwise), is_named=False)
+    pin = pin or environment.pins.get(plain_name(name))
+    usual = package.release(otherwise)
+    return (
+        Release(name, usual, is_named=False) if pin is None else _pinned(name, pin, package, usual)
+    )
+
+
+def _pinned(name: str, pin: Pin, package: Package, usual: Version) -> Release:
+    """The release that a pin names, or the usual one of its range, or the newest of that."""
+    if pin.exact is not None:
+        return Release(name, _whole(pin.exact), is_named=True, pin=pin)
+    known = pin.known(package.releases)
+    if not known:
+        return Release(name, usual, is_named=False)
+    version = usual if pin.contains(usual) else known[-1]
+    return Release(name, version, is_named=False, among=known, pin=pin)
+
+
+def _whole(text: str) -> Version:
+    """The release that pip installs for `==4.44`: 4.44.0, and not the newest 4.44."""
+    return Version(
+        f"{text}.0" if text.count(".") == 1 and text.replace(".", "").isdigit() else text
+    )
 
 
 class Unusable(ValueError):
@@ -158,7 +260,8 @@ def environment_of(
 ) -> Environment:
     """Resolve what is named: hardware and model as in a spec, readers as `NAME[@VERSION]`.
 
-    A version in `software` wins over one in `readers`, that over the hardware's own. A model that
+    A version in `software` wins over one in `readers`, that over the hardware's own; it may be
+    bounds, such as `>=4.40,<5`. A model that
     the catalogue does not have is known by its name alone. Raises Unusable for any other name, or
     a version, that leads nowhere, Faulty for a file of hardware or of a model that is wrong.
     """
@@ -168,8 +271,11 @@ def environment_of(
     by_reader = {_target(name, targets).package: v for name, _, v in named if v}
     cluster = _cluster(hardware)
     own = dict(cluster.software) if cluster else {}
-    versions = {**own, **by_reader, **(software or {})}
+    given = {**own, **by_reader, **(software or {})}
+    pins = {name: pin for name, text in given.items() if (pin := pin_of(name, text)) is not None}
+    versions = {name: text for name, text in given.items() if name not in pins}
     _check_versions(versions)
+    _check_bounds(pins, targets)
     from tunec.compiler.resolve import devices_of
 
     return Environment(
@@ -179,6 +285,7 @@ def environment_of(
         model=_model(model),
         model_name=model,
         software=versions,
+        pins={plain_name(name): pin for name, pin in pins.items()},
         readers=tuple(_target(name, targets).name for name, _, _ in named),
         allow_outside=allow_outside,
     )
@@ -191,11 +298,38 @@ def _target(name: str, targets: Mapping[str, Target]) -> Target:
     return targets[name]
 
 
+def pin_of(package: str, text: str) -> Pin | None:
+    """The bounds that a text is; None: it is a version."""
+    bounds = Releases(text) if text[:1] in tuple("<>=!~") else None
+    return Pin(package, (bounds,), "--software") if bounds is not None else None
+
+
+def package_of(targets: Mapping[str, Target], name: str) -> Package | None:
+    """The distribution of that name with the releases that are known of it, by some table."""
+    own = [each for each in targets.values() if each.package == name]
+    tables = [Package(each.supported, each.releases or (each.latest,)) for each in own]
+    beside = [each.beside[name] for each in targets.values() if name in each.beside]
+    return max((*tables, *beside), key=lambda each: len(each.releases), default=None)
+
+
+def _check_bounds(pins: Mapping[str, Pin], targets: Mapping[str, Target]) -> None:
+    for name, pin in pins.items():
+        _check_name(name)
+        package = package_of(targets, name)
+        if package is not None and not pin.known(package.releases):
+            told = f"no known release of {name} ({package.supported}) is in {pin.ranges[0]}"
+            raise Unusable(f"{told}; name one release: --software {name}=VERSION")
+
+
+def _check_name(package: str) -> None:
+    meant = meant_program(package)
+    if meant is not None:
+        raise Unusable(f"no program is called {package!r}; {did_you_mean([meant])}")
+
+
 def _check_versions(versions: Mapping[str, str]) -> None:
     for package, text in versions.items():
-        meant = meant_program(package)
-        if meant is not None:
-            raise Unusable(f"no program is called {package!r}; {did_you_mean([meant])}")
+        _check_name(package)
         try:
             Version(text)
         except ValueError:  # InvalidVersion is one; so is a number of too many digits

@@ -23,6 +23,7 @@ from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.leniency import is_of_nobody, is_of_nothing
 from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, files_of, model_at_hand
+from tunec.compiler.lints.pins import Repository
 from tunec.compiler.lints.reach import Reach, reach_of
 from tunec.compiler.lints.rule import check_rule, to_diagnostic
 from tunec.compiler.target import Artifact, Target
@@ -208,15 +209,26 @@ def lint_files(
     readings = list(read_runs(tuple(gathered.files), targets, surroundings.readers, reach))
     strange = frozenset(name for each in readings for name in _strangers(each)) & found
     kept = [_without(each, strange) for each in readings]
+    repository = Repository(reach)
     checked = (
         _checked(
-            each, targets, surroundings, allowances, model_at_hand(map(Path, each.sources), reach)
+            each,
+            targets,
+            _with_pins(surroundings, repository, each),
+            allowances,
+            model_at_hand(map(Path, each.sources), reach),
         )
         for each in kept
     )
     linted = _together(list(checked))
     cut = tuple(map(str, gathered.cut_short))
     return replace(linted, passed_over=tuple(sorted(strange)), cut_short=cut)
+
+
+def _with_pins(environment: Environment, repository: Repository, of: Reading) -> Environment:
+    """The surroundings, with what the repository requires where the command line says nothing."""
+    pins = repository.pins(map(Path, of.sources))
+    return replace(environment, pins={**pins, **environment.pins})
 
 
 def lint_texts(

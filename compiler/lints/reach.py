@@ -19,7 +19,7 @@ class Reach(Struct, frozen=True):
 
     def contents(self, wanted: Path, path: Path) -> Iterator[tuple[Path, bytes]]:
         """The files of that name that can be read and may be, nearest first."""
-        root = self._root(path)
+        root = self.root_of(path)
         for each in [wanted] if wanted.is_absolute() else near(wanted, path):
             try:
                 if require_inside(each, None) not in self.named:
@@ -33,17 +33,24 @@ class Reach(Struct, frozen=True):
 
         That is so where the name leads out by itself, and where a file is found further up.
         """
-        root = self._root(path)
+        root = self.root_of(path)
         if _is_outside(path.resolve().parent / wanted, root):
             return True
         return any(_is_outside(each, root) and each.is_file() for each in near(wanted, path))
 
     def admits(self, found: Path, path: Path) -> bool:
         """Whether what lies at a place may be looked into for the sake of a file."""
-        return not _is_outside(found, self._root(path))
+        return not _is_outside(found, self.root_of(path))
 
-    def _root(self, path: Path) -> Path | None:
+    def root_of(self, path: Path) -> Path | None:
+        """The directory that a file's names may not leave; None: they may lead anywhere."""
         return None if self.allow_outside else project_root(path.resolve())
+
+    def folders(self, path: Path) -> Iterator[Path]:
+        """The folders around a file, nearest first, up to the root of its project."""
+        full = path.resolve()
+        root = project_root(full)
+        yield from (each for each in full.parents if each.is_relative_to(root))
 
 
 def reach_of(paths: Iterable[Path], *, allow_outside: bool = False) -> Reach:

@@ -183,6 +183,7 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
         severity = "warning"
     if assumed:
         notes.append(f"the version is not given; this holds for {assumed}")
+    notes += _known_from(rule, (finding.message, *finding.notes, assumed or ""), run)
     return Diagnostic(
         rule.name,
         severity,
@@ -199,6 +200,16 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
 def _can_be_edited(finding: Finding, run: LintContext) -> bool:
     """Whether what it speaks of stands in the file by itself, and not within a text."""
     return run.inline_json.isdisjoint(label.span for label in finding.labels)
+
+
+def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator[str]:
+    """Where the releases are known from that the finding names, or rests on."""
+    ranged = {name for name, releases in map(split_requirement, rule.consumers) if releases.text}
+    for release in run.releases.values():
+        names = {str(release), release.told}
+        is_meant = release.package in ranged or any(each in text for each in names for text in told)
+        if release.pin is not None and is_meant:
+            yield f"{release.told}: {release.pin.where}"
 
 
 def _assumed(rule: Rule, run: LintContext) -> str | None:

@@ -19,7 +19,7 @@ from tunec.compiler.consumers.schemas import (
     ds_config_schema,
 )
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.effective import CLASSES, filling_release, releases_around
+from tunec.compiler.lints.effective import CLASSES, filling_release, known_around
 from tunec.compiler.lints.kinds import schema
 from tunec.schemas.caches import ByIdentity
 from tunec.schemas.frozen import replace
@@ -69,13 +69,13 @@ def faults_of(run: "LintContext", document: Document) -> Iterator[Fault]:
 
 
 def schemas(run: "LintContext", document: Document) -> tuple[Schema, ...]:
-    """The schema of the release that reads a document, or of those before and after it."""
+    """The schema of each release that may read a document, or of those before and after it."""
     if document.kind == "deepspeed":
         return _deepspeed(run)
     if document.kind == "unsloth":
         return _of_its_file(run, document)
     for stem, package in CLASSES.get(document.kind, ())[:1]:
-        around = releases_around(stem, str(run.release(package).version))
+        around = known_around(stem, run.release(package))
         return tuple(class_schema(stem, each) for each in around)
     return ()
 
@@ -89,13 +89,22 @@ def _of_its_file(run: "LintContext", document: Document) -> tuple[Schema, ...]:
     return () if name is None else (schema(name),)
 
 
+def unknown_to(run: "LintContext", document: Document, release: str) -> frozenset[str]:
+    """The keys of a ds_config.json that a release of DeepSpeed does not know."""
+    known = ds_config_schema(release, _filler(run))
+    return frozenset(each.path for each in _faults(document, known) if each.what == "unknown")
+
+
+def _filler(run: "LintContext") -> str | None:
+    return None if run.deepspeed_reader == "plain" else filling_release(run)
+
+
 def _deepspeed(run: "LintContext") -> tuple[Schema, ...]:
-    is_plain = run.deepspeed_reader == "plain"
-    reader = None if is_plain else filling_release(run)
-    release, newest = run.release("deepspeed").version, ds_config_releases()[-1]
-    read_as = newest if release > Version(f"{newest}.99") else str(release)
+    reader, newest = _filler(run), ds_config_releases()[-1]
+    every = run.release("deepspeed").candidates
+    read_as = [newest if each > Version(f"{newest}.99") else str(each) for each in every]
     try:
-        return (ds_config_schema(read_as, reader),)
+        return tuple(ds_config_schema(each, reader) for each in read_as)
     except LookupError:
         return ()
 

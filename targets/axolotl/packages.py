@@ -31,6 +31,13 @@ _DEEPSPEED: Final = "0.18.9"
 """The extra `deepspeed`: from 0.18.3 until 0.14, from 0.18.6 and below 0.19 then."""
 
 
+def installed(version: Version) -> Mapping[str, Releases]:
+    """The releases that one of Axolotl requires; none for one that is older than those read."""
+    held = [pins for since, pins in _PINS if version >= Version(since)]
+    exact = {name for name in held[-1] if name != "peft"} if held else ()
+    return {name: Releases(f"=={held[-1][name]}") for name in exact}
+
+
 def brought(version: Version) -> Mapping[str, str]:
     """The releases that one of Axolotl installs, by package."""
     held = [pins for since, pins in _PINS if version >= Version(since)]

@@ -17,7 +17,7 @@ from tunec.targets.axolotl.data import DATA, forms
 from tunec.targets.axolotl.fsdp import FSDP
 from tunec.targets.axolotl.migration import CARRIES, LEAVES
 from tunec.targets.axolotl.model import MODEL, OBJECTIVE
-from tunec.targets.axolotl.packages import PACKAGE, RELEASES, SCHEMAS, SUPPORTED, brought
+from tunec.targets.axolotl.packages import PACKAGE, RELEASES, SCHEMAS, SUPPORTED, brought, installed
 from tunec.targets.axolotl.refusals import REFUSALS
 from tunec.targets.axolotl.training import BATCH, OPTIMIZER, RUNTIME, SCHEDULE, TIMES
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
@@ -204,6 +204,7 @@ TARGET: Final = Target(
         DEEPSPEED_PACKAGE: DEEPSPEED,
     },
     companions=brought,
+    installs=installed,
     entry=entry,
     run_by="trl",
     counting=counting,

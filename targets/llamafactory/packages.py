@@ -69,6 +69,11 @@ def ranges(version: Version) -> Mapping[str, Releases]:
     return {name: Releases(text) for name, text in (held[-1] if held else _RANGES[0][1]).items()}
 
 
+def installed(version: Version) -> Mapping[str, Releases]:
+    """The releases that one of LLaMA-Factory requires; none for one older than those read."""
+    return ranges(version) if version >= Version(RELEASES[0]) else {}
+
+
 def brought(version: Version) -> Mapping[str, str]:
     """The releases that go with one of LLaMA-Factory, by package."""
     newest = {name: str(each).rpartition("<=")[2] for name, each in ranges(version).items()}

@@ -46,6 +46,7 @@ from tunec.targets.llamafactory.packages import (
     SUPPORTED,
     TRAINER,
     brought,
+    installed,
     ranges,
 )
 from tunec.targets.llamafactory.refusals import REFUSALS
@@ -285,6 +286,7 @@ TARGET: Final = Target(
         DEEPSPEED_PACKAGE: DEEPSPEED,
     },
     companions=brought,
+    installs=installed,
     entry=entry,
     run_by="trl",
     counting=counting,

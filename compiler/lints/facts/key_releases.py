@@ -8,8 +8,6 @@ v0.9.5 src/llmtuner/hparams and src/llamafactory/hparams.
 from collections.abc import Mapping
 from typing import Final
 
-from packaging.version import Version
-
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
 from tunec.schemas.caches import cached
@@ -163,10 +161,7 @@ def came_later(run: LintContext, kind: str, key: str) -> str | None:
     came = _came(kind).get(key)
     if came is None:
         return None
-    release = run.release(kind)
-    # 0.9.4.dev0 is what becomes 0.9.4, and may have the key already
-    is_earlier = Version(release.version.base_version) < Version(came)
-    return came if release.is_named and is_earlier else None
+    return came if run.release(kind).is_before(came) else None
 
 
 _CAME: Final[Mapping[str, Mapping[str, str]]] = {
@@ -321,19 +316,13 @@ def _by_key(kind: str, *, gone: bool) -> Mapping[str, str]:
 def not_yet(run: LintContext, kind: str, key: str) -> str | None:
     """The release that brought a field, where somebody names an earlier one."""
     came = _by_key(kind, gone=False).get(key)
-    return came if came is not None and _is_before(run, came) else None
+    return came if came is not None and run.release("trl").is_before(came) else None
 
 
 def no_more(run: LintContext, kind: str, key: str) -> str | None:
     """The release that took a field away, where somebody names that one or a later one."""
     gone = _by_key(kind, gone=True).get(key)
-    return gone if gone is not None and _is_before(run, gone) is False else None
-
-
-def _is_before(run: LintContext, release: str) -> bool | None:
-    """Whether the release that somebody names is an earlier one; None where nobody names one."""
-    held = run.release("trl")
-    return Version(held.version.base_version) < Version(release) if held.is_named else None
+    return gone if gone is not None and run.release("trl").is_before(gone) is False else None
 
 
 PPO: Final[Mapping[str, str | None]] = {

@@ -11,7 +11,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
-from tunec.compiler.lints.effective import releases_around
+from tunec.compiler.lints.effective import known_around, releases_around
 from tunec.compiler.lints.facts.sharding import Asked, asked
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Consequence, Finding
@@ -98,7 +98,8 @@ def known_in_other_releases(run: LintContext, kind: str, path: str) -> tuple[str
     """The known releases that have a key which the release that runs has not, oldest first."""
     if kind == "deepspeed":
         return tuple(each for each in DEEPSPEED_RELEASES if path in deepspeed_paths(each))
-    return _in_other_releases(run.release("transformers").version, path)
+    found = [_in_other_releases(each, path) for each in run.release("transformers").candidates]
+    return found[-1] if all(found) else ()
 
 
 @cached()
@@ -112,7 +113,7 @@ def _in_other_releases(version: Version, path: str) -> tuple[str, ...]:
 
 def foreign_keys(run: LintContext, document: Document) -> Iterator[tuple[Place, str]]:
     """Keys that no release of TrainingArguments has, with the field each is a misspelling of."""
-    around = releases_around("training_arguments", str(run.release("transformers").version))
+    around = known_around("training_arguments", run.release("transformers"))
     fields = frozenset(name for each in around for name in fields_of("training_arguments", each))
     every = fields_ever("training_arguments")
     for path, place in document.found.items():
@@ -188,15 +189,15 @@ def package_of(kind: str) -> str:
 
 
 def around(run: LintContext, kind: str) -> tuple[str, ...]:
-    """The known release that runs, or those before and after it; none: not known.
+    """The known releases that may run, or those before and after each; none: not known.
 
     Those of its own minor are enough where there are any.
     """
     try:
-        asked = run.release(package_of(kind)).version
+        asked = run.release(package_of(kind)).candidates
     except (LookupError, InvalidVersion):
         return ()
-    return _around(kind, asked)
+    return tuple(dict.fromkeys(each for one in asked for each in _around(kind, one)))
 
 
 @cached()

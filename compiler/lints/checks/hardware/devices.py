@@ -65,7 +65,8 @@ def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
     """A device that the builds of the torch which runs on it no longer have kernels for."""
     device = run.environment.weakest
     documents = [each for each in run.documents if not each.is_view]
-    named = run.environment.software.get("torch", "")
+    torch = run.release("torch")
+    named = str(torch.version) if torch.is_named else ""
     if device is None or device.compute_capability is None or not documents:
         return
     known = _asked(named)

@@ -7,6 +7,7 @@ from tunec.compiler.consumers.moved_keys import former_name, moved_key
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.doubtful_keys import perhaps
 from tunec.compiler.lints.facts.key_releases import came_later, former, no_more, not_yet
 from tunec.compiler.lints.facts.known_keys import (
     CLASSES,
@@ -50,9 +51,27 @@ def field_of_another_release(run: LintContext) -> Iterator[Finding]:
             if _is_of_another_script(document):
                 continue
             if here and not document.is_view:
-                yield from _of_document(run, document, here)
+                yield from _told(run, document, list(_of_document(run, document, here)))
             if kind in CLASSES and run.runs(_WITHOUT_TORCH):
                 yield from _of_the_model(run, document)
+
+
+def _told(run: LintContext, document: Document, found: list[Finding]) -> Iterator[Finding]:
+    """Every key by itself where it is known which releases run, else one finding of those keys."""
+    kind = document.kind
+    if run.release(package_of(kind)).is_known:
+        yield from found
+        return
+    doubtful: dict[str, tuple[Place, tuple[str, ...]]] = {}
+    for each in found:
+        path = each.labels[0].path
+        place, known = document.get(path), having(kind, path, releases_of(kind))
+        if place is not None and known and each.severity is None:
+            doubtful[path] = place, known
+        else:
+            yield each
+    if doubtful:
+        yield perhaps(package_of(kind), doubtful, of_unknown(run, document))
 
 
 def _of_document(run: LintContext, document: Document, here: tuple[str, ...]) -> Iterator[Finding]:
@@ -78,7 +97,7 @@ def _too_new(run: LintContext, place: Place, came: str) -> Finding:
     moved = former_name(package_of(kind), path)
     new = moved.old if moved is not None else None
     return Finding(
-        f"{run.release(package_of(kind))} has no key `{path}`",
+        f"{run.release(package_of(kind)).told} has no key `{path}`",
         (place.key_label("not in this release"),),
         (
             f"it came with {came}",
@@ -199,7 +218,7 @@ def _finding(
     ):
         new = None
     return Finding(
-        f"{release} has no key `{path}`",
+        f"{release.told} has no key `{path}`",
         (place.key_label("not in this release"),),
         (
             f"of the releases that were read, {known[0]} to {known[-1]} have it",
@@ -207,7 +226,6 @@ def _finding(
         ),
         f"write `{new}`" if new else "remove it",
         Fix((place.renamed(new),), "safe") if new and is_same else None,
-        severity=None if release.is_named else "warning",
         consequence=consequence,
     )
 

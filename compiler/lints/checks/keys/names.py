@@ -1,19 +1,22 @@
 """Keys that nobody reads under that name or in that release."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Final
 
-from tunec.compiler.consumers.moved_keys import Moved, moved_key
+from packaging.version import Version
+
+from tunec.compiler.consumers.moved_keys import moved_key
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
-from tunec.compiler.lints.effective import releases_around
+from tunec.compiler.lints.facts.doubtful_keys import Doubtful, perhaps
 from tunec.compiler.lints.facts.known_keys import (
     BF16_SCALING,
     CLASSES,
+    DEEPSPEED_RELEASES,
     TOOLS,
     around,
     fields_of,
@@ -28,7 +31,8 @@ from tunec.compiler.lints.facts.known_keys import (
     script_keys,
 )
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.schemas import Fault, faults
+from tunec.compiler.lints.schemas import Fault, faults, unknown_to
+from tunec.schemas.frozen import replace
 
 _LIKE: Final = 0.88
 """As in `known`: how alike two names are when one is taken for a misspelling of the other."""
@@ -199,29 +203,36 @@ def key_of_another_release(run: LintContext) -> Iterator[Finding]:
     beside = ("llamafactory",) if run.release("transformers").is_named else ()
     for document in run.of("hf", *TRL, *beside):
         kept = _OWN if document.kind in beside else ()
-        for path, place in document.found.items():
-            if "." not in path and not document.is_partial and path not in kept:
-                yield from _field(run, document, path, place)
-        yield from _gone_later(run, document)
+        tops = ((path, place) for path, place in document.found.items() if "." not in path)
+        fields = {} if document.is_partial else {p: each for p, each in tops if p not in kept}
+        for path, place in fields.items():
+            yield from _field(run, path, place)
+        if not run.release("transformers").is_known:
+            yield from _perhaps("transformers", _doubtful(run, document, fields), "parse")
     for document in run.of("deepspeed"):
         if not is_whole(document):
             continue
-        yield from _refused_later(run, document)
         yield from _not_yet(run, document)
-        for fault in faults(run, document):
-            known = known_in_other_releases(run, "deepspeed", fault.path)
-            if fault.what == "unknown" and known:
-                refused = fault.is_refused or (
-                    fault.path in _REFUSED and str(run.release("deepspeed").version) >= "0.19"
-                )
-                yield _of_another_release(
-                    run,
-                    "deepspeed",
-                    fault.path,
-                    fault.place,
-                    known,
-                    "init" if refused else "silent",
-                )
+        found = list(_of_other_releases(run, document))
+        if run.release("deepspeed").is_known:
+            yield from (finding for _, _, finding in found)
+        else:
+            yield from _of_unknown_release(run, document, found)
+
+
+Told = tuple[str, Place, Finding]
+
+
+def _of_other_releases(run: LintContext, document: Document) -> Iterator[Told]:
+    """Keys that DeepSpeed does not know in the release that runs, and knows in others."""
+    for fault in faults(run, document):
+        known = known_in_other_releases(run, "deepspeed", fault.path)
+        if fault.what == "unknown" and known:
+            path, place = fault.path, fault.place
+            is_late = str(run.release("deepspeed").version) >= "0.19"
+            is_refused = fault.is_refused or (path in _REFUSED and is_late)
+            what: Consequence = "init" if is_refused else "silent"
+            yield path, place, _of_another_release(run, "deepspeed", path, place, known, what)
 
 
 def _not_yet(run: LintContext, document: Document) -> Iterator[Finding]:
@@ -231,7 +242,7 @@ def _not_yet(run: LintContext, document: Document) -> Iterator[Finding]:
             place = document.get(key)
             if place is not None:
                 yield Finding(
-                    f"{run.release('deepspeed')} has no key `{key}`",
+                    f"{run.release('deepspeed').told} has no key `{key}`",
                     (place.key_label("refused"),),
                     ("it came with 0.10.0",),
                     "use deepspeed 0.10 or newer, or remove it",
@@ -239,59 +250,66 @@ def _not_yet(run: LintContext, document: Document) -> Iterator[Finding]:
                 )
 
 
-def _refused_later(run: LintContext, document: Document) -> Iterator[Finding]:
+# ── where no release is known ────────────────────────────────────────────────────────────────────
+
+_STEM: Final = "training_arguments"
+
+
+def _of_unknown_release(
+    run: LintContext, document: Document, found: Iterable[Told]
+) -> Iterator[Finding]:
+    """Keys of ds_config.json: what no release takes is wrong, and the rest is told together."""
+    unknown = {each: unknown_to(run, document, each) for each in DEEPSPEED_RELEASES}
+    doubtful: dict[str, tuple[Place, tuple[str, ...]]] = {}
+    refused = _refused_later(run, document)
+    for path, place, finding in (*found, *((path, place, None) for path, place in refused)):
+        having = tuple(each for each, lacking in unknown.items() if path not in lacking)
+        having = tuple(each for each in having if each < "0.19" or path not in _REFUSED)
+        if having:
+            doubtful[path] = place, having
+        elif finding is not None:
+            yield replace(finding, severity="warning")
+    if doubtful:
+        is_refused = not doubtful.keys().isdisjoint(_REFUSED)
+        yield perhaps("deepspeed", doubtful, "init" if is_refused else "silent")
+
+
+def _refused_later(run: LintContext, document: Document) -> Iterator[tuple[str, Place]]:
     """Keys that the release which is taken to run has, and that newer ones refuse by name."""
-    release = run.release("deepspeed")
-    if release.is_named or str(release.version) >= "0.19":
-        return
-    for key in _REFUSED:
-        place = document.get(key)
-        if place is not None and not (key == "amp" and place.value in (False, None)):
-            yield Finding(
-                f"deepspeed 0.19 refuses `{key}`",
-                (place.key_label("refused from 0.19 on"),),
-                (
-                    f"nobody names the version of deepspeed; {release} still reads it",
-                    "its block is refused also where it turns nothing on",
-                ),
-                "remove it",
-                severity="warning",
-                consequence="init",
-            )
+    if str(run.release("deepspeed").version) < "0.19":
+        for key in _REFUSED:
+            place = document.get(key)
+            if place is not None and not (key == "amp" and place.value in (False, None)):
+                yield key, place
 
 
-def _gone_later(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Fields of the release that is taken to run, which the newest one has not: told together."""
-    release = run.release("transformers")
-    if release.is_named or document.is_partial or document.is_compiled:
-        return
-    stem = "training_arguments"
-    newest = known_releases(stem)[-1]
-    around = releases_around(stem, str(release.version))
-    here = frozenset(name for each in around for name in fields_of(stem, each))
-    gone = [
-        place
-        for path, place in document.found.items()
-        if "." not in path and path in here and path not in fields_of(stem, newest)
-    ]
-    if gone:
-        names = ", ".join(place.path for place in gone)
-        yield Finding(
-            f"transformers {newest} has no key {names}",
-            tuple(place.key_label("gone", primary=place is gone[0]) for place in gone),
-            (f"nobody names the version of transformers; {release} still has them",),
-            next((each.help for each in _moved(gone) if each.help), "remove it"),
-            severity="warning",
-        )
+def _doubtful(
+    run: LintContext, document: Document, fields: Mapping[str, Place]
+) -> dict[str, tuple[Place, tuple[str, ...]]]:
+    """Fields that the release which is taken to run has not, or the newest.
+
+    Every field that some release lacks, where no release has them all.
+    """
+    *_, newest = known = known_releases(_STEM)
+    taken = fields_of(_STEM, str(run.release("transformers").version))
+    every = {path: tuple(e for e in known if path in fields_of(_STEM, e)) for path in fields}
+    some = {path: having for path, having in every.items() if 0 < len(having) < len(known)}
+    is_torn = bool(some) and not frozenset[str].intersection(*map(frozenset, some.values()))
+
+    def is_doubtful(path: str) -> bool:
+        is_gone = path in taken and path not in fields_of(_STEM, newest)
+        is_foreign = bool(known_in_other_releases(run, "hf", path))
+        return is_torn or is_foreign or (is_gone and not document.is_compiled)
+
+    return {path: (fields[path], some[path]) for path in some if is_doubtful(path)}
 
 
-def _moved(places: Iterable[Place]) -> Iterator[Moved]:
-    found = (moved_key("transformers", place.path) for place in places)
-    yield from (each for each in found if each is not None)
+def _perhaps(package: str, doubtful: Doubtful, consequence: Consequence) -> Iterator[Finding]:
+    if doubtful:
+        yield perhaps(package, doubtful, consequence)
 
 
-def _field(run: LintContext, document: Document, path: str, place: Place) -> Iterator[Finding]:
-    del document
+def _field(run: LintContext, path: str, place: Place) -> Iterator[Finding]:
     known = known_in_other_releases(run, "hf", path)
     if path in _GONE and run.runs("transformers<4.35") is not True:
         yield Finding(
@@ -301,7 +319,7 @@ def _field(run: LintContext, document: Document, path: str, place: Place) -> Ite
             _GONE[path],
             Fix((place.removed(),), "unsafe"),
         )
-    elif known:
+    elif known and run.release("transformers").is_known:
         yield _of_another_release(run, "transformers", path, place, known, "parse")
 
 
@@ -314,20 +332,16 @@ def _of_another_release(
     consequence: Consequence,
 ) -> Finding:
     release = run.release(package)
-    came = known[-1].split(".") < str(release.version).split(".")
+    came = Version(known[-1]) < release.version
     moved = moved_key(package, path)
     how = moved.help if moved is not None else ""
     new = moved.new if moved is not None and not how else ""
     return Finding(
-        f"{release} has no key `{path}`",
+        f"{release.told} has no key `{path}`",
         (place.key_label("not in this release"),),
-        (
-            f"of the releases that were read, {known[0]} to {known[-1]} have it",
-            *(() if release.is_named else (f"nobody names the version of {package}",)),
-        ),
+        (f"of the releases that were read, {known[0]} to {known[-1]} have it",),
         f"write `{new}`" if new else how or ("remove it" if came else "leave it out"),
         Fix((place.renamed(new),), "safe") if _is_safe(new) else None,
-        severity=None if release.is_named else "warning",
         consequence=consequence,
     )
 

@@ -1,0 +1,299 @@
+"""What files of a repository require: names and ranges of releases, each with its line.
+
+Nothing is run: a setup.py is read by its syntax tree, a Dockerfile and a README by their lines of
+`pip install`. What cannot be read requires nothing.
+"""
+
+import ast
+import configparser
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, Final
+
+from msgspec import Struct
+from packaging.version import InvalidVersion, Version
+
+from tunec.compiler.frontend.software import plain_name
+from tunec.compiler.releases import Releases
+
+_BOUND: Final = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[\w.*+!]+"
+_REQUIREMENT: Final = re.compile(
+    rf"""\s*(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*
+    (?:\(?(?P<bounds>{_BOUND}(?:\s*,\s*{_BOUND})*)\)?|@\s*\S+@v?(?P<tag>\d[\w.]*)\b\S*)
+    \s*(?:;(?P<marker>.*)|\\)?\s*(?:--hash.*)?""",
+    re.VERBOSE,
+)
+_ELSEWHERE: Final = re.compile(r"darwin|macos|win32|windows", re.IGNORECASE)
+_FOR_DEVELOPERS: Final = re.compile(
+    r"(?<![a-z])(dev|develop|development|test|tests|testing|doc|docs|lint|quality|style)(?![a-z])"
+)
+"""Groups of requirements that no training needs."""
+_CONDA: Final = {"pytorch": "torch"}
+
+
+class Stated(Struct, frozen=True):
+    """One requirement, as it is written."""
+
+    package: str
+    """Its name, in lower case with dashes."""
+    releases: Releases
+    line: int
+
+    @property
+    def exact(self) -> str | None:
+        """The one release that it names, if it names one."""
+        text = self.releases.text
+        is_one = text.startswith("==") and "," not in text and not text.endswith("*")
+        return text.lstrip("=") if is_one else None
+
+
+def requirement(text: str, line: int) -> Stated | None:
+    """A requirement as pip writes it; None where it is none, names no release, or is of another OS.
+
+    A comment begins after a blank, as in a requirements file.
+    """
+    found = _REQUIREMENT.fullmatch(re.sub(r"(^|\s)#.*", "", text))
+    if found is None or _ELSEWHERE.search(found["marker"] or ""):
+        return None
+    return _stated(found["name"], found["bounds"] or f"=={found['tag']}", line)
+
+
+def _stated(name: str, bounds: str, line: int) -> Stated | None:
+    releases = Releases(re.sub(r"\s", "", bounds))
+    try:
+        releases.contains(Version("1"))
+    except (InvalidVersion, ValueError):
+        return None
+    return Stated(plain_name(name), releases, line)
+
+
+def _each(lines: Iterable[tuple[str, int]]) -> Iterator[Stated]:
+    found = (requirement(text, line) for text, line in lines)
+    return (each for each in found if each is not None)
+
+
+def _numbered(text: str) -> Iterator[tuple[str, int]]:
+    return ((line, number) for number, line in enumerate(text.splitlines(), 1))
+
+
+def _requirements(text: str) -> Iterator[Stated]:
+    return _each(_numbered(text))
+
+
+def included(text: str) -> Iterator[str]:
+    """The files that a requirements file takes in: `-r base.txt`."""
+    return (each[1] for each in re.finditer(r"(?m)^\s*(?:-r|-c|--requirement)[ =]+(\S+)", text))
+
+
+def _line_of(text: str, word: str) -> int:
+    return 1 + text[: max(text.find(word), 0)].count("\n")
+
+
+# ── pyproject.toml, locks ────────────────────────────────────────────────────────────────────────
+
+
+def _pyproject(text: str) -> Iterator[Stated]:
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
+    project, poetry = _table(data, "project"), _table(data, "tool", "poetry")
+    groups = {**_table(project, "optional-dependencies"), **_table(data, "dependency-groups")}
+    for words in ((project.get("dependencies"),), _for_training(groups)):
+        for word in (each for some in words for each in (some if isinstance(some, list) else ())):
+            yield from _each([(word, _line_of(text, word))] if isinstance(word, str) else [])
+    every = (poetry, *_for_training(_table(poetry, "group")))
+    for name, value in (each for one in every for each in _table(one, "dependencies").items()):
+        yield from _of_poetry(name, value, text)
+    for own in (project, poetry):
+        yield from _itself(own.get("name"), own.get("version"), text)
+
+
+def _table(data: Any, *path: str) -> Mapping[str, Any]:
+    for key in path:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data if isinstance(data, Mapping) else {}
+
+
+def _for_training(groups: Mapping[str, Any]) -> Iterator[Any]:
+    return (value for name, value in groups.items() if not _FOR_DEVELOPERS.search(name.lower()))
+
+
+def _itself(name: object, version: object, text: str) -> Iterator[Stated]:
+    """The release of a program in its own repository."""
+    if isinstance(name, str) and isinstance(version, str):
+        found = _stated(name, f"=={version}", _line_of(text, version))
+        yield from (found,) if found is not None else ()
+
+
+def _of_poetry(name: str, value: Any, text: str) -> Iterator[Stated]:
+    words = value if isinstance(value, list) else [value]
+    at = re.search(rf"(?m)^\s*[\"']?{re.escape(name)}[\"']?\s*=", text)
+    line = _line_of(text, at[0].strip() if at else name)
+    for each in words:
+        word = each.get("version") if isinstance(each, Mapping) else each
+        found = _stated(name, _bounds_of_poetry(word), line) if isinstance(word, str) else None
+        if found is not None:
+            yield found
+
+
+def _bounds_of_poetry(word: str) -> str:
+    """`^4.40` is below the next major, `~4.40` below the next minor, a bare version itself."""
+    parts = [each.strip() for each in word.split(",")]
+    return ",".join(_bound_of_poetry(each) for each in parts)
+
+
+def _bound_of_poetry(word: str) -> str:
+    version = word.lstrip("^~= ")
+    if word.startswith(("~=", "==")) or not re.fullmatch(r"[\^~=]?\s*\d[\w.]*", word):
+        return word if word[:1] in "<>=!~" else f"=={word}"
+    if word[0] not in "^~":
+        return f"=={version}"
+    numbers = [int(each) for each in re.findall(r"\d+", version)]
+    first = next((at for at, each in enumerate(numbers) if each), len(numbers) - 1)
+    kept = min(first if word[0] == "^" else 1, len(numbers) - 1)
+    above = [*numbers[:kept], numbers[kept] + 1]
+    return f">={version},<{'.'.join(map(str, above))}"
+
+
+def _lock(text: str) -> Iterator[Stated]:
+    """uv.lock and poetry.lock: a table for each package, which begins with name and version."""
+    for each in re.finditer(r'(?m)^name = "([^"]+)"\nversion = "([^"]+)"', text):
+        found = _stated(each[1], f"=={each[2]}", 1 + text.count("\n", 0, each.start()))
+        if found is not None:
+            yield found
+
+
+# ── setup.py, setup.cfg ──────────────────────────────────────────────────────────────────────────
+
+
+def _setup(text: str) -> Iterator[Stated]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    names = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    yield from _each(_words(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) == "setup":
+            own = {each.arg: _constant(each.value, names) for each in node.keywords}
+            yield from _itself(own.get("name"), own.get("version"), text)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _constant(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    return names.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def _words(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """The texts of lists, but for those that are called as a group for developers is."""
+    if isinstance(node, ast.List | ast.Tuple):
+        for each in node.elts:
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                yield each.value, each.lineno
+    for child in _children(node):
+        yield from _words(child)
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        yield from (value for key, value in pairs if not _is_for_developers(key))
+    elif isinstance(node, ast.Assign):
+        yield from () if any(map(_is_for_developers, node.targets)) else (node.value,)
+    else:
+        yield from ast.iter_child_nodes(node)
+
+
+def _is_for_developers(node: ast.expr | None) -> bool:
+    """Whether a key, a variable or `extras["dev"]` names such a group."""
+    inner = node.slice if isinstance(node, ast.Subscript) else node
+    word = inner.value if isinstance(inner, ast.Constant) else getattr(inner, "id", "")
+    return isinstance(word, str) and bool(_FOR_DEVELOPERS.search(word.lower()))
+
+
+def _setup_cfg(text: str) -> Iterator[Stated]:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return
+    extras = dict(parser["options.extras_require"]) if "options.extras_require" in parser else {}
+    blocks = (parser.get("options", "install_requires", fallback=""), *_for_training(extras))
+    for word in (line.strip() for block in blocks for line in block.splitlines()):
+        yield from _each([(word, _line_of(text, word))])
+
+
+# ── environment.yml, Dockerfile, README ──────────────────────────────────────────────────────────
+
+_OF_CONDA: Final = re.compile(r"\s*-\s*[\"']?(?:[\w-]+::)?(?P<word>[^\"'#]+?)[\"']?\s*(?:#.*)?")
+_SINGLE: Final = re.compile(r"([\w.-]+)\s*=\s*(\d[\w.*]*)(?:=.*)?")
+
+
+def _environment(text: str) -> Iterator[Stated]:
+    """conda's `name=1.2` is any release that begins so; what stands below `pip:` is pip's."""
+    for line, number in _numbered(text):
+        found = _OF_CONDA.fullmatch(line)
+        word = found["word"] if found else ""
+        if single := _SINGLE.fullmatch(word):
+            name = _CONDA.get(single[1].lower(), single[1])
+            stated = _stated(name, f"=={single[2].removesuffix('.*')}.*", number)
+        else:
+            stated = requirement(word, number)
+        if stated is not None:
+            yield stated
+
+
+_INSTALL: Final = re.compile(r"\bpip3?\s+install\s+(?P<words>(?:\\\n|[^`|&;\n])*)")
+
+
+def _commands(text: str) -> Iterator[Stated]:
+    """What lines of `pip install` name."""
+    for command in _INSTALL.finditer(text):
+        for word in re.finditer(r"[^\s\\]+", command["words"]):
+            line = 1 + text.count("\n", 0, command.start("words") + word.start())
+            yield from _each([(word[0].strip("\"'"), line)])
+
+
+# ── which file is which ──────────────────────────────────────────────────────────────────────────
+
+Read = Callable[[str], Iterator[Stated]]
+_KINDS: Final[tuple[tuple[str, Read], ...]] = (
+    (r"uv\.lock|poetry\.lock", _lock),
+    (r"requirements\.txt", _requirements),
+    (r"requirements[\w.-]*\.txt", _requirements),
+    (r"pyproject\.toml", _pyproject),
+    (r"setup\.py", _setup),
+    (r"setup\.cfg", _setup_cfg),
+    (r"environment\.ya?ml", _environment),
+    (r"Dockerfile|Dockerfile\.\w+|\w+\.Dockerfile", _commands),
+    (r"README(?:[\w.-]*)?\.(?:md|rst|txt)|README", _commands),
+)
+"""Names of files, in the order in which they are believed."""
+
+
+def rank_of(name: str) -> int | None:
+    """How early a file is believed, by its name; None: it requires nothing."""
+    is_for_others = name.startswith("requirements") and _FOR_DEVELOPERS.search(name.lower())
+    ranks = (at for at, (form, _) in enumerate(_KINDS) if re.fullmatch(form, name))
+    return None if is_for_others else next(ranks, None)
+
+
+def stated(name: str, text: str) -> Iterator[Stated]:
+    """Every requirement of a file that `rank_of` knows."""
+    rank = rank_of(PurePath(name).name)
+    read = _requirements if rank is None else _KINDS[rank][1]
+    yield from read(text)
