@@ -40,7 +40,19 @@ _ENGINE: Final = re.compile(
     r'\s*\{.*"(?:zero_optimization|train_micro_batch_size_per_gpu)"\s*:', re.DOTALL
 )
 _TWICE: Final = "E0107"
-_PUT_IN: Final = re.compile(r"\$\{[^{}]*\}|\?\?\?")
+_PUT_IN: Final = re.compile(
+    r"""\$\{[^{}]*\}|\?\?\?                    # variables, omegaconf's missing value
+    |.*<(?:[A-Z][A-Z0-9]{2,}|[A-Za-z]+(?:[ _./-][\w./-]+)+|path|name)>.*
+    |.*\{\{.*\}\}.*|.*\bYOUR_[A-Z_]+\b.*     # <path_to_data>, {{ path }}, YOUR_PATH
+    """,
+    re.VERBOSE,
+)
+_OPEN: Final = re.compile(r"<[A-Za-z][\w ./-]*>|\{\{|\bYOUR_")
+_TEMPLATE: Final = re.compile(
+    r"(?m)^(?P<before>[^#\n\"']*:[ \t]+|[ \t]*-[ \t]+)(?P<value>\{\{[^{}\n]+\}\})"
+    r"(?=[ \t]*(?:,|#.*)?$)"
+)
+_STATEMENT: Final = re.compile(r"(?m)^[ \t]*\{%.*%\}[ \t]*$")
 _OF_A_TEMPLATE: Final = 4
 """Values `${NAME}` from which on a file is a template: one alone is more likely a mistake, for no
 reader of YAML puts in variables."""
@@ -80,13 +92,26 @@ def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], lis
         return _card(name, text)
     if written == "yaml" and _is_json_of_engine(name, text):
         written = "json"
-    root, faults = parse(content, name, "json" if written == "json" else "yaml")
+    is_template = _TEMPLATE.search(text) is not None
+    read = _put_in(text) if is_template else content
+    root, faults = parse(read, name, "json" if written == "json" else "yaml")
     if root is None:
         return (), list(faults)
-    if _MISSING in text or text.count("${") >= _OF_A_TEMPLATE:
+    is_open = is_template or _MISSING in text or _OPEN.search(text) is not None
+    if is_open or text.count("${") >= _OF_A_TEMPLATE:
         root, unknown = known_part(root)
         return (Parsed(written, text, root, unknown=unknown),), list(faults)
     return (Parsed(written, text, root),), list(faults)
+
+
+def _put_in(text: str) -> str:
+    """A template that can be parsed: values that are put in later as texts, of the same length."""
+    inert = _STATEMENT.sub(lambda found: "#" * len(found[0]), text)
+
+    def variable(found: re.Match[str]) -> str:
+        return f'{found["before"]}"${{{"x" * (len(found["value"]) - 5)}}}"'
+
+    return _TEMPLATE.sub(variable, inert)
 
 
 def _is_json_of_engine(name: str, text: str) -> bool:
@@ -168,6 +193,7 @@ def _known(node: Node, path: Path, lost: set[str]) -> Node:
 
 
 def _is_put_in_later(value: Any) -> bool:
+    """Whether a person, or a program, puts another value in place of this one."""
     return isinstance(value, str) and _PUT_IN.fullmatch(value) is not None
 
 

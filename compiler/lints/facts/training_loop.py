@@ -1,6 +1,7 @@
 """Numbers of a training loop, which preference method it follows, and Axolotl's documents."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from math import ceil, isfinite
 from typing import Any, Final, TypeGuard
@@ -16,6 +17,14 @@ from tunec.compiler.lints.rule import keys
 def is_whole(value: Any) -> TypeGuard[int]:
     """Whether a value is a whole number, and no bool."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+_NEVER: Final = re.compile(r"9{4,}|10{5,}")
+
+
+def means_never(interval: int, total: int) -> bool:
+    """Whether an interval is one that people write to turn something off: 999999, 1000000."""
+    return _NEVER.fullmatch(str(interval)) is not None and interval > total
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:

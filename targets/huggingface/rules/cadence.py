@@ -12,6 +12,7 @@ from tunec.compiler.lints.facts.training_loop import (
     is_number,
     is_positive,
     is_whole,
+    means_never,
     never_evaluates,
     strategy_of,
     total_steps,
@@ -37,6 +38,8 @@ def evaluation_after_the_end(run: LintContext) -> Iterator[Finding]:
         if total is None or every is None or not is_whole(every.value):
             continue
         if said is None or said.value != "steps" or every.value <= total.value:
+            continue
+        if means_never(every.value, total.value):
             continue
         late = run.runs("transformers>=5.6")
         yield Finding(

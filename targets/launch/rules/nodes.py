@@ -151,8 +151,8 @@ def _of_torchrun(document: Document) -> tuple[Place | None, str] | None:
     if said and end is None and backend is not None and numbers_nodes_itself(document):
         return said[0], f"--rdzv_endpoint, which {backend.value} reads instead of --master_addr"
     local = [each for each in said if str(each.value).partition(":")[0] in LOCAL]
-    if said and not local:
-        return None
+    if (said and not local) or document.value("flags.node_rank") in (0, "0"):
+        return None  # the script of the first node, which is itself where they meet
     return (local[0] if local else None), "--master_addr or --rdzv_endpoint"
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.simpletuner import FLOW, amount, configs, family, is_on, said, word
+from tunec.compiler.lints.facts.training_loop import means_never
 from tunec.compiler.lints.rule import Finding, rule
 
 _NEEDS: Final = (
@@ -235,6 +236,8 @@ def _cadence(document: Document) -> Iterator[Finding]:
         at = said(document, flag)
         every = amount(at) or 0
         if at is not None and total is not None and 0 < last < every:
+            if means_never(int(every), int(last)):
+                continue
             yield Finding(
                 f"{flag} {at.value} of {total.value} steps: never {what} before the end",
                 (at.label("too late"), total.label("the end", primary=False)),

@@ -98,6 +98,8 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
         if each.place.path.endswith("hostfile"):
             yield _no_hosts(each)
             continue
+        if _is_made_later(run, each):
+            continue
         yield Finding(
             f"{each.path} cannot be read: {each.why}",
             (each.place.label("named here"),),
@@ -109,6 +111,23 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
             ),
             "give the file, or run tunec where the training is started",
         )
+
+
+_OF_RUNS: Final = re.compile(r"(?:^|/)(?:checkpoint-\d+|checkpoints?|out|outputs?|results?|runs)/")
+"""Folders that hold what a run writes."""
+_OUTPUTS: Final = ("output_dir", "logging_dir")
+
+
+def _is_made_later(run: LintContext, each: Missing) -> bool:
+    """Whether a file is one that a run writes, or that a line of the script before makes."""
+    path = each.path.removeprefix("./")
+    outputs = (place.value for key in _OUTPUTS for place in run.each("trainer", key))
+    folders = [str(value).removeprefix("./").rstrip("/") for value in outputs if value]
+    if _OF_RUNS.search(path) or any(path.startswith(f"{folder}/") for folder in folders):
+        return True
+    place = each.place
+    before = lines_of(place.document.text)[: place.span.line - 1]
+    return place.document.format == "shell" and any(path in line for line in before)
 
 
 def _not_followed(each: Missing) -> Finding:

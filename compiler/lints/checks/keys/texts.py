@@ -251,9 +251,9 @@ def _bare(document: Document) -> Iterator[Finding]:
 
 
 def _number_is_read(run: LintContext, document: Document, fault: Fault) -> bool:
-    """Whether DeepSpeed's block reads the text as a number: an integer's digits, by pydantic."""
+    """Whether the reader makes a number of it; DeepSpeed's block reads digits by pydantic."""
     if document.kind != "deepspeed":
-        return False
+        return _is_converted(run, document, fault)
     is_half = fault.path.startswith(("fp16.", "bf16."))
     if is_half and document.value(f"{fault.path[:4]}.enabled") is False:
         return True  # nobody looks at it
@@ -267,6 +267,30 @@ def _number_is_read(run: LintContext, document: Document, fault: Fault) -> bool:
     return "number" in kinds or text.isdigit()
 
 
+_BY_ARGPARSE: Final = "trl<0.9"
+"""trl 0.9.6 to 1.16.0 `TrlParser.set_defaults_with_config` makes the file's values defaults of an
+argparse parser, which gives a default that is text to the field's type, as it does a flag's word:
+1.16.0, run with 2e-5, "0.1" and "4". 0.8.6 `YamlConfigParser.merge_dataclasses` sets them as they
+are; so does the handbook's own parser."""
+
+
+def _is_converted(run: LintContext, document: Document, fault: Fault) -> bool:
+    """Whether TRL's parser makes the number of such text: float() or int() does."""
+    is_nested, is_handbook = "." in fault.path, document.get("dataset_mixer") is not None
+    if document.kind not in TRL or is_nested or is_handbook or run.runs(_BY_ARGPARSE):
+        return False
+    return (
+        "number" in kinds_of(fault.schema)
+        or re.fullmatch(r"[-+]?\d[\d_]*", str(fault.place.value).strip()) is not None
+    )
+
+
+def _written(number: int | float) -> str:
+    """A number as YAML 1.1 reads it as one: 2.0e-05, and not 2e-05."""
+    text = str(number)
+    return text if "." in text else text.replace("e", ".0e")
+
+
 def _number_finding(place: Place, path: str, text: str, number: int | float) -> Finding:
     is_bare = place.node.written is not None
     why = (
@@ -278,7 +302,7 @@ def _number_finding(place: Place, path: str, text: str, number: int | float) -> 
         f"`{path}` is the text {text!r}, and not the number {number:g}",
         (place.label("text"),),
         (why, "the reader's own message prints both the same way: 8 and 8"),
-        f"write {number}",
+        f"write {_written(number)}",
         Fix((place.replaced(number),), "safe"),
     )
 

@@ -54,13 +54,14 @@ def bf16_updates_lost(run: LintContext) -> Iterator[Finding]:
                 f"512 = {least:.2g}, and weights are around {_TYPICAL}"
             ),
         ),
-        "load what is trained in fp32 and compute in bf16, or use a rate ten times as high",
+        "load what is trained in fp32 and compute in bf16, or take an optimizer that rounds "
+        "stochastically",
     )
 
 
 def _pure(run: LintContext) -> Place | None:
     """Where a file says that the trained weights are bf16."""
-    if has_adapter(run):
+    if has_adapter(run) or any(each.value is False for each in run.each("trainer", "do_train")):
         return None
     for kind, key in (("llamafactory", "pure_bf16"), ("axolotl", "bfloat16")):
         for place in run.each(kind, key):
@@ -70,9 +71,12 @@ def _pure(run: LintContext) -> Place | None:
 
 
 def _keeps_copies(run: LintContext) -> bool:
-    """DeepSpeed keeps fp32 copies; FSDP may, which is for its own rule."""
+    """DeepSpeed keeps fp32 copies, also by a file that was not read; FSDP may: its own rule."""
     fsdp = any(each.value == "FSDP" for each in run.each("accelerate", "distributed_type"))
-    return on_deepspeed(run) or fsdp or run.said("trainer", "fsdp", "fsdp_config") is not None
+    named = [run.said(kind, "deepspeed") for kind in ("trainer", "axolotl")]
+    by_file = any(each is not None and each.value for each in named)
+    is_sharded = fsdp or run.said("trainer", "fsdp", "fsdp_config") is not None
+    return on_deepspeed(run) or by_file or is_sharded
 
 
 def _rounds_well(run: LintContext) -> bool:

@@ -101,13 +101,15 @@ def packing_without_varlen(run: LintContext) -> Iterator[Finding]:
 
 def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
     at = next((p for k in ("packing", "padding_free") if (p := document.get(k)) and _on(p)), None)
-    if at is None or document.is_view or run.runs("trl>=1.16"):
+    if at is None or document.is_view or run.runs("trl>=1.16") or _joins_on_purpose(run, at):
         return
     attention = _attention(run)
     if attention is None or _keeps_apart(attention.value):
         return
+    masked = run.runs("transformers>=4.53")
     yield Finding(
-        f"{at.path} with {attention.value} attention: samples of one sequence see each other",
+        f"{at.path} with {attention.value} attention: samples of one sequence "
+        f"{'see' if masked is False else 'may see'} each other",
         (at.label("several samples in one"), attention.label("sees them all", primary=False)),
         (
             "only flash attention (2, 3) and flex attention read where a sample begins",
@@ -118,8 +120,20 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
             "measured: a final loss higher by 0.03 to 0.15 on Pythia 160m and 410m",
         ),
         "write attn_implementation: flash_attention_2, or packing: false",
-        severity=None if run.runs("transformers<4.53") else "warning",
+        severity=None if masked is False else "warning",
+        certain=run.runs("trl>=1.16") is not None,
     )
+
+
+def _joins_on_purpose(run: LintContext, at: Place) -> bool:
+    """Whether packing keeps no samples apart by any attention.
+
+    trl 0.8.6 to 0.18.2 `packing` joins them to one text, and so does the strategy `wrapped` since;
+    no release warns of it.
+    """
+    if at.path != "packing":
+        return False
+    return at.document.value("packing_strategy") == "wrapped" or run.runs("trl<0.19") is True
 
 
 def _of_axolotl(run: LintContext, document: Document) -> Iterator[Finding]:
