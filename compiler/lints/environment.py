@@ -194,6 +194,9 @@ def releases(
             found.setdefault(name, _release(name, package, environment, otherwise, pin))
     for name in named.keys() - found.keys():
         found[name] = Release(name, Version(named[name]), is_named=True)
+    for name, pin in environment.pins.items():
+        if pin.exact is not None and name not in map(plain_name, found):
+            found[name] = Release(name, _whole(pin.exact), is_named=True, pin=pin)
     return found.items()
 
 

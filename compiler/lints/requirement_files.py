@@ -30,6 +30,9 @@ _FOR_DEVELOPERS: Final = re.compile(
     r"(?<![a-z])(dev|develop|development|test|tests|testing|doc|docs|lint|quality|style)(?![a-z])"
 )
 """Groups of requirements that no training needs."""
+_OF_TRAINING: Final = re.compile(
+    r"train|tun(?:e|ing)|sft|(?<![a-z])(?:all|full|gpu|cuda|main)(?![a-z])|deepspeed|accelerate"
+)
 _CONDA: Final = {"pytorch": "torch"}
 
 
@@ -101,10 +104,10 @@ def _pyproject(text: str) -> Iterator[Stated]:
         return
     project, poetry = _table(data, "project"), _table(data, "tool", "poetry")
     groups = {**_table(project, "optional-dependencies"), **_table(data, "dependency-groups")}
-    for words in ((project.get("dependencies"),), _for_training(groups)):
+    for words in ((project.get("dependencies"),), _to_train(groups)):
         for word in (each for some in words for each in (some if isinstance(some, list) else ())):
             yield from _each([(word, _line_of(text, word))] if isinstance(word, str) else [])
-    every = (poetry, *_for_training(_table(poetry, "group")))
+    every = (poetry, *_to_train(_table(poetry, "group")))
     for name, value in (each for one in every for each in _table(one, "dependencies").items()):
         yield from _of_poetry(name, value, text)
     for own in (project, poetry):
@@ -117,8 +120,9 @@ def _table(data: Any, *path: str) -> Mapping[str, Any]:
     return data if isinstance(data, Mapping) else {}
 
 
-def _for_training(groups: Mapping[str, Any]) -> Iterator[Any]:
-    return (value for name, value in groups.items() if not _FOR_DEVELOPERS.search(name.lower()))
+def _to_train(groups: Mapping[str, Any]) -> Iterator[Any]:
+    """The groups that are installed for training, by their names: others are extras indeed."""
+    return (value for name, value in groups.items() if _OF_TRAINING.search(name.lower()))
 
 
 def _itself(name: object, version: object, text: str) -> Iterator[Stated]:
@@ -232,7 +236,7 @@ def _setup_cfg(text: str) -> Iterator[Stated]:
     except configparser.Error:
         return
     extras = dict(parser["options.extras_require"]) if "options.extras_require" in parser else {}
-    blocks = (parser.get("options", "install_requires", fallback=""), *_for_training(extras))
+    blocks = (parser.get("options", "install_requires", fallback=""), *_to_train(extras))
     for word in (line.strip() for block in blocks for line in block.splitlines()):
         yield from _each([(word, _line_of(text, word))])
 
@@ -257,6 +261,9 @@ def _environment(text: str) -> Iterator[Stated]:
             yield stated
 
 
+_IN_TEXT: Final = re.compile(
+    r"(?m)^[ \t>$!%-]*(?:`[^`\n]*)?(?:uv |\S*python\S* -m )?pip3? install\b.*"
+)
 _INSTALL: Final = re.compile(r"\bpip3?\s+install\s+(?P<words>(?:\\\n|[^`|&;\n])*)")
 
 
@@ -266,6 +273,17 @@ def _commands(text: str) -> Iterator[Stated]:
         for word in re.finditer(r"[^\s\\]+", command["words"]):
             line = 1 + text.count("\n", 0, command.start("words") + word.start())
             yield from _each([(word[0].strip("\"'"), line)])
+
+
+def _read_me(text: str) -> Iterator[Stated]:
+    """Commands that stand by themselves: in a line, or between backticks."""
+    kept = {text.count("\n", 0, each.start()) for each in _IN_TEXT.finditer(text)}
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        if at - 1 in kept and lines[at - 1].rstrip().endswith("\\"):
+            kept.add(at)
+        lines[at] = line if at in kept else ""
+    yield from _commands("\n".join(lines))
 
 
 # ── which file is which ──────────────────────────────────────────────────────────────────────────
@@ -280,7 +298,7 @@ _KINDS: Final[tuple[tuple[str, Read], ...]] = (
     (r"setup\.cfg", _setup_cfg),
     (r"environment\.ya?ml", _environment),
     (r"Dockerfile|Dockerfile\.\w+|\w+\.Dockerfile", _commands),
-    (r"README(?:[\w.-]*)?\.(?:md|rst|txt)|README", _commands),
+    (r"README(?:[\w.-]*)?\.(?:md|rst|txt)|README", _read_me),
 )
 """Names of files, in the order in which they are believed."""
 

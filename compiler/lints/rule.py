@@ -189,7 +189,7 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
         severity,
         message,
         finding.labels,
-        (f"what happens: {CONSEQUENCES[consequence]}", *notes),
+        (f"what happens: {_words(consequence, severity)}", *notes),
         finding.help,
         finding.fix if finding.fix is None or _can_be_edited(finding, run) else None,
         finding.sum,
@@ -200,6 +200,13 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
 def _can_be_edited(finding: Finding, run: LintContext) -> bool:
     """Whether what it speaks of stands in the file by itself, and not within a text."""
     return run.inline_json.isdisjoint(label.span for label in finding.labels)
+
+
+def _words(consequence: Consequence, severity: Severity) -> str:
+    """What happens: that memory runs out is a possibility, but for errors."""
+    if consequence == "out-of-memory" and severity != "error":
+        return "may run out of memory"
+    return CONSEQUENCES[consequence]
 
 
 def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator[str]:

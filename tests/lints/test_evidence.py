@@ -15,6 +15,20 @@ LLAMAFACTORY = (
 SCRIPT = "--output_dir out --bf16 true --learning_rate 1e-5 --model_name_or_path a/b\n"
 NODES = "torchrun --nnodes 2 --nproc_per_node 8 --master_port 29500 --master_addr"
 
+LLAVA = "--vision_tower openai/clip-vit-large-patch14 --version v1 --image_aspect_ratio resize"
+PREFERRED = (
+    "model_name_or_path: a/b\ntorch_dtype: bfloat16\ndataset_mixer: {a: 1.0}\noutput_dir: out\n"
+    "learning_rate: 2.0e-4\nmax_length: 1024\nmax_prompt_length: 512\nbf16: true\n"
+)
+TUNED = (
+    '{"train_batch_size": 16, "train_micro_batch_size_per_gpu": "auto",'
+    ' "autotuning": {"enabled": true}, "zero_optimization": {"stage": [0, 1, 2]}}'
+)
+INT8 = (
+    "model_name_or_path: a/b\ndataset_name: c\noutput_dir: out\nmax_length: 1024\n"
+    "load_in_8bit: true\nuse_peft: true\nfp16: true\nlearning_rate: 2.0e-4\n"
+)
+
 Case = tuple[str, dict[str, str], str]
 """The rule, files, and further arguments."""
 
@@ -59,6 +73,31 @@ SPEAKS: dict[str, Case] = {
         "packing-without-varlen",
         {"run.yaml": SFT + "packing: true\nattn_implementation: sdpa\n"},
         "--software trl=0.27.2",
+    ),
+    "a word that LLaVA does not have": (
+        "script-word-unknown",
+        {"run.sh": f"torchrun llava/train/train_mem.py {LLAVA} {SCRIPT}"},
+        "",
+    ),
+    "a rate of supervised training for DPO": (
+        "preference-rate-as-for-sft",
+        {"dpo.yaml": PREFERRED},
+        "",
+    ),
+    "a list where DeepSpeed takes a number": (
+        "value-of-another-type",
+        {"ds_config.json": TUNED.replace("true", "false")},
+        "--from deepspeed",
+    ),
+    "auto that no trainer fills in": (
+        "auto-in-plain-deepspeed",
+        {"ds_config.json": TUNED.replace("true", "false")},
+        "--from deepspeed",
+    ),
+    "int8 by an old bitsandbytes on a device without it": (
+        "int8-without-hardware",
+        {"run.yaml": INT8, "requirements.txt": "bitsandbytes==0.43.1\n"},
+        "--hardware v100-sxm2-32g-x1",
     ),
     "a word where a number belongs": (
         "value-of-another-type",
@@ -127,6 +166,31 @@ SILENT: dict[str, Case] = {
         {"run.yaml": SFT + "packing: true\nattn_implementation: sdpa\n"},
         "--software trl=0.17",
     ),
+    "a word that VILA has": (
+        "script-word-unknown",
+        {"run.sh": f"torchrun llava/train/train_mem.py {LLAVA} --data_mixture x {SCRIPT}"},
+        "",
+    ),
+    "a stray key of DPO in a file for SFT": (
+        "preference-rate-as-for-sft",
+        {"config_sft.yaml": PREFERRED},
+        "",
+    ),
+    "a list that DeepSpeed's autotuner tries": (
+        "value-of-another-type",
+        {"ds_config.json": TUNED},
+        "--from deepspeed",
+    ),
+    "auto that DeepSpeed's autotuner fills in": (
+        "auto-in-plain-deepspeed",
+        {"ds_config.json": TUNED},
+        "--from deepspeed",
+    ),
+    "int8 on a device that has it": (
+        "int8-without-hardware",
+        {"run.yaml": INT8, "requirements.txt": "bitsandbytes==0.43.1\n"},
+        "--hardware a100-80g-x1",
+    ),
     "values of a template": (
         "value-of-another-type",
         {
@@ -141,7 +205,8 @@ SILENT: dict[str, Case] = {
 def told(case: Case, folder: Path) -> list[str]:
     rule, files, arguments = case
     (folder / ".git").mkdir()
-    answer = lint(folder, files, [*files, *arguments.split()])
+    named = [name for name in files if name != "requirements.txt"]
+    answer = lint(folder, files, [*named, *arguments.split()])
     assert not any(each["id"].startswith("E") for each in answer.findings), answer.out
     return [each["severity"] for each in answer.findings if each["id"] == rule]
 
@@ -168,3 +233,13 @@ def test_the_help_for_a_number_is_a_number(tmp_path: Path) -> None:
     files = {"run.yaml": TRAINER.replace("1.0e-6", "2e-5")}
     (found,) = (e for e in lint(tmp_path, files, ["run.yaml"]).findings if "text" in e["message"])
     assert yaml.safe_load(found["help"].removeprefix("write ")) == 2e-5
+
+
+def test_what_is_certain_to_fail_is_an_error(tmp_path: Path) -> None:
+    case = SPEAKS["int8 by an old bitsandbytes on a device without it"]
+    rule, files, arguments = case
+    assert told(case, tmp_path) == ["error"]
+    (tmp_path / "elsewhere").mkdir()
+    assert told((rule, {"run.yaml": files["run.yaml"]}, arguments), tmp_path / "elsewhere") == [
+        "warning"
+    ]

@@ -192,7 +192,9 @@ def test_a_program_in_its_own_repository_has_its_own_release(tmp_path: Path) -> 
         ("requirements.txt", "transformers==5.0.0; sys_platform == 'win32'\n"),
         ("requirements-dev.txt", "transformers==5.0.0\n"),
         ("pyproject.toml", "[project.optional-dependencies]\ntest = ['transformers==5.0.0']\n"),
+        ("pyproject.toml", "[project.optional-dependencies]\nserving = ['transformers==5.0.0']\n"),
         ("README.md", "transformers==5.0.0 was used\n"),
+        ("README.md", "  = help: pip install transformers==5.0.0\n"),
     ],
 )
 def test_what_requires_nothing_is_passed_over(name: str, text: str, tmp_path: Path) -> None:

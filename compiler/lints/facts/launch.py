@@ -103,6 +103,23 @@ LOCAL: Final = frozenset({"127.0.0.1", "localhost", "0.0.0.0", "::1"})  # noqa: 
 """Where a process that connects reaches its own host: 0.0.0.0 is for listening alone."""
 
 
+def is_autotuned(run: LintContext, document: Document) -> bool:
+    """Whether DeepSpeed's autotuner hands on files of its own, each with a stage.
+
+    A list is then what it tries, and `auto` what it fills in: deepspeed 0.14.5 to 0.19.8
+    autotuning/autotuner.py `model_info_profile_run`, `tune`, utils.py `get_all_configs`.
+    """
+    named = (each.get("flags.autotuning") for each in run.of("launch"))
+    return document.value("autotuning.enabled") is True or any(each is not None for each in named)
+
+
+TUNED: Final = (
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
+    *("zero_optimization.", "autotuning."),
+)
+"""How keys begin that the autotuner reads, or fills in."""
+
+
 class Entry(NamedTuple):
     """One line."""
 

@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from math import ceil, isfinite
+from pathlib import PurePath
 from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.rule import keys
 
@@ -215,8 +216,16 @@ def grouped(*names: str) -> tuple[str, ...]:
     return (*keys("grpo|rloo", *names), *keys("axolotl", *(f"trl.{each}" for each in names)))
 
 
+_SFT: Final = re.compile(r"(?:^|[_.-])sft(?:[_.-]|$)")
+
+
 def method(document: Document) -> str:
-    """`dpo`, `grpo`, `rloo`, `kto`, `ppo`, `rm`, `orpo`, `simpo`, or empty for other training."""
+    """`dpo`, `grpo`, `rloo`, `kto`, `ppo`, `rm`, `orpo`, `simpo`, or empty for other training.
+
+    A file of TRL's classes whose own name says SFT is that, whatever stray key it has.
+    """
+    if document.kind in TRL and _SFT.search(PurePath(document.name).stem.lower()):
+        return ""
     if document.kind in ("dpo", "grpo", "kto", "rloo"):
         return document.kind
     if document.kind == "reward":

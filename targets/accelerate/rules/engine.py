@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.launch import launches
+from tunec.compiler.lints.facts.launch import is_autotuned, launches
 from tunec.compiler.lints.facts.sharding import Asked, asked, engine, words
 from tunec.compiler.lints.facts.training_loop import number_of
 from tunec.compiler.lints.rule import Finding, keys, rule
@@ -80,7 +80,7 @@ def deepspeed_file_without_zero(run: LintContext) -> Iterator[Finding]:
         for each in run.of("deepspeed"):
             if each.is_view or not _has_the_name(each, file.value):
                 continue
-            if each.get("zero_optimization") is None and not _is_tuned(run, each):
+            if each.get("zero_optimization") is None and not is_autotuned(run, each):
                 yield Finding(
                     f"{file.value} has no zero_optimization, which accelerate asks for",
                     (file.label("refused"), *_first(each)),
@@ -99,15 +99,6 @@ def _inline(run: LintContext) -> Iterator[Finding]:
                 (),
                 "write zero_optimization: {stage: 0} or the intended stage",
             )
-
-
-def _is_tuned(run: LintContext, document: Document) -> bool:
-    """Whether DeepSpeed's autotuner hands on files of its own, each with a stage.
-
-    deepspeed 0.14.5 to 0.19.8 autotuning/autotuner.py `model_info_profile_run`, `tune`.
-    """
-    named = (each.get("flags.autotuning") for each in run.of("launch"))
-    return document.value("autotuning.enabled") is True or any(each is not None for each in named)
 
 
 def _named(run: LintContext) -> Iterator[Place]:

@@ -10,6 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.effective import AUTO_OF_DEEPSPEED, default_of
 from tunec.compiler.lints.facts.known_keys import BF16_SCALING, homes_of, is_whole
+from tunec.compiler.lints.facts.launch import TUNED, is_autotuned
 from tunec.compiler.lints.facts.sharding import stage_of
 from tunec.compiler.lints.facts.training_loop import is_positive
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
@@ -119,7 +120,9 @@ def auto_in_plain_deepspeed(run: LintContext) -> Iterator[Finding]:
     for document in run.of("deepspeed"):
         if document.is_view:
             continue
-        said = document.where(_plain_is_auto)
+        tuned = TUNED if is_autotuned(run, document) else ()
+        every = document.where(_plain_is_auto).items()
+        said = {path: place for path, place in every if not path.startswith(tuned)}
         if said and is_plain:
             for path, place in said.items():
                 yield _one(run, path, place)

@@ -12,6 +12,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.facts.known_keys import beyond_the_schema, is_whole, read_late
+from tunec.compiler.lints.facts.launch import TUNED, is_autotuned
 from tunec.compiler.lints.formats import MAPPINGS
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of, schemas
@@ -93,8 +94,10 @@ def value_of_another_type(run: LintContext) -> Iterator[Finding]:
             told = (each for each in faults(run, document) if each.what == "type")
             yield from (_of_flag(each) for each in told if _is_refused_flag(each))
             continue
+        tuned = TUNED if document.kind == "deepspeed" and is_autotuned(run, document) else ()
         for fault in faults(run, document):
-            if fault.what == "type" and not _is_spoken_of(document, fault):
+            is_tried = fault.place.node.items is not None and fault.path.startswith(tuned)
+            if fault.what == "type" and not is_tried and not _is_spoken_of(document, fault):
                 yield _value_finding(run, document, fault)
 
 

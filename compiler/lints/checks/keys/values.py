@@ -17,6 +17,7 @@ from tunec.compiler.lints.effective import (
     is_launched_by_accelerate,
 )
 from tunec.compiler.lints.facts.known_keys import is_whole
+from tunec.compiler.lints.facts.launch import TUNED, is_autotuned
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.compiler.lints.schemas import Fault, faults, is_in_range, kinds_of, paths_of, schemas
 from tunec.schemas.frozen import replace
@@ -197,7 +198,10 @@ def auto_never_filled(run: LintContext) -> Iterator[Finding]:
     if run.deepspeed_reader != "trainer":
         return
     for document in run.of("deepspeed"):
+        tuned = TUNED if is_autotuned(run, document) else ()
         for path, place in _automatic(document).items():
+            if path.startswith(tuned):
+                continue
             if path in _ACCELERATE or path.startswith(_OWN):
                 if path in _DEFAULTS and not is_launched_by_accelerate(run):
                     yield _defaulted(path, place)

@@ -184,8 +184,10 @@ _NEXT: Final = (
     "image_grid_pinpoints",
     "mm_spatial_pool_mode",
     "mm_newline_position",
+    *("data_mixture", "tune_vision_tower", "tune_language_model", "vflan_no_system_prompt"),
 )
-"""Flags of LLaVA-NeXT, which has other words."""
+"""Flags of LLaVA-NeXT, and of NVlabs/VILA, which keeps the path of LLaVA's script:
+both have other words."""
 
 
 @rule(
