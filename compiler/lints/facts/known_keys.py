@@ -148,13 +148,14 @@ def read_late(run: LintContext, path: str) -> Consequence | None:
     return None
 
 
-TOOLS: Final = ("llamafactory", "axolotl", "accelerate")
+TOOLS: Final = ("llamafactory", "axolotl", "ms-swift", "accelerate")
 """Kinds of documents that have a JSON Schema of the whole file for each release."""
 CLASSES: Final = TRL
 """Kinds whose keys are the fields of a class of TRL."""
 _FILES: Final = {
     "llamafactory": ("0.9.1", "0.9.3", "0.9.5"),
     "axolotl": ("0.8.1", "0.13.2", "0.19.0"),
+    "ms-swift": ("4.0.4", "4.3.2", "4.6.0"),
     "accelerate": (
         *("0.30.1", "0.31.0", "0.34.2", "1.0.1", "1.4.0", "1.6.0", "1.7.0", "1.8.1", "1.10.1"),
         *("1.12.0", "1.13.0", "1.14.0", "1.15.0"),

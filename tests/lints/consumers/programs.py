@@ -190,6 +190,20 @@ def _llamafactory(example: Example) -> Question:
     }
 
 
+def _ms_swift(example: Example) -> Question:
+    files = dict(example.files)
+    text = files.pop("train.yaml")
+    return {
+        "verb": "resolve",
+        "method": "rlhf" if "rlhf_type" in yaml.safe_load(text) else "sft",
+        "yaml": text,
+        "files": files,
+        "config": {"model_type": "qwen2"},
+        "world_size": _world(example),
+        "devices": _world(example),
+    }
+
+
 def _unsloth(example: Example) -> Question:
     return {"verb": "resolve", "yaml": text_of(example, "train.yaml")}
 
@@ -205,6 +219,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
     "llamafactory": Program(
         "llamafactory", "lints.consumers.llamafactory_runs", _llamafactory, FOLDER
     ),
+    "ms-swift": Program("ms-swift", "tunec.targets.ms_swift.consumer", _ms_swift),
     "unsloth": Program("unsloth", "tunec.targets.unsloth.consumer", _unsloth),
 }
 

@@ -1,0 +1,167 @@
+"""Keys that ms-swift refuses together or passes over, and values that its flags cannot hold."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rule import Finding, rule
+
+_OTHERS: Final = "attn_impl=sdpa|eager|flex_attention"
+_FLAT: Final = "samples are kept apart by the kernel, and no other keeps them apart"
+_WITHOUT: Final = "cpo|orpo|simpo|rm|ppo"
+
+
+def _pair(when: str, beside: str, why: str, help: str, since: str = "") -> Row:
+    """A key that is refused beside another one."""
+    return Row(
+        f"ms-swift:{when}",
+        "{0.key} {0.value} is refused beside {1.key} {1.value}",
+        "refused",
+        why,
+        help,
+        beside=(beside,),
+        since=since,
+    )
+
+
+def _without_kernel(key: str) -> tuple[Row, Row]:
+    mend = "set attn_impl: flash_attention_2"
+    return (
+        _pair(f"{key}=true", _OTHERS, _FLAT, mend),
+        Row(
+            f"ms-swift:{key}=true",
+            "{0.key} is refused without attn_impl",
+            "refused",
+            (_FLAT, "absent, ms-swift does not know yet which kernel the model takes"),
+            mend,
+            beside=("no attn_impl",),
+        ),
+    )
+
+
+_TOGETHER: Final = (
+    *_without_kernel("packing"),
+    *_without_kernel("padding_free"),
+    _pair("packing=true", "lazy_tokenize=true", "what is packed is counted first", "remove one"),
+    _pair(
+        "streaming=true",
+        "lazy_tokenize=true",
+        "a stream has no samples to come back to",
+        "remove one",
+    ),
+    _pair("fsdp", "deepspeed", "each shards by itself", "remove one of the two"),
+    Row(
+        "ms-swift:ref_model",
+        "ref_model is refused where adapters are trained",
+        "refused",
+        "the base itself is the reference then",
+        "remove ref_model",
+        beside=("rlhf_type=dpo|kto|ppo", "no tuner_type=full"),
+    ),
+    _pair("ref_model", "rlhf_type=cpo|orpo|simpo", "it has no reference", "remove ref_model"),
+    *(
+        _pair(
+            f"{key}=true",
+            f"rlhf_type={_WITHOUT}",
+            "its trainer of this method pads",
+            f"remove {key}",
+        )
+        for key in ("packing", "padding_free")
+    ),
+    _pair(
+        "sequence_parallel_size>1",
+        f"rlhf_type={_WITHOUT}|kto|gkd",
+        "sequences are shared in supervised training, DPO and GRPO only",
+        "remove sequence_parallel_size",
+    ),
+    _pair(
+        "truncation_strategy=right|split",
+        "rlhf_type=grpo",
+        "it bounds the prompt, whose end has to stay",
+        "set truncation_strategy: left",
+    ),
+    _pair(
+        "cached_dataset",
+        "rlhf_type=grpo",
+        "answers are written in training",
+        "name the data set under dataset",
+    ),
+    _pair(
+        "warmup_ratio>0",
+        "warmup_steps>0",
+        "releases of transformers differ in which of them holds",
+        "remove one of the two",
+        since="ms-swift>=4.6",
+    ),
+    Row(
+        "ms-swift:quant_method=bnb|hqq|eetq|quanto",
+        "quant_method {0.value} is refused without quant_bits",
+        "refused",
+        help="also write quant_bits",
+        beside=("no quant_bits",),
+    ),
+    Row(
+        "ms-swift:quant_method=bnb",
+        "bnb has no {1.value} bits",
+        "refused",
+        help="set quant_bits: 4 or quant_bits: 8",
+        beside=("quant_bits!=4|8",),
+    ),
+)
+
+FLAGS_REFUSED_TOGETHER: Final = rows(
+    "flags-refused-together", "error", "parse", consumers=("ms-swift",), rows=_TOGETHER
+)
+
+BITS_WITHOUT_METHOD: Final = rows(
+    "bits-without-method",
+    "error",
+    "silent",
+    consumers=("ms-swift",),
+    rows=(
+        Row(
+            "ms-swift:quant_bits",
+            "quant_bits {0.value} quantises nothing without quant_method",
+            "passed over",
+            "the base is loaded as it is stored",
+            "also write quant_method: bnb",
+            beside=("no quant_method", "no load_args=true"),
+        ),
+    ),
+)
+
+
+@rule(
+    "flag-without-value",
+    "error",
+    "parse",
+    consumers=("ms-swift",),
+    reads=("ms-swift:*",),
+)
+def flag_without_value(run: LintContext) -> Iterator[Finding]:
+    """A key whose value becomes the word None, or no word at all."""
+    for document in run.of("ms-swift"):
+        if not document.is_view and document.format != "shell":
+            yield from _empty(document)
+
+
+def _empty(document: Document) -> Iterator[Finding]:
+    for key, node in (document.root.fields or {}).items():
+        place = document.get(key)
+        if place is None or key == "ENV":
+            continue
+        if place.value is None:
+            yield _finding(place, f"{key} is told the word None", "not empty")
+        elif node.items is not None and not node.items:
+            yield _finding(place, f"the flag {key} is given no value", "no value")
+
+
+def _finding(place: Place, text: str, label: str) -> Finding:
+    return Finding(
+        text,
+        (place.label(label),),
+        ("each key becomes a flag, and its value the words behind it",),
+        "remove the key",
+    )
