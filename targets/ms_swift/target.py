@@ -51,13 +51,21 @@ _OWN: Final = frozenset(
         *("vit_gradient_checkpointing", "aligner_lr", "add_version", "agent_template"),
     }
 )
-_NAMED: Final = frozenset({"model", "dataset", "cached_dataset", "model_type"})
-"""Keys that others have too."""
+_MEGATRON_KEYS: Final = frozenset(
+    {
+        *("mcore_model", "mcore_adapter", "micro_batch_size", "global_batch_size", "train_iters"),
+        *("tensor_model_parallel_size", "pipeline_model_parallel_size", "recompute_granularity"),
+        *("expert_model_parallel_size", "context_parallel_size"),
+    }
+)
+"""Keys of `megatron sft`, another program, that no file of `swift sft` has: ms-swift 4.0.4 to 4.6.0
+megatron/arguments/megatron_args.py."""
+_OF_OTHERS: Final = _MEGATRON_KEYS | {"base_model", "model_name_or_path"}
 
 
 def _is_ms_swift(document: Json) -> bool:
     """Two keys that its own parser has, and no other that is known, or one beside its data."""
-    if not isinstance(document, dict) or {"base_model", "model_name_or_path"} & {*document}:
+    if not isinstance(document, dict) or _OF_OTHERS & {*document}:
         return False
     own = len(_OWN & {*document})
     return own > 1 or (own > 0 and {"model", "dataset"} <= {*document})
