@@ -240,6 +240,8 @@ def _moe(model: Model) -> Iterator[Combination]:
         yield from gathered_again(replace(lora_one, sequence=1024))
         return
     yield replace(one, states="mixed", engine="deepspeed", world=8, stage=3, checkpointed=True)
+    whole = replace(lora_one, states="fsdp", engine="fsdp", world=8, sequence=1024)
+    yield replace(whole, fsdp="grad_op")
     experts = ("experts.gate_up_proj", "experts.down_proj")
     yield replace(one, method="lora", targets=experts, checkpointed=True)
 

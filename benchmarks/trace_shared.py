@@ -20,6 +20,7 @@ def fully_sharded(one: Combination) -> Iterator[Combination]:
     if one.model in ("llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b"):
         yield sharded
         yield replace(sharded, fsdp="grad_op")
+        yield replace(sharded, fsdp="grad_op", method="lora", sequence=64)
         yield replace(sharded, checkpointed=True, accumulation=2)
         yield replace(sharded, checkpointed=True, world=64, sequence=512)
         yield replace(sharded, method="lora", checkpointed=True, micro=4, sequence=1024)

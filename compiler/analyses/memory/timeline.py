@@ -172,6 +172,7 @@ class At:
     """A layer's experts come to be recomputed."""
     EXPERTS_GATHERING: Final = Moment(46.2, "experts gathering backward")
     """A layer's experts come a second time, to be differentiated."""
+    EXPERTS_GATHERED: Final = Moment(46.4)
     LAST_INNER: Final = Moment(46.5, "last experts halfway backward")
     """The second product of its experts has its gradient, in the last layer."""
     LAST_EXPERTS: Final = Moment(47, "last experts backward")

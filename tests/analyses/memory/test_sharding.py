@@ -13,7 +13,7 @@ from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.reductions import largest_partition
 from tunec.compiler.analyses.memory.sharding import Sharding, sharding
-from tunec.compiler.analyses.memory.terms.gathered import gathered
+from tunec.compiler.analyses.memory.terms.gathering import gathered
 from tunec.compiler.analyses.memory.terms.gradients import (
     at_embedding,
     at_last_layer,

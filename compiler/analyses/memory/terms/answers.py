@@ -12,7 +12,7 @@ from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.terms.fsdp import whole_in_passing
 from tunec.compiler.analyses.memory.terms.fsdp_units import Whole, units_of
-from tunec.compiler.analyses.memory.terms.gathered import fetched, gathered
+from tunec.compiler.analyses.memory.terms.gathering import fetched, gathered
 from tunec.compiler.analyses.memory.terms.generation import (
     answered,
     generating,

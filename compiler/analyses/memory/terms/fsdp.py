@@ -331,6 +331,15 @@ def _in_layer(run: Run) -> Sizes:
     }
 
 
+def _gathering_kept(run: Run, layers: int) -> tuple[float, Sizes]:
+    """The same where units stay whole: at the last layer, or at a head of its own behind it."""
+    every, layer = run.units.every.size, run.units.layer.size
+    tail = 0.0 if run.shares else run.units.tail.size
+    if 2 * tail > layer:
+        return 1.0, {"gathered parameters": every, "gather buffer": layer + tail}
+    return 1 - 1 / layers, {"gathered parameters": every - tail, "gather buffer": 2 * layer}
+
+
 def _gathering(run: Run, layers: int) -> tuple[float, Sizes]:
     """While a unit is copied out of its buffer: the buffer before it is let go only then.
 
@@ -338,8 +347,10 @@ def _gathering(run: Run, layers: int) -> tuple[float, Sizes]:
     that holds both ends is the largest, and comes first.
     """
     units = run.units
-    if _keeps(run):
+    if run.fsdp.sharding == "none":
         return 0.0, {}
+    if _keeps(run):
+        return _gathering_kept(run, layers)
     if units.root.size > units.layer.size:
         whole = {"gathered parameters": units.root.size + units.layer.size}
         buffers = {"gather buffer": units.root.size + units.layer.size}

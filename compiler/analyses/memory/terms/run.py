@@ -11,7 +11,7 @@ from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, is_hoo
 from tunec.compiler.analyses.memory.terms.answers import answer_terms
 from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced
 from tunec.compiler.analyses.memory.terms.fsdp_units import run_of
-from tunec.compiler.analyses.memory.terms.gathered import gathered_again, gathered_terms
+from tunec.compiler.analyses.memory.terms.gathering import gathered_again, gathered_terms
 from tunec.compiler.analyses.memory.terms.gradients import (
     at_decoder_embedding,
     gradient_terms,

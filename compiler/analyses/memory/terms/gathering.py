@@ -25,7 +25,7 @@ def gathered_terms(workload: Workload, plan: Sharding, *, checkpointed: bool) ->
     yield from lasting(together, gathering, gathering)
     last = gathered_last(plan, layers, checkpointed=checkpointed)
     yield from lasting(last, At.LAST_LAYER, At.EXPANSION)
-    yield from lasting(last, At.LAST_INNER, At.LAST_EXPERTS)
+    yield from lasting(last, At.EXPERTS_GATHERED, At.LAST_EXPERTS)
     for coming in gathered_again(plan, checkpointed=checkpointed):
         yield from lasting(coming.whole, coming.moment, coming.moment)
     for one in plan.reductions:
