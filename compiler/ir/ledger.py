@@ -69,10 +69,11 @@ _Entries = Mapping[str, tuple[Definition, ...]]
 
 
 def _joined(entries: _Entries, more: Iterable[Definition]) -> dict[str, tuple[Definition, ...]]:
-    found = dict(entries)
+    of_slot: dict[str, list[Definition]] = {}
     for each in more:
-        found[each.slot] = (*found.get(each.slot, ()), each)
-    return found
+        of_slot.setdefault(each.slot, []).append(each)
+    joined = {slot: (*entries.get(slot, ()), *own) for slot, own in of_slot.items()}
+    return {**entries, **joined}
 
 
 class _Later(Mapping[str, tuple[Definition, ...]]):

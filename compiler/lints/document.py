@@ -142,7 +142,8 @@ class Document(Struct, frozen=True, eq=False, dict=True):
     @property
     def is_compiled(self) -> bool:
         """Whether its head says that tunec wrote it, from a plan whose keys go together."""
-        return any(each.startswith("# tunec ") for each in self.text.splitlines()[:2])
+        second = self.text.find("\n") + 1
+        return any(self.text.startswith("# tunec ", at) for at in (0, second))
 
     @property
     def source(self) -> Source:

@@ -133,6 +133,7 @@ def _variables_near(name: str) -> str | None:
 
 
 _EXPORTS_ALL: Final = re.compile(r"^\s*set\s+(-a|-o\s+allexport)\b", re.MULTILINE)
+_EXPANDED: Final = re.compile(r"\$\{?(\w+)")
 _DECLARING: Final = ("export", "declare", "typeset", "local")
 
 
@@ -142,9 +143,9 @@ def variable_not_exported(run: LintContext) -> Iterator[Finding]:
     for document in scripts(run):
         if _EXPORTS_ALL.search(document.text):
             continue
+        used = {each[1] for each in _EXPANDED.finditer(document.text)}
         for word, name in _held_back(document):
-            is_used = re.search(rf"\$\{{?{name}\b", document.text) is not None
-            if is_read_by_programs(name) and not is_used:
+            if is_read_by_programs(name) and name not in used:
                 yield _exported_finding(document, word, name)
 
 
