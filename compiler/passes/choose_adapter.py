@@ -142,15 +142,7 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             help=f"{_everywhere(scribe, at)}, or name modules",
         )
         return
-    why = _unusable(targets)
-    if why:
-        scribe.error(
-            "E0605",
-            f"{targets!r} cannot be matched against names of modules: {why}",
-            at,
-            help=f"{_everywhere(scribe, at)}, or list the names",
-            notes=("a string is a regular expression over whole module paths",),
-        )
+    if _is_unusable(scribe, targets, at):
         return
     missing = _unmatched(scribe, targets)
     if missing:
@@ -199,15 +191,22 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
         )
 
 
-def _unusable(targets: str | tuple[str, ...]) -> str | None:
-    """Why a string is no regular expression, or none that takes bounded time."""
+def _is_unusable(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> bool:
+    """Whether a string is no regular expression, or none that takes bounded time; says so."""
     if not isinstance(targets, str):
-        return None
+        return False
     try:
         compiled(targets)
     except re.error as fault:
-        return str(fault)
-    return None
+        scribe.error(
+            "E0605",
+            f"{targets!r} cannot be matched against names of modules: {fault}",
+            at,
+            help=f"{_everywhere(scribe, at)}, or list the names",
+            notes=("a string is a regular expression over whole module paths",),
+        )
+        return True
+    return False
 
 
 def _refused(architecture: Architecture, targets: str | tuple[str, ...]) -> list[str]:
