@@ -8,6 +8,7 @@ from tunec.targets.llamafactory.model import template_of
 from tunec.targets.llamafactory.packages import RELEASES, WRITTEN
 from tunec.targets.llamafactory.templates import sees
 from tunec.targets.rows import has_adapter, has_images, in_four_bits
+from tunec.targets.scripts.launchers import refusing_rank_flag
 from tunec.targets.scripts.refusals import Refusal
 
 
@@ -53,6 +54,7 @@ REFUSALS: Final = (
         "ask for llamafactory@0.9.4 or later, or train a copy in 16 bits",
         until="0.9.4",
     ),
+    refusing_rank_flag("its file", "llamafactory 0.9.3 to 0.9.5 hparams/parser.py `read_args`"),
     Refusal(
         ("adapter.targets",),
         "it takes names of layers, and no regular expression but that of a language model's layers",

@@ -52,6 +52,7 @@ from tunec.targets.llamafactory.packages import (
 from tunec.targets.llamafactory.refusals import REFUSALS
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import has_images, is_supervised, row
+from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
 
 _MARKS: Final = frozenset(
@@ -241,15 +242,16 @@ _CANNOT: Final = {
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """How 4-bit weights are packed; and loading that leaves the whole model on no device.
+    """How 4-bit weights are packed; loading that leaves the whole model on no device; a launcher.
 
     llamafactory 0.9.3 to 0.9.5 model/model_utils/quantization.py `configure_quantization`, into the
     dtype of the products; model/patcher.py `patch_config`: a device map unless `is_fsdp_enabled`.
     """
     loading = {"fsdp.efficient_loading": True} if spec.engine == "fsdp" else {}
+    pinned = {**loading, **without_rank_flag(spec, draft)}
     if spec.method.qlora is None or "precision" not in draft.groups:
-        return loading
-    return {**loading, "quantization.storage": draft.precision.compute}
+        return pinned
+    return {**pinned, "quantization.storage": draft.precision.compute}
 
 
 def entry(_: Plan, __: Dialect) -> tuple[str, ...]:

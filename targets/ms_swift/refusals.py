@@ -6,6 +6,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.targets.ms_swift.models import is_named, told
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, is_of_pairs
 from tunec.targets.rows import has_images
+from tunec.targets.scripts.launchers import refusing_rank_flag
 from tunec.targets.scripts.refusals import Refusal
 
 
@@ -55,13 +56,7 @@ REFUSALS: Final = (
         "`fsdp` and `fsdp_config`",
         "set `engine: deepspeed` or `engine: ddp`",
     ),
-    Refusal(
-        ("launch.launcher",),
-        "its command line takes the method first, where DeepSpeed's launcher puts a flag",
-        lambda plan: plan.launch.launcher == "deepspeed",
-        "ms-swift 4.0.4 to 4.6.0 cli/main.py `cli_main`; deepspeed 0.14 to 0.19 launcher/launch.py",
-        "set `launcher: torchrun`",
-    ),
+    refusing_rank_flag("the method", "ms-swift 4.0.4 to 4.6.0 cli/main.py `cli_main`"),
     Refusal(
         ("data.packing", "attention.implementation"),
         "it packs samples beside flash attention only",

@@ -39,6 +39,7 @@ from tunec.targets.ms_swift.refusals import REFUSALS
 from tunec.targets.ms_swift.training import TRAINING
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import has_images
+from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import evaluating_by_loss
 
@@ -161,18 +162,13 @@ _CANNOT: Final = {
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Attention that keeps packed samples apart; and a launcher that adds no flag before its own.
+    """Attention that keeps packed samples apart; and a launcher that lets the method come first.
 
-    ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_check_padding_free`; cli/main.py `cli_main`: the
-    first argument is the method, and deepspeed 0.14 to 0.19 launcher/launch.py puts `--local_rank`
-    there.
+    ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_check_padding_free`; cli/main.py `cli_main`.
     """
     packs = spec.data.packing and spec.attention is None
     kernel = {"attention.implementation": "flash_attention_2"} if packs else {}
-    if spec.launcher is not None or "parallel" not in draft.groups:
-        return kernel
-    on_engine = draft.parallel.engine == "deepspeed"
-    return {**kernel, "launch.launcher": "torchrun"} if on_engine else kernel
+    return {**kernel, **without_rank_flag(spec, draft)}
 
 
 _WITHOUT_FLAG: Final = Version("4.1")

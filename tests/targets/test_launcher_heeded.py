@@ -47,3 +47,13 @@ def test_a_plan_of_one_file_is_started_plainly():
     plan = compiled(SPEC, "huggingface").planned.plan
     assert plan.launch.launcher == "torchrun"
     assert compiled(SPEC, "huggingface", "launch").planned.plan.launch.launcher == "accelerate"
+
+
+@pytest.mark.parametrize("target", ["llamafactory", "ms-swift"])
+def test_a_trainer_whose_own_words_come_first_is_started_by_no_launcher_with_flags(target):
+    """DeepSpeed's launcher puts `--local_rank` before them."""
+    asked = SPEC.replace("engine: fsdp", "engine: deepspeed")
+    left = compiled(asked, target)
+    assert left.plan.launch.launcher == "torchrun"
+    named = compiled(f"{asked}launcher: deepspeed\n", target)
+    assert [each.id for each in named.diagnostics if each.severity == "error"] == ["E0905"]
