@@ -54,6 +54,6 @@ def test_a_trainer_whose_own_words_come_first_is_started_by_no_launcher_with_fla
     """DeepSpeed's launcher puts `--local_rank` before them."""
     asked = SPEC.replace("engine: fsdp", "engine: deepspeed")
     left = compiled(asked, target)
-    assert left.plan.launch.launcher == "torchrun"
+    assert left.planned.plan.launch.launcher == "torchrun"
     named = compiled(f"{asked}launcher: deepspeed\n", target)
     assert [each.id for each in named.diagnostics if each.severity == "error"] == ["E0905"]
