@@ -117,9 +117,14 @@ def _packing(scribe: Scribe) -> None:
     packing = scribe.facts.spec.data.packing
     if packing and scribe.facts.model.architecture.kind != "causal-lm":
         kind = scribe.facts.model.architecture.kind
-        _misfit(scribe, "data.packing", f"samples of a {kind} model cannot share a sequence")
+        _misfit(scribe, "data.packing", f"samples of {_of(kind)} cannot share a sequence")
     why = as_given(scribe.facts.spec.data, "packing")
     scribe.say("data.packing", packing, why, spec("data.packing"))
+
+
+def _of(kind: str) -> str:
+    """A model of a kind, in words."""
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} model"
 
 
 def _misfit(scribe: Scribe, at: str, why: str) -> None:
@@ -138,7 +143,7 @@ def _images(scribe: Scribe) -> None:
         _sample_images(scribe)
     else:
         if data.images:
-            _misfit(scribe, "data.images", f"a {kind} model takes no images")
+            _misfit(scribe, "data.images", f"{_of(kind)} takes no images")
         _say_images(scribe, 0, 0, 0, 0, 0, "the model takes no images")
 
 
