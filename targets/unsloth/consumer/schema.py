@@ -9,7 +9,7 @@ from unsloth_cli.config import Config
 
 from tunec.compiler.consumers.json_types import Schema, any_of
 
-_PROSE: Final = ("title", "description")
+_UNCHECKED: Final = ("title", "description", "format")
 _SPELLINGS: Final = (True, False, "1", "0", "yes", "no", "on", "off", "true", "false", "")
 """What people write for a choice beside its words."""
 
@@ -68,6 +68,6 @@ def _taken(section: str, key: str, spellings: Any) -> Iterator[Any]:
 
 
 def _plain(found: Mapping[str, Any]) -> Schema:
-    """Types and defaults; no texts."""
-    kept = {key: each for key, each in found.items() if key not in (*_PROSE, "anyOf")}
+    """Types and defaults, and nothing that refuses no value."""
+    kept = {key: each for key, each in found.items() if key not in (*_UNCHECKED, "anyOf")}
     return {**any_of(found["anyOf"]), **kept} if "anyOf" in found else kept
