@@ -134,13 +134,13 @@ BITS_WITHOUT_METHOD: Final = rows(
 
 
 @rule(
-    "flag-without-value",
+    "empty-key",
     "error",
     "parse",
     consumers=("ms-swift",),
     reads=("ms-swift:*",),
 )
-def flag_without_value(run: LintContext) -> Iterator[Finding]:
+def empty_key(run: LintContext) -> Iterator[Finding]:
     """A key whose value becomes the word None, or no word at all."""
     for document in run.of("ms-swift"):
         if not document.is_view and document.format != "shell":
