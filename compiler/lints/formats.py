@@ -42,7 +42,8 @@ _ENGINE: Final = re.compile(
 _TWICE: Final = "E0107"
 _PUT_IN: Final = re.compile(
     r"""\$\{[^{}]*\}|\?\?\?                    # variables, omegaconf's missing value
-    |.*<(?:[A-Z][A-Z0-9]{2,}|[A-Za-z]+(?:[ _./-][\w./-]+)+|path|name)>.*
+    |.*<(?:[A-Z][A-Z0-9]{2,}
+        |[\w ./-]*(?i:your|path|name|dir|folder|file|model|data|token|key|id|url)[\w ./-]*)>.*
     |.*\{\{.*\}\}.*|.*\bYOUR_[A-Z_]+\b.*     # <path_to_data>, {{ path }}, YOUR_PATH
     """,
     re.VERBOSE,

@@ -24,8 +24,9 @@ _FP16: Final = (
     *keys("trainer|axolotl|minicpm-v|sat", "fp16"),
     *("axolotl:float16", "deepspeed:fp16.enabled", "glm4:training_args.fp16"),
     *("llama-cookbook:use_fp16", "diffusers:mixed_precision", "simpletuner:*", *LAUNCHED),
+    *("ms-swift:fp16", "unsloth:*"),
 )
-"""Where a file asks for fp16."""
+"""Where a file asks for fp16, or leaves it to the device."""
 _OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
 """Models whose activations are seen to leave fp16, so that hardware without bf16 is no way out."""
 
@@ -39,11 +40,13 @@ def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
     if computed is None or computed.value != "fp16" or place is None:
         return
     path = (run.model_name or "") if model is None else model.path
-    if model is not None and not _is_bf16(model) and not _OVERFLOWS.search(path):
-        return
-    if model is not None or _T5.fullmatch(path):
+    if _is_seen_to_overflow(path) or (model is not None and _is_bf16(model)):
         asked = (each for each in run.each("trainer", "fp16") if str(each.value).lower() == "true")
         yield _model_finding(run, path, next(asked, place))
+
+
+def _is_seen_to_overflow(path: str) -> bool:
+    return _T5.fullmatch(path) is not None or _OVERFLOWS.search(path) is not None
 
 
 def _is_bf16(model: ResolvedModel) -> bool:
@@ -73,7 +76,6 @@ def _model_of_examples(run: LintContext) -> Iterator[Finding]:
 def _model_finding(run: LintContext, path: str, place: Place) -> Finding:
     device = run.environment.weakest
     cannot = device is not None and not device.supports("bf16")
-    is_seen = _T5.fullmatch(path) is not None or _OVERFLOWS.search(path) is not None
     return Finding(
         f"{path} was trained in bf16, and the run computes in fp16",
         (place.label("fp16"),),
@@ -85,7 +87,7 @@ def _model_finding(run: LintContext, path: str, place: Place) -> Finding:
             *((f"{device.title} has no bf16 arithmetic",) if device and cannot else ()),
         ),
         "watch the loss scale, and keep layers that overflow in fp32" if cannot else "use bf16",
-        severity="note" if cannot and not is_seen else None,
+        severity="note" if cannot and not _is_seen_to_overflow(path) else None,
     )
 
 
