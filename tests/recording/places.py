@@ -24,6 +24,8 @@ _NAMELESS: Final = (
         re.compile(rf"\b[A-Z][a-z]{{2}}\d\d_\d\d-\d\d-\d\d_{re.escape(socket.gethostname())}"),
         "«time and host»",
     ),
+    # ms-swift utils/utils.py `add_version_to_work_dir`: a folder of its own for each run
+    (re.compile(r"\bv\d+-\d{8}-\d{6}\b"), "«version and time»"),
 )
 """What is of one run alone: nothing may rest on it, and it is not put back."""
 
