@@ -17,6 +17,8 @@ from tunec.compiler.consumers import runner
 
 _LETTERS: Final = 20
 _ROOT: Final = Path(__file__).parents[2]
+_PACKAGE: Final = Path(runner.__file__).parents[2]
+_TRACING: Final = _PACKAGE / "compiler" / "tracing"
 
 
 def digest(pins: Sequence[str], script: str, root: Path, question: str) -> str:
@@ -85,3 +87,38 @@ def _imported(text: str) -> Iterator[str]:
         for name in names:
             parts = name.split(".")
             yield from (".".join(parts[:depth]) for depth in range(2, len(parts) + 1))
+
+
+def of_trace(pins: Sequence[str], file: Path, question: str) -> str:
+    """The name of a trace that a function in `file` takes itself."""
+    return _digest([list(pins), tracer(file), question])
+
+
+@cache
+def tracer(file: Path) -> str:
+    """The digest of a module of tests and of those beside it, and of the tracer that they import.
+
+    Of the tracer that is all of `compiler.tracing` that is reached, and the modules that this
+    imports from elsewhere. What lies below those is left to `just nightly`: the account, which a
+    trace judges and does not follow, would make every trace a new one.
+    """
+    pending, seen = {file}, dict[Path, str]()
+    while pending:
+        at = pending.pop()
+        seen[at] = at.read_text(encoding="utf-8")
+        if at.is_relative_to(_PACKAGE) and not at.is_relative_to(_TRACING):
+            continue
+        pending |= {each for each in _reached(at, seen[at]) if each not in seen}
+    return _digest([seen[each] for each in sorted(seen)])
+
+
+def _reached(file: Path, text: str) -> Iterator[Path]:
+    """What a module imports: of the package, for tests of the tracer alone; or from beside it."""
+    in_tests = not file.is_relative_to(_PACKAGE)
+    for name in _imported(text):
+        found = _file(_PACKAGE, name)
+        beside = file.with_name(f"{name.partition('.')[0]}.py")
+        if found is not None and not (in_tests and not found.is_relative_to(_TRACING)):
+            yield found
+        elif in_tests and beside.is_file():
+            yield beside

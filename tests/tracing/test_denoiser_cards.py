@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
+from tests.recording.traces import recorded, run  # noqa: E402
 from workload_builders import BF16_LORA, full, layout, lora  # noqa: E402
 
 from tunec.compiler.analyses.architecture import derive  # noqa: E402
@@ -15,7 +16,6 @@ from tunec.compiler.tracing.live.denoiser_inputs import Grid  # noqa: E402
 from tunec.compiler.tracing.live.derivation import denoiser_measures  # noqa: E402
 from tunec.compiler.tracing.live.derivation.denoiser_measures import GRIDS  # noqa: E402
 from tunec.compiler.tracing.live.derivation.planes import Irregular, fitted  # noqa: E402
-from tunec.compiler.tracing.live.single_process import run  # noqa: E402
 from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
 from tunec.schemas.models.denoiser import highest  # noqa: E402
 from tunec.schemas.models.derived_card import DerivedCard, card_name  # noqa: E402
@@ -65,14 +65,19 @@ CONFIGS = {
 QUERIES = ("to_q", "to_k", "to_v", "to_out.{}")
 
 
-@pytest.fixture(scope="module")
-def cards():
-    """In 16 bit without autocast, which the plans below compute in."""
+@recorded
+def card_of(name: str) -> str:
+    """A card in 16 bit without autocast, which the plans below compute in."""
     ways = [way for way in denoiser_measures.WAYS if way.held.itemsize == 2]
     plain = tuple(way for way in ways if not way.autocast and not way.packed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(denoiser_measures, "WAYS", plain)
-        return {name: derived(config) for name, config in CONFIGS.items()}
+        return derived(CONFIGS[name]).to_json().decode()
+
+
+@pytest.fixture(scope="module")
+def cards():
+    return {name: DerivedCard.of_json(card_of(name).encode()) for name in CONFIGS}
 
 
 def workloads(model):

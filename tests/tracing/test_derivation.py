@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.recording.traces import derived, run  # noqa: E402
 from tests.tracing.small_configs import SMALL  # noqa: E402
 from workload_builders import BF16_LORA, full, layout, lora  # noqa: E402
 
@@ -15,9 +16,7 @@ from tunec.compiler.analyses.architecture.lora import lora_parameters, matching 
 from tunec.compiler.analyses.memory.account import account  # noqa: E402
 from tunec.compiler.ir.slots import AttentionKernel  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
-from tunec.compiler.tracing.derivation import derived  # noqa: E402
 from tunec.compiler.tracing.live.derivation.curves import Lengths, fitted  # noqa: E402
-from tunec.compiler.tracing.live.single_process import run  # noqa: E402
 from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
 from tunec.schemas.models.catalogue import card as catalogued  # noqa: E402
 from tunec.schemas.models.derived_card import DerivedCard, card_name  # noqa: E402

@@ -6,9 +6,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("lomo_optim", reason="lomo-optim is not installed")
 
 from tests.driver.planning import planned  # noqa: E402
+from tests.recording.traces import run  # noqa: E402
 
 from tunec.compiler.analyses.memory.account import account  # noqa: E402
-from tunec.compiler.cli.trace_command import subject_of, traced  # noqa: E402
+from tunec.compiler.cli.trace_command import subject_of  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
 
 
@@ -41,7 +42,7 @@ def test_the_account_is_that_of_the_real_hooks(optimizer, model, changes):
     """The passes of a trace are those of lomo-optim, the model's gradients those of autograd."""
     found = made(optimizer, model, **changes)
     subject = subject_of(found, found.memory)
-    trace = traced(subject)
+    trace = run(subject)
     comparison = compare(trace, account(subject.workload, subject.layout))
     assert comparison.error == pytest.approx(0, abs=0.02)
     assert subject.workload.optimizer.name == optimizer

@@ -7,14 +7,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.recording.traces import derived, run  # noqa: E402
 from tests.tracing.small_configs import SMALL  # noqa: E402
 from workload_builders import full, layout  # noqa: E402
 
 from tunec.compiler.analyses.architecture import with_images  # noqa: E402
 from tunec.compiler.analyses.memory.account import account  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
-from tunec.compiler.tracing.derivation import derived  # noqa: E402
-from tunec.compiler.tracing.live.single_process import run  # noqa: E402
 from tunec.compiler.tracing.subject import Subject  # noqa: E402
 
 QWEN_TOWER = {

@@ -22,8 +22,9 @@ from tunec.compiler.analyses.memory.workload import Generation, Layout, Workload
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.recording.traces import run  # noqa: E402
+
 from tunec.compiler.tracing.comparison import Comparison, compare  # noqa: E402
-from tunec.compiler.tracing.live.single_process import run  # noqa: E402
 from tunec.compiler.tracing.subject import Subject  # noqa: E402
 
 LLAMA = LLAMA_32_1B | {"num_hidden_layers": 2, "vocab_size": 8000}

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 peft = pytest.importorskip("peft")
 
+from tests.recording.traces import recorded  # noqa: E402
 from traced_peaks import Peaks, peaks_of  # noqa: E402
 
 SD3: dict[str, Any] = {
@@ -127,6 +128,7 @@ def inputs(config: dict[str, Any], side: int) -> dict[str, Any]:
     }
 
 
+@recorded
 def traced(name: str, *, lora_rank: int, checkpointed: bool) -> Peaks:
     config, side = MODELS[name]
     built = build(config, lora_rank=lora_rank, checkpointed=checkpointed)

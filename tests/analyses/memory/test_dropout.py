@@ -13,6 +13,7 @@ from tunec.schemas.models.architecture import Dropout
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from tests.recording.traces import recorded  # noqa: E402
 from traced_peaks import peaks_of  # noqa: E402
 
 SAMPLES, TOKENS, LAYERS, HIDDEN = 1, 64, 1, 256
@@ -46,6 +47,7 @@ def drops(family: str, share: float) -> dict[str, float]:
     return {key.name: share for key in KEYS[family] if key is not None}
 
 
+@recorded
 def traced(family: str, share: float, attention: str) -> float:
     """Bytes a token that a forward pass keeps."""
     name, config, _ = CASES[family]

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from tunec.compiler.tracing.live.single_process import run
+from tests.recording.traces import run
 
 CONFIG = LLAMA_2_7B | {
     "hidden_size": 512,

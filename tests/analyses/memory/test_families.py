@@ -26,6 +26,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
+from tests.recording.traces import recorded  # noqa: E402
 from traced_peaks import Peaks, peaks_of  # noqa: E402
 
 from tunec.compiler.tracing.live.kernels import register_attention  # noqa: E402
@@ -134,6 +135,7 @@ def kernel(name: str) -> AttentionKernel:
     return AttentionKernel("eager" if name == "gemma2" else "sdpa")
 
 
+@recorded
 def traced(
     name: str,
     *,

@@ -13,6 +13,7 @@ from tunec.compiler.analyses.memory.workload import Generation, Layout, Workload
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from tests.recording.traces import recorded  # noqa: E402
 from traced_peaks import alive, highest  # noqa: E402
 
 from tunec.compiler.tracing.live.kernels import as_on_gpu, register_attention  # noqa: E402
@@ -51,6 +52,7 @@ def filled_cache(settings: Any, length: int) -> Any:
     return cache
 
 
+@recorded
 def traced(config: dict[str, Any], *, held: int, new: int) -> int:
     """The most bytes while so many tokens are read beside those in the cache, weights apart.
 

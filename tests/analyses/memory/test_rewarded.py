@@ -42,8 +42,9 @@ def merging(workload: Workload, where: Any, *, dora: bool = False) -> Workload:
 def errors(workload: Workload, plan: Layout) -> dict[str, float]:
     """By how much each moment beside the step is off."""
     pytest.importorskip("trl")
+    from tests.recording.traces import run
+
     from tunec.compiler.tracing.comparison import compare
-    from tunec.compiler.tracing.live.single_process import run
     from tunec.compiler.tracing.recording import BESIDE
     from tunec.compiler.tracing.subject import Subject
 

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
+from tests.recording.traces import recorded  # noqa: E402
 from traced_peaks import Peaks, peaks_of  # noqa: E402
 
 from tunec.compiler.tracing.live.kernels import register_attention  # noqa: E402
@@ -33,6 +34,7 @@ def tower_modules() -> tuple[Module, ...]:
     return tuple(m for m in LLAVA.modules if m.part == "vision" and m.path.endswith(TOWER_TARGETS))
 
 
+@recorded
 def traced(*, lora_rank: int, checkpointed: bool) -> Peaks:
     settings = transformers.CLIPVisionConfig(
         hidden_size=1024,
