@@ -20,6 +20,7 @@ PROGRAMS: Final = (
     "liger-kernel",
     "llama-cookbook",
     "llamafactory",
+    "ms-swift",
     "peft",
     "simpletuner",
     "skypilot",

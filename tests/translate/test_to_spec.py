@@ -330,10 +330,9 @@ def test_what_the_makers_of_dialects_ship_compiles(package, release, runner, nam
 def test_four_bits_under_the_first_fsdp_are_refused_under_the_second(monkeypatch):
     """Axolotl's file for version 1 asks for what it refuses, or saves in part, in version 2."""
     spec = spec_of_example("axolotl", "0.19.0", "llama-3/qlora-fsdp-70b.yaml", monkeypatch)
-    errors = {
-        each.id for each in compiled(load_text(spec.text)).diagnostics if each.severity == "error"
-    }
-    assert errors == {"fsdp-adapter-of-one-rank", "refused-pair"}
+    told = {each.id: each.severity for each in compiled(load_text(spec.text)).diagnostics}
+    assert [name for name, severity in told.items() if severity == "error"] == ["refused-pair"]
+    assert told["fsdp-adapter-of-one-rank"] == "warning"
 
 
 def spec_of_example(package, release, name, monkeypatch):
