@@ -287,7 +287,11 @@ def test_fields_at_odds_are_shown_where_they_stand(tunec):
 @pytest.mark.parametrize(
     ("override", "code", "words"),
     [
-        ("method={lora: {targets: '('}}", "E0605", "'(' cannot be matched against names of modules"),
+        (
+            "method={lora: {targets: '('}}",
+            "E0605",
+            "'(' cannot be matched against names of modules",
+        ),
         ("method={lora: {targets: []}}", "E0605", "none are named"),
         ("pin.devices.visible=[0]", "E0403", "a list that holds `0`"),
         ("budget.host_memory=1GiB", "E0701", "the run may take the whole host"),
