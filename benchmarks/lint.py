@@ -1,9 +1,12 @@
-"""Cold lint of a pair of files, and files a second over a folder of configs.
+"""Cold lint of a pair of files, files a second over a folder of configs, and one folder by size.
 
     python benchmarks/lint.py [FOLDER]
 
 The pair is written to a folder of its own and linted in a new process each time; the files of
-FOLDER (any tree of configs) are linted one by one in this process.
+FOLDER (any tree of configs) are linted one by one in this process. One folder of 75 and of 301
+files is linted as one: arguments that share a file for DeepSpeed, alone, or beside twice as many
+files that nobody knows. What four times as many cost against the fewer is a ratio that can be
+compared between machines: 4 is what each file costs by itself.
 """
 
 import statistics
@@ -15,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 RUNS = 7
+FOLDERS = (75, 301)
 DS = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}'
 ARGS = "output_dir: out\nper_device_train_batch_size: 2\nbf16: true\n"
 ENDINGS = (".json", ".yaml", ".yml", ".toml", ".sh", ".env")
@@ -62,11 +66,39 @@ def over(folder: Path) -> None:
     print(f"{len(files)} files in {took:.1f} s: {len(files) / took:.0f} a second")
 
 
+def one_folder(count: int, strangers: int) -> float:
+    """Seconds of a processor to lint a folder: arguments for one engine, and files of nobody."""
+    from tunec.compiler.lints.lint import lint_files
+    from tunec.targets.registry import TARGETS
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "ds.json").write_text(DS, "utf-8")
+        for at in range(count - 1 - strangers):
+            (folder / f"args_{at}.yaml").write_text(f"{ARGS}max_steps: {at + 1}\n", "utf-8")
+        for at in range(strangers):
+            (folder / f"chart_{at}.yaml").write_text("image: a\nports: [1, 2]\n", "utf-8")
+        start = time.process_time()
+        lint_files([folder], TARGETS.readable())
+        return time.process_time() - start
+
+
+def folders() -> None:
+    """What one folder costs by its size, with and without files of nobody."""
+    few, many = FOLDERS
+    one_folder(few, few // 3)  # rules are imported
+    for what, share in (("arguments alone", 0.0), ("two thirds are nobody's", 2 / 3)):
+        took = {count: one_folder(count, int(count * share)) for count in FOLDERS}
+        grown = f"{took[many] / took[few]:.1f} times that of {few}"
+        print(f"a folder of {many} files, {what}: {took[many]:.2f} s, {grown}")
+
+
 def main() -> None:
-    """Print both measures."""
+    """Print every measure."""
     times = cold_pair()
     print(f"cold lint of a pair: median {statistics.median(times):.2f} s, worst {max(times):.2f} s")
     rules_import()
+    folders()
     if len(sys.argv) > 1:
         over(Path(sys.argv[1]))
 

@@ -27,6 +27,7 @@ from trace_row import Combination
 from trace_shared import FULLY_SHARDED, SHARED, flat, fully_sharded, in_one_bucket, shared
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
+from tunec.compiler.analyses.architecture.lora import takes_no_adapter
 from tunec.compiler.analyses.memory.modules import is_stack
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP
 from tunec.compiler.ir.slots import AttentionKernel, Quantization
@@ -379,7 +380,8 @@ def _adapted(row: Combination, architecture: Architecture) -> tuple[Module, ...]
     ]
     if row.targets:
         return tuple(m for m in inside if m.path.endswith(row.targets))
-    return tuple(m for m in inside if m.kind == "linear")
+    linear = (m for m in inside if m.kind == "linear")
+    return tuple(m for m in linear if not takes_no_adapter(architecture, m))
 
 
 def _images(model: Model, architecture: Architecture) -> dict[str, Any]:

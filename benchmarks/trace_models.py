@@ -65,6 +65,13 @@ MODELS: Final = (
     _card("phi-3-mini", "dense", 8),
     _card("phi-4", "dense", 8),
     _card("glm-4-9b-0414", "dense", 8),
+    _card("apertus-8b", "dense"),
+    _card("afm-4.5b", "dense"),
+    _card("command-r7b", "dense"),
+    _card("internlm3-8b", "dense"),
+    _card("falcon-h1-7b", "dense"),
+    _card("granite-4.0-h-micro", "dense"),
+    _card("nemotron-nano-9b-v2", "dense"),
     _hub(
         "gemma-2b",
         "dense",

@@ -194,9 +194,13 @@ _RULES: Final[Mapping[str, _Rule]] = {
 """`then` and `else` are what `if` looks at."""
 
 _ANNOTATIONS: Final = frozenset(
-    {"$schema", "$defs", "title", "description", "default", "examples", "deprecated", "help"}
+    {
+        *("$schema", "$defs", "title", "description", "default", "examples", "deprecated", "help"),
+        "format",
+    }
 )
-"""Keywords that forbid nothing, as those that begin with `x-`; `help` is Axolotl's own."""
+"""Keywords that forbid nothing, as those that begin with `x-`; `help` is Axolotl's own. So does
+`format` unless a checker of formats is given (JSON Schema 2020-12, Validation 7.2.1)."""
 
 KEYWORDS: Final = _ANNOTATIONS.union(_RULES)
 """All that is understood, besides what begins with `x-`."""

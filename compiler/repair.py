@@ -257,10 +257,12 @@ def _intent(facts: Facts) -> Iterator[Kind]:
 
 
 def _freeing(facts: Facts) -> Iterator[Kind]:
-    """Changes of what no layout can run with: pins, the engine, an optimizer for one device."""
+    """Changes of what no layout can run with: pins, the engine, devices, an optimizer for one."""
     yield from ([each] for each in _pins(facts))
     if facts.spec.engine is not None:
         yield [Way(0, ("engine=null",), "the search chooses the engine")]
+    if facts.selection.count > 1:
+        yield [Way(1, ("devices.count=1",), "one device does the work of all; the rest stay idle")]
     if facts.spec.train.optimizer.name in STEPS_IN_BACKWARD:
         yield [Way(1, ("train.optimizer.name=adamw",), "gradients and moments take their memory")]
 

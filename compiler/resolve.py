@@ -12,6 +12,12 @@ from tunec.compiler.analyses.architecture import (
     derive,
     with_images,
 )
+from tunec.compiler.analyses.architecture.classifiers import (
+    for_task,
+    head_named,
+    in_words,
+    with_head,
+)
 from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.selection import Selection, select
 from tunec.compiler.derived_cards import KEY, NoCard, card_of
@@ -37,6 +43,7 @@ from tunec.schemas.models.catalogue import card, repository
 from tunec.schemas.models.published_form import Published, published_in
 from tunec.schemas.source import start_of
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
+from tunec.schemas.task import Task
 from tunec.schemas.terms import FloatDtype
 
 PINNED: Final = "pinned by the spec"
@@ -72,7 +79,7 @@ def resolve(
     Raises Unresolved with a diagnostic for every name that leads nowhere.
     """
     faults: list[Diagnostic] = []
-    model = _attempt(lambda: resolve_model(spec.model, base, followed), "model", faults)
+    model = _attempt(lambda: resolve_model(spec.model, base, followed, spec.task), "model", faults)
     hardware = _attempt(lambda: resolve_cluster(spec.hardware, base, followed), "hardware", faults)
     if model is None or hardware is None:
         raise Unresolved(tuple(faults))
@@ -120,28 +127,47 @@ def _words(fault: Exception) -> str:
 
 
 def resolve_model(
-    model: str | InlineModel, base: Path, followed: Mapping[str, Any] | None = None
+    model: str | InlineModel,
+    base: Path,
+    followed: Mapping[str, Any] | None = None,
+    task: Task | None = None,
 ) -> ResolvedModel:
     """Find a model by catalogue name, by the path of its config, or by inline facts.
 
     A name says which weights are trained, and is kept as it is where it says their organisation;
-    the catalogue only adds what is known of their modules.
+    the catalogue only adds what is known of their modules. A task puts a head of its own on them.
     """
     if isinstance(model, InlineModel):
         config = model.config
         facts = _config(config, base, followed) if isinstance(config, str) else config
         published = _published(facts)
-        return ResolvedModel(
-            model.path, _derived(facts), (), model.stored_dtype, None, published=published
-        )
+        made = _of_task(facts, task)
+        return ResolvedModel(model.path, made, (), model.stored_dtype, None, published=published)
     if not _is_path(model, base, followed):
-        return catalogued(model)
+        return _with_task(catalogued(model), task)
     facts = _config(model, base, followed)
     where = base / model
     directory = where.parent if where.is_file() else where
     path = str(directory) if is_path(model, base) else model
     path, published = _weights(facts) or path, _published(facts)
-    return ResolvedModel(path, _derived(facts), (), _stored(facts), None, published=published)
+    made = _of_task(facts, task)
+    return ResolvedModel(path, made, (), _stored(facts), None, published=published)
+
+
+def _with_task(model: ResolvedModel, task: Task | None) -> ResolvedModel:
+    """The catalogue's model with the head that a task asks for."""
+    if task is None or model.card is None:
+        return model
+    return replace(model, architecture=_of_task(model.card.config, task, model.card.processor))
+
+
+def _of_task(
+    facts: Mapping[str, Any], task: Task | None, *processor: Mapping[str, Any]
+) -> Architecture:
+    """What is derived of a config, or has a card of its own, with the head that a task asks for."""
+    if task is None or KEY not in facts:
+        return _derived(for_task(facts, task), *processor)
+    return with_head(_derived(facts, *processor), for_task(facts["config"], task))
 
 
 def _weights(facts: Mapping[str, Any]) -> str:
@@ -179,6 +205,8 @@ def _derived(*given: Mapping[str, Any]) -> Architecture:
 @cached(256)
 def _of_text(texts: str) -> Architecture:
     config, *processor = json.loads(texts)
+    if head_named(config) is not None:
+        return with_head(_of_text(json.dumps([in_words(config), *processor])), config)
     if KEY not in config:
         try:
             return derive(config, *processor)

@@ -169,14 +169,15 @@ class File(Struct, frozen=True):
     holds: Callable[[Json], Mapping[str, str]] | None = None
     """The texts of other files that are within this one, by their paths."""
     block: tuple[str, Callable[[Dialect], str]] | None = None
-    """Where no schema holds for the whole: a mapping of the file, and the schema that holds for it,
-    as for the flags of a command."""
+    """Where no schema holds for the whole: a mapping in it, as of flags, and the schema of that."""
     phrases: tuple[Phrase, ...] = ()
     """What its keys say to a spec beside the rows."""
     foreign: Callable[[Mapping[str, Json]], Iterable[tuple[str, str]]] = field(default=lambda _: ())
     """Keys whose values its reader alone understands, though a slot holds them: each with why."""
     carries: tuple[Carry, ...] = ()
     """What the program that runs a dialect is told of keys that no row reads."""
+    takes: tuple[Carry, ...] = ()
+    """What it holds of TRL's arguments that no row reads; what it hands on is taken as it is."""
     leaves: tuple[Moved, ...] = ()
     """Keys that no slot stands for: what other programs do without each."""
     names: tuple[str, ...] = ()
@@ -184,8 +185,7 @@ class File(Struct, frozen=True):
     alone: "File | None" = None
     """It, as it is where none of the files that it can name is there."""
     is_optional: bool = False
-    """Whether it says what other files say too, so that it may be left out where it cannot say a
-    plan; a note tells."""
+    """Whether others say the same, so that it is left out, with a note, where it cannot."""
     part_of: str = ""
     """The file that names this one, which is left out with it; empty: it stands for itself."""
 

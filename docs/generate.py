@@ -13,6 +13,7 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from docs.card_page import card_page
+from docs.false_alarms_page import false_alarms_page
 from docs.gaps import gaps
 from docs.picture import architecture
 from docs.readme import ROOT, CommandFailed, readme
@@ -346,6 +347,7 @@ _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/codes.md": codes_page,
     "docs/rules.md": rules_page,
     "docs/derived-cards.md": card_page,
+    "docs/false-alarms.md": false_alarms_page,
 }
 
 

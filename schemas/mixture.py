@@ -11,16 +11,20 @@ MOST: int = 1000
 """How often an epoch may see one part: a program that takes a list is given its name so often."""
 
 
+DataPath = Annotated[str, Field(min_length=1)]
+"""A file, a directory or a data set name."""
+
+
 class Part(Shape):
     """One of several files or data sets to train on."""
 
-    path: str
+    path: DataPath
     """A file, a directory or a data set name."""
     times: Annotated[int, Field(ge=1, le=MOST)] = 1
     """How many times an epoch sees each of its samples."""
 
 
-Mixture = Annotated[tuple[str | Part, ...], Field(min_length=1)]
+Mixture = Annotated[tuple[DataPath | Part, ...], Field(min_length=1)]
 """Parts in the order in which they are read, each by its path alone where it is seen once."""
 
 

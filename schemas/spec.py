@@ -13,10 +13,11 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from tunec.schemas.evaluation import Evaluation
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.job import Job
-from tunec.schemas.mixture import Mixture
+from tunec.schemas.mixture import DataPath, Mixture
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.script import Script
 from tunec.schemas.shape import Shape
+from tunec.schemas.task import Task
 from tunec.schemas.terms import (
     Attention,
     Engine,
@@ -120,6 +121,14 @@ def _method_by_name(value: Any) -> Any:
     return value
 
 
+def _short_for(field: str, written: Any) -> BeforeValidator:
+    """Take a text for the one field that a mapping needs; `SHORTHANDS` has the same by path."""
+    return BeforeValidator(
+        lambda value: {field: value} if isinstance(value, str) else value,
+        json_schema_input_type=written,
+    )
+
+
 class Images(Shape):
     """Images in a sample, for models that see."""
 
@@ -134,11 +143,11 @@ class Images(Shape):
 class Data(Shape):
     """What the model is trained on."""
 
-    train: str | Mixture
+    train: DataPath | Mixture
     """Training data: a file, a directory or a data set name, passed to the trainer unchanged. Or a
     list of them, of which an epoch sees each once, or as often as it says:
     `[a.jsonl, {path: b.jsonl, times: 2}]`."""
-    evaluation: str | None = None
+    evaluation: DataPath | None = None
     """Evaluation data; absent: no evaluation."""
     samples: PositiveCount | None = None
     """How many training samples an epoch sees, each counted as often as it is seen; how many steps
@@ -190,10 +199,6 @@ class Optimizer(Shape):
     """Gradients are clipped to this norm; 0: not clipped."""
 
 
-def _optimizer_by_name(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
-
-
 class Warmup(Shape):
     """How long the learning rate rises: exactly one of these."""
 
@@ -242,7 +247,7 @@ class Train(Shape):
     """How long the learning rate rises: steps (`100`) or a share of all steps (`3%`)."""
     optimizer: Annotated[
         Optimizer,
-        BeforeValidator(_optimizer_by_name, json_schema_input_type=OptimizerName | Optimizer),
+        _short_for("name", OptimizerName | Optimizer),
     ] = Optimizer.model_construct()
     """The optimizer, by name or with its settings."""
     evaluations: Count | None = None
@@ -257,7 +262,7 @@ class Train(Shape):
     """How many of them to keep; null: all."""
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 42
     """Seed of data order and initialisation; what `numpy.random.seed` takes."""
-    output: str = "output"
+    output: Annotated[str, Field(min_length=1)] = "output"
     """Directory for checkpoints and logs."""
     report_to: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
     """Trackers."""
@@ -278,10 +283,6 @@ class PrecisionIntent(Shape):
     """Allow DeepSpeed's fp16 on compute capability 6.x (DS_ALLOW_DEPRECATED_FP16=1)."""
 
 
-def _precision_by_name(value: Any) -> Any:
-    return {"compute": value} if isinstance(value, str) else value
-
-
 DeviceUse = Literal["best", "all"]
 
 
@@ -293,10 +294,6 @@ class DeviceChoice(Shape):
     planned for the weakest."""
     count: PositiveCount | None = None
     """At most this many, over all nodes."""
-
-
-def _devices_by_name(value: Any) -> Any:
-    return {"use": value} if isinstance(value, str) else value
 
 
 def _whole(value: Any) -> Any:
@@ -330,20 +327,22 @@ class Spec(Shape):
         Method, BeforeValidator(_method_by_name, json_schema_input_type=MethodName | Method)
     ]
     """full, lora, qlora or int8_lora, by name or with options."""
+    task: Task | None = None
+    """What stands on the model's body, such as a classifier; when absent, what its config names."""
     objective: Annotated[
         Objective,
         BeforeValidator(_method_by_name, json_schema_input_type=ObjectiveName | Objective),
     ] = Objective.model_construct(sft=Sft.model_construct())
     """sft, dpo or grpo, by name or with options: given texts, preferred answers, rewarded ones."""
-    data: Data
-    """What the model is trained on."""
+    data: Annotated[Data, _short_for("train", DataPath | Data)]
+    """What the model is trained on: the training data alone, or with what is known of it."""
     evaluation: Evaluation = Evaluation.model_construct()
     """What evaluation computes besides the loss."""
     hardware: str | Cluster
     """Catalogue name (`a100-80g-x8`), path of a cluster file, or inline."""
     devices: Annotated[
         DeviceChoice,
-        BeforeValidator(_devices_by_name, json_schema_input_type=DeviceUse | DeviceChoice),
+        _short_for("use", DeviceUse | DeviceChoice),
     ] = DeviceChoice.model_construct()
     """Which devices of the hardware to use."""
     budget: Memory = Memory.model_construct()
@@ -356,7 +355,7 @@ class Spec(Shape):
     """The script of your own that is started, with its arguments; when absent, the trainer's."""
     precision: Annotated[
         PrecisionIntent,
-        BeforeValidator(_precision_by_name, json_schema_input_type=FloatDtype | PrecisionIntent),
+        _short_for("compute", FloatDtype | PrecisionIntent),
     ] = PrecisionIntent.model_construct()
     """Which arithmetic, where the choice should not be tunec's."""
     attention: Attention | None = None
@@ -382,9 +381,18 @@ class Spec(Shape):
     """Diagnostics to accept, each with the reason: `{name: reason}`."""
 
 
+SHORTHANDS: Final[Mapping[tuple[str, ...], str]] = {
+    ("data",): "train",
+    ("devices",): "use",
+    ("precision",): "compute",
+    ("train", "optimizer"): "name",
+}
+"""Where a text stands for a mapping of one field, and for which: a later layer adds to it."""
+
 EXCLUSIVE: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("method",): ("full", "lora", "qlora", "int8_lora"),
     ("objective",): ("sft", "dpo", "grpo"),
+    ("task",): ("sequence_classification", "token_classification"),
     ("evaluation",): ("generate", "metrics"),
     ("train",): ("epochs", "steps"),
     ("train", "warmup"): ("steps", "share"),

@@ -1,8 +1,8 @@
 """Writes the consumers' JSON Schemas and default tables from the consumers themselves.
 
 `python -m tunec.targets.generate_schemas` rewrites `schemas/json/accelerate`, `axolotl`,
-`deepspeed`, `huggingface`, `llamafactory`, `ms-swift`, `trl` and `unsloth`; with `--check` it
-writes nothing and fails when one of them differs.
+`deepspeed`, `huggingface`, `llamafactory`, `ms-swift`, `trl`, `unsloth` and `verl`; with `--check`
+it writes nothing and fails when one of them differs.
 Where a consumer cannot be had it says so and ends with status 2: nothing was checked.
 """
 
@@ -33,6 +33,7 @@ SCRIPTS: Final[Mapping[str, str]] = {
     "transformers": "tunec.targets.huggingface.consumer",
     "trl": "tunec.targets.trl.consumer",
     "unsloth": "tunec.targets.unsloth.consumer",
+    "verl": "tunec.targets.verl.consumer",
 }
 
 _KNOWN: Final = tuple(itertools.chain.from_iterable(map(releases, SCRIPTS)))
@@ -57,7 +58,7 @@ _WITH_DEFAULTS: Final = ("TrainingArguments", "SFTConfig", "LoraConfig")
 _METHODS: Final = ("sft", "dpo", "grpo")
 """The scripts of TRL whose files have a schema."""
 
-_WITH_DEFAULT: Final = ("axolotl", "llamafactory", "ms-swift", "unsloth")
+_WITH_DEFAULT: Final = ("axolotl", "llamafactory", "ms-swift", "unsloth", "verl")
 """Consumers with one schema a release, which holds its defaults."""
 
 _NAMING: Final = "ms-swift"

@@ -60,6 +60,11 @@ def named_word(words: Mapping[str, Any], key: str, slot: str) -> Read:
     return read
 
 
+def means_every_layer(targets: Json) -> bool:
+    """Whether PEFT's `target_modules` mean all linear layers: the word alone, or in a list."""
+    return targets in ("all-linear", ["all-linear"])
+
+
 def split_names(value: Json) -> tuple[str, ...]:
     """Names in a list, or in a text with commas between them."""
     names = value.split(",") if isinstance(value, str) else value

@@ -21,6 +21,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "llamafactory": "tunec.targets.llamafactory.target",
     "ms-swift": "tunec.targets.ms_swift.target",
     "unsloth": "tunec.targets.unsloth.target",
+    "verl": "tunec.targets.verl.target",
     "glm4": "tunec.targets.glm4.target",
     "minicpm-v": "tunec.targets.minicpm_v.target",
     "llama-cookbook": "tunec.targets.llama_cookbook.target",
@@ -37,6 +38,7 @@ READERS: Final[Mapping[str, str]] = {
     "llamafactory": "tunec.targets.llamafactory.target",
     "ms-swift": "tunec.targets.ms_swift.target",
     "unsloth": "tunec.targets.unsloth.target",
+    "verl": "tunec.targets.verl.target",
     "launchers": "tunec.targets.launch.flags",
 }
 """What is read before the other targets, written or not: a module with a `TARGET`."""

@@ -1,9 +1,14 @@
 """What trainers refuse that know one objective, compute nothing but the loss, or add no noise."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from packaging.version import Version
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot
+from tunec.compiler.releases import Releases
+from tunec.compiler.target import Cannot, Dialect
 
 
 def supervised(trainer: str) -> Mapping[str, Cannot]:
@@ -52,3 +57,29 @@ def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
         **{slot: Cannot(alone) for slot in rest},
         "evaluation.predictions": Cannot(alone, loses=True, harmless=("loss",)),
     }
+
+
+def other_releases(
+    package: str,
+    ranges: Callable[[Version], Mapping[str, Releases]],
+    brought: Callable[[Version], Mapping[str, str]],
+) -> Callable[[Plan, Dialect], Iterator[Diagnostic]]:
+    """The check of a trainer's file: packages of which a spec names a release that it refuses.
+
+    `ranges` are the releases that one of `package` takes, `brought` those that go with it.
+    """
+
+    def check(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+        own = dialect[package]
+        for name, taken in ranges(own).items():
+            named = dialect.get(name)
+            if named is not None and not taken.contains(named):
+                yield Diagnostic(
+                    "software-of-another-season",
+                    "warning",
+                    f"{package} {own} takes {name} {taken}, and the spec names {named}",
+                    notes=(f"`Requires-Dist` of the wheel of {package}",),
+                    help=f"leave {name} out of `software`, or name {brought(own)[name]}",
+                )
+
+    return check

@@ -96,7 +96,7 @@ def _steps(epoch: Epoch, of_batches: int) -> int:
     last incomplete chunk of prompts, and each chunk is one accumulation.
     """
     if epoch.answers:
-        return epoch.rows // epoch.prompts_a_step
+        return epoch.rows // max(epoch.prompts_a_step, 1)  # fewer answers than samples are refused
     return max(of_batches, 1)
 
 

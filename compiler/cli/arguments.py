@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tunec.compiler.cli.choose_grammar import add_choose
 from tunec.compiler.cli.options import (
     format_option,
     intent_options,
@@ -93,6 +94,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
     return {
         "compile": _compile,
         "plan": _plan,
+        "choose": add_choose,
         "explain": _explain,
         "lint": add_lint,
         "translate": add_translate,
@@ -242,7 +244,7 @@ def _schema(commands: "Subparsers") -> None:
         metavar="KIND",
         nargs="?",
         default="spec",
-        help="spec (default), fleet, policy, cluster, device, model-card",
+        help="spec (default), fleet, policy, lint, cluster, device, model-card, prices, choice",
     )
     parser.add_argument(
         "-o", "--output", type=place, metavar="FILE", help="file to write; default: stdout"

@@ -47,6 +47,7 @@ def _names(session: Session) -> dict[str, list[str]]:
     from tunec.compiler.passes.pipeline import PIPELINE
     from tunec.schemas.hardware.catalogue import hardware_names
     from tunec.schemas.models.catalogue import card_names
+    from tunec.schemas.prices.book import providers, regions, shipped
 
     clusters, models = list(hardware_names()), list(card_names())
     return {
@@ -55,6 +56,8 @@ def _names(session: Session) -> dict[str, list[str]]:
         "NAME[@VERSION]": list(session.registry.names()),
         "H": clusters,
         "hardware": clusters,
+        "REGION": list(regions(shipped())),
+        "PROVIDER": list(providers(shipped())),
         "M": models,
         "model": models,
         "SLOT": list(SLOTS),

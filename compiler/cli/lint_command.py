@@ -1,70 +1,84 @@
 """`tunec lint`: what is wrong with configs that are there, read together."""
 
+import os
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
+from tunec.compiler.cli.lint_fixes import check_options, mend, show
+from tunec.compiler.cli.lint_summary import Shown, notes, summary
 from tunec.compiler.cli.session import INPUT, Misuse, Session, exit_code, is_colored
 from tunec.compiler.cli.software_option import known_from, software_of, unknown_releases
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.lints.lint import Linted, lint_files
+from tunec.compiler.lints.settings_file import settings_file
 from tunec.compiler.version import __version__
 from tunec.compiler.writing import write_all
 
-_ROUNDS: Final = 20
+if TYPE_CHECKING:
+    from tunec.compiler.lints.settings import Settings
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Lint files; with --fix, apply the safe fixes, and say what remains."""
+    """Lint files; with --fix, apply fixes or show them, and say what remains."""
+    check_options(options)
     try:
-        linted = _lint(options, session)
+        settings = _settings(options)
+        linted = _lint(options, session, settings)
     except Faulty as faulty:
         _show(faulty.diagnostics, faulty.sources, session)
         return INPUT
-    if options.fix:
-        linted = _mend(linted, options, session)
+    if options.fix and not options.diff:
+        linted = mend(linted, lambda: _lint(options, session, settings), options, session)
+    baseline = _baseline(options, settings)
     if options.write_baseline:
-        _write_baseline(options, linted)
+        _write_baseline(baseline, linted)
         return exit_code(linted.diagnostics, fine=True)
-    found = _new(linted.diagnostics, options)
-    _show(found, linted.sources, session)
-    _tell_what_was_read(linted, session)
+    found = _new(linted.diagnostics, baseline)
+    if not options.diff:
+        _show(found, linted.sources, session)
+    if options.fix:
+        show(linted, options, session)
+    _tell_what_was_read(linted, session, settings)
     return _code(found, options.fail_on)
 
 
-def _mend(linted: Linted, options: Namespace, session: Session) -> Linted:
-    """Apply safe fixes until none is left: two that touch one place need two rounds."""
-    changed: dict[Path, None] = {}
-    for _ in range(_ROUNDS):
-        fixed = {_behind(Path(name)): text for name, text in linted.fixed().items()}
-        written = write_all(fixed)
-        if not written:
-            break
-        changed |= dict.fromkeys(written)
-        linted = _lint(options, session)
-    if changed:
-        session.note(f"fixed {', '.join(map(str, changed))}")
-    return linted
+def _settings(options: Namespace) -> "Settings | None":
+    """What the file says that --config names, or the nearest one upward; None for none.
+
+    Raises Faulty for a file with any fault.
+    """
+    if options.no_config:
+        return None
+    path = Path(options.config) if options.config else settings_file(map(Path, options.files))
+    if path is None:
+        return None
+    from tunec.compiler.lints.settings import read_settings
+
+    read = read_settings(
+        path,
+        options.config or os.path.relpath(path),
+        allow_outside=options.allow_outside,
+        needs_baseline=not (options.baseline or options.write_baseline),
+    )
+    if read.settings is None:
+        raise Faulty(read.faults, read.sources)
+    return read.settings
 
 
-def _behind(path: Path) -> Path:
-    """The file that a link leads to: the link itself stays one."""
-    return path.resolve() if path.is_symlink() else path
-
-
-def _lint(options: Namespace, session: Session) -> Linted:
+def _lint(options: Namespace, session: Session, settings: "Settings | None") -> Linted:
     targets = session.registry.readable()
     try:
         environment = environment_of(
             targets,
-            hardware=options.hardware,
+            hardware=options.hardware or (settings.hardware if settings else None),
             model=options.model,
             world=options.world_size,
             readers=options.readers,
-            software=software_of(options.software),
+            software={**(settings.software if settings else {}), **software_of(options.software)},
             allow_outside=options.allow_outside,
         )
     except Unusable as unusable:
@@ -74,26 +88,26 @@ def _lint(options: Namespace, session: Session) -> Linted:
     for told in unknown_releases(environment.software, targets):
         session.note(told)
     allowed = [Allowance(name, "allowed on the command line") for name in _names(options.allow)]
-    return lint_files([Path(each) for each in options.files], targets, environment, allowed)
+    paths = [Path(each) for each in options.files]
+    shown = Shown(session)
+    try:
+        return lint_files(paths, targets, environment, allowed, settings, shown.step)
+    finally:
+        shown.end()
 
 
-_FEW: Final = 3
-
-
-def _tell_what_was_read(linted: Linted, session: Session) -> None:
-    """Say how files were taken together, and which were passed over, where that is not plain."""
-    if len(linted.runs) > 1:
-        session.note(f"read as {len(linted.runs)} runs, since several files are of the same kind")
-    for folder in linted.cut_short:
-        session.note(f"{folder} holds too many files to read at once: name a folder inside it")
+def _tell_what_was_read(linted: Linted, session: Session, settings: "Settings | None") -> None:
+    """Say which files were read, and how they were taken together, where that is not plain."""
+    for note in notes(linted):
+        session.note(note)
+    if settings is not None:
+        session.note(f"settings: {settings.name}")
     releases = known_from(linted.runs)
     if releases is not None:
         session.note(releases)
-    strange = linted.passed_over
-    if strange:
-        more = f" and {len(strange) - _FEW} more" if len(strange) > _FEW else ""
-        named = ", ".join(strange[:_FEW])
-        session.note(f"skipped, since no known program reads them: {named}{more}")
+    said = summary(linted)
+    if said is not None:
+        session.note(said)
 
 
 def _unknown_model(name: str) -> str:
@@ -123,25 +137,31 @@ def _names(given: list[str]) -> list[str]:
     return given
 
 
-def _write_baseline(options: Namespace, linted: Linted) -> None:
+def _baseline(options: Namespace, settings: "Settings | None") -> Path | None:
+    if options.baseline:
+        return Path(options.baseline)
+    return settings.baseline if settings is not None else None
+
+
+def _write_baseline(baseline: Path | None, linted: Linted) -> None:
     from tunec.compiler.lints.suppression import write_baseline
 
-    if not options.baseline:
-        raise Misuse("--write-baseline needs --baseline FILE to write to")
-    write_all({Path(options.baseline): write_baseline(linted.diagnostics)})
+    if baseline is None:
+        raise Misuse("--write-baseline needs --baseline FILE, or `baseline` in tunec.toml")
+    write_all({baseline: write_baseline(linted.diagnostics)})
 
 
-def _new(found: tuple[Diagnostic, ...], options: Namespace) -> tuple[Diagnostic, ...]:
+def _new(found: tuple[Diagnostic, ...], baseline: Path | None) -> tuple[Diagnostic, ...]:
     """What the baseline does not hold."""
-    if not options.baseline:
+    if baseline is None:
         return found
     from tunec.compiler.lints.suppression import NotABaseline, read_baseline, without
 
     try:
-        return without(found, read_baseline(Path(options.baseline).read_text("utf-8")))
+        return without(found, read_baseline(baseline.read_text("utf-8")))
     except (OSError, UnicodeDecodeError, NotABaseline) as fault:
         why = getattr(fault, "strerror", None) or str(fault)
-        raise Misuse(f"cannot use the baseline {options.baseline}: {why}") from None
+        raise Misuse(f"cannot use the baseline {baseline}: {why}") from None
 
 
 def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Session) -> None:

@@ -146,9 +146,12 @@ def add_lint(commands: "Subparsers") -> None:
         "lint",
         "find faults in existing configs, read together",
         "Files are recognised by their content, and the files that they refer to are read too.\n"
-        "All of them form one run. If two are of the same kind, each directory is a run of its\n"
-        "own, or each file if the two share a directory. A folder stands for the configs below\n"
-        "it.\n\n"
+        "A folder stands for the configs below it. Files that name each other form one run.\n"
+        "Two of one kind are alternatives: each is read with the files of its folder that it\n"
+        "may be used with (docs/lint-in-ci.md).\n\n"
+        "tunec.toml, or [tool.tunec] in pyproject.toml, excludes paths, sets the level of rules,\n"
+        "everywhere or by path, and says which hardware, software and baseline hold\n"
+        "(docs/lint-settings.md). What the command line says wins.\n\n"
         "examples:\n  tunec lint ds_config.json training_args.yaml --hardware p100-x1\n"
         "  tunec lint train.sh --software transformers=4.44 --format sarif\n"
         "  tunec lint .",
@@ -161,13 +164,14 @@ def add_lint(commands: "Subparsers") -> None:
         default=[],
         help="ignore the findings of this rule",
     )
+    _settings_options(parser)
     parser.add_argument(
         "--baseline", metavar="FILE", help="ignore the findings listed in this file"
     )
     parser.add_argument(
         "--write-baseline", action="store_true", help="write all current findings to the baseline"
     )
-    parser.add_argument("--fix", action="store_true", help="apply the safe fixes")
+    _fix_options(parser)
     parser.add_argument(
         "--fail-on",
         choices=("error", "warning"),
@@ -179,6 +183,32 @@ def add_lint(commands: "Subparsers") -> None:
         choices=("text", "json", "sarif", "github"),
         default="text",
         help="output format; sarif is for code hosts, github for GitHub Actions",
+    )
+
+
+def _settings_options(parser: "ArgumentParser") -> None:
+    settings = parser.add_mutually_exclusive_group()
+    settings.add_argument(
+        "--config",
+        type=place,
+        metavar="FILE",
+        help="a tunec.toml, or a pyproject.toml with [tool.tunec]; default: the nearest one upward "
+        "in the repository",
+    )
+    settings.add_argument("--no-config", action="store_true", help="read no file of settings")
+
+
+def _fix_options(parser: "ArgumentParser") -> None:
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="apply the safe fixes, and show as a diff those that change what is trained",
+    )
+    parser.add_argument(
+        "--unsafe", action="store_true", help="with --fix: apply those that change it as well"
+    )
+    parser.add_argument(
+        "--diff", action="store_true", help="with --fix: write nothing, and show all as a diff"
     )
 
 

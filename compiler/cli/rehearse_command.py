@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
+from tunec.compiler.analyses.architecture.classifiers import for_task
 from tunec.compiler.bundle import outset
 from tunec.compiler.cli.inputs import load, targets_for
 from tunec.compiler.cli.interruption import ended_by_signals
@@ -141,7 +142,7 @@ def _same_release(cases: Sequence[Case]) -> None:
 def _config(loaded: Loaded) -> Any:
     if loaded.spec is None:
         raise ValueError("files without a spec")  # the driver makes none
-    return config_of(loaded.spec.model, loaded.base)
+    return for_task(config_of(loaded.spec.model, loaded.base), loaded.spec.task)
 
 
 def _folder(options: Namespace, loaded: Loaded) -> Path | None:

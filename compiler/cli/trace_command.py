@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tunec.compiler.analyses.architecture.classifiers import for_task
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.cli.inputs import planned
 from tunec.compiler.cli.session import INPUT, OK, Session
@@ -127,7 +128,7 @@ def subject_of(result: Planned, memory: Account) -> Subject:
     spec = result.loaded.spec
     if spec is None:
         raise ValueError("a plan without a spec")  # the driver makes none
-    config = config_of(spec.model, result.loaded.base)
+    config = for_task(config_of(spec.model, result.loaded.base), spec.task)
     alone = replace(memory.workload, calibration=None, shares_host_memory=False)
     return Subject(config, alone, memory.layout)
 

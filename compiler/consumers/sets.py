@@ -181,6 +181,20 @@ _UNSLOTH_BESIDE: Final = (
 )
 _UNSLOTH: Final = ("2026.3.18", "2026.7.6", "2026.9.8", "2026.9.14", "2026.10.9")
 
+# verl with a transformers and peft that its wheel admits (below 5.11 from 0.9 on; 0.8 names no
+# bound), and what composes its configuration: Hydra asks for OmegaConf below 2.4. Ray, which starts
+# its workers, is stood in for.
+_VERL_BESIDE: Final = (
+    *("hydra-core==1.3.8", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3"),
+    *("tensordict==0.10.0", "pyvers==0.1.0", "cloudpickle==3.1.2", "orjson==3.11.3"),
+    *("importlib_metadata==8.7.0", "zipp==3.23.0", "torchdata==0.11.0", "codetiming==1.4.0"),
+)
+_VERL: Final[Mapping[str, tuple[str, ...]]] = {
+    "0.8.0": ("transformers==4.57.6", *_TRANSFORMERS["4.57.6"]),
+    "0.9.0": ("transformers==5.10.4", *_TRANSFORMERS_BETWEEN["5.10.4"]),
+    "0.9.1": ("transformers==5.10.4", *_TRANSFORMERS_BETWEEN["5.10.4"]),
+}
+
 SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
     {
         known.name: known
@@ -208,6 +222,10 @@ SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
                 for version, companions in _MS_SWIFT.items()
             ),
             *(ConsumerSet("unsloth", version, _UNSLOTH_BESIDE) for version in _UNSLOTH),
+            *(
+                ConsumerSet("verl", version, (*companions, *_VERL_BESIDE))
+                for version, companions in _VERL.items()
+            ),
         )
     }
 )

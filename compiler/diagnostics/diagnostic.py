@@ -9,7 +9,8 @@ from tunec.schemas.source import Span
 
 Severity = Literal["error", "warning", "note"]
 Applicability = Literal["safe", "unsafe"]
-"""`safe`: keeps what the run does, or does what was plainly meant. `unsafe`: a person decides."""
+"""`safe`: the run trains as before, or could not start, and this was plainly meant. `unsafe`: what
+is trained changes, or may not be what was meant, so that a person decides."""
 
 
 class Label(Struct, frozen=True):

@@ -10,7 +10,7 @@ from packaging.version import Version
 from tunec.compiler.bundle import LAUNCH
 from tunec.compiler.fleet.lock import Inputs, as_json, opening
 from tunec.compiler.fleet.selection import Selection, Site
-from tunec.compiler.frontend.load import Loaded, load_spec
+from tunec.compiler.frontend.load import Loaded, load_spec, moved
 from tunec.compiler.requirements import Asked
 from tunec.compiler.review.outcome import Pair
 from tunec.compiler.target import Target
@@ -69,7 +69,7 @@ class Reader(Struct, frozen=True):
         found = self._read(key, site)
         if found.spec is None or site.cluster is None:
             return self._load(key, site)
-        return _moved(found, found.spec, site, site.cluster, self.selection.text)
+        return _moved(found, site, site.cluster, self.selection.text)
 
     def asked(self, spec: str, site: Site) -> tuple[Asked, ...]:
         """The targets of a pair: those of the fleet file, or else the spec's own."""
@@ -167,7 +167,7 @@ def _model(spec: Spec | None) -> str:
     return _card(spec.model) if spec and isinstance(spec.model, str) else ""
 
 
-def _moved(loaded: Loaded, spec: Spec, site: Site, cluster: Cluster, fleet: str) -> Loaded:
+def _moved(loaded: Loaded, site: Site, cluster: Cluster, fleet: str) -> Loaded:
     """A loaded spec put on another cluster, by its name where the catalogue has it, else whole.
 
     What is said of the hardware is said of the entry in the fleet file, whose text is given.
@@ -177,13 +177,7 @@ def _moved(loaded: Loaded, spec: Spec, site: Site, cluster: Cluster, fleet: str)
     if site.span is not None:
         spans = {**spans, ("hardware",): site.span}
         sources = {**sources, site.span.file: fleet}
-    return replace(
-        loaded,
-        spec=spec.model_copy(update={"hardware": hardware}),
-        cluster=cluster,
-        spans=spans,
-        sources=sources,
-    )
+    return replace(moved(loaded, hardware, cluster), spans=spans, sources=sources)
 
 
 def _texts(cluster: Cluster) -> Iterator[str]:

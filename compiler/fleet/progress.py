@@ -1,4 +1,4 @@
-"""Progress of a long build: one living line on a terminal, a plain line now and then elsewhere."""
+"""Progress of what takes long: a living line on a terminal, a plain one now and then elsewhere."""
 
 import time
 from collections.abc import Callable
@@ -15,6 +15,7 @@ class Progress(Struct):
 
     total: int
     stream: TextIO
+    what: str = "pairs"
     clock: Callable[[], float] = time.monotonic
     done: int = 0
     _start: float = 0.0
@@ -41,7 +42,8 @@ class Progress(Struct):
     def _line(self, now: float) -> str:
         rate = self.done / max(now - self._start, 1e-9)
         left = (self.total - self.done) / rate if rate else 0.0
-        return f"{self.done:,} of {self.total:,} pairs, {rate:,.0f} a second, {_clock(left)} left"
+        done = f"{self.done:,} of {self.total:,} {self.what}"
+        return f"{done}, {rate:,.0f} a second, {_clock(left)} left"
 
     def _say(self, line: str) -> None:
         self.stream.write(f"\r\x1b[K{line}" if self.stream.isatty() else f"{line}\n")

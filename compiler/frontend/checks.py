@@ -170,7 +170,7 @@ def _is_prose(path: Path) -> bool:
 _FILES: Final = frozenset(
     {
         *(("model",), ("model", "path"), ("model", "config"), ("hardware",), ("calibration",)),
-        *(("data", "train"), ("data", "train", "path"), ("data", "evaluation")),
+        *(("data",), ("data", "train"), ("data", "train", "path"), ("data", "evaluation")),
         *(("data", "lengths"), ("train", "output"), ("run", "script")),
     }
 )

@@ -15,7 +15,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Layers, Read
 from tunec.compiler.frontend.interpolation import check
-from tunec.compiler.frontend.layers import displaced, is_missing, merge, without
+from tunec.compiler.frontend.layers import displaced, is_missing, merge, without, written_out
 from tunec.compiler.frontend.nodes import Node, place, plain, walk
 from tunec.compiler.frontend.overrides import overlay, read_override
 from tunec.schemas.frozen import replace
@@ -79,7 +79,7 @@ class _Stack(Struct, frozen=True):
         """Lay one document over the others."""
         if node.fields is None or self.tree.fields is None:
             return _Stack(node, plain(node))
-        tree = self.tree
+        tree = written_out(self.tree, node)
         for path in list(displaced(tree, node)):
             tree = without(tree, path)
         from tunec.compiler.frontend.omega import merge_values

@@ -137,10 +137,16 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
     )
 
 
+_WHAT: Final = {
+    "Spec": "a spec",
+    "Cluster": "a cluster",
+    "Device": "a device",
+    "LintSettings": "the settings",
+}
+
+
 def _what(shape: type[Shape]) -> str:
-    return {"Spec": "a spec", "Cluster": "a cluster", "Device": "a device"}.get(
-        shape.__name__, "the document"
-    )
+    return _WHAT.get(shape.__name__, "the document")
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:

@@ -8,10 +8,13 @@ from pydantic import TypeAdapter
 
 from tunec.compiler.frontend.fields import field_docs, shapes_in
 from tunec.compiler.ir.slots import SLOTS, Slot
+from tunec.schemas.choice import Choice
 from tunec.schemas.fleet import Fleet
 from tunec.schemas.hardware.profile import Cluster, Device
+from tunec.schemas.lint_settings import LintSettings
 from tunec.schemas.models.card import ModelCard
 from tunec.schemas.policy import Policy
+from tunec.schemas.prices.price_list import PriceList
 from tunec.schemas.shape import Shape
 from tunec.schemas.spec import Pinned, Spec
 from tunec.schemas.units import Bytes, Count, Share
@@ -209,7 +212,10 @@ SCHEMAS: Final[Mapping[str, Callable[[], Json]]] = {
     "device": lambda: _of(Device, "A device of tunec's catalogue: one accelerator model."),
     "fleet": lambda: _of(Fleet, "A fleet: which specs are compiled for which clusters."),
     "policy": lambda: _of(Policy, "A policy: a team's own rules about plans."),
+    "lint": lambda: _of(LintSettings, "Settings of `tunec lint`: tunec.toml."),
     "model-card": lambda: _of(ModelCard, "A model of tunec's catalogue."),
+    "choice": lambda: _of(Choice, "What `tunec choose --format json` prints."),
+    "prices": lambda: _of(PriceList, "A list of prices: what one node costs an hour, by region."),
 }
 """What makes each file of `schemas/json/tunec/`, by its name without the ending."""
 

@@ -10,7 +10,7 @@ from typing import Final
 from tunec.compiler.frontend.nodes import Node, descend
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path
-from tunec.schemas.spec import EXCLUSIVE
+from tunec.schemas.spec import EXCLUSIVE, SHORTHANDS
 
 MISSING: Final = "???"
 """OmegaConf's mark for a value that somebody else must give."""
@@ -34,6 +34,31 @@ def merge(base: Node, over: Node) -> Node:
     for key, child in over.fields.items():
         fields[key] = merge(fields[key], child) if key in fields else child
     return replace(over, fields=fields)
+
+
+def written_out(base: Node, over: Node) -> Node:
+    """`base` with each text written out as the mapping it is short for, where `over` adds to it.
+
+    So `train.optimizer.weight_decay: 0.1` over `optimizer: lion` leaves Lion the optimizer.
+    """
+    for path, field in SHORTHANDS.items():
+        short, reached = descend(base, path)
+        added, also = descend(over, path)
+        is_text = short.is_leaf and isinstance(short.value, str) and not is_missing(short)
+        if reached == also == path and is_text and added.fields is not None:
+            whole = replace(short, value=None, fields={field: replace(short, key_span=None)})
+            base = _with(base, path, whole)
+    return base
+
+
+def _with(tree: Node, path: Path, value: Node) -> Node:
+    """The tree with another value at a path of keys that are there."""
+    if not path:
+        return value
+    head = str(path[0])
+    fields = dict(tree.fields or {})
+    fields[head] = _with(fields[head], path[1:], value)
+    return replace(tree, fields=fields)
 
 
 def displaced(base: Node, over: Node) -> Iterator[Path]:

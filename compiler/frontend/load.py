@@ -87,6 +87,23 @@ def with_settings(loaded: Loaded, settings: Sequence[str]) -> Loaded:
     return _load(layers, [*arguments, *settings], asked)
 
 
+def for_hardware(loaded: Loaded, hardware: str) -> Loaded:
+    """The spec as it would be read for another `--hardware`; its own files are not read again."""
+    if loaded.origin is None:
+        return loaded
+    layers, arguments, asked = loaded.origin
+    others = [each for each in arguments if not each.startswith("hardware=")]
+    return _load(layers, _arguments(others, hardware), asked)
+
+
+def moved(loaded: Loaded, hardware: str | Cluster, cluster: Cluster) -> Loaded:
+    """A spec put on another cluster, which its `hardware` then names or is; nothing is read."""
+    if loaded.spec is None:
+        return loaded
+    spec = loaded.spec.model_copy(update={"hardware": hardware})
+    return replace(loaded, spec=spec, cluster=cluster)
+
+
 class _Asked(Struct, frozen=True):
     """What besides the files decides how a spec is read."""
 

@@ -78,6 +78,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "axolotl": ("axolotl", ("train", "preprocess")),
     "trl": ("trl", ("sft", "dpo", "grpo", "kto", "orpo", "reward", "rloo", "cpo")),
     "simpletuner": ("simpletuner", ("train",)),
+    "swift": ("ms-swift", ("pt", "sft", "rlhf")),
 }
 """Programs that start the processes themselves: the entry points of the packages' metadata, and the
 sub-commands that read a training configuration."""

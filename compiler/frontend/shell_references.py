@@ -28,6 +28,7 @@ _PROGRAMS: Final[Mapping[str, str]] = {
     "axolotl": "axolotl",
     "trl": "trl",
     "simpletuner": "simpletuner",
+    "swift": "ms-swift",
 }
 _MARKS: Final[tuple[tuple[str, int, frozenset[str]], ...]] = (
     ("llamafactory", 1, frozenset({"finetuning_type"})),

@@ -29,6 +29,7 @@ PROGRAMS: Final = (
     "transformers",
     "trl",
     "unsloth",
+    "verl",
 )
 """Programs whose release decides something; a test holds them to the targets."""
 

@@ -43,6 +43,7 @@ class Fault(Struct, frozen=True):
 
 _WANTED: Final[Mapping[str, str]] = {
     "string_type": "text",
+    "string_too_short": "text",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
@@ -60,6 +61,7 @@ _SHORTHAND: Final[Mapping[Path, str]] = {
     ("train", "warmup"): "a number of steps, a share",
     ("precision",): "a dtype",
     ("devices",): "`best`, `all`",
+    ("data",): "a path",
 }
 """What else may stand where a mapping may."""
 
@@ -116,6 +118,8 @@ def _wrong_value(fault: Fault, shape: type[Shape], value: Any, node: Node) -> Di
         return _malformed(replace(fault, errors=short), shape, value, node)
     choices = _choices(fault)
     wanted = _wanted(fault)
+    if value == "" and "string_too_short" in fault.kinds:
+        return _wrong_type(fault, shape, value, node, wanted or ["text"])
     if choices and not wanted and isinstance(value, str | int | float):
         return _not_a_choice(fault, value, node, choices)
     if choices or wanted:
@@ -175,8 +179,8 @@ def _wrong_type(
     found = trap(value, wanted, node)
     says = description(shape, fault.path)
     notes = [*found.notes, *([f"`{fault.path[-1]}`: {says}"] if says else [])]
-    if value is None:
-        message = f"`{name}` is empty; it must be {joined(wanted)}"
+    if value is None or value == "":
+        message = f"`{name}` is empty" + ("" if value == "" else f"; it must be {joined(wanted)}")
         remedy: str | None = "give it a value, or remove the key"
     else:
         is_now = shown(value) if isinstance(value, dict | list) else _described(value)
@@ -191,7 +195,7 @@ def _wrong_type(
         "E0303",
         message,
         span,
-        label=f"not {wanted[0]}",
+        label="empty" if value == "" else f"not {wanted[0]}",
         path=fault.path,
         notes=notes,
         help=remedy,

@@ -45,7 +45,11 @@ class Model(Struct, frozen=True):
 
     path: Annotated[str, "argument of `from_pretrained`: a repository name or a directory"]
     family: Annotated[str, "`model_type` of its config, or the diffusers class"]
-    kind: Annotated[str, "causal-lm, vision-language, encoder-decoder, encoder or diffusion"]
+    kind: Annotated[
+        str,
+        "causal-lm, vision-language, encoder-decoder, encoder, sequence-classifier, "
+        "token-classifier or diffusion",
+    ]
     parameters: Annotated[int, "all parameters, adapters not counted", "parameters"]
     trust_remote_code: Annotated[bool, "whether the model is built by code from its own repository"]
     published: Annotated[

@@ -22,6 +22,7 @@ from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.lints.document import FAMILIES, TRAINERS, Document, Place, families_of
 from tunec.compiler.lints.effective import Effective, effective
 from tunec.compiler.lints.environment import Environment, Release, releases, split_requirement
+from tunec.compiler.lints.own_source import OwnSource
 from tunec.compiler.read import read
 from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tunec.compiler.lints.schemas import Fault
 
 _WORLD: Final = "parallel.world"
+_PRECISION: Final = "precision.compute"
 
 _ON_EVERY_DEVICE: Final = ("deepspeed", "accelerate")
 """Launchers that start a process for every device that they see, unless they are told a number:
@@ -89,6 +91,8 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
     unread: tuple[Unread, ...] = ()
     resolve_model: "Callable[[str], ResolvedModel | None]" = field(default=lambda _: None)
     """The catalogue's model of a repository name; None where it has none."""
+    own: OwnSource = OwnSource()
+    """What the Python files of the repository declare; nothing where files lie on no disk."""
 
     __repr__ = object.__repr__
 
@@ -98,8 +102,6 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         known = self.__dict__
         moved.__dict__.update({name: known[name] for name in self.OF_FILES if name in known})
         return moved
-
-    # ── documents and keys ───────────────────────────────────────────────────────────────────────
 
     def of(self, *kinds: str) -> tuple[Document, ...]:
         """The documents of these kinds or families (`trainer`: all with TrainingArguments)."""
@@ -144,6 +146,10 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         """The key's place in each document of the kind that says it."""
         return (place for each in self.of(kind) if (place := each.get(key)) is not None)
 
+    def hides(self, kind: str, *keys: str) -> bool:
+        """Whether a document of the kind gives one of the keys a value that is not known."""
+        return any(each.hides(*keys) for each in self.of(kind))
+
     def effective(self, kind: str, key: str) -> Effective:
         """What a consumer's key comes to: written, filled in by the trainer, or its default."""
         return effective(self, kind, key)
@@ -175,7 +181,18 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         """
         if path == _WORLD and self.environment.world is not None:
             return next(self._surroundings())  # the last word: no file is read for it
-        return max(self.definitions(path), key=lambda each: each.rank, default=None)
+        every = self.definitions(path)
+        if path == _PRECISION:
+            every = tuple(sorted(every, key=self._is_launcher_s))
+        return max(every, key=lambda each: each.rank, default=None)
+
+    def _is_launcher_s(self, definition: Definition) -> bool:
+        """Whether a launcher says it, in place of which the trainer puts its own word.
+
+        transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: ACCELERATE_MIXED_PRECISION.
+        """
+        place = self.place(definition)
+        return place is not None and place.document.kind in ("accelerate", "launch")
 
     def definitions(self, path: str) -> tuple[Definition, ...]:
         """Every definition of a slot, by any document or by the surroundings."""
@@ -210,7 +227,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def inline_json(self) -> frozenset[Span]:
         """Where mappings stand as one text, within which no edit can be made."""
-        every = (node for each in self.documents for node in (each.root.fields or {}).values())
+        every = (place.node for each in self.documents for place in each.found.values())
         return frozenset(node.span for node in every if node.is_inline_json)
 
     # ── surroundings ─────────────────────────────────────────────────────────────────────────────

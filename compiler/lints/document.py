@@ -114,7 +114,7 @@ class Document(Struct, frozen=True, eq=False, dict=True):
     """Whose keys it holds: `deepspeed`, `hf`, `peft`, `model`, `sft`, `dpo`, `grpo`, `accelerate`,
     `axolotl`, `llamafactory`, `simpletuner`, `launch`, or the name of another reader's target."""
     format: str
-    """`json`, `yaml`, `toml`, `env` or `shell`: in what the file is written."""
+    """`json`, `yaml`, `toml`, `env`, `shell` or `python`: in what the file is written."""
     text: str
     root: Node
     target: Target | None = None
@@ -126,6 +126,8 @@ class Document(Struct, frozen=True, eq=False, dict=True):
     """Keys that are given a value which only running the file would tell."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """For a view: the path in `origin` of each of its keys."""
+    runs: frozenset[int] = frozenset()
+    """Of a file that holds alternatives, the runs that this is of, by number; none: all."""
 
     __repr__ = object.__repr__
 
@@ -133,6 +135,11 @@ class Document(Struct, frozen=True, eq=False, dict=True):
     def is_view(self) -> bool:
         """Whether another document holds these keys under other names."""
         return self.origin is not None
+
+    @property
+    def alternatives(self) -> frozenset[int]:
+        """The runs of its file that a document, or what it is a view of, belongs to; none: all."""
+        return self.runs if self.origin is None else self.origin.alternatives
 
     @property
     def is_partial(self) -> bool:
@@ -180,6 +187,10 @@ class Document(Struct, frozen=True, eq=False, dict=True):
         """What the document itself says at a path."""
         found = self.found.get(path)
         return otherwise if found is None else found.value
+
+    def hides(self, *keys: str) -> bool:
+        """Whether one of some keys is given a value that only running the file would tell."""
+        return not self.unknown.isdisjoint(keys)
 
     def where(self, test: Test) -> Mapping[str, Place]:
         """The keys whose place has a path and a value that pass a test, in the file's order.

@@ -1,6 +1,6 @@
 """Files to documents: what each is, by its content; what it refers to; what could not be read."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +21,10 @@ from tunec.compiler.lints.formats import (
     Parsed,
     hostfile,
     parse_text,
+    said_elsewhere,
     with_inline_json,
 )
-from tunec.compiler.lints.kinds import kind_by_class, kind_of
+from tunec.compiler.lints.kinds import kind_by_class, kind_of, known_keys
 from tunec.compiler.lints.leniency import as_read, of_somebody
 from tunec.compiler.lints.neighbours import (
     LONGEST,
@@ -31,11 +32,14 @@ from tunec.compiler.lints.neighbours import (
     called_as,
     checkpoints,
     is_file_name,
+    is_python,
     is_shipped,
     is_written,
 )
+from tunec.compiler.lints.parses import Parses, listed
 from tunec.compiler.lints.reach import Reach, near, reach_of
 from tunec.compiler.lints.recognition import recognised
+from tunec.compiler.lints.references import is_among, references, script_references
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import File, Json, Target
@@ -50,12 +54,6 @@ _COMPANIONS: Final = ("data_backend_config", "lycoris_config")
 that it runs in."""
 _LYCORIS: Final = frozenset({"algo", "linear_alpha"})
 """Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
-_REFERENCES: Final = (
-    *("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config"),
-    "training_args.deepspeed",
-)
-"""Keys that name another file of the run: TrainingArguments, LLaMA-Factory and Axolotl; accelerate;
-SimpleTuner and accelerate's command line; GLM-4's scripts."""
 
 
 class Reading(Struct, frozen=True):
@@ -76,6 +74,7 @@ class _Reader(Struct):
     targets: Mapping[str, Target]
     readers: Sequence[str]
     reach: Reach = Reach()
+    memory: Parses = field(default_factory=Parses)
     documents: list[Document] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
@@ -88,6 +87,8 @@ class _Reader(Struct):
     held: set[str] = field(default_factory=set)
     """Texts of files that are within another one."""
     followed: int = 0
+    configuring: set[str] = field(default_factory=set)
+    """Scripts that are started and hold the trainer's arguments themselves."""
 
     def file(self, path: Path) -> None:
         """Read a file that was named, and what it refers to."""
@@ -98,6 +99,10 @@ class _Reader(Struct):
             self.faults.append(_unreadable(path, why))
             return
         self._content(path, content)
+        name = str(path)
+        is_faulty = any(each.file == name for each in self.faults)
+        if is_python(name) and name not in self.sources and not is_faulty:
+            self.unread.append(Unread(name, content.decode("utf-8", "replace"), ()))
 
     def _content(self, path: Path, content: bytes) -> None:
         full = path.resolve()
@@ -108,7 +113,7 @@ class _Reader(Struct):
 
     def text(self, name: str, content: bytes | str, path: Path | None = None) -> None:
         """Take in a file's content; references are followed where its path is known."""
-        parsed, faults = parse_text(name, content)
+        parsed, faults = self.memory.parsed(name, content)
         self.faults += faults
         if faults:
             self.texts[name] = (
@@ -141,11 +146,23 @@ class _Reader(Struct):
             if each.resolve() not in self.seen:
                 self.seen.add(each.resolve())
                 name = str(called_as(each, path))
-                self._document(name, hostfile(name, content.decode("utf-8", "replace")))
+                self._document(name, listed(hostfile(name, content.decode("utf-8", "replace"))))
             return
         is_here = not Path(named.value).is_absolute()  # others lie on the cluster
         if is_here and not is_written(launcher, Path(named.value).name):
             self.missing.append(Missing(named, named.value, self._why(named.value, path)))
+
+    def _started(self, launcher: Document, path: Path) -> None:
+        """Read the Python file that a launcher starts, where it is there."""
+        script = launcher.get("script") if launcher.kind == "launch" else None
+        if script is None or not is_python(script.first_word):
+            return
+        for each, content in self.reach.contents(Path(script.first_word), path):
+            name = str(called_as(each, path))
+            self._content(Path(name), content)
+            if any(d.name == name and d.kind in TRAINERS for d in self.documents):
+                self.configuring.add(script.first_word)
+            return
 
     def _companions(self, document: Document, path: Path) -> None:
         for key in _COMPANIONS:
@@ -158,14 +175,15 @@ class _Reader(Struct):
     def _document(self, name: str, parsed: Parsed, path: Path | None = None) -> None:
         if parsed.part == "hostfile":
             self.sources[name] = parsed.text
-            found = Document(name, "hostfile", parsed.format, parsed.text, _listed(parsed).root)
+            found = Document(name, "hostfile", parsed.format, parsed.text, parsed.root)
             self.documents.append(found)
             return
-        parsed = _listed(parsed)
+        if parsed.program in self.configuring:
+            return  # its own flags, from which it makes what it calls the trainer with
         if parsed.reader in SCRIPTS:
             self._script(name, parsed, path)
             return
-        known = recognised(parsed, self.targets, self.readers, name)
+        known = self.memory.known(name, parsed, self.targets, self.readers)
         if known is None:
             self._of_nobody(name, parsed, path)
             return
@@ -175,6 +193,7 @@ class _Reader(Struct):
             return
         root = self._unfolded(name, parsed, path) if kind in TRAINERS else parsed.root
         root, paths = undashed(root) if kind == "simpletuner" else (root, {})
+        unknown = parsed.unknown | said_elsewhere(parsed, known_keys(target, file))
         document = Document(
             name,
             kind,
@@ -183,8 +202,9 @@ class _Reader(Struct):
             root,
             target,
             file,
-            unknown=parsed.unknown,
+            unknown=unknown,
             paths=paths,
+            runs=parsed.runs,
         )
         self.documents += [document, *map(self._with_table, views(document))]
         if kind == "simpletuner":
@@ -192,15 +212,20 @@ class _Reader(Struct):
 
             self._in_words_of_simpletuner(flags_view(document))
         if path is not None:
-            for each in (*_references(document), *_named(document, parsed)):
-                self._follow(each, path)
-            self._hosts(document, path)
-            self._companions(document, path)
-            if kind in TRAINERS:
-                admits = partial(self.reach.admits, path=path)
-                for folder, node in checkpoints(document, partial(near, path=path), admits):
-                    called = str(called_as(folder, path))
-                    self.documents.append(Document(called, "checkpoint", "folder", "", node))
+            self._beside(document, parsed, path)
+
+    def _beside(self, document: Document, parsed: Parsed, path: Path) -> None:
+        """Read what a document names, or is started with."""
+        for each in (*references(document), *script_references(document, parsed)):
+            self._follow(each, path)
+        self._started(document, path)
+        self._hosts(document, path)
+        self._companions(document, path)
+        if document.kind in TRAINERS:
+            admits = partial(self.reach.admits, path=path)
+            for folder, node in checkpoints(document, partial(near, path=path), admits):
+                called = str(called_as(folder, path))
+                self.documents.append(Document(called, "checkpoint", "folder", "", node))
 
     def _of_nobody(self, name: str, parsed: Parsed, path: Path | None) -> None:
         """Keep what no table reads: a LyCORIS file, else a file or the flags of a script."""
@@ -263,7 +288,7 @@ class _Reader(Struct):
     def _follow_named(self, name: str, parsed: Parsed, path: Path) -> None:
         """Follow what the flags of a script name that is nobody's who is known."""
         document = Document(name, "script", parsed.format, parsed.text, parsed.root)
-        for each in (*_references(document), *_named(document, parsed)):
+        for each in (*references(document), *script_references(document, parsed)):
             self._follow(each, path)
 
     def _follow(self, place: Any, path: Path) -> None:
@@ -286,9 +311,14 @@ def read_files(
     targets: Mapping[str, Target],
     readers: Sequence[str] = (),
     reach: Reach | None = None,
+    memory: Parses | None = None,
 ) -> Reading:
-    """Read files and what they refer to, as far as that may be; raises nothing for any content."""
-    reader = _Reader(targets, readers, reach or reach_of(paths))
+    """Read files and what they refer to, as far as that may be; raises nothing for any content.
+
+    With the `memory` of an earlier call for the same targets and readers, only what is new is
+    parsed.
+    """
+    reader = _Reader(targets, readers, reach or reach_of(paths), memory or Parses())
     for path in paths:
         reader.file(path)
     return _finished(reader)
@@ -320,14 +350,10 @@ def read_texts(
     for name, text in texts.items():
         reader.text(name, text)
     for document in list(reader.documents):
-        for place in _references(document):
-            if not document.is_view and not _is_among(place.value, reader.sources):
+        for place in references(document):
+            if not document.is_view and not is_among(place.value, reader.sources):
                 reader.missing.append(Missing(place, str(place.value), "there is no such file"))
     return _finished(reader)
-
-
-def _is_among(path: str, names: Iterable[str]) -> bool:
-    return any(path == name or Path(path).name == Path(name).name for name in names)
 
 
 def _finished(reader: _Reader) -> Reading:
@@ -364,29 +390,6 @@ def _settled(
 
 def _deepspeed_file(target: Target) -> File | None:
     return next((file for file in target.files if kind_of(target, file) == "deepspeed"), None)
-
-
-def _named(document: Document, parsed: Parsed) -> Iterator[Place]:
-    """The files that a script names."""
-    for key, file, span in parsed.references:
-        if key not in _REFERENCES and is_file_name(file):
-            yield Place(document, key, Node(span, value=file))
-
-
-def _listed(parsed: Parsed) -> Parsed:
-    """A list of mappings as a mapping by position, `[0]`: SimpleTuner's data sets."""
-    items = parsed.root.items
-    if not items or any(each.fields is None for each in items):
-        return parsed
-    fields = {f"[{at}]": each for at, each in enumerate(items)}
-    return replace(parsed, root=replace(parsed.root, items=None, fields=fields))
-
-
-def _references(document: Document) -> Iterator[Any]:
-    for key in _REFERENCES:
-        place = document.get(key)
-        if place is not None and isinstance(place.value, str) and is_file_name(place.value):
-            yield place
 
 
 def _unreadable(path: Path, why: str) -> Diagnostic:

@@ -21,7 +21,7 @@ class Source(Struct, frozen=True):
     name: str
     """The file, as spans name it."""
     format: str
-    """`json`, `yaml`, `toml`, `env` or `shell`."""
+    """`json`, `yaml`, `toml`, `env`, `shell` or `python`."""
     text: str
 
 
@@ -29,6 +29,8 @@ def written(value: Any, format: str) -> str:
     """A value in the words of a format: JSON's, or a YAML 1.1 scalar that keeps its type."""
     if format in ("env", "shell"):
         return str(value).lower() if isinstance(value, bool) else str(value)
+    if format == "python":
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
     if format == "yaml":
         if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
             return value
@@ -58,7 +60,9 @@ def rename_key(source: Source, node: Node, key: str) -> Edit:
     span = node.key_span or node.span
     if source.format in ("env", "shell"):
         return Edit(span, _as_flag(_text_at(source, span), key))
-    return Edit(span, json.dumps(key) if source.format == "json" else key)
+    is_text = source.format == "python" and _text_at(source, span)[:1] in ("'", '"')
+    is_quoted = source.format == "json" or is_text
+    return Edit(span, json.dumps(key) if is_quoted else key)
 
 
 def _as_flag(was: str, key: str) -> str:
@@ -82,7 +86,7 @@ def remove_key(source: Source, node: Node) -> Edit:
     if source.format in ("env", "shell") and text.startswith("-", start):
         end = _end_of_flag(text, starts[key.end_line - 1] + key.end_column - 1)
         return Edit(span_of(source.name, text, *_with_blanks(text, start, end)), "")
-    if source.format == "json" or "{" in lines[key.line - 1][: key.column - 1]:
+    if source.format in ("json", "python") or "{" in lines[key.line - 1][: key.column - 1]:
         start, end = _with_comma(text, start, end)
     start, end = _with_lines(text, start, end)
     return Edit(span_of(source.name, text, start, end), "")

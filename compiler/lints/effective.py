@@ -220,6 +220,8 @@ def _any_of(*keys: str) -> Fill:
             return None
         if any(each.value is True for each in values):
             return True
+        if run.hides("trainer", *keys):
+            return None
         return False if values[0].known else None
 
     return fill

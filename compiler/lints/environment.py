@@ -49,8 +49,20 @@ class Pin(Struct, frozen=True):
         named = map(parsed, {*releases, *(each.removesuffix(".*") for each in lower)})
         return tuple(sorted(each for each in named if self.contains(each)))
 
+    def highest(self) -> tuple[Version, ...]:
+        """The last minor releases below its bounds: 2.6 for `<2.7`, whether or not it is known."""
+        bounds = (bound for each in self.ranges for sign, bound in each.bounds if sign == "<")
+        below = (_before(parsed(each)) for each in bounds)
+        return tuple(each for each in below if each is not None and self.contains(each))
+
     def __str__(self) -> str:
         return f"{self.package}{' or '.join(map(str, self.ranges))}"
+
+
+def _before(bound: Version) -> Version | None:
+    """The release before one that begins a minor; None for others."""
+    is_first = bound.micro == 0 and bound.minor > 0
+    return Version(f"{bound.major}.{bound.minor - 1}") if is_first else None
 
 
 class Release(Struct, frozen=True):
@@ -228,7 +240,8 @@ def _pinned(name: str, pin: Pin, package: Package, usual: Version) -> Release:
     if not known:
         return Release(name, usual, is_named=False)
     version = usual if pin.contains(usual) else known[-1]
-    return Release(name, version, is_named=False, among=known, pin=pin)
+    among = tuple(sorted({*known, *pin.highest()}))
+    return Release(name, version, is_named=False, among=among, pin=pin)
 
 
 def _whole(text: str) -> Version:

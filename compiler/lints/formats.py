@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
@@ -16,8 +16,12 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.text import Origin, decode
+from tunec.compiler.lints.kinds import fields_of
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path, Span, dotted, lines_of, start_of
+
+if TYPE_CHECKING:
+    from tunec.compiler.lints.python_files import Found
 
 _ENDINGS: Final = {
     ".json": "json",
@@ -29,6 +33,7 @@ _ENDINGS: Final = {
     ".bash": "shell",
     ".slurm": "shell",
     ".sbatch": "shell",
+    ".py": "python",
 }
 _TOML: Final = re.compile(r"(?m)^\s*(?:\[[\w.\"-]+\]|[\w-]+\s+=\s+\S)")
 _YAML: Final = re.compile(r"(?m)^[\w\"'-]+\s*:(?:\s|$)")
@@ -75,6 +80,10 @@ class Parsed(Struct, frozen=True):
     """Files that a script names: key, file, place."""
     program: str = ""
     """Of flags, what is started with them."""
+    kind: str = ""
+    """The kind that the text itself names: the class that a Python file calls."""
+    runs: frozenset[int] = frozenset()
+    """Of a file that holds alternatives, the runs that this is of; none: all."""
 
 
 def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
@@ -85,6 +94,8 @@ def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], lis
     written = format_of(name, text)
     if written == "shell":
         return tuple(_shell(name, text)), []
+    if written == "python":
+        return _python(name, text)
     if written == "hostfile":
         return (hostfile(name, text),), []
     if written == "toml":
@@ -171,6 +182,26 @@ def _shell(name: str, text: str) -> Iterator[Parsed]:
         reader = each.dialect if each.kind == "flags" else None
         named = tuple((dotted(ref.path), ref.file, ref.span) for ref in each.references)
         yield Parsed("shell", text, root, reader, unknown, each.kind, named, each.program)
+
+
+def _python(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+    from tunec.compiler.lints.python_files import read_python
+
+    calls, fault = read_python(text, name)
+    return tuple(_of_call(each, text) for each in calls), [] if fault is None else [fault]
+
+
+def _of_call(call: "Found", text: str) -> Parsed:
+    root, hidden = known_part(call.root)
+    unknown = hidden | call.unknown
+    return Parsed("python", text, root, unknown=unknown, kind=call.kind, runs=call.runs)
+
+
+def said_elsewhere(parsed: Parsed, known: frozenset[str]) -> frozenset[str]:
+    """The keys of a kind's file that are no fields of its class: other calls may give them."""
+    if not parsed.kind:
+        return frozenset()
+    return known - fields_of(parsed.kind) - (parsed.root.fields or {}).keys()
 
 
 def known_part(node: Node) -> tuple[Node, frozenset[str]]:

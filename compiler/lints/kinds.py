@@ -144,11 +144,16 @@ _NAMES: Final = (
 _OUTRIGHT: Final = re.compile(r"train(er|ing)[_-]?arg|^hf(\b|[_-])")
 """Names that no other program's file has: half of the keys need to be known then."""
 
+_ALONE: Final = re.compile(
+    r"train(er|ing)[_-]?arg|^(ds|deepspeed)[_-]?config|^adapter_config$|^accelerate[_-]?config"
+)
+"""Names that are a config's, whatever it holds."""
+
 _LIKE: Final = 0.75
 """How like a key of DeepSpeed's a word has to be to be meant for it."""
 _ENGINE: Final = ("deepspeed", "ds_config.json")
 _MODEL: Final = ("huggingface", "model_args.yaml")
-_LOADING: Final = frozenset(
+LOADING: Final = frozenset(
     {
         *("model_name_or_path", "pretrained_model_name_or_path", "model_name", "model_id"),
         *("load_in_4bit", "load_in_8bit", "quantization_config", "device_map", "max_memory"),
@@ -163,7 +168,7 @@ _LOADING: Final = frozenset(
 """What `from_pretrained` is given: transformers 4.40.2 to 5.23.0 modeling_utils.py, quantizers; the
 last two rows unslothai/unsloth models/loader.py."""
 _BESIDE: Final = {
-    _MODEL: _LOADING,
+    _MODEL: LOADING,
     ("huggingface", "adapter_config.json"): frozenset({"method", "adapter_dtype"}),
 }
 """Keys that nobody's schema has, and that people show in a file of that name: of an adapter, what
@@ -171,6 +176,20 @@ it is called and the dtype that `autocast_adapter_dtype` leaves it in."""
 _MARKS: Final = frozenset(
     {"load_in_4bit", "load_in_8bit", "quantization_config", "device_map", "torch_dtype"}
 )
+
+
+def is_a_config_by_name(name: str) -> bool:
+    """Whether a file is called as no other file than a config is."""
+    return _ALONE.search(PurePath(name).stem.lower()) is not None
+
+
+def keys_by_name(name: str, targets: Mapping[str, Target]) -> frozenset[str]:
+    """The keys of the file that a name speaks of; none where it speaks of no known one."""
+    stem = PurePath(name).stem.lower()
+    wanted = next((found for pattern, found in _NAMES if pattern.search(stem)), None)
+    target = targets.get(wanted[0]) if wanted is not None else None
+    files = (each for each in target.files if wanted and each.name == wanted[1]) if target else ()
+    return frozenset[str]().union(*(known_keys(target, each) for each in files if target))
 
 
 def by_name(
@@ -227,7 +246,7 @@ def _names(schema: Mapping[str, Any]) -> Iterable[str]:
 
 def keys_of_loading(document: dict[str, Any]) -> bool:
     """Whether a file says how a model is loaded, and nothing else."""
-    return bool(_MARKS & set(document)) and set(document) <= _LOADING
+    return bool(_MARKS & set(document)) and set(document) <= LOADING
 
 
 _WHOLE: Final[Mapping[str, tuple[str, ...]]] = {

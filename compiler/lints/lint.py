@@ -1,161 +1,35 @@
-"""lint: files, as runs, to everything that is wrong with them, in a stable order.
+"""lint: files, as runs, to everything that is wrong with them, in a stable order."""
 
-Two files of one kind are never of one run: two files for DeepSpeed are two choices. Where that
-happens, files are taken apart by directory. Where it happens within a directory, each of them is
-read by itself, with what it refers to and with those of the directory that stand in nobody's way.
-"""
-
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.allow import Allowance, suppress
-from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
+from tunec.compiler.diagnostics.diagnostic import Applicability, Diagnostic, Fix, has_errors
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRAINERS, Document
-from tunec.compiler.lints.documents import Reading, read_files, read_texts
+from tunec.compiler.lints.documents import Reading, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.gathering import files_of
+from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
+from tunec.compiler.lints.kinds import is_a_config_by_name
 from tunec.compiler.lints.leniency import is_of_nobody, is_of_nothing
-from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, files_of, model_at_hand
+from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, is_python, model_at_hand
+from tunec.compiler.lints.own_source import OwnSource, own_source
 from tunec.compiler.lints.pins import Repository
-from tunec.compiler.lints.reach import Reach, reach_of
-from tunec.compiler.lints.rule import check_rule, to_diagnostic
+from tunec.compiler.lints.reach import reach_of
+from tunec.compiler.lints.rule import UNCERTAIN, check_rule, to_diagnostic
+from tunec.compiler.lints.run_files import Run, Watch, apart, read_runs, unwatched
 from tunec.compiler.target import Artifact, Target
 from tunec.schemas.frozen import replace
+from tunec.schemas.source import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tunec.compiler.facts import ResolvedModel
-
-_BY_FLAGS: Final = ("shell", "env")
-_MANY: Final = frozenset({"checkpoint", "hostfile"})
-"""Kinds of which a run may have several."""
-_OBJECTIVES: Final = {*TRAINERS, "axolotl", "simpletuner"} - {"hf"}
-"""Kinds that say what is trained: a run has one. TrainingArguments may stand beside them."""
-
-_ARGUMENTS: Final = frozenset({"hf", "objective"})
-Kind = tuple[str, bool]
-"""Whose keys a file holds, and whether it gives them as flags: flags beside a file are usual."""
-
-
-class _Part(Struct, frozen=True, eq=False, dict=True):
-    """A file that was named, with what it refers to."""
-
-    path: Path
-    own: frozenset[Kind]
-    every: frozenset[Kind]
-    """With the kinds of what it refers to."""
-    files: frozenset[Path]
-    """All that were read for it."""
-
-    @cached_property
-    def file(self) -> Path:
-        """The file itself, however it was named."""
-        return self.path.resolve()
-
-
-def read_runs(
-    paths: Sequence[Path], targets: Mapping[str, Target], readers: Sequence[str], reach: Reach
-) -> Iterator[Reading]:
-    """Read files, with those that they refer to, run by run; raises nothing for any content."""
-    whole = read_files(paths, targets, readers, reach)
-    if not _is_doubtful(whole.documents, frozenset(map(str, paths))):
-        yield whole
-        return
-    parts = [
-        _part(each, read_files([each], targets, readers, reach)) for each in dict.fromkeys(paths)
-    ]
-    for run in _apart(tuple(_heads(parts))):
-        yield read_files([each.path for each in run], targets, readers, reach)
-
-
-def _is_doubtful(documents: Sequence[Document], named: frozenset[str]) -> bool:
-    """Whether two of the files that were named are of one kind."""
-    own = {(each.name, _kind(each)) for each in _counted(documents) if each.name in named}
-    return len(own) > len({kind for _, kind in own})
-
-
-def _counted(documents: Sequence[Document]) -> Iterator[Document]:
-    return (each for each in documents if not each.is_view and each.kind not in _MANY)
-
-
-def _kind(document: Document) -> Kind:
-    kind = "objective" if document.kind in _OBJECTIVES else document.kind
-    return kind, document.format in _BY_FLAGS
-
-
-def _part(path: Path, reading: Reading) -> _Part:
-    documents = tuple(_counted(reading.documents))
-    return _Part(
-        path,
-        frozenset(_kind(each) for each in documents if each.name == str(path)),
-        frozenset(map(_kind, documents)),
-        frozenset({path.resolve(), *(Path(each).resolve() for each in reading.sources)}),
-    )
-
-
-def _heads(parts: Sequence[_Part]) -> Iterator[_Part]:
-    """Those to which no other one refers; of two that refer to each other, the first."""
-    readers: dict[Path, list[_Part]] = {}
-    for part in parts:
-        for file in part.files:
-            readers.setdefault(file, []).append(part)
-    dropped: set[Path] = set()
-    for part in parts:
-        others = (each for each in readers[part.file] if each is not part)
-        if any(each.file not in part.files or each.file in dropped for each in others):
-            dropped.add(part.file)
-    return (each for each in parts if each.file not in dropped)
-
-
-def _apart(parts: Sequence[_Part]) -> Iterator[Sequence[_Part]]:
-    """The parts of each run, in the order in which they were named."""
-    if not _clashing(parts):
-        yield parts
-        return
-    folders: dict[Path, list[_Part]] = {}
-    for part in parts:
-        folders.setdefault(part.path.parent, []).append(part)
-    for here in folders.values():
-        clashing = _clashing(here)
-        free = [each for each in here if each not in clashing]
-        yield from _with_free(clashing, free) if clashing else (free,)
-
-
-def _with_free(clashing: Sequence[_Part], free: Sequence[_Part]) -> Iterator[Sequence[_Part]]:
-    """Each that clashes with those that do not.
-
-    Where each script has arguments of its own, and none names a file of arguments, nobody knows
-    for which of them that is: it stands alone.
-    """
-    for one in clashing:
-        yield [one, *(each for each in free if not _doubles(one, each))]
-    yield from ([each] for each in free if all(_doubles(one, each) for one in clashing))
-
-
-def _doubles(one: _Part, other: _Part) -> bool:
-    """Whether one gives by flags what the other gives by a file, or the other way round."""
-    mine, theirs = (dict.fromkeys(part.own) for part in (one, other))
-    return any((name, not by_flags) in theirs for name, by_flags in mine if name in _ARGUMENTS)
-
-
-def _clashing(parts: Sequence[_Part]) -> list[_Part]:
-    """Those that are of a kind that another one has, or refers to, or the other way round."""
-    own = Counter(kind for each in parts for kind in each.own)
-    every = Counter(kind for each in parts for kind in each.every)
-
-    def clashes(part: _Part) -> bool:
-        is_taken = any(every[kind] > 1 for kind in part.own)
-        return is_taken or any(own[kind] > (kind in part.own) for kind in part.every)
-
-    return [each for each in parts if clashes(each)]
+    from tunec.compiler.lints.settings import Settings
 
 
 PAGES: Final = "docs/rules.md"
@@ -171,9 +45,11 @@ class Linted(Struct, frozen=True):
     sources: Mapping[str, str] = field(default_factory=dict)
     """Text of each file by the name that spans use."""
     passed_over: tuple[str, ...] = ()
-    """Files below a folder that was named which are none of a known kind."""
+    """Files below a folder that was named which are none of a known kind, but for programs."""
     cut_short: tuple[str, ...] = ()
     """Folders that were named and hold more than was read."""
+    crowded: tuple[str, ...] = ()
+    """Folders in which too many files could be used with too many others."""
 
     @property
     def run(self) -> LintContext:
@@ -185,10 +61,15 @@ class Linted(Struct, frozen=True):
         """Whether there is no error; warnings and notes are none."""
         return not has_errors(self.diagnostics)
 
-    def fixed(self) -> dict[str, str]:
-        """The texts of the files that change when every safe fix is applied."""
-        fixes = (each.fix for each in self.diagnostics if each.fix is not None)
-        return apply(self.sources, [fix.edits for fix in fixes if fix.applicability == "safe"])
+    def fixes(self, applicability: Applicability) -> tuple[Fix, ...]:
+        """The fixes that are safe, or those that are not."""
+        every = (each.fix for each in self.diagnostics if each.fix is not None)
+        return tuple(fix for fix in every if fix.applicability == applicability)
+
+    def fixed(self, *, unsafe: bool = False) -> dict[str, str]:
+        """The texts of the files that change when every safe fix is applied; or all, safe first."""
+        every = (*self.fixes("safe"), *(self.fixes("unsafe") if unsafe else ()))
+        return apply(self.sources, [fix.edits for fix in every])
 
 
 def lint_files(
@@ -196,33 +77,54 @@ def lint_files(
     targets: Mapping[str, Target],
     environment: Environment | None = None,
     allowances: Sequence[Allowance] = (),
+    settings: "Settings | None" = None,
+    watch: Watch = unwatched,
 ) -> Linted:
     """Read files, with those that they refer to, and check them against every rule.
 
-    They are one run, or several where two of them are of one kind (`read_runs`). A
+    They are one run, or several (`tunec.compiler.lints.grouping`). A
     folder stands for the configs below it; its other files are counted in `passed_over`.
+    `settings` leave files out of folders, and set the severity of findings; `watch` sees how far
+    this has come.
     """
     surroundings = environment or Environment()
-    gathered = files_of(paths)
-    found = frozenset(str(path) for path, is_found in gathered.files.items() if is_found)
+    gathered = files_of(paths) if settings is None else files_of(paths, settings.excludes)
+    found = frozenset(path for path, is_found in gathered.files.items() if is_found)
     reach = reach_of(gathered.files, allow_outside=surroundings.allow_outside)
-    readings = list(read_runs(tuple(gathered.files), targets, surroundings.readers, reach))
-    strange = frozenset(name for each in readings for name in _strangers(each)) & found
-    kept = [_without(each, strange) for each in readings]
-    repository = Repository(reach)
-    checked = (
-        _checked(
-            each,
-            targets,
-            _with_pins(surroundings, repository, each),
-            allowances,
-            model_at_hand(map(Path, each.sources), reach),
-        )
-        for each in kept
+    read = read_runs(tuple(gathered.files), targets, surroundings.readers, reach, found, watch)
+    every = {name for each in read.runs for name in _strangers(each.reading)}
+    strange = {
+        each
+        for each in every.intersection(map(str, found))
+        if is_python(each) or not is_a_config_by_name(each)
+    }
+    repository, own = Repository(reach), own_source(gathered.files, reach)
+    checked: list[_Checked] = []
+    runs = _kept(read.runs, strange)
+    for each in runs:
+        watch("runs", len(runs))
+        pinned = _with_pins(surroundings, repository, each.reading)
+        model = model_at_hand(map(Path, each.reading.sources), reach)
+        checked.append(_checked(each, targets, pinned, allowances, model, own))
+    linted = _together(checked)
+    told = linted.diagnostics if settings is None else settings.levelled(linted.diagnostics)
+    return replace(
+        linted,
+        diagnostics=told,
+        passed_over=tuple(sorted(each for each in strange if not is_python(each))),
+        cut_short=tuple(map(str, gathered.cut_short)),
+        crowded=tuple(map(str, read.crowded)),
     )
-    linted = _together(list(checked))
-    cut = tuple(map(str, gathered.cut_short))
-    return replace(linted, passed_over=tuple(sorted(strange)), cut_short=cut)
+
+
+def _kept(runs: Sequence[Run], strange: Set[str]) -> list[Run]:
+    """The runs without the files that nobody knows, and without what holds no other ones."""
+    rest = [replace(each, reading=_without(each.reading, strange)) for each in runs]
+    return [each for each in rest if not _is_empty(each.reading)] or rest[:1]
+
+
+def _is_empty(reading: Reading) -> bool:
+    return not (reading.documents or reading.unread or reading.faults)
 
 
 def _with_pins(environment: Environment, repository: Repository, of: Reading) -> Environment:
@@ -239,8 +141,8 @@ def lint_texts(
 ) -> Linted:
     """Check texts, by file name, against every rule, as one run; nothing is read from disk."""
     surroundings = environment or Environment()
-    reading = read_texts(texts, targets, surroundings.readers)
-    return _together([_checked(reading, targets, surroundings, allowances)])
+    runs = apart(Run(read_texts(texts, targets, surroundings.readers)))
+    return _together([_checked(each, targets, surroundings, allowances) for each in runs])
 
 
 def check_artifacts(
@@ -278,15 +180,18 @@ class _Checked(Struct, frozen=True):
     found: tuple[Diagnostic, ...]
     allowed: tuple[Allowance, ...]
     unused: frozenset[Allowance]
+    group: Group = ()
 
 
 def _checked(
-    reading: Reading,
+    one: Run,
     targets: Mapping[str, Target],
     environment: Environment,
     allowed: Sequence[Allowance],
     resolve_model: "Callable[[str], ResolvedModel | None]" = catalogue_model,
+    own: OwnSource | None = None,
 ) -> _Checked:
+    reading = one.reading
     run = LintContext(
         reading.documents,
         environment,
@@ -294,11 +199,12 @@ def _checked(
         reading.missing,
         reading.unread,
         resolve_model,
+        own or OwnSource(),
     )
     every = (*allowed, *reading.allowances)
     rest = suppress(check(run), every)
     found = (*reading.faults, *rest.kept, *_unreasoned(every))
-    return _Checked(run, reading.sources, found, every, frozenset(rest.unused))
+    return _Checked(run, reading.sources, found, every, frozenset(rest.unused), one.group)
 
 
 def _together(runs: Sequence[_Checked]) -> Linted:
@@ -306,12 +212,35 @@ def _together(runs: Sequence[_Checked]) -> Linted:
     used = {each for run in runs for each in run.allowed if each not in run.unused}
     found = [*_agreed(runs), *(each for run in runs for each in _unused(run, used))]
     sources = {name: text for each in runs for name, text in each.sources.items()}
-    every = tuple(_once(sorted(dict.fromkeys(found), key=_order)))
+    every = tuple(_once(_at_one_place(sorted(dict.fromkeys(found), key=_order))))
     return Linted(tuple(each.run for each in runs), every, sources)
 
 
-_UNKNOWN_MODEL: Final = f"cannot tell: {UNKNOWN}"
+_UNKNOWN_MODEL: Final = f"{UNCERTAIN}{UNKNOWN}"
 _MOST_NAMED: Final = 3
+
+
+def _at_one_place(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """What several runs find at one place, once: it names the other files that it is found with."""
+    first: dict[tuple[object, ...], list[Diagnostic]] = {}
+    for each in found:
+        first.setdefault((each.id, each.severity, each.message, each.primary), []).append(each)
+    return [_with_others(one, rest) for one, *rest in first.values()]
+
+
+def _with_others(one: Diagnostic, rest: Sequence[Diagnostic]) -> Diagnostic:
+    spans = [label.span for each in (one, *rest) for label in each.labels]
+    names = list(dict.fromkeys(span.file for span in spans if span is not None))
+    others = [name for name in names if name not in {each.file for each in _spans(one)}]
+    if not others:
+        return one
+    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    told = f"so it is with {', '.join(others[:_MOST_NAMED])}{more}"
+    return replace(one, notes=(*one.notes, told))
+
+
+def _spans(one: Diagnostic) -> list[Span]:
+    return [label.span for label in one.labels if label.span is not None]
 
 
 def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
@@ -328,9 +257,12 @@ def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
 
 
 def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
-    """What was found, without fixes on which the runs that share the mended file do not agree."""
+    """What holds, without fixes on which the runs that share the mended file do not agree."""
+    agreement = Agreement([(each.group, each.found) for each in runs])
     for run in runs:
         for each in run.found:
+            if not agreement.holds(each, run.group):
+                continue
             edits = each.fix.edits if each.fix is not None and len(runs) > 1 else ()
             files = {edit.span.file for edit in edits}
             shared = [other for other in runs if not files.isdisjoint(other.sources)]

@@ -26,14 +26,15 @@ from tunec.compiler.lints.kinds import (
 from tunec.compiler.target import File, Target
 
 _FIRST: Final = (
-    *("axolotl", "llamafactory", "ms-swift", "trl-methods", "simpletuner", "accelerate", "trl"),
+    *("axolotl", "llamafactory", "ms-swift", "verl", "trl-methods", "simpletuner", "accelerate"),
+    "trl",
 )
 _LAST: Final = ("glm4", "minicpm-v")
 _TOML: Final = ("simpletuner",)
 """Who reads TOML, which no other program that is known does, and no YAML: simpletuner 4.10.1
 helpers/configuration/loader.py; scripts of diffusers' kind have many of its keys."""
 _WITH_PROGRAM: Final = (
-    *("axolotl", "llamafactory", "ms-swift", "simpletuner", "accelerate", "deepspeed"),
+    *("axolotl", "llamafactory", "ms-swift", "verl", "simpletuner", "accelerate", "deepspeed"),
 )
 """Who brings the program that reads its keys: flags of another script are not theirs."""
 _SEQ2SEQ: Final = frozenset(
@@ -63,8 +64,9 @@ keys of their own."""
 _SHARE_OF_PART: Final = 0.5
 """The share of the keys of a part of LLaMA-Factory's file, which names no model, that it has to
 know: programs that start it have files of their own with some of its keys."""
-_BY_MARKS: Final = "trl-methods"
-"""Whose files are told by keys of their own: the others are shared by every trainer."""
+_BY_MARKS: Final = ("trl-methods", "unsloth", "verl")
+"""Whose files are told by keys of their own: the others are shared by every trainer, or, as the
+sections `data` and `training`, by many scripts."""
 _OF_METHODS: Final = {"trl-methods": "output_dir", "trl": "model_name_or_path"}
 """Whose files are of one method each, and the key that every whole one has."""
 _OF_WHOLE: Final = frozenset(_OF_METHODS.values())
@@ -81,6 +83,9 @@ _OF_OTHERS: Final = frozenset(
 """Keys of ms-swift before 4.0, which has many of TrainingArguments' with other defaults (swift 2.0
 to 3.12 llm/argument), and of Open Instruct's own loop (allenai/open-instruct finetune.py
 `FlatArguments`)."""
+_OF_EVALUATION: Final = frozenset({"n_shot", "lang", "task_dir"})
+"""Beside `task`: the file of `llamafactory-cli eval` (llamafactory 0.7.0 to 0.9.3
+hparams/evaluation_args.py `EvaluationArguments`), which trains nothing."""
 _RECORDED: Final = frozenset({"value", "desc"})
 """What W&B's record of a run holds of each setting (wandb 0.12 to 0.23 sdk/lib/config_util.py
 `dict_add_value_dict`): no program reads its config.yaml."""
@@ -108,6 +113,8 @@ def recognised(
     parsed: Parsed, targets: Mapping[str, Target], readers: Sequence[str], file_name: str = ""
 ) -> tuple[Target, File, str] | None:
     """The target, its file, and what rules call it; None where nobody's who is known."""
+    if parsed.kind:
+        return _of_kind(parsed.kind, targets)
     document = plain(parsed.root)
     if parsed.reader == OWN or (not parsed.part and _is_of_others(document)):
         return None
@@ -152,10 +159,12 @@ def _is_of_others(document: Any) -> bool:
         return False
     said = [each for key, each in document.items() if key != "wandb_version"]
     is_record = len(said) > 1 and all(
-        isinstance(each, dict) and "value" in each and each.keys() <= _RECORDED for each in said
+        isinstance(each, dict) and each.keys() <= _RECORDED for each in said
     )
+    is_record = is_record and any("value" in each for each in said)
     is_tokenizer_s = document.keys() <= _TOKENS and not _UNASKED.isdisjoint(document)
-    return is_record or is_tokenizer_s or not _OF_OTHERS.isdisjoint(document)
+    is_evaluation = "task" in document and not _OF_EVALUATION.isdisjoint(document)
+    return is_record or is_tokenizer_s or is_evaluation or not _OF_OTHERS.isdisjoint(document)
 
 
 def _of_cpo(
@@ -168,6 +177,13 @@ def _of_cpo(
         return None
     every = ((target, file) for target in targets.values() for file in target.files)
     return next(((*each, "hf") for each in every if kind_of(*each) == "hf"), None)
+
+
+def _of_kind(kind: str, targets: Mapping[str, Target]) -> tuple[Target, File, str] | None:
+    """The file of a kind that is known before: TRL's own where transformers' target has it, too."""
+    names = sorted(targets, key=lambda name: not name.startswith("trl"))
+    every = ((targets[name], file) for name in names for file in targets[name].files)
+    return next(((*each, kind) for each in every if kind_of(*each) == kind), None)
 
 
 def _batch(targets: Mapping[str, Target]) -> tuple[Target, File, str] | None:
@@ -360,7 +376,7 @@ def _may_take(target: Target, document: Any) -> bool:
         return False  # a model's own config, of which a test needs no more
     if target.name == "trl" and isinstance(document, dict) and not set(document) & fields_of("hf"):
         return False  # rank and targets of LoRA alone are many scripts' own
-    if target.name == _BY_MARKS:
+    if target.name in _BY_MARKS:
         return False
     required = _REQUIRED.get(target.name)
     return required is None or (isinstance(document, dict) and required in document)

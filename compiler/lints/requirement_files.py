@@ -275,6 +275,11 @@ def _commands(text: str) -> Iterator[Stated]:
             yield from _each([(word[0].strip("\"'"), line)])
 
 
+def _script(text: str) -> Iterator[Stated]:
+    """What a script installs before it starts the program; its comments install nothing."""
+    return _commands(re.sub(r"(?m)^[ \t]*#.*", "", text))
+
+
 def _read_me(text: str) -> Iterator[Stated]:
     """Commands that stand by themselves: in a line, or between backticks."""
     kept = {text.count("\n", 0, each.start()) for each in _IN_TEXT.finditer(text)}
@@ -298,6 +303,7 @@ _KINDS: Final[tuple[tuple[str, Read], ...]] = (
     (r"setup\.cfg", _setup_cfg),
     (r"environment\.ya?ml", _environment),
     (r"Dockerfile|Dockerfile\.\w+|\w+\.Dockerfile", _commands),
+    (r"[\w.-]+\.(?:sh|slurm|sbatch)", _script),
     (r"README(?:[\w.-]*)?\.(?:md|rst|txt)|README", _read_me),
 )
 """Names of files, in the order in which they are believed."""

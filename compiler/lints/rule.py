@@ -7,7 +7,10 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Fix, Label, Severity, Term
+from tunec.compiler.frontend.python_calls import is_python_text
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import split_requirement
 
 Consequence = Literal[
@@ -39,6 +42,13 @@ CONSEQUENCES: Final[dict[Consequence, str]] = {
     "unclear": "not known from what was read",
 }
 """The words in which each is told."""
+
+UNCERTAIN: Final = "cannot tell: "
+"""How a finding begins that rests on something unknown."""
+
+Unless = Literal["", "declared", "quoted"]
+"""What the repository's own source may say otherwise: that a class has the key as a field (or, of
+flags, a parser), or that it has the word as a text. Then nothing is found."""
 
 ALWAYS: Final = ("*",)
 """What a rule reads that is asked of every run."""
@@ -104,6 +114,7 @@ class Rule(Struct, frozen=True):
     of these. What another rule finds holds for all hardware (`tunec.compiler.lints.emission`)."""
     check: "Callable[[LintContext], Iterable[Finding]]"
     """Pure; raises nothing for any input; yields findings in the order of the document."""
+    unless: Unless = ""
 
 
 def rule(
@@ -114,11 +125,12 @@ def rule(
     consumers: tuple[str, ...],
     reads: tuple[str, ...] = ALWAYS,
     hardware: bool = False,
+    unless: Unless = "",
 ) -> "Callable[[Callable[[LintContext], Iterable[Finding]]], Rule]":
     """Make a rule of the function below it; the arguments are the fields of `Rule`."""
 
     def made(check: "Callable[[LintContext], Iterable[Finding]]") -> Rule:
-        return Rule(name, severity, consequence, consumers, reads, hardware, check)
+        return Rule(name, severity, consequence, consumers, reads, hardware, check, unless)
 
     return made
 
@@ -136,9 +148,28 @@ def findings_of(rule: Rule, run: LintContext) -> Iterator[Diagnostic]:
     """
     try:
         for finding in rule.check(run):
-            yield to_diagnostic(rule, finding, run)
+            if not (rule.unless and _is_own(rule.unless, finding, run)):
+                yield to_diagnostic(rule, finding, run)
     except Exception as fault:  # noqa: BLE001  whatever it is, it is ours
         yield failure(rule, fault, run)
+
+
+def _is_own(unless: Unless, finding: Finding, run: LintContext) -> bool:
+    """Whether the repository's own source has the key, or the word, that is not known."""
+    label = next((each for each in finding.labels if each.primary), None)
+    place = None if label is None else _place_of(label, run)
+    if place is None or place.document.format == "python":
+        return False  # a call names its class, and quotes the word itself
+    if unless == "quoted":
+        return run.own.quotes(place.node.written or str(place.value))
+    name = place.path.removeprefix("--").rpartition(".")[2]
+    return run.own.declares(name, as_flag=place.document.format == "shell")
+
+
+def _place_of(label: Label, run: LintContext) -> Place | None:
+    """The key that a label stands at, or at the value of which."""
+    every = (at for each in run.documents for at in each.found.values() if at.path == label.path)
+    return next((at for at in every if label.span in (at.span, at.key_span)), None)
 
 
 def failure(rule: Rule, fault: Exception, run: LintContext) -> Diagnostic:
@@ -178,7 +209,7 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
     consequence = finding.consequence or rule.consequence
     assumed = _assumed(rule, run)
     if not finding.certain:
-        severity, message = "note", f"cannot tell: {message}"
+        severity, message = "note", f"{UNCERTAIN}{message}"
     elif severity == "error" and assumed:
         severity = "warning"
     if assumed:
@@ -198,8 +229,18 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
 
 
 def _can_be_edited(finding: Finding, run: LintContext) -> bool:
-    """Whether what it speaks of stands in the file by itself, and not within a text."""
-    return run.inline_json.isdisjoint(label.span for label in finding.labels)
+    """Whether what it speaks of stands in the file by itself, and not within a text.
+
+    A Python file has to be one afterwards.
+    """
+    if not run.inline_json.isdisjoint(label.span for label in finding.labels):
+        return False
+    texts = {each.name: each.text for each in run.documents if each.format == "python"}
+    edits = finding.fix.edits if finding.fix is not None else ()
+    if texts.keys().isdisjoint(edit.span.file for edit in edits):
+        return True
+    mine = tuple(edit for edit in edits if edit.span.file in texts)
+    return all(is_python_text(text) for text in apply(texts, [mine]).values())
 
 
 def _words(consequence: Consequence, severity: Severity) -> str:

@@ -68,11 +68,15 @@ def faults_of(run: "LintContext", document: Document) -> Iterator[Fault]:
             yield fault
 
 
+_WITH_OWN_SCHEMA: Final = ("unsloth", "verl")
+"""Kinds of which the target's file names the schema of a release."""
+
+
 def schemas(run: "LintContext", document: Document) -> tuple[Schema, ...]:
     """The schema of each release that may read a document, or of those before and after it."""
     if document.kind == "deepspeed":
         return _deepspeed(run)
-    if document.kind == "unsloth":
+    if document.kind in _WITH_OWN_SCHEMA:
         return _of_its_file(run, document)
     for stem, package in CLASSES.get(document.kind, ())[:1]:
         around = known_around(stem, run.release(package))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.kinds import LOADING
 from tunec.schemas.frozen import replace
 
 _ACCELERATE: Final[Mapping[str, str]] = {
@@ -70,13 +71,21 @@ def views(document: Document) -> Iterator[Document]:
     if document.kind in _VIEWS:
         yield from _VIEWS[document.kind](document)
     if document.kind in ("model", "hf") and document.get("quantization_config.load_in_4bit"):
-        yield view(document, "model", _below(document, "quantization_config."))
+        yield _block(document, "model", "quantization_config")
     if document.format == "shell" and document.kind in ("hf", "sft"):
         yield from _loaded_by_script(document)
     key = "deepspeed_config" if document.kind == "simpletuner" else "deepspeed"
     inline = document.get(key)
     if inline is not None and inline.node.fields:
-        yield view(document, "deepspeed", _below(document, f"{key}."))
+        yield _block(document, "deepspeed", key)
+
+
+def _block(document: Document, kind: str, key: str) -> Document:
+    """A block of a document as a file of its own, with what of it is not known."""
+    prefix = f"{key}."
+    hidden = {each.removeprefix(prefix) for each in document.unknown if each.startswith(prefix)}
+    beside = document.unknown - LOADING if kind == "model" else frozenset()
+    return replace(view(document, kind, _below(document, prefix)), unknown=beside | hidden)
 
 
 def _axolotl(document: Document) -> Iterator[Document]:

@@ -4,7 +4,13 @@ import json
 import re
 from shlex import quote
 
-from tunec.compiler.analyses.architecture import HalfTarget, half_target, is_moved, is_refused
+from tunec.compiler.analyses.architecture import (
+    HalfTarget,
+    half_target,
+    is_moved,
+    is_refused,
+    takes_no_adapter,
+)
 from tunec.compiler.analyses.architecture.expressions import compiled
 from tunec.compiler.analyses.trainable import (
     adapted_modules,
@@ -101,7 +107,7 @@ def _names(architecture: Architecture, asked: str, *, vision: bool) -> str | tup
     wanted = tuple(
         module
         for module in every
-        if not is_moved(architecture, module) and not is_refused(architecture, module)
+        if not is_moved(architecture, module) and not takes_no_adapter(architecture, module)
     )
     return name_modules(architecture, wanted) if wanted else ()
 
@@ -265,6 +271,11 @@ def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
 def _extras(scribe: Scribe, lora: Lora) -> tuple[tuple[str, ...], str]:
     if lora.also_train is not None:
         return lora.also_train, "as the method says"
+    new = scribe.facts.model.architecture.new
+    if new:
+        # PEFT adds `classifier` and `score` itself: a module inside of one would be copied twice
+        whole = dict.fromkeys(name.partition(".")[0] for name in new)
+        return tuple(whole), "no published weights fill the head"
     card = scribe.facts.model.card
     extras = card.trainer_extras if card else ()
     if not extras:

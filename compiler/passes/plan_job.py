@@ -9,7 +9,7 @@ from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.account import MARGIN as TIME_MARGIN
 from tunec.compiler.analyses.time.account import Run, bounded
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.plan import Draft
+from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem
@@ -109,14 +109,18 @@ def _run(facts: Facts, draft: Draft) -> Run | None:
     schedule, seconds = draft.schedule, step_seconds(facts, draft)
     if schedule.steps is None or seconds is None:
         return None
-    each = schedule.save_steps
-    saves = schedule.steps // each if each else round(schedule.epochs or 1)
+    return run_of(draft, schedule.steps, seconds)
+
+
+def run_of(decided: Draft | Plan, steps: int, step_seconds: float) -> Run:
+    """What a run of so many steps does besides them; steps may be known about alone."""
+    each = decided.schedule.save_steps
     return Run(
-        steps=schedule.steps,
-        step_seconds=seconds,
-        saves=saves,
-        trained=draft.adapter.trainable_parameters,
-        weights=_HALF * draft.model.parameters,
+        steps=steps,
+        step_seconds=step_seconds,
+        saves=steps // each if each else round(decided.schedule.epochs or 1),
+        trained=decided.adapter.trainable_parameters,
+        weights=_HALF * decided.model.parameters,
     )
 
 

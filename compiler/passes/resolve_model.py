@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, model, spec
+from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.published_form import TITLES
 from tunec.schemas.units import format_bytes
 
@@ -13,6 +14,16 @@ _16_BIT: Final = 2
 _EXPANDED: Final = (
     "transformers expands them as it loads them, on devices that lack the form or where it is told "
     "to; what it keeps, its Trainer does not train in full"
+)
+
+_DECAY: Final = "A_log"
+"""The parameter that every layer with a state has, by which the state decays."""
+_STATE_SPACE: Final = ("the state space", "mamba-ssm")
+_RECURRENT: Final = {"linear_attn": ("linear attention", "flash-linear-attention")}
+"""By the name of the module: how it is called, and the package with its kernels (transformers
+5.23.0 `integrations/hub_kernels.py`, `use_kernel_func_from_hub_with_fallback`)."""
+_IN_TORCH: Final = (
+    "the account of memory counts those operations, which keep more than the kernels do"
 )
 
 
@@ -43,7 +54,25 @@ def resolve_model(facts: Facts, _: Draft) -> Outcome:
     scribe.say("model.published", form, why, config)
     if form != "none":
         _report_expanded(scribe, resolved)
+    _report_recurrent(scribe, architecture)
     return scribe.outcome()
+
+
+def _report_recurrent(scribe: Scribe, architecture: Architecture) -> None:
+    """Report layers that hand on a state, whose kernels are packages of their own."""
+    kinds = {
+        _RECURRENT.get(path.rpartition(".")[2], _STATE_SPACE)
+        for path, _, last in (each.path.rpartition(".") for each in architecture.modules)
+        if last == _DECAY
+    }
+    for kind, package in sorted(kinds):
+        scribe.report(
+            "recurrence-in-torch",
+            "note",
+            f"{kind} runs as operations of torch unless {package} and causal-conv1d are installed",
+            "model",
+            notes=(_IN_TORCH,),
+        )
 
 
 def _report_expanded(scribe: Scribe, resolved: ResolvedModel) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tunec.compiler.consumers.moved_keys import MOVED, Moved
+from tunec.compiler.consumers.moved_keys import MOVED, Carry, Moved
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.kinds import kind_of, known_keys
 from tunec.compiler.read import WRONG_SHAPE
@@ -41,17 +41,16 @@ def kept_in(
         keys = _kept(read, target, file, written, dialect, sources)
         if keys is not None:
             yield Kept(read, keys)
-    if kind_of(target, file) in _ARGUMENTS:
-        for document in sources.run.documents:
-            yield from _told(document, target, file, sources, dialect)
+    for document in sources.run.documents:
+        yield from _told(document, target, file, sources, dialect)
 
 
 def _told(
     document: Document, target: Target, file: File, sources: Sources, dialect: Dialect
 ) -> Iterator[Kept]:
-    """What a program is told of keys of a dialect that it runs."""
+    """What a program is told of keys of a dialect that it runs, and a dialect of its keys."""
     reads = {each.key: each for each in sources.reads if each.place.document is document}
-    for carry in document.file.carries if document.file is not None else ():
+    for carry in _between(document, target, file):
         every = (*carry.keys, *carry.beside)
         there = {key: document.flat[key].value for key in every if key in document.flat}
         try:
@@ -61,6 +60,13 @@ def _told(
         if keys and all(admits(target, file, dialect, key) for key in keys):
             for key in (each for each in carry.keys if each in reads):
                 yield Kept(reads[key], keys, carry.slots)
+
+
+def _between(document: Document, target: Target, file: File) -> Iterable[Carry]:
+    """How keys of a document are said in a file of the other side, a dialect or what runs it."""
+    if kind_of(target, file) in _ARGUMENTS:
+        return document.file.carries if document.file is not None else ()
+    return file.takes if document.kind in _ARGUMENTS else ()
 
 
 def _kept(
@@ -80,6 +86,8 @@ def _kept(
         return None
     match read.fate:
         case "left" | "default":
+            if _is_handed_on(read, target, file, sources, dialect):
+                return {read.key: read.place.value}
             return next(filter(fits, _names(read, target, file, sources)), None)
         case "filled":
             return {read.key: read.place.value} if _stays_open(read, file, is_own=is_own) else None
@@ -137,6 +145,14 @@ def _is_at_home(read: Read, target: Target, file: File, sources: Sources) -> boo
     table = read.place.document.target
     heirs = (*_ARGUMENTS, *((own,) if table is not None and table.run_by else ()))
     return kind in _ARGUMENTS and own in heirs and read.key in trainers_keys(sources)
+
+
+def _is_handed_on(
+    read: Read, target: Target, file: File, sources: Sources, dialect: Dialect
+) -> bool:
+    """Whether a dialect's program knows an argument of the Trainer, to which it hands it on."""
+    is_argument = read.place.document.kind in _ARGUMENTS and read.key in trainers_keys(sources)
+    return bool(file.takes) and is_argument and knows(target, file, dialect, read.key)
 
 
 def _is_same(read: Read, target: Target, file: File) -> bool:

@@ -158,9 +158,12 @@ def _is_open(draft: Draft) -> bool:
 
 
 def _put_all(document: dict[str, Json], keys: Mapping[str, Json]) -> None:
+    """Put dotted keys into a document; a mapping takes the place of a plain value."""
     for key, value in keys.items():
         *parents, last = key.split(".")
         inner = document
         for parent in parents:
-            inner = inner.setdefault(parent, {})
+            if not isinstance(inner.get(parent), dict):
+                inner[parent] = {}
+            inner = inner[parent]
         inner[last] = value

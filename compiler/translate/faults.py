@@ -164,13 +164,32 @@ _WAYS: Final = ("loss.path", "optimizer.kernel", "attention.implementation")
 def lost_ways(
     target: Target, drafts: Sequence[Draft], known: Partial, sources: Sources
 ) -> frozenset[str]:
-    """The ways to compute of a dialect's program, which the one that runs it has not."""
-    if not is_dialect(sources.run):
-        return frozenset()
+    """Ways to compute that the target's program has not.
+
+    Those of a dialect's program, or, for a dialect, those that no file asks for.
+    """
     said = frozenset(slot for draft in drafts for slot in draft.said)
     lost = frozenset(slot for draft in drafts for slot in draft.lost)
     lost |= refused(target.cannot, said | lost, known.values).keys()
-    return frozenset(slot for slot in _WAYS if slot in lost)
+    own = [slot for slot in _WAYS if slot in lost]
+    if is_dialect(sources.run):
+        return frozenset(own)
+    return frozenset(slot for slot in own if target.run_by and not sources.is_written(slot))
+
+
+def in_its_own_way(target: Target, slots: Collection[str]) -> Iterator[Diagnostic]:
+    """That the new program computes the same in another way than the one that was read."""
+    if slots:
+        yield Diagnostic(
+            "computed-in-another-way",
+            "note",
+            f"{target.name} has its own {joined(map(_called, sorted(slots)), 'and')}",
+            notes=("what is computed is the same; memory and speed may differ",),
+        )
+
+
+def _called(slot: str) -> str:
+    return slot.replace(".", " ")
 
 
 def _loss(

@@ -158,7 +158,8 @@ def _of_dialects(run: LintContext) -> Iterator[Definition]:
             yield Definition(slot, value, Rank.DERIVED, "translate", reason)
         if any(each.value("bf16") == "auto" for each in run.documents):
             reason = "bf16 auto is on, unless the devices have none"
-            yield Definition("precision.compute", "bf16", Rank.DERIVED, "translate", reason)
+            for slot in ("precision.compute", "states.weights", "quantization.compute"):
+                yield Definition(slot, "bf16", Rank.DERIVED, "translate", reason)
 
 
 def _heeded(read: Read, idle: frozenset[str]) -> Read:

@@ -15,9 +15,10 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
 from tunec.compiler.translate.carried_keys import Kept
 from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_defaults
-from tunec.compiler.translate.faults import faults_of, lost_ways, nothing
+from tunec.compiler.translate.faults import faults_of, in_its_own_way, lost_ways, nothing
 from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.sources import Sources
+from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace
 
 _STARTING: Final = "launch."
@@ -52,6 +53,7 @@ def write(
     if faults or unmet:
         return Written((), (*faults, *unmet))
     dialect = target.dialect(version, software)
+    known = _in_its_length(target, known)
     filled = with_defaults(target, known, dialect)
     drafts = drafts_of(target, known, filled, sources, dialect)
     ways = lost_ways(target, drafts, known, sources)
@@ -65,6 +67,7 @@ def write(
     if not drafts and not undecided(target, filled):
         return Written((), (nothing(target),))
     found = faults_of((target, version), drafts, known, filled, sources, software)
+    found += in_its_own_way(target, () if is_dialect(sources.run) else ways)
     artifacts, faulty = ((), []) if has_errors(found) else _artifacts(drafts, header)
     rows = (each for draft in drafts for each in draft.file.entries if each.holds_in(dialect))
     return Written(
@@ -80,6 +83,13 @@ def write(
 def _alone(target: Target) -> Target:
     """The target, its files as they are where no other file is named."""
     return replace(target, files=tuple(file.alone or file for file in target.files))
+
+
+def _in_its_length(target: Target, known: Partial) -> Partial:
+    """What is known of images, for a dialect: the length that was read holds what they take."""
+    if not target.run_by or "data.images" in known.values:
+        return known
+    return Partial({**known.values, "data.images": 0, "data.image_tokens": 0}, known.possible)
 
 
 def _required(target: Target, sources: Sources) -> tuple[Partial, tuple[Diagnostic, ...]]:

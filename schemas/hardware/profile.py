@@ -74,6 +74,9 @@ class Device(Shape):
     """Bytes per second between host and device, one direction, of the slot it normally sits in."""
     link: Link | None = None
     """The fastest link that this device model has; whether a node wires it is the node's fact."""
+    power: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Watts that it takes at most: the power limit it leaves the factory with, as the data sheet
+    has it; absent where none was read."""
     machine: str
     """What is assumed around a device of which only the name is given: a row of `machines.yaml`."""
     silicon: Silicon

@@ -185,13 +185,24 @@ class ImageTokens(Struct, frozen=True):
     """Learned embeddings that the projector puts around an image (GLM-4V: begin and end)."""
 
 
+ClassifierKind = Literal["sequence-classifier", "token-classifier"]
+"""A head that gives each sequence, or each token, a label; on an encoder or a decoder."""
+
+
 class Architecture(Struct, frozen=True, dict=True):
     """A model as built: its modules, its stacks of layers, its vocabulary, its image rule."""
 
     family: str
     """`model_type` of a Hugging Face config, or the diffusers class name."""
     kind: Literal[
-        "causal-lm", "vision-language", "encoder-decoder", "encoder", "diffusion", "autoencoder"
+        "causal-lm",
+        "vision-language",
+        "encoder-decoder",
+        "encoder",
+        "diffusion",
+        "autoencoder",
+        "sequence-classifier",
+        "token-classifier",
     ]
     modules: tuple[Module, ...]
     stacks: tuple[Stack, ...]
@@ -224,6 +235,8 @@ class Architecture(Struct, frozen=True, dict=True):
     """What the language model keeps outside of its layers, up to the final norm's output."""
     eager: bool = False
     """Whether its class takes no fused attention of torch's."""
+    new: tuple[str, ...] = ()
+    """Modules that no published weights fill, by dotted name: a classifier's head."""
     denoiser: Denoiser | None = None
     """What a diffusion transformer is told and keeps, where it was read off the real class."""
 

@@ -39,6 +39,8 @@ class Measured(Struct, frozen=True, omit_defaults=True):
     included, gradients of weights not."""
     forward: tuple[Curve, ...] = ()
     """The most that its forward pass takes, what it keeps included."""
+    common: tuple[Curve, ...] = ()
+    """Of what it keeps, what all samples of a batch have in common: it is there once."""
 
 
 def highest(curves: tuple[Curve, ...], keys: float) -> float:

@@ -14,6 +14,7 @@ from tunec.targets.axolotl.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.axolotl.arithmetic import CHECKPOINTING, PARALLEL, PRECISION
 from tunec.targets.axolotl.counting import counting
 from tunec.targets.axolotl.data import DATA, forms
+from tunec.targets.axolotl.from_trl import TAKES
 from tunec.targets.axolotl.fsdp import FSDP
 from tunec.targets.axolotl.migration import CARRIES, LEAVES
 from tunec.targets.axolotl.model import MODEL, OBJECTIVE
@@ -111,6 +112,7 @@ CONFIG: Final = File(
     phrases=(EVERY_LAYER, TIMES),
     foreign=forms,
     carries=CARRIES,
+    takes=TAKES,
     leaves=LEAVES,
     names=("deepspeed",),
 )

@@ -214,6 +214,15 @@ _WARMUP: Final = row(
     f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: absent, 3 % of all steps and at most 100",
     when=lambda plan: not _rises_over_a_share(plan),
 )
+_ALL: Final = 1_000_000
+"""More checkpoints than a run makes: Axolotl takes none for four."""
+
+
+def _read_kept(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    kept = found["save_total_limit"] or 4
+    return {"schedule.keep_checkpoints": None if kept == _ALL else kept}
+
+
 SCHEDULE: Final = (
     _LENGTH,
     replace(
@@ -254,8 +263,8 @@ SCHEDULE: Final = (
     row(
         ("save_total_limit",),
         ("schedule.keep_checkpoints",),
-        lambda plan: {"save_total_limit": plan.schedule.keep_checkpoints},
-        lambda found: {"schedule.keep_checkpoints": found["save_total_limit"] or 4},
+        lambda plan: {"save_total_limit": plan.schedule.keep_checkpoints or _ALL},
+        _read_kept,
         f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: `if ... else 4`",
         absent={"schedule.keep_checkpoints": 4},
     ),

@@ -15,6 +15,8 @@ TASKS = {
     "vision-language": "CAUSAL_LM",
     "encoder-decoder": "SEQ_2_SEQ_LM",
     "encoder": "FEATURE_EXTRACTION",
+    "sequence-classifier": "SEQ_CLS",
+    "token-classifier": "TOKEN_CLS",
 }
 """peft 0.10.0 to 0.21.2 utils/peft_types.py `TaskType`, by kind of model."""
 

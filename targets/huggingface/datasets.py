@@ -116,20 +116,25 @@ def _loaded(path: str) -> Mapping[str, Json]:
     return {"path": path}
 
 
-_PLAIN: Final = ("path", "data_files", "split")
-"""What a part of a mixture may be told; with more, it is no slot's value."""
+def is_whole(part: Json) -> bool:
+    """Whether a part of a mixture is all of a file or of a data set; no slot holds less."""
+    if not isinstance(part, dict) or part.keys() - {"path", "data_files", "split"}:
+        return False
+    return part.get("split") in (None, "train")
 
 
 def _read_mixture(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The parts, where each is all of a file or of a data set; a file of one part may say more."""
+    """The parts, where each is whole."""
     parts = found.get("datasets")
-    if not isinstance(parts, list) or not all(isinstance(each, dict) for each in parts):
-        return {}
-    if not parts or (len(parts) > 1 and any(each.keys() - {*_PLAIN} for each in parts)):
+    if not parts or not isinstance(parts, list) or not all(map(is_whole, parts)):
         return {}
     first, *more = (each.get("data_files", each.get("path")) for each in parts)
-    evaluates = {} if found.get("test_split_size") else {"data.evaluation": None}
-    return {"data.train": first, "data.more": tuple(more), **evaluates}
+    return {"data.train": first, "data.more": tuple(more)}
+
+
+def _read_share(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Nothing is split off to evaluate on; what is, is no slot's value."""
+    return {} if found.get("test_split_size") else {"data.evaluation": None}
 
 
 def data_of(target: str) -> tuple[Entry, ...]:
@@ -164,12 +169,23 @@ def data_of(target: str) -> tuple[Entry, ...]:
             )
         ),
         Entry(
-            ("datasets", "test_split_size"),
-            _ALL,
+            ("datasets",),
+            ("data.train", "data.more"),
             _write_mixture,
             _read_mixture,
             _MIXTURE,
             since="0.22",
+            when=_is_mixed,
+            package=TRL,
+        ),
+        Entry(
+            ("test_split_size",),
+            ("data.evaluation",),
+            lambda _: {},
+            _read_share,
+            _MIXTURE,
+            since="0.22",
+            absent=((ALWAYS, {"data.evaluation": None}),),
             when=_is_mixed,
             package=TRL,
         ),

@@ -70,11 +70,17 @@ _ON_FSDP: Final[Mapping[str, Any]] = {
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """One process, or its own FSDP where the spec asks for it.
+    """One process on one device, else its own FSDP: it has nothing between them.
 
     Autocast runs with fp16, and with nothing else: utils/train_utils.py `train`.
     """
-    engine = _ON_FSDP if spec.engine == "fsdp" else _ALONE
+    devices = draft.groups.get("devices")
+    if devices is None:
+        return {}
+    is_sharded = spec.engine == "fsdp" or (
+        spec.engine is None and devices.nodes * devices.per_node > 1
+    )
+    engine = _ON_FSDP if is_sharded else _ALONE
     precision = draft.groups.get("precision")
     if precision is None:
         return engine
@@ -101,7 +107,9 @@ _CANNOT: Final = {
     **training_plainly("llama-cookbook"),
     **reading_one_part("llama-cookbook"),
     "launch.script": own_script("llama-cookbook"),
-    "model.kind": Cannot("the model's own config says it"),
+    "model.kind": Cannot(
+        "`finetuning.py` trains models that write text", True, ("causal-lm", "vision-language")
+    ),
     "data.sequence": Cannot("padded samples are as long as the data set makes them"),
 }
 

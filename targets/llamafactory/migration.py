@@ -1,11 +1,12 @@
 """LLaMA-Factory's keys without a slot: what TRL's file holds for them, or what TRL does instead."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of
 from tunec.compiler.target import Json
-from tunec.targets.read_only import split_names
+from tunec.targets.read_only import means_every_layer, split_names
 
 _DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py"
@@ -51,6 +52,61 @@ CARRIES: Final = (
     _renamed("model_revision", "model_revision", f"{_MODEL}; trl trainer/model_config.py"),
     _renamed("dpo_label_smoothing", "label_smoothing", f"{_TUNING}; trl trainer/dpo_config.py"),
 )
+
+
+_CUT: Final = re.compile(r"train\[:(\d+)\]")
+
+
+def _own_cut(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """So many samples of each data set, where dataset_info.json of LLaMA-Factory lists them all."""
+    parts = found.get("datasets")
+    if not isinstance(parts, list) or any({*each} != {"path", "split"} for each in parts):
+        return {}
+    names, cuts = [each["path"] for each in parts], {each["split"] for each in parts}
+    cut = _CUT.fullmatch(next(iter(cuts), ""))
+    if len(cuts) != 1 or cut is None or any(re.search(r"[/.,]", each) for each in names):
+        return {}
+    return {"dataset": ",".join(names), "max_samples": int(cut[1])}
+
+
+def _own_share(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    share = found["test_split_size"]
+    return {"val_size": share} if share else {}
+
+
+def _own_targets(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {"lora_target": "all"} if means_every_layer(found["lora_target_modules"]) else {}
+
+
+TAKES: Final = (
+    Carry(
+        ("lora_target_modules",),
+        _own_targets,
+        "peft 0.13 to 0.21 tuners/tuners_utils.py; llamafactory 0.9.1 to 0.9.5 "
+        "model/model_utils/misc.py `find_all_linear_modules`",
+        slots=("adapter.targets",),
+    ),
+    Carry(
+        ("datasets",),
+        _own_cut,
+        f"{_MIXTURE}; {_DATA}: of each data set",
+        slots=("data.train", "data.more"),
+    ),
+    Carry(
+        ("test_split_size",), _own_share, f"{_MIXTURE}; {_DATA}: of all", slots=("data.evaluation",)
+    ),
+    _renamed(
+        "dataset_num_proc", "preprocessing_num_workers", f"trl trainer/sft_config.py; {_DATA}"
+    ),
+    _renamed("model_revision", "model_revision", f"trl trainer/model_config.py; {_MODEL}"),
+    _renamed("label_smoothing", "dpo_label_smoothing", f"trl trainer/dpo_config.py; {_TUNING}"),
+    Carry(
+        ("loss_type",),
+        lambda found: {"use_dft_loss": True} if found["loss_type"] == "dft" else {},
+        f"{_TUNING}; trl trainer/sft_config.py",
+    ),
+)
+"""The other way of `CARRIES`."""
 
 
 def _other(key: str, instead: str, source: str, *same: Any) -> Moved:

@@ -38,7 +38,7 @@ from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.llamafactory.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.llamafactory.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.llamafactory.datasets import DATASET_INFO
-from tunec.targets.llamafactory.migration import CARRIES, LEAVES
+from tunec.targets.llamafactory.migration import CARRIES, LEAVES, TAKES
 from tunec.targets.llamafactory.model import DATA, MODEL, OBJECTIVE, forms
 from tunec.targets.llamafactory.packages import (
     PACKAGE,
@@ -209,6 +209,7 @@ CONFIG: Final = File(
     phrases=(EVERY_LAYER,),
     foreign=forms,
     carries=CARRIES,
+    takes=TAKES,
     leaves=LEAVES,
     names=("deepspeed",),
 )

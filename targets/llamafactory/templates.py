@@ -45,6 +45,14 @@ TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
     r"/zephyr-7b": ("zephyr",),
     r"/gemma-2-\d+b-it": ("gemma2", "gemma"),
     r"/gemma-3-\d+b-it": ("gemma3",),
+    r"/medgemma-4b-it": ("gemma3",),
+    r"/medgemma-27b-text-it": ("gemma2",),
+    r"/gemma-3n-e[24]b-it": ("gemma3n",),
+    r"/falcon-h1-.*-instruct": ("falcon_h1",),
+    r"/moonlight-16b-a3b-instruct": ("moonlight",),
+    r"/minimax-m2(\.1)?$": ("minimax2",),
+    r"/aya-23-\d+b": ("cohere",),
+    r"/c4ai-command-r-(v01|plus)$": ("cohere",),
     r"/mistral-7b-instruct": ("mistral",),
     r"/mixtral-8x\d+b-instruct": ("mistral",),
     r"/phi-3(\.5)?-(mini|medium)-\w+-instruct": ("phi",),
@@ -56,7 +64,7 @@ TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _SEEING: Final = frozenset(
     {"mllama", "qwen2_vl", "gemma3", "llava", "llava_next_mistral", "minicpm_v", "llava_next"}
-    | {"qwen3_vl", "qwen3_vl_nothink", "intern_vl", "llama4"}
+    | {"qwen3_vl", "qwen3_vl_nothink", "intern_vl", "llama4", "gemma3n"}
 )
 
 

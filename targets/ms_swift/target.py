@@ -41,7 +41,7 @@ from tunec.targets.read_only import schema_of
 from tunec.targets.rows import has_images
 from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import evaluating_by_loss
+from tunec.targets.trainers import evaluating_by_loss, other_releases
 
 _OWN: Final = frozenset(
     {
@@ -72,20 +72,6 @@ def _is_ms_swift(document: Json) -> bool:
     return own > 1 or (own > 0 and {"model", "dataset"} <= {*document})
 
 
-def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    """The packages of which a spec names a release that this one does not take."""
-    for name, taken in ranges(dialect[PACKAGE]).items():
-        named = dialect.get(name)
-        if named is not None and not taken.contains(named):
-            yield Diagnostic(
-                "software-of-another-season",
-                "warning",
-                f"ms-swift {dialect[PACKAGE]} takes {name} {taken}, and the spec names {named}",
-                notes=("`Requires-Dist` of the wheel of ms-swift",),
-                help=f"leave {name} out of `software`, or name {brought(dialect[PACKAGE])[name]}",
-            )
-
-
 def _own_columns(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
     """Which columns the data has, where they are others than for TRL's trainers."""
     if is_of_pairs(plan):
@@ -105,8 +91,11 @@ def _own_columns(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
     )
 
 
+_releases: Final = other_releases(PACKAGE, ranges, brought)
+
+
 def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    yield from _other_releases(plan, dialect)
+    yield from _releases(plan, dialect)
     yield from _own_columns(plan, dialect)
 
 

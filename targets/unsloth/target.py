@@ -14,7 +14,7 @@ from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import supervised
+from tunec.targets.trainers import other_releases, supervised
 from tunec.targets.unsloth.account import unfollowed
 from tunec.targets.unsloth.adapter import ADAPTER, QUANTIZATION
 from tunec.targets.unsloth.migration import LEAVES
@@ -57,20 +57,6 @@ def _is_unsloth(document: Json) -> bool:
     )
 
 
-def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    """The packages of which a spec names a release that this one does not take."""
-    for name, taken in ranges(dialect[PACKAGE]).items():
-        named = dialect.get(name)
-        if named is not None and not taken.contains(named):
-            yield Diagnostic(
-                "software-of-another-season",
-                "warning",
-                f"unsloth {dialect[PACKAGE]} takes {name} {taken}, and the spec names {named}",
-                notes=("unsloth's `Requires-Dist`",),
-                help=f"leave {name} out of `software`, or name {brought(dialect[PACKAGE])[name]}",
-            )
-
-
 CONFIG: Final = File(
     name="unsloth.yaml",
     format="yaml",
@@ -88,7 +74,7 @@ CONFIG: Final = File(
     ),
     recognise=_is_unsloth,
     schema=schema_of(PACKAGE, RELEASES, PACKAGE),
-    check=_other_releases,
+    check=other_releases(PACKAGE, ranges, brought),
     leaves=LEAVES,
 )
 

@@ -23,6 +23,7 @@ TARGETS = (
         "llamafactory",
         "ms-swift",
         "unsloth",
+        "verl",
     ),
     *("slurm", "kubeflow", "skypilot"),
 )
@@ -55,6 +56,7 @@ OF_VERIFY = {"E1001", "E1002", "E1003", "beyond-the-plan"}
 """What only real programs can show: tests/verify/test_pages.py runs these examples."""
 
 OF_TRANSLATE = {
+    "computed-in-another-way",
     *("E0906", "E0907", "E0908"),
     *("left-to-its-default", "left-out", "left-unsaid", "not-carried-over", "version-assumed"),
 }
@@ -139,8 +141,9 @@ def compiled(loaded: Loaded) -> tuple[Diagnostic, ...]:
 
 
 def of_other_files(blocks, kind: str, folder: Path) -> list[Diagnostic]:
-    """What is wrong with the policies and fleet files that the command of an example names."""
+    """What is wrong with the policies, fleet files and settings that an example's command names."""
     from tunec.compiler.fleet.selection import select
+    from tunec.compiler.lints.settings import read_settings
     from tunec.compiler.review.policy import load_policy
 
     commands = (text for language, info, text in blocks if (language, info) == ("console", kind))
@@ -150,6 +153,8 @@ def of_other_files(blocks, kind: str, folder: Path) -> list[Diagnostic]:
             found += load_policy(folder / name).faults
         for name in arguments(text, "fleet"):
             found += select(folder / name).diagnostics
+        for name in arguments(text, "--config"):
+            found += read_settings(folder / name, name).faults
     return found
 
 

@@ -186,3 +186,46 @@ def test_hybrid_stays_inside_a_node(tmp_path):
     hybrid = replace(wider, fsdp=replace(layout.fsdp, sharding="hybrid"))
     assert account(full.workload, hybrid).terms == account(full.workload, layout).terms
     assert account(full.workload, wider).peak_bytes < account(full.workload, hybrid).peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("model", "accelerate", "version"),
+    [
+        ("t5-3b", "1.15.0", 1),
+        ("t5-3b", "1.13.0", 2),
+        ("bart-large", "1.15.0", 1),
+        ("llama-3.2-3b", "1.15.0", 2),
+        ("llama-3.2-3b", "1.14.0", 1),
+        ("llama-3.1-8b", "1.14.0", 2),
+    ],
+)
+def test_an_embedding_that_version_2_splits_goes_to_version_1(tmp_path, model, accelerate, version):
+    more = f'engine: fsdp\nsoftware: {{accelerate: "{accelerate}", transformers: "5.23.0"}}'
+    found = planned(tmp_path, more, model=model, sequence=512)
+    assert found.plan.fsdp.version == version
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "reason"),
+    [
+        ("t5-3b", "pin: {fsdp.version: 2}", "encoder and decoder share an embedding"),
+        ("bart-large", "pin: {fsdp.version: 2}", "encoder and decoder share an embedding"),
+        ("bert-large-uncased", "engine: fsdp", "its output projection is not"),
+        ("roberta-large", "pin: {fsdp.version: 1}", "its output projection is not"),
+    ],
+)
+def test_an_embedding_without_a_unit_is_refused(tmp_path, model, more, reason):
+    found = planned(tmp_path, more, model=model, sequence=512)
+    assert not found.ok
+    assert any(reason in note for each in found.diagnostics for note in each.notes)
+
+
+def test_units_that_are_named_leave_the_embedding_of_bert_to_its_own(tmp_path):
+    """Its head's bias stays shared: version 2 fails at that, and version 1 has no unit for it."""
+    named = "pin: {{fsdp.wrap_classes: [BertLayer], fsdp.version: {}}}"
+    found = [
+        planned(tmp_path, named.format(version), model="bert-large-uncased", sequence=512)
+        for version in (1, 2)
+    ]
+    assert found[0].ok
+    assert any("bias" in note for each in found[1].diagnostics for note in each.notes)

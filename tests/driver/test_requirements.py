@@ -67,6 +67,18 @@ precision: fp16
 """
 
 
+@pytest.mark.parametrize(("hardware", "engine"), [("a100-80g-x1", "none"), ("a100-80g-x8", "fsdp")])
+def test_a_need_follows_the_devices(hardware, engine):
+    """llama-cookbook runs one process, or its own FSDP: it has nothing between them."""
+    loaded = load_text(COOKBOOK.replace("a100-80g-x1", hardware).replace("qlora", "lora"))
+    found = compile_spec(loaded, [TARGETS.resolve("llama-cookbook")])
+    assert found.ok, [each.message for each in found.diagnostics]
+    assert found.planned.plan["parallel.engine"] == engine
+    assert ("--enable_fsdp True" in found.texts()["llama-cookbook/finetuning.sh"]) == (
+        engine == "fsdp"
+    )
+
+
 @pytest.mark.parametrize(("precision", "casts"), [("bf16", False), ("fp16", True)])
 def test_a_need_follows_what_another_pass_decided(precision, casts):
     """llama-cookbook runs autocast with fp16, and with nothing else."""

@@ -1,7 +1,6 @@
 """Composition: layers, overrides, references; and the place of every value that survives."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from tunec.compiler.frontend.omega import merge_values
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.project import project_root
 from tunec.schemas.source import COMMAND_LINE, dotted, text_of
+from tunec.schemas.spec import SHORTHANDS, Spec
 
 
 def layers(*documents: object) -> Layers:
@@ -106,6 +106,52 @@ def test_what_must_be_given_is_given_later():
     found = composed({"model": "???", "data": {"train": "???"}}, {"model": "m"})
     assert found.data["model"] == "m"
     assert [(each.id, each.primary.path) for each in found.faults] == [("E0213", "data.train")]
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "expected"),
+    [
+        (
+            {"train": {"optimizer": "lion"}},
+            {"train": {"optimizer": {"weight_decay": 0.1}}},
+            {"train": {"optimizer": {"name": "lion", "weight_decay": 0.1}}},
+        ),
+        (
+            {"data": "a.jsonl"},
+            {"data": {"samples": 5}},
+            {"data": {"train": "a.jsonl", "samples": 5}},
+        ),
+        ({"data": "a.jsonl"}, {"data": {"train": "b.jsonl"}}, {"data": {"train": "b.jsonl"}}),
+        ({"data": "a.jsonl"}, {"data": "b.jsonl"}, {"data": "b.jsonl"}),
+        ({"data": {"train": "a.jsonl", "samples": 5}}, {"data": "b.jsonl"}, {"data": "b.jsonl"}),
+        ({"data": "???"}, {"data": {"samples": 5}}, {"data": {"samples": 5}}),
+        ({"model": "m"}, {"model": {"path": "n"}}, {"model": {"path": "n"}}),
+    ],
+)
+def test_a_later_layer_adds_to_what_a_text_is_short_for(below, above, expected):
+    found = composed(below, above)
+    assert not found.faults
+    assert found.data == plain(found.tree) == expected
+
+
+def test_an_override_adds_to_what_a_text_is_short_for():
+    found = composed({"precision": "fp16"}, overrides=("precision.deprecated_fp16=true",))
+    assert found.data == {"precision": {"compute": "fp16", "deprecated_fp16": True}}
+    where = spans_of(found.tree)
+    assert where["precision", "compute"].file == "0.yaml"
+    assert where["precision", "deprecated_fp16"].file == COMMAND_LINE
+
+
+@pytest.mark.parametrize(("path", "field"), SHORTHANDS.items(), ids=map(dotted, SHORTHANDS))
+def test_a_text_and_the_mapping_it_is_short_for_mean_the_same(path, field):
+    spec = {"tunec": 1, "model": "m", "method": "full", "hardware": "h", "data": "d"}
+    text = {"optimizer": "lion", "precision": "fp16", "devices": "all"}.get(path[-1], "d")
+    short, whole = (_with_at(spec, path, each) for each in (text, {field: text}))
+    assert Spec.model_validate(short) == Spec.model_validate(whole)
+
+
+def _with_at(spec, path, value):
+    return {**spec, path[0]: value if len(path) == 1 else {path[1]: value}}
 
 
 # ── overrides ────────────────────────────────────────────────────────────────────────────────────
@@ -305,10 +351,8 @@ def test_a_circle_is_reported_once_with_all_its_places():
 
 def test_growth_is_bounded():
     rows = {"v0": "lol"} | {f"v{n}": f"${{v{n - 1}}}" * 10 for n in range(1, 30)}
-    begun = time.perf_counter()
     found = composed(rows)
     assert {each.id for each in found.faults} == {"E0212"}
-    assert time.perf_counter() - begun < 2
 
 
 def test_long_chains_are_refused_without_deep_recursion():
@@ -425,11 +469,9 @@ def test_doubling_bases_end(tmp_path):
     for n in range(16):
         write(tmp_path, **{f"f{n}": f"extends: [f{n + 1}.yaml, f{n + 1}.yaml]\n"})
     write(tmp_path, f16="x: 1\n")
-    begun = time.perf_counter()
-    found = compose(read_layers(tmp_path / "f0.yaml", allow_outside=False))
-    assert {each.id for each in found.faults} <= {"E0204"}
-    assert found.faults
-    assert time.perf_counter() - begun < 5
+    found = read_layers(tmp_path / "f0.yaml", allow_outside=False)
+    assert {each.id for each in found.faults} == {"E0204"}
+    assert len(found.nodes) < 1_000, "doubled 16 times, they would be 65,536"
 
 
 def test_one_file_named_many_times_counts_each_time(tmp_path):

@@ -286,6 +286,15 @@ def test_overrides_of_llamafactory_are_flags():
     assert [text for text, _ in found.loose] == ["odd"]
 
 
+@pytest.mark.parametrize("command", ["swift sft", "swift rlhf", "torchrun -m swift.cli.sft"])
+def test_flags_of_ms_swift_are_its_own(command):
+    """They share names with the Trainer's, whose defaults are others."""
+    script = f"{command} --model m --dataset a/b c/d --learning_rate 1e-5"
+    (found,) = documents(script, "flags")
+    assert found.dialect == "ms-swift"
+    assert plain(found.node) == {"model": "m", "dataset": ["a/b", "c/d"], "learning_rate": 1e-5}
+
+
 @pytest.mark.parametrize(
     ("text", "is_shell"),
     [

@@ -148,6 +148,40 @@ def _translate(random: Random) -> Seed:
     return Seed(files, ("translate", *_files_of(words, files), "--to", to, *output))
 
 
+SCRIPT = """\
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+from trl import SFTConfig
+
+LR = 2e-4
+ENGINE = {"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}
+bits = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", quantization_config=bits)
+model = get_peft_model(model, LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj"]))
+
+
+def arguments(long: bool) -> TrainingArguments:
+    given = dict(bf16=True, gradient_checkpointing=True)
+    if long:
+        return SFTConfig("out", max_length=4096, deepspeed="ds_config.json", **given)
+    return TrainingArguments("out", learning_rate=LR / 2, deepspeed=ENGINE, **given)
+
+
+Trainer(model=model, args=arguments(False)).train()
+"""
+
+
+def _lint_python(random: Random) -> Seed:
+    """A script, alone or with what it names and what starts it."""
+    files = {"train.py": SCRIPT}
+    if random.random() < 0.5:
+        return Seed(files, ("lint", "train.py", *random.choice(_MORE_OF_LINT)))
+    engine = '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}\n'
+    started = "torchrun --nproc_per_node 8 train.py --long\n"
+    return Seed({**files, "ds_config.json": engine, "run.sh": started}, ("lint", "."))
+
+
 def _words(random: Random) -> Seed:
     """No file: what stands on the command line is all that is read."""
     words = random.choice(
@@ -165,7 +199,7 @@ def _words(random: Random) -> Seed:
 
 _READERS = (
     *(_spec_read, _spec_read, _spec_with_files, _spec_with_files, _fleet, _built_fleet, _diff),
-    *(_lint, _lint, _lint, _lint_with_baseline, _translate, _translate, _words),
+    *(_lint, _lint, _lint, _lint_with_baseline, _lint_python, _translate, _translate, _words),
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 from lint_asking import lint
 
 TRAINER = "output_dir: out\nlearning_rate: 1.0e-6\nper_device_train_batch_size: 1\n"
+LLAMA = "meta-llama/Llama-3.1-8B"
 SFT = "model_name_or_path: a/b\ndataset_name: c\noutput_dir: out\nmax_length: 1024\n"
 LLAMAFACTORY = (
     "model_name_or_path: EleutherAI/pythia-160m\ndataset: alpaca_en_demo\ntemplate: default\n"
@@ -13,6 +14,8 @@ LLAMAFACTORY = (
     "learning_rate: 0.000001\n"
 )
 SCRIPT = "--output_dir out --bf16 true --learning_rate 1e-5 --model_name_or_path a/b\n"
+SLOW = SCRIPT.strip().replace("1e-5", "1e-6")
+FAST = SCRIPT.strip().replace("1e-5", "3e-4").replace("a/b", LLAMA)
 NODES = "torchrun --nnodes 2 --nproc_per_node 8 --master_port 29500 --master_addr"
 
 LLAVA = "--vision_tower openai/clip-vit-large-patch14 --version v1 --image_aspect_ratio resize"
@@ -28,6 +31,48 @@ INT8 = (
     "model_name_or_path: a/b\ndataset_name: c\noutput_dir: out\nmax_length: 1024\n"
     "load_in_8bit: true\nuse_peft: true\nfp16: true\nlearning_rate: 2.0e-4\n"
 )
+
+STAGE = "model_name_or_path: a/b\ndataset: c\ntemplate: llama3\noutput_dir: out\ndo_train: true\n"
+EVALUATED = "model_name_or_path: a/b\ntemplate: fewshot\nfinetuning_type: lora\ntask: mmlu_test\n"
+VLLM = (
+    "model_name_or_path: a/b\ndataset_name: c\noutput_dir: out\nuse_vllm: true\n"
+    "max_completion_length: 2048\nvllm_max_model_len: 2048\nnum_generations: 4\n"
+)
+OFFLOADED = (
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization":'
+    ' {"stage": 2, "offload_optimizer": {"device": "cpu"}}}'
+)
+BLOCK = "distributed_type: DEEPSPEED\ncompute_environment: LOCAL_MACHINE\ndeepspeed_config:\n"
+FSDP = "distributed_type: FSDP\nmixed_precision: fp16\nnum_processes: 2\nfsdp_config: {}\n"
+FSDP_2 = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 2\n"
+    "fsdp_config: {fsdp_version: 2}\n"
+)
+ARGUMENTS = TRAINER.replace("output_dir: out\n", "num_train_epochs: 2\nbf16: true\n")
+SMALL = "HuggingFaceTB/SmolLM2-1.7B"
+STARCODER = "--model_path a/b --dataset_name c --seq_length 1024 --batch_size 1 --no_fp16"
+RECORD = """wandb_version: 1
+_wandb: {value: {framework: huggingface}}
+output_dir: {value: out}
+learning_rate: {value: 1.0e-5}
+deepspeed: {value: ds.json}
+fsdp: {value: []}
+hub_token: {value: <HUB_TOKEN>}
+"""
+QLORA = (
+    "model_name_or_path: a/b\ndataset_name: c\noutput_dir: out\nmax_length: 1024\nuse_peft: true\n"
+    "load_in_4bit: true\nbnb_4bit_quant_storage: bfloat16\nlearning_rate: 2.0e-4\n"
+)
+DIFFUSION = (
+    '{"model_family": "flux", "model_type": "full", "data_backend_config": "d.json",'
+    ' "optimizer": "optimi-adamw", "mixed_precision": "fp16", "output_dir": "out",'
+    ' "max_train_steps": 10, "num_train_epochs": 0, "learning_rate": 0.0001}'
+)
+CONTIGUOUS = (
+    '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, "activation_checkpointing":'
+    ' {"contiguous_memory_optimization": true, "number_checkpoints": 24}}'
+)
+JOB = "#!/bin/bash\ncd work\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:8\ntorchrun train.py --bf16\n"
 
 Case = tuple[str, dict[str, str], str]
 """The rule, files, and further arguments."""
@@ -98,6 +143,127 @@ SPEAKS: dict[str, Case] = {
         "int8-without-hardware",
         {"run.yaml": INT8, "requirements.txt": "bitsandbytes==0.43.1\n"},
         "--hardware v100-sxm2-32g-x1",
+    ),
+    "bf16 under torch alone": (
+        "bf16-updates-lost",
+        {"run.sh": f"torchrun train.py {SLOW} --torch_dtype bfloat16\n"},
+        "",
+    ),
+    "an interval whose strategy is left out": (
+        "interval-without-strategy",
+        {"run.yaml": TRAINER + "eval_steps: 100\n"},
+        "",
+    ),
+    "options of a recomputation that is left out": (
+        "checkpointing-options-ignored",
+        {"run.yaml": TRAINER + "gradient_checkpointing_kwargs: {use_reentrant: false}\n"},
+        "",
+    ),
+    "vLLM's keys, and vLLM left out": (
+        "vllm-keys-without-vllm",
+        {"grpo.yaml": VLLM.replace("use_vllm: true\n", "")},
+        "",
+    ),
+    "stage 3's partition below stage 3": (
+        "stage-3-keys-below-stage-3",
+        {"ds.json": OFFLOADED.replace('"stage": 2,', '"stage": 2, "zero_hpz_partition_size": 8,')},
+        "",
+    ),
+    "a stage that no source has": (
+        "word-not-taken",
+        {"run.yaml": STAGE + "stage: modpo\n", "src/tuner.py": 'if stage == "dpo":\n    pass\n'},
+        "",
+    ),
+    "a key that no class has": (
+        "key-of-no-release",
+        {"run.yaml": STAGE + "stage: sft\nmodal_inputs: true\n", "src/args.py": "modal = 1\n"},
+        "",
+    ),
+    "an option of a stage that is known": (
+        "option-of-another-choice",
+        {"run.yaml": STAGE + "stage: sft\npref_beta: 0.1\n"},
+        "",
+    ),
+    "a truth value where a folder is expected": (
+        "resume-from-a-word",
+        {"run.sh": f"torchrun train.py {SLOW} --resume_from_checkpoint False\n"},
+        "",
+    ),
+    "a context that a release has a key for": (
+        "trl-pair-of-some-releases",
+        {"grpo.yaml": VLLM, "requirements.txt": "trl==0.16.1\n"},
+        "",
+    ),
+    "an optimizer that DeepSpeed takes the place of": (
+        "optimizer-exchanged-on-offload",
+        {"run.yaml": TRAINER + "deepspeed: ds.json\noptim: adamw_8bit\n", "ds.json": OFFLOADED},
+        "",
+    ),
+    "a rate of adapters for a whole model": (
+        "learning-rate-of-the-other-method",
+        {"run.sh": f"torchrun train.py {FAST}\n"},
+        "",
+    ),
+    "packed weights of another dtype than the launcher's": (
+        "quantised-base-under-fsdp",
+        {"run.yaml": QLORA, "accelerate.yaml": FSDP},
+        "",
+    ),
+    "fp16 of SimpleTuner on one device": ("fp16-in-simpletuner", {"config.json": DIFFUSION}, ""),
+    "KTO of TRL with one sample": (
+        "kto-batch-of-one",
+        {
+            "kto.yaml": SFT.replace("max_length", "desirable_weight: 1.0\nmax_length")
+            + "beta: 0.1\n"
+            "per_device_train_batch_size: 1\n"
+        },
+        "",
+    ),
+    "a number as text that accelerate reads": (
+        "number-as-text",
+        {"accelerate.yaml": BLOCK + "  zero_stage: 2\n  gradient_clipping: 1e0\n"},
+        "",
+    ),
+    "activation checkpoints that a script configures": (
+        "contiguous-without-partition",
+        {"ds.json": CONTIGUOUS, "train.py": "deepspeed.checkpointing.configure(None)\n"},
+        "--from deepspeed",
+    ),
+    "a variable that no caller has": (
+        "variable-not-exported",
+        {"run.sh": f"HF_HUB_ENABLE_HF_TRANSFER=1\ntorchrun train.py {SCRIPT}"},
+        "",
+    ),
+    "the best model, and nothing that says which": (
+        "best-save-unguided",
+        {"run.sh": f"torchrun train.py {SLOW} --save_strategy best --eval_strategy epoch\n"},
+        "",
+    ),
+    "a flag that a maker's script does not have": (
+        "script-flag-unknown",
+        {"run.sh": f"torchrun finetune/finetune.py {STARCODER} --lora_q 8\n"},
+        "",
+    ),
+    "LoRA's keys and no LoRA": ("lora-keys-without-adapter", {"sft.yaml": SFT + "lora_r: 8\n"}, ""),
+    "a key that no recipe has": (
+        "key-of-no-class",
+        {"sft.yaml": SFT + "learning_rate: 2.0e-5\ndata_blend: {a: 1.0}\n"},
+        "",
+    ),
+    "FSDP 2 with an old torch": (
+        "fsdp-2-before-torch-2-6",
+        {"accelerate.yaml": FSDP_2, "requirements.txt": "torch==2.5.1\n"},
+        "",
+    ),
+    "a field that the release needs": (
+        "required-field-missing",
+        {"run.yaml": ARGUMENTS, "requirements.txt": "transformers==4.45.2\n"},
+        "",
+    ),
+    "a name on the Hub, and no upload": (
+        "hub-keys-without-push",
+        {"run.yaml": TRAINER + "hub_model_id: a/b\n"},
+        "",
     ),
     "a word where a number belongs": (
         "value-of-another-type",
@@ -191,6 +357,166 @@ SILENT: dict[str, Case] = {
         {"run.yaml": INT8, "requirements.txt": "bitsandbytes==0.43.1\n"},
         "--hardware a100-80g-x1",
     ),
+    "a recipe whose engine accelerate's file says": (
+        "bf16-updates-lost",
+        {"sft.yaml": SFT + "torch_dtype: bfloat16\nbf16: true\nlearning_rate: 1.0e-6\n"},
+        "",
+    ),
+    "a script whose engine a file elsewhere says": (
+        "bf16-updates-lost",
+        {
+            "run.sh": "accelerate launch --config_file /elsewhere/zero3.yaml train.py"
+            f" {SLOW} --torch_dtype bfloat16\n"
+        },
+        "",
+    ),
+    "a stage that the repository's own program has": (
+        "word-not-taken",
+        {"run.yaml": STAGE + "stage: modpo\n", "src/tuner.py": 'if stage == "modpo":\n    pass\n'},
+        "",
+    ),
+    "a key that the repository's own program has": (
+        "key-of-no-release",
+        {
+            "run.yaml": STAGE + "stage: sft\nmodal_inputs: true\n",
+            "src/args.py": "class Arguments:\n    modal_inputs: bool = False\n",
+        },
+        "",
+    ),
+    "an option of a stage that a fork has": (
+        "option-of-another-choice",
+        {"run.yaml": STAGE + "stage: modpo\npref_beta: 0.1\n"},
+        "",
+    ),
+    "the file of an evaluation": (
+        "key-of-no-release",
+        {"eval.yaml": EVALUATED + "lang: en\nn_shot: 5\nbatch_size: 4\n"},
+        "",
+    ),
+    "a truth value that the script's own class makes": (
+        "resume-from-a-word",
+        {
+            "run.sh": f"torchrun train.py {SLOW} --resume_from_checkpoint False\n",
+            "params.py": "class Parameters:\n    resume_from_checkpoint: bool = False\n",
+        },
+        "",
+    ),
+    "a context that the release has no key for": (
+        "trl-pair-of-some-releases",
+        {"grpo.yaml": VLLM, "requirements.txt": "trl==0.14.0\n"},
+        "",
+    ),
+    "a context that the release which a script installs has no key for": (
+        "trl-pair-of-some-releases",
+        {"grpo.yaml": VLLM, "setup.sh": "# pip install trl==0.16.1\npip install -U trl==0.14.0\n"},
+        "",
+    ),
+    "an optimizer that is a script's own": (
+        "optimizer-exchanged-on-offload",
+        {"run.yaml": TRAINER + "deepspeed: ds.json\noptim: adamw_4bit\n", "ds.json": OFFLOADED},
+        "",
+    ),
+    "a rate of adapters beside a script's own switch": (
+        "learning-rate-of-the-other-method",
+        {"run.sh": f"torchrun train.py {FAST} --lora_enable True\n"},
+        "",
+    ),
+    "a launcher's dtype that the trainer replaces": (
+        "quantised-base-under-fsdp",
+        {"run.yaml": QLORA + "bf16: true\n", "accelerate.yaml": FSDP},
+        "",
+    ),
+    "fp16 of SimpleTuner under DeepSpeed": (
+        "fp16-in-simpletuner",
+        {"config.json": DIFFUSION, "accelerate.yaml": BLOCK + "  zero_stage: 3\n"},
+        "",
+    ),
+    "KTO of LLaMA-Factory, which pairs samples first": (
+        "kto-batch-of-one",
+        {"run.yaml": STAGE + "stage: kto\nper_device_train_batch_size: 1\n"},
+        "",
+    ),
+    "a number as text below a block that nothing reads": (
+        "number-as-text",
+        {"accelerate.yaml": BLOCK + "  zero_stage: 2\n  zero_optimization: {bucket: 5e7}\n"},
+        "",
+    ),
+    "activation checkpoints that no script configures": (
+        "contiguous-without-partition",
+        {"ds.json": CONTIGUOUS, "train.py": "deepspeed.initialize(model=None)\n"},
+        "--from deepspeed",
+    ),
+    "a variable of the job that starts the script": (
+        "variable-not-exported",
+        {"run.sh": f"ACCELERATE_USE_DEEPSPEED=false\ntorchrun train.py {SCRIPT}"},
+        "",
+    ),
+    "a preference method of a small model": (
+        "preference-rate-as-for-sft",
+        {"dpo.yaml": PREFERRED.replace("a/b", "maker/model-160M")},
+        "",
+    ),
+    "rewards, of which no pair is made": (
+        "preference-rate-as-for-sft",
+        {"grpo.yaml": VLLM + "learning_rate: 2.0e-5\n"},
+        "",
+    ),
+    "an interval beside a recipe that says the strategy": (
+        "interval-without-strategy",
+        {"run.sh": f"torchrun train.py --config recipe.yaml {SLOW} --eval_steps 100\n"},
+        "",
+    ),
+    "the best model beside a recipe that says which": (
+        "best-save-unguided",
+        {"run.sh": f"torchrun train.py --config recipe.yaml {SLOW} --save_strategy best\n"},
+        "",
+    ),
+    "flags of another script at the place of a maker's": (
+        "script-flag-unknown",
+        {
+            "run.sh": f"torchrun finetune/finetune.py {SLOW}"
+            " --do_train --block_size 8 --train_file a.txt\n"
+        },
+        "",
+    ),
+    "a field that a script's own loader gives": (
+        "required-field-missing",
+        {
+            "run.yaml": ARGUMENTS,
+            "loader.py": "args = TrainingArguments(**{**config, 'output_dir': out})\n",
+            "requirements.txt": "transformers==4.45.2\n",
+        },
+        "",
+    ),
+    "LoRA's keys of a script's own class": (
+        "lora-keys-without-adapter",
+        {"sft.yaml": SFT + "lora_r: 8\n", "train.py": "class Arguments:\n    lora_r: int = 8\n"},
+        "",
+    ),
+    "a key of the handbook's today": (
+        "key-of-no-class",
+        {"sft.yaml": SFT + "learning_rate: 2.0e-5\ndataset_mixture: {a: 1.0}\n"},
+        "",
+    ),
+    "FSDP 2 with a torch that may be new": (
+        "fsdp-2-before-torch-2-6",
+        {"accelerate.yaml": FSDP_2, "requirements.txt": "torch>=2.4.0,<2.7.0\n"},
+        "",
+    ),
+    "a rate of the makers of a small model": (
+        "learning-rate-of-the-other-method",
+        {"run.sh": f"torchrun train.py {FAST.replace(LLAMA, SMALL)}\n"},
+        "",
+    ),
+    "a number of a recipe that TRL's parser reads": (
+        "number-as-text",
+        {
+            "sft.yaml": SFT + "learning_rate: 2e-5\ndataset_mixer: {a: 1.0}\n",
+            "train.py": "parser = TrlParser((Arguments, SFTConfig))\n",
+            "requirements.txt": "trl==0.9.6\n",
+        },
+        "",
+    ),
     "values of a template": (
         "value-of-another-type",
         {
@@ -205,7 +531,7 @@ SILENT: dict[str, Case] = {
 def told(case: Case, folder: Path) -> list[str]:
     rule, files, arguments = case
     (folder / ".git").mkdir()
-    named = [name for name in files if name != "requirements.txt"]
+    named = [name for name in files if not name.endswith((".txt", ".py")) and name != "setup.sh"]
     answer = lint(folder, files, [*named, *arguments.split()])
     assert not any(each["id"].startswith("E") for each in answer.findings), answer.out
     return [each["severity"] for each in answer.findings if each["id"] == rule]
@@ -220,6 +546,83 @@ def test_what_is_shown_is_told(name: str, tmp_path: Path) -> None:
 def test_what_is_not_shown_is_not_told(name: str, tmp_path: Path) -> None:
     assert told(SILENT[name], tmp_path) == []
     assert SILENT[name][0] in {rule for rule, _, _ in SPEAKS.values()}
+
+
+OFF: dict[str, Case] = {
+    "evaluation": (
+        "interval-without-strategy",
+        {"run.yaml": TRAINER + 'eval_strategy: "no"\neval_steps: 100\n'},
+        "",
+    ),
+    "recomputation": (
+        "checkpointing-options-ignored",
+        {
+            "run.yaml": TRAINER + "gradient_checkpointing: false\n"
+            "gradient_checkpointing_kwargs: {use_reentrant: false}\n"
+        },
+        "",
+    ),
+    "vLLM": (
+        "vllm-keys-without-vllm",
+        {"grpo.yaml": VLLM.replace("vllm: true", "vllm: false")},
+        "",
+    ),
+    "stage 3": (
+        "stage-3-keys-below-stage-3",
+        {"ds.json": OFFLOADED.replace('"stage": 2,', '"stage": 2, "sub_group_size": 1e9,')},
+        "",
+    ),
+    "a choice of DeepSpeed's": (
+        "auto-never-filled",
+        {
+            "run.yaml": TRAINER + "deepspeed: ds.json\n",
+            "ds.json": OFFLOADED.replace('"stage": 2,', '"stage": 3, "sub_group_size": "auto",'),
+        },
+        "",
+    ),
+    "an upload": (
+        "hub-keys-without-push",
+        {"run.yaml": TRAINER + "hub_model_id: a/b\npush_to_hub: false\n"},
+        "",
+    ),
+    "all evaluation": (
+        "interval-without-strategy",
+        {"run.yaml": TRAINER + "do_eval: false\neval_steps: 100\n"},
+        "",
+    ),
+    "accelerate's checks": (
+        "debugging-left-on",
+        {"accelerate.yaml": "debug: true\ndistributed_type: MULTI_GPU\nnum_processes: 2\n"},
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_what_waits_for_a_switch_that_is_off_on_purpose_is_a_note(
+    name: str, tmp_path: Path
+) -> None:
+    assert told(OFF[name], tmp_path) == ["note"]
+
+
+def test_a_record_of_a_run_is_no_config(tmp_path: Path) -> None:
+    (tmp_path / "wandb").mkdir()
+    assert lint(tmp_path, {"wandb/config.yaml": RECORD}, ["."]).names == []
+
+
+def test_what_several_runs_find_at_one_place_is_told_once(tmp_path: Path) -> None:
+    start = f"deepspeed --num_gpus 1 train.py --deepspeed ds.json {SLOW}"
+    files = {"one.sh": start, "two.sh": start, "ds.json": OFFLOADED.replace("cpu", "none")}
+    found = lint(tmp_path, files, ["one.sh", "two.sh"]).findings
+    (zero,) = (each for each in found if each["id"] == "zero-of-one-process")
+    assert zero["notes"][-1] == "so it is with two.sh"
+
+
+def test_directives_that_sbatch_does_not_read_are_told_together(tmp_path: Path) -> None:
+    found = lint(tmp_path, {"job.slurm": JOB}, ["job.slurm"]).findings
+    (late,) = (each["message"] for each in found if each["id"] == "batch-directive-not-read")
+    assert late.startswith("`#SBATCH --nodes=1` comes after")
+    assert late.endswith("and so does 1 more")
 
 
 def test_where_no_release_of_trl_is_known_packing_is_a_possibility(tmp_path: Path) -> None:

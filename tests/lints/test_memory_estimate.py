@@ -261,3 +261,66 @@ def test_evaluation_takes_logits_of_its_whole_batch(estimated, said, batch):
 def test_no_logits_where_it_is_not_sure_that_they_are_whole(estimated, said):
     found = estimated(factory(finetuning_type="lora", lora_target="q_proj", **said))
     assert found.account.workload.loss == "fused"
+
+
+# ── recomputation ────────────────────────────────────────────────────────────────────────────────
+
+
+def trainer(**said):
+    """A file of the Trainer's, and the adapter that a script would train."""
+    return {
+        "training_args.json": json.dumps(
+            {
+                "output_dir": "out",
+                "per_device_train_batch_size": 1,
+                "gradient_accumulation_steps": 1,
+                "bf16": True,
+                "gradient_checkpointing": True,
+                "max_length": 2048,
+            }
+            | said
+        ),
+        "adapter_config.json": json.dumps(
+            {
+                "peft_type": "LORA",
+                "base_model_name_or_path": "meta-llama/Llama-3.1-8B",
+                "target_modules": ["q_proj", "v_proj"],
+                "r": 8,
+            }
+        ),
+    }
+
+
+KWARGS = "gradient_checkpointing_kwargs"
+
+
+@pytest.mark.parametrize(
+    ("files", "release", "variant"),
+    [
+        (trainer(), "transformers=4.57.6", True),
+        (trainer(), "transformers=5.23.0", False),
+        (trainer(**{KWARGS: {"use_reentrant": False}}), "transformers=4.57.6", False),
+        (trainer(**{KWARGS: {"use_reentrant": True}}), "transformers=5.23.0", True),
+        (trainer(gradient_checkpointing=False), "transformers=4.57.6", False),
+        (factory(model_name_or_path="meta-llama/Llama-3.1-8B"), "llamafactory=0.9.4", True),
+        (
+            factory(model_name_or_path="meta-llama/Llama-3.1-8B", use_reentrant_gc=False),
+            "llamafactory=0.9.4",
+            False,
+        ),
+    ],
+)
+def test_recomputation_is_of_the_variant_that_the_files_or_the_release_take(
+    estimated, files, release, variant
+):
+    found = estimated(files, *[*files][1:], "--software", release)
+    assert found.account.layout.activation_checkpointing.reentrant is variant
+
+
+def test_the_variant_counts_beside_frozen_weights(estimated):
+    plain, again = (
+        estimated(trainer(**{KWARGS: {"use_reentrant": variant}}), "adapter_config.json").account
+        for variant in (False, True)
+    )
+    layer = "last layer backward"
+    assert plain.phases[layer] != again.phases[layer]

@@ -1,11 +1,16 @@
 """Runs that had enough memory are told of none that is missing; of little that is left, perhaps."""
 
+import inspect
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpus import held, text_of
 from lint_asking import lint
+
+from tunec.compiler.lints.facts.memory.estimate import OWN_STATES
+from tunec.compiler.passes.fit import states
 
 CASES: list[dict[str, Any]] = held("ran.yaml")
 OF_MEMORY = {
@@ -32,3 +37,11 @@ def test_nothing_is_said_to_be_too_much(case: dict[str, Any], tmp_path: Path) ->
 def is_near(finding: dict[str, Any]) -> bool:
     """Whether it says of a run that it fits, with less beside it than a plan leaves."""
     return finding["severity"] == "warning" and finding["message"].startswith("near the limit: ")
+
+
+def test_states_of_one_trainer_are_those_of_its_own_files() -> None:
+    """The newest release of each program is known in lint, whichever the files are for."""
+    source = inspect.getsource(states)
+    asked = set(re.findall(r'workload\.version\("([\w-]+)"\)', source))
+    assert {"axolotl", "unsloth", "verl"} <= asked
+    assert asked - {"accelerate", "deepspeed", "trl"} == set(OWN_STATES)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,25 @@ from docs.new_rule import unwritten
 from lint_asking import Answer, lint
 from lint_pages import Example, examples
 
+import tunec
 from tunec.compiler.lints import lint as linting
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.environment import split_requirement
-from tunec.compiler.lints.index import rule, rule_names, rule_page, rules_for, rules_of_kinds
+from tunec.compiler.lints.index import (
+    FOLDERS,
+    rule,
+    rule_names,
+    rule_page,
+    rules_for,
+    rules_of_kinds,
+)
 from tunec.compiler.lints.rule import CONSEQUENCES, Rule, check_rule
 from tunec.compiler.resolve import devices_of
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster
 
 RULES = rule_names()
+PACKAGE = Path(tunec.__path__[0])
 
 
 @pytest.fixture
@@ -128,3 +138,15 @@ def _elsewhere(run: LintContext) -> Iterator[LintContext]:
     for name in ("t4-x1", "h100-sxm-x8"):
         found = cluster(name)
         yield run.moved(replace(run.environment, cluster=found, devices=devices_of(found), world=8))
+
+
+def test_no_two_rules_share_a_name() -> None:
+    """Of two pages of one name, or two rules of one name in a folder, only one would be asked."""
+    pages = [page.stem for folder in FOLDERS for page in PACKAGE.glob(f"{folder}/*.md")]
+    assert len(pages) == len(set(pages)) == len(RULES)
+    for folder in {page.parent for pattern in FOLDERS for page in PACKAGE.glob(f"{pattern}/*.md")}:
+        within = ".".join(("tunec", *folder.relative_to(PACKAGE).parts))
+        modules = [import_module(f"{within}.{each.stem}") for each in folder.glob("[!_]*.py")]
+        rules = {id(each): each for one in modules for each in vars(one).values()}
+        names = [each.name for each in rules.values() if isinstance(each, Rule)]
+        assert sorted(names) == sorted(page.stem for page in folder.glob("*.md"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from lint_asking import Answer, lint
 
-from tunec.compiler.lints import neighbours
+from tunec.compiler.lints import gathering
 from tunec.compiler.lints.lint import Linted, lint_files
 from tunec.targets.registry import TARGETS
 
@@ -115,22 +115,22 @@ def test_a_walk_of_a_folder_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("{}")
     (tmp_path / "a/around").symlink_to(tmp_path)
-    assert neighbours.files_of([tmp_path]).cut_short == ()
-    monkeypatch.setattr(neighbours, "_MOST_FILES", 2)
-    assert [each.name for each in neighbours.files_of([tmp_path]).files] == ["one.json", "two.json"]
-    assert neighbours.files_of([tmp_path, tmp_path / "a"]).cut_short == (tmp_path,)
-    monkeypatch.setattr(neighbours, "_MOST_FOLDERS", 2)
-    assert [each.name for each in neighbours.files_of([tmp_path]).files] == ["one.json"]
+    assert gathering.files_of([tmp_path]).cut_short == ()
+    monkeypatch.setattr(gathering, "_MOST_FILES", 2)
+    assert [each.name for each in gathering.files_of([tmp_path]).files] == ["one.json", "two.json"]
+    assert gathering.files_of([tmp_path, tmp_path / "a"]).cut_short == (tmp_path,)
+    monkeypatch.setattr(gathering, "_MOST_FOLDERS", 2)
+    assert [each.name for each in gathering.files_of([tmp_path]).files] == ["one.json"]
     assert "holds too many files to read at once" in _asked(tmp_path, ".").err
 
 
 def test_another_file_system_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as /proc below /."""
-    monkeypatch.setattr(neighbours.os, "walk", lambda _: iter(seen))
+    monkeypatch.setattr(gathering.os, "walk", lambda _: iter(seen))
     below = ["proc", "no such folder"]
     seen = [("/", below, [])]
     assert Path("/proc").stat().st_dev != Path("/").stat().st_dev
-    assert (neighbours.files_of([Path("/")]).files, below) == ({Path("/"): False}, [])
+    assert (gathering.files_of([Path("/")]).files, below) == ({Path("/"): False}, [])
 
 
 def _asked(folder: Path, *arguments: str) -> Answer:
@@ -141,7 +141,7 @@ def _asked(folder: Path, *arguments: str) -> Answer:
 def test_the_command_says_how_files_were_taken(tmp_path: Path) -> None:
     told = _asked(tmp_path, "a")
     assert "read as 2 runs" in told.err
-    assert "skipped, since no known program reads them: a/spec.yaml" in told.err
+    assert "read 3 files: 2 DeepSpeed; 1 skipped: no known program reads a/spec.yaml" in told.err
     assert "`tunec plan` says" in _asked(tmp_path, "a/spec.yaml").out
 
 

@@ -168,6 +168,12 @@ def test_marks_in_one_place_are_one_with_both_numbers():
     assert [each.point.label for each in _merged(same)] == ["1, 2"]
 
 
+def test_marks_without_a_label_are_one_without_a_label():
+    same = [_Placed(Point("", "", 1, 1, "fits"), 30, 60) for _ in range(2)]
+    (one,) = _labelled(_merged(same))
+    assert (one.point.label, one.dx, one.dy) == ("", 0, 0)
+
+
 def test_a_term_has_one_colour_in_all_bars():
     found = coloured([{f"t{at}": at + 1 for at in range(12)}, {"t0": 100, "margin: x": 500}])
     assert found["t0"] == "c1"

@@ -15,6 +15,8 @@ TRAVELLED_ELSEWHERE = {
     "ms-swift": "its trainers import what its parser does, and modelscope, scipy and nltk besides",
     "unsloth": "it imports triton and bitsandbytes, and asks for a GPU; tests/verify runs its "
     "command as far as the trainer",
+    "verl": "it imports ray, and its loader asks for a GPU; tests/verify runs its trainer until a "
+    "model is loaded",
     "slurm": "tests/clusters submits its jobs to a real controller, with another program to start",
     "kubeflow": "tests/clusters runs the lines of its jobs as pods; no cluster runs here",
     "skypilot": "it rents machines; its own parser reads the task (tests/consumers)",

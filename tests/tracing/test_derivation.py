@@ -9,7 +9,7 @@ pytest.importorskip("transformers")
 
 from tests.recording.traces import derived, run  # noqa: E402
 from tests.tracing.small_configs import SMALL  # noqa: E402
-from workload_builders import BF16_LORA, full, layout, lora  # noqa: E402
+from workload_builders import BF16_LORA, FP32, full, layout, lora  # noqa: E402
 
 from tunec.compiler.analyses.architecture import derive, is_refused  # noqa: E402
 from tunec.compiler.analyses.architecture.lora import lora_parameters, matching  # noqa: E402
@@ -44,6 +44,26 @@ CONFIGS = {
         "n_groups": 2,
         "chunk_size": 128,
     },
+    "falcon_h1": {
+        **SMALL,
+        "model_type": "falcon_h1",
+        "mamba_d_ssm": 512,
+        "mamba_n_heads": 8,
+        "mamba_d_head": 64,
+        "mamba_d_state": 64,
+        "mamba_chunk_size": 128,
+    },
+    "granitemoehybrid": {
+        **SMALL,
+        **EXPERTS,
+        "model_type": "granitemoehybrid",
+        "layer_types": ["mamba", "mamba", "attention", "mamba"],
+        "mamba_n_heads": 8,
+        "mamba_d_head": 64,
+        "mamba_d_state": 64,
+        "mamba_chunk_size": 256,
+        "shared_intermediate_size": 384,
+    },
     "gemma4_text": {
         **SMALL,
         "model_type": "gemma4_text",
@@ -70,7 +90,7 @@ CONFIGS = {
         "eos_token_id": 2,
     },
 }
-FAR = ["smollm3", "gpt_oss", "nemotron_h"]
+FAR = ["smollm3", "gpt_oss", "nemotron_h", "falcon_h1", "granitemoehybrid"]
 
 
 @cache
@@ -118,6 +138,36 @@ def test_the_account_of_an_encoder_that_comes_with_tunec_is_as_traced(which, mod
     workload, plan = plans[which]
     trace = run(Subject(config, workload, plan))
     assert abs(compare(trace, account(workload, plan)).error) < 0.015
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("deberta-v3-small", 141_304_320),
+        ("deberta-v3-base", 183_831_552),
+        ("deberta-v3-large", 434_012_160),
+    ],
+)
+def test_the_body_of_deberta_has_the_parameters_that_are_published(name, parameters):
+    """keras-team/keras-hub 0e1444f keras_nlp deberta_v3_presets.py, `params` of the backbones."""
+    found = derive(catalogued(name).config)
+    assert sum(m.parameters for m in found.modules if m.path.startswith("deberta.")) == parameters
+
+
+@pytest.mark.parametrize("samples", [1, 2, 8])
+@pytest.mark.parametrize("which", range(3), ids=["full", "recomputed", "autocast"])
+def test_what_samples_have_in_common_is_there_once(which, samples):
+    """DeBERTa's relative positions, of which each layer keeps two tables for all samples."""
+    config = catalogued("deberta-v3-small").config
+    found = derive(config)
+    assert all(stack.measured[0].common for stack in found.stacks)
+    options = {"sequence": 500, "attention": AttentionKernel("eager"), "packing": True}
+    plan = layout(
+        samples, checkpointed=which == 1, **({"autocast": True, **FP32} if which == 2 else {})
+    )
+    workload = full(found, **options)
+    trace = run(Subject(config, workload, plan))
+    assert abs(compare(trace, account(workload, plan)).error) < 0.01
 
 
 def test_layers_that_store_and_reuse_keys_and_values_are_kinds_of_their_own():
@@ -182,7 +232,13 @@ def test_keys_that_define_no_module_leave_the_name_of_a_card_as_it_is():
     assert card_name(config) != card_name({**config, "hidden_size": 512})
 
 
+def test_layers_of_a_state_space_compare_no_tokens_though_a_router_weighs_experts():
+    found = card("granitemoehybrid").architecture
+    assert [(each.layers, each.attends) for each in found.stacks] == [(3, False), (1, True)]
+
+
 LENGTHS = Lengths((640, 1216), (1000, 1777, 2111))
+MANY = Lengths((768, 1280, 2304), (900, 1000, 1100, 1290, 1411, 1553, 1777, 1925, 2111, 2605))
 
 
 def test_a_curve_holds_at_lengths_that_it_was_not_fitted_to():
@@ -192,6 +248,18 @@ def test_a_curve_holds_at_lengths_that_it_was_not_fitted_to():
     assert highest(fitted(chunks, LENGTHS, "kept"), 3001) == pytest.approx(100 + 50 * 3008 / 3001)
     larger = {s: max(5000.0, 8.0 * s - 3000) for s in LENGTHS.all}
     assert highest(fitted(larger, LENGTHS, "kept"), 4000) == pytest.approx(29000)
+
+
+def test_the_highest_of_moments_that_fill_the_last_chunk_is_found():
+    """One moment is the highest where the last chunk is nearly full, another where it is not."""
+
+    def bytes_at(length):
+        filled = -(-length // 256) * 256 - length
+        return max(36864 * length + 9e5, 36600 * length + 180_000 * filled)
+
+    curves = fitted({s: bytes_at(s) / s for s in MANY.all}, MANY, "working")
+    for length in (500, 1500, 2048, 3001, 4096):
+        assert highest(curves, length) == pytest.approx(bytes_at(length) / length, rel=2e-3)
 
 
 def test_bytes_without_a_curve_are_refused():

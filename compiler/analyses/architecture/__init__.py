@@ -28,6 +28,7 @@ from tunec.compiler.analyses.architecture.lora import (
     is_refused,
     lora_parameters,
     matching,
+    takes_no_adapter,
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "latent_tokens",
     "lora_parameters",
     "matching",
+    "takes_no_adapter",
     "vision_tokens",
     "with_images",
 ]

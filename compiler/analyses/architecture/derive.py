@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tunec.compiler.analyses.architecture.classifiers import head_named, in_words, with_head
 from tunec.compiler.analyses.architecture.dropout import dropout_of
 from tunec.compiler.analyses.architecture.facts import (
     Facts,
@@ -34,6 +35,8 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
     Raises `UnknownArchitecture` for a family with no derivation and `UnusableConfig` with every
     key that is missing or has the wrong type.
     """
+    if head_named(config) is not None:
+        return with_head(derive(in_words(config), processor), config)
     family = next((config[key] for key in _FAMILY_KEYS if config.get(key)), None)
     if not isinstance(family, str):
         found = "nothing" if family is None else repr(family)

@@ -70,6 +70,9 @@ _STATE_SPACES: Final = frozenset({"falcon_h1", "mamba", "mamba2", "falcon_mamba"
 _FUSED_KERNELS: Final = frozenset({"out_proj", "conv1d"})
 """What PEFT refuses to adapt, and in which families: a state space's kernel reads these weights
 itself (`tuners/tuners_utils.py`, `_check_lora_target_modules_mamba`)."""
+_UNCHECKED_STATE_SPACES: Final = frozenset({"bamba", "granitemoehybrid", "mamba2", "zamba2"})
+"""Families whose kernel reads `out_proj` itself (transformers 5.23.0 modeling files,
+`outproj_weight=self.out_proj.weight`), of which some are not on PEFT's list."""
 
 Match = Callable[[str], bool]
 
@@ -130,6 +133,20 @@ def is_refused(architecture: Architecture, module: Module) -> bool:
     if module.kind == "router":
         return True
     return architecture.family in _STATE_SPACES and _last(module.path) in _FUSED_KERNELS
+
+
+def takes_no_adapter(architecture: Architecture, module: Module) -> bool:
+    """Whether PEFT refuses a layer, or a kernel reads its weights itself where it is installed.
+
+    The layer is not called then, so that an adapter on it is trained by nothing: DDP fails for want
+    of its gradients.
+    """
+    return is_refused(architecture, module) or _is_bypassed(architecture, module)
+
+
+def _is_bypassed(architecture: Architecture, module: Module) -> bool:
+    is_projection = _last(module.path) == "out_proj" and module.kind == "linear"
+    return is_projection and architecture.family in _UNCHECKED_STATE_SPACES
 
 
 def expert_targets(architecture: Architecture) -> tuple[str, ...]:

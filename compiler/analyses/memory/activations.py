@@ -4,6 +4,7 @@ Layers are recomputed in segments, each from its first layer's input; the layers
 keep everything. torch's checkpointing of single layers is a segment of one without a gap.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -22,7 +23,7 @@ from tunec.compiler.analyses.memory.experts import (
     experts_pass,
     experts_saved,
 )
-from tunec.compiler.analyses.memory.layer_measures import around, saved
+from tunec.compiler.analyses.memory.layer_measures import around, common, saved
 from tunec.compiler.analyses.memory.layer_measures import working as worked
 from tunec.compiler.analyses.memory.layers import (
     dropped_saved,
@@ -212,6 +213,9 @@ class Activations(Struct, frozen=True):
     """Bytes of one tensor that waits on the host, and how many there are."""
     experts: ExpertsPass | None = None
     """Moments inside of a layer's experts; None: layers have none."""
+    together: tuple[float, float] = (0.0, 0.0)
+    """Bytes that all samples of a batch keep once: while they wait, and in the layer that is
+    differentiated."""
 
 
 def text_tokens(workload: Workload) -> int:
@@ -308,7 +312,17 @@ def part_activations(
         first_segment={name: layer + held.inputs + others} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
         experts=experts,
+        together=_together(stacks, widths, tokens, keys, split),
     )
+
+
+def _together(
+    stacks: Sequence[Stack], widths: Arithmetic, tokens: float, keys: float, split: Recomputed
+) -> tuple[float, float]:
+    """What all samples of a batch keep once in layers that wait, and in one that is made anew."""
+    sizes = [tokens * common(stack, widths, keys) for stack in stacks]
+    total = sum(size * stack.layers for size, stack in zip(sizes, stacks, strict=True))
+    return total * split.whole / split.layers, max(sizes) * max(split.first, 1)
 
 
 def _kept_beside(stack: Stack, widths: Arithmetic, keys: float, run: Pass) -> float:

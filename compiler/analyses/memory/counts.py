@@ -278,8 +278,8 @@ class Counts:
     @cached_property
     def trained_parts(self) -> frozenset[Part]:
         """Parts whose layers are trained, not only an embedding or the head."""
-        head = self._model.head
-        inside = (m for m in self._workload.trained if _multiplies(m) and m.path != head)
+        outside = {self._model.head, *self._model.new}
+        inside = (m for m in self._workload.trained if _multiplies(m) and m.path not in outside)
         return frozenset(module.part for module in inside)
 
 

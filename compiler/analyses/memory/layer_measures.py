@@ -15,7 +15,14 @@ def saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
     found = _found(stack.measured, widths)
     if found is None:
         return layer_saved(stack, widths, keys)
-    return highest(found.saved, keys) + _other_kernel(found, stack, widths, keys)
+    own = highest(found.saved, keys) - highest(found.common, keys)
+    return own + _other_kernel(found, stack, widths, keys)
+
+
+def common(stack: Stack, widths: Arithmetic, keys: float) -> float:
+    """Bytes a token of one sample that a layer keeps once for all samples of a batch."""
+    found = _found(stack.measured, widths)
+    return 0.0 if found is None else highest(found.common, keys)
 
 
 def working(stack: Stack, widths: Arithmetic, keys: float, *, recomputed: bool) -> float:

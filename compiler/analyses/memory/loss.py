@@ -210,7 +210,12 @@ _SIXTEEN_BIT: Final = frozenset(
 
 
 def judged_tokens(workload: Workload) -> int:
-    """Tokens of one sequence that the loss is of: all, or an answer that the model wrote."""
+    """Tokens of one sequence that the loss is of: all, or an answer that the model wrote.
+
+    A label for the sequence is one.
+    """
+    if workload.architecture.kind == "sequence-classifier":
+        return 1
     asked = workload.preference
     return asked.scored if asked is not None and asked.scored else text_tokens(workload)
 

@@ -105,21 +105,22 @@ def timeline(terms: Iterable[Term]) -> tuple[Phase, ...]:
     moments = [born[place] for place in places]
     # what comes with each moment and, after the last, what never goes
     fixed, each = [0] * (len(places) + 1), [0] * (len(places) + 1)
-    waiting = [0] * len(places)
+    waiting, shared = [0] * len(places), [0] * len(places)
     for term in course:
         begin = bisect_left(places, term.born.at)
         end = bisect_right(places, term.freed.at, begin)
         if term.by_layer:
+            held = waiting if term.by_sample else shared
             for index in range(begin, end):
-                waiting[index] += term.at(moments[index])
+                held[index] += term.at(moments[index])
             continue
         sums = each if term.by_sample else fixed
         sums[begin] += term.bytes
         sums[end] -= term.bytes
     return tuple(
-        Phase(moment, still, moving + more, course)
-        for moment, still, moving, more in zip(
-            moments, accumulate(fixed), accumulate(each), waiting, strict=False
+        Phase(moment, still + once, moving + more, course)
+        for moment, still, moving, more, once in zip(
+            moments, accumulate(fixed), accumulate(each), waiting, shared, strict=False
         )
     )
 

@@ -227,7 +227,7 @@ def of_unknown(run: LintContext, document: Document) -> Consequence:
     """What becomes of a key that the reader of a file or of flags does not know."""
     if document.kind == "axolotl":
         return "silent"
-    is_file = document.kind in CLASSES and document.format != "shell"
+    is_file = document.kind in CLASSES and document.format not in ("shell", "python")
     return "silent" if is_file and run.runs(_STRICT) is False else "parse"
 
 

@@ -146,9 +146,16 @@ def strategy_of(document: Document) -> Place | None:
     return next((each for name in STRATEGIES if (each := document.get(name))), None)
 
 
+def is_beside_a_file(document: Document) -> bool:
+    """Whether flags stand beside a file of arguments (`--config`): what they leave out is there."""
+    return document.format == "shell" and document.get("config") is not None
+
+
 def never_evaluates(document: Document) -> bool:
     """Whether the trainer does not evaluate: it says so, or says nothing (the default is no)."""
     if document.unknown & set(STRATEGIES):
+        return False
+    if strategy_of(document) is None and is_beside_a_file(document):
         return False
     said = strategy_of(document)
     return said is None or said.value in ("no", False)

@@ -1,10 +1,11 @@
 """FSDP settings that follow from version, sharding and offload; without FSDP all are off."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.analyses.fsdp_units import embedding_in_two_units
 from tunec.compiler.analyses.memory.workload import NO_FSDP, USUAL_FSDP, Workload
 from tunec.compiler.ir.slots import Fsdp
 from tunec.compiler.passes.fit.states import prepares_for_bits
@@ -29,9 +30,11 @@ _LOADS_ON_ONE: Final = {"transformers": Version("4.41")}
 """The first release whose fsdp_config has `cpu_ram_efficient_loading`."""
 
 
-def usual_version(workload: Workload) -> int:
-    """2, unless a release that will run cannot be told so."""
-    return 1 if _is_older(workload, _FIRST) else 2
+def usual_version(workload: Workload, units: Sequence[str] | None = None) -> int:
+    """2, unless a release that will run cannot be told so, or 1 alone can split the embedding."""
+    if _is_older(workload, _FIRST):
+        return 1
+    return 1 if _embedding(2, workload, units) and not _embedding(1, workload, units) else 2
 
 
 def _is_older(workload: Workload, first: Mapping[str, Version]) -> bool:
@@ -77,8 +80,10 @@ def _state_dict(version: int, workload: Workload) -> StateDict:
     return "sharded" if version == 2 and _is_older(workload, _FULL_FROM) else "full"
 
 
-def impossible_fsdp(kind: Kind, workload: Workload, *, width: int, nodes: int) -> str | None:
-    """Why an FSDP cannot run or makes no sense; None if it can."""
+def impossible_fsdp(
+    kind: Kind, workload: Workload, *, width: int, nodes: int, units: Sequence[str] | None = None
+) -> str | None:
+    """Why an FSDP cannot run or makes no sense; None if it can. `units`: classes that are named."""
     version, sharding, _ = kind
     if width == 1:
         return "there is only one device, so there is nothing to shard over"
@@ -88,7 +93,13 @@ def impossible_fsdp(kind: Kind, workload: Workload, *, width: int, nodes: int) -
         _quantized(version, workload)
         or _optimizer(version, workload)
         or _writing(version, workload)
+        or _embedding(version, workload, units)
     )
+
+
+def _embedding(version: int, workload: Workload, units: Sequence[str] | None) -> str | None:
+    released = workload.version("accelerate")
+    return embedding_in_two_units(workload.architecture, version, released, units)
 
 
 def _writing(version: int, workload: Workload) -> str | None:

@@ -271,7 +271,9 @@ def _offload_without_engine(shape: Shape) -> str | None:
 
 def _fsdp_refusal(problem: Problem, shape: Shape) -> str | None:
     version, sharding, _ = shape.fsdp
-    pinned, usual = problem.pinned, usual_version(problem.workload)
+    pinned = problem.pinned
+    units = _units(pinned)
+    usual = usual_version(problem.workload, units)
     if version != usual and "fsdp.version" not in pinned and sharding in ("full", "grad_op"):
         return f"FSDP {usual} is the one for the releases that will run"
     if not _asks_for_fsdp(problem) and (why := _unasked(problem.workload, sharding)):
@@ -280,7 +282,15 @@ def _fsdp_refusal(problem: Problem, shape: Shape) -> str | None:
         return "unsharded FSDP does what DDP does"
     if sharding == "hybrid" and usual == 2 and not {"fsdp.version", "fsdp.sharding"} & set(pinned):
         return "only FSDP 1 can be set to hybrid by these files"
-    return impossible_fsdp(shape.fsdp, problem.workload, width=shape.width, nodes=shape.nodes)
+    ranks = {"width": shape.width, "nodes": shape.nodes}
+    return impossible_fsdp(shape.fsdp, problem.workload, **ranks, units=units)
+
+
+def _units(pinned: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The classes that pins have wrapped; None: those that the model itself names."""
+    if pinned.get("fsdp.wrap", "transformer") != "transformer":
+        return ()
+    return pinned.get("fsdp.wrap_classes") or None
 
 
 def _unasked(workload: Workload, sharding: FsdpSharding) -> str | None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
 from tunec.compiler.facts import Facts
+from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.values import show
 from tunec.compiler.passes.fit.problem import Problem, Shape
 from tunec.compiler.passes.fit.search import Answer, Verdict, describe
@@ -99,7 +100,7 @@ def _pin_notes(facts: Facts) -> list[str]:
 
 
 def _no_layout(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
-    pinned = ", ".join(f"{path} {show(path, value)}" for path, value in problem.pinned.items())
+    pinned = _bound_to(facts, problem)
     return Diagnostic(
         "E0702",
         "error",
@@ -108,6 +109,23 @@ def _no_layout(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
         tuple(_reasons(problem, answer)[:8]),
         help="change or remove what the reasons name" if pinned else None,
     )
+
+
+def _bound_to(facts: Facts, problem: Problem) -> str:
+    """What the search is bound to: what the spec says, and what each asked target needs."""
+    by_target: dict[str, list[str]] = {"": []}
+    for path, value in problem.pinned.items():
+        target = _target(facts.pins.get(path))
+        by_target.setdefault(target, []).append(f"{path} {show(path, value)}")
+    said = [", ".join(by_target.pop(""))]
+    needed = [f"{', '.join(each)}, which {target} needs" for target, each in by_target.items()]
+    return "; ".join(each for each in (*said, *needed) if each)
+
+
+def _target(pin: Definition | None) -> str:
+    """The target that needs a pin; empty where the spec says it."""
+    origins = () if pin is None or pin.author != "target" else pin.rests
+    return next((each.path for each in origins if each.kind == "target"), "")
 
 
 def _givers(facts: Facts, problem: Problem) -> list[str]:

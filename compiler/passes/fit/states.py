@@ -41,6 +41,8 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
         return _by_axolotl(workload, engine, fsdp)
     if workload.version("unsloth") is not None:
         return _by_unsloth(workload)
+    if (verl := workload.version("verl")) is not None:
+        return _by_verl(workload, verl)
     loaded = "fp32" if _is_loaded_unasked(workload) else precision.compute
     if engine == "fsdp" and workload.adapter.kind == "none":
         states = _mixed(precision.compute, loaded, name)
@@ -50,6 +52,23 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
         quantised, flat = workload.quantization.format != "none", engine == "fsdp" and fsdp == 1
         return _by_trl(states, workload) if quantised and not flat else states
     return _mixed(precision.compute, "fp32", name)
+
+
+def _by_verl(workload: Workload, verl: Version) -> States:
+    """In fp32 what is trained in full; a base beneath adapters in the compute dtype.
+
+    verl 0.8.0 to 0.9.1 workers/engine/fsdp/transformer_impl.py `_build_module`: nothing is widened
+    after it is loaded. From 0.9.0 on `_build_lora_module` makes adapters like the base. fp16 takes
+    fp32 parameters: torch's scaler unscales no others without being told.
+    """
+    compute, name = workload.precision.compute, workload.optimizer.name
+    if workload.adapter.kind == "none" or compute == "fp16":
+        return _mixed(compute, "fp32", name)
+    states = _peft(compute, compute, workload.adapter, name)
+    return _left_narrow(states) if verl >= _CASTS_ADAPTERS else states
+
+
+_CASTS_ADAPTERS: Final = Version("0.9")
 
 
 def _is_loaded_unasked(workload: Workload) -> bool:

@@ -1,4 +1,4 @@
-"""Points as SVG: memory along, speed up, a line where the budget is; numbers name the points."""
+"""Points as SVG: one amount along, one up, a line where a limit is; labels name the points."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal
@@ -8,7 +8,6 @@ from msgspec import Struct
 from tunec.compiler.review.report.bars import anchor
 from tunec.compiler.review.report.html import Element, Scale, named, number, spanning, tag
 from tunec.schemas.frozen import replace
-from tunec.schemas.units import GIB
 
 _g: Final = named("g")
 _line: Final = named("line")
@@ -53,13 +52,13 @@ _OFFSETS: Final = (
 
 
 class Point(Struct, frozen=True):
-    """One layout in the plot."""
+    """One thing in the plot."""
 
     label: str
     hint: str
     """What a pointer shows over it."""
-    memory: float
-    speed: float
+    along: float
+    up: float
     mark: Mark
 
 
@@ -89,19 +88,22 @@ def scatter(
     title: str,
     description: str,
     points: Sequence[Point],
-    budget: float,
+    along: Scale,
     *,
-    say_memory: Callable[[float], str],
-    say_speed: Callable[[float], str],
+    budget: float | None = None,
+    say_along: Callable[[float], str],
+    say_up: Callable[[float], str],
 ) -> Element:
-    """The plot: the axis of speed beside the drawing, which is as wide as the page allows."""
-    along = spanning([*(each.memory for each in points), budget], unit=float(GIB), binary=True)
-    up = spanning([each.speed for each in points])
+    """The plot: the axis that goes up beside the drawing, which is as wide as the page allows.
+
+    `budget`: where a line stands that nothing beyond it keeps.
+    """
+    up = spanning([each.up for each in points])
     placed = _labelled(_merged([_at(each, along, up) for each in points]))
     drawing = tag(
         "svg",
-        _grid(along, up, say_memory),
-        _budget(along, budget, say_memory),
+        _grid(along, up, say_along),
+        None if budget is None else _budget(along, budget, say_along),
         [_point(each) for each in sorted(placed, key=_is_chosen)],
         role="img",
         class_="chart",
@@ -109,7 +111,7 @@ def scatter(
         height=_HEIGHT,
         aria_label=f"{title}: {description}",
     )
-    return tag("div", _speeds(up, say_speed), drawing, class_="plot")
+    return tag("div", _amounts(up, say_up), drawing, class_="plot")
 
 
 def mark(kind: Mark) -> Element:
@@ -130,7 +132,7 @@ def _is_chosen(each: _Placed) -> bool:
 
 
 def _at(point: Point, along: Scale, up: Scale) -> _Placed:
-    return _Placed(point, _x(along(point.memory)), _y(up(point.speed)))
+    return _Placed(point, _x(along(point.along)), _y(up(point.up)))
 
 
 def _x(share: float) -> float:
@@ -152,7 +154,7 @@ def _merged(placed: Iterable[_Placed]) -> list[_Placed]:
             other = found[near].point
             both = replace(
                 other,
-                label=f"{other.label}, {each.point.label}",
+                label=", ".join(filter(None, (other.label, each.point.label))),
                 hint=f"{other.hint}\n{each.point.hint}",
             )
             found[near] = replace(found[near], point=both)
@@ -168,7 +170,9 @@ def _labelled(placed: Sequence[_Placed]) -> list[_Placed]:
     """Each label at the first place where it covers no mark and no other label."""
     done: list[_Placed] = []
     for each in placed:
-        options = [replace(each, dx=dx, dy=dy) for dx, dy in _OFFSETS]
+        options = (
+            [replace(each, dx=dx, dy=dy) for dx, dy in _OFFSETS] if each.point.label else [each]
+        )
         costs = [_cost(option, done, placed) for option in options]
         done.append(options[costs.index(min(costs))])
     return done
@@ -258,7 +262,7 @@ def _leader(each: _Placed) -> Element | None:
     return _line(x1=0, y1=0, x2=each.dx, y2=end, class_="leader")
 
 
-def _speeds(up: Scale, say: Callable[[float], str]) -> Element:
+def _amounts(up: Scale, say: Callable[[float], str]) -> Element:
     texts = (
         _text(say(each), x=_GUTTER - 8, y=_y(up(each)) + 4, text_anchor="end", class_="tick")
         for each in up.ticks

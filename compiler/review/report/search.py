@@ -15,12 +15,13 @@ from tunec.compiler.review.report.html import (
     Section,
     figure,
     folded,
+    spanning,
     table,
     tag,
 )
 from tunec.compiler.review.report.scatter import Mark, Point, mark, marks_of, scatter
 from tunec.compiler.review.report.sections import seconds_text
-from tunec.schemas.units import format_bytes
+from tunec.schemas.units import GIB, format_bytes
 
 _LEGEND: Final = {
     "chosen": "chosen",
@@ -95,9 +96,10 @@ def _plot(considered: Considerations, numbered: dict[str, int], *, per_token: bo
         "layouts by memory and speed",
         f"{len(points)} layouts; {described}; the table below has all of them",
         points,
-        considered.budget,
-        say_memory=tick_text,
-        say_speed=lambda speed: f"{speed:,.4g}" if speed < 1000 else f"{speed:,.0f}",
+        spanning([*(e.along for e in points), considered.budget], unit=float(GIB), binary=True),
+        budget=considered.budget,
+        say_along=tick_text,
+        say_up=lambda speed: f"{speed:,.4g}" if speed < 1000 else f"{speed:,.0f}",
     )
     caption = f"Speed ({unit}, up) by memory of a device (along). Numbers are those of the table."
     return figure(drawn, caption, tag("ul", keys, class_="legend"))

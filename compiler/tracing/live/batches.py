@@ -27,7 +27,9 @@ def batch_of(subject: Subject, model: Any) -> Batch:
     ways = subject.layout.parallel.sequence
     if ways > 1:
         return _part_of_sequence(subject, rows, tokens.shape[1] // ways)
-    batch: Batch = {"input_ids": tokens, "labels": torch.zeros_like(tokens)}
+    is_labelled = kind == "sequence-classifier"
+    labels = tokens.new_zeros(rows) if is_labelled else torch.zeros_like(tokens)
+    batch: Batch = {"input_ids": tokens, "labels": labels}
     if subject.is_padded:
         batch["attention_mask"] = torch.ones_like(tokens)
     if kind == "vision-language" and data.images:

@@ -20,6 +20,8 @@ _AUTO: Final = {
     "vision-language": "AutoModelForImageTextToText",
     "encoder-decoder": "AutoModelForSeq2SeqLM",
     "encoder": "AutoModelForMaskedLM",
+    "sequence-classifier": "AutoModelForSequenceClassification",
+    "token-classifier": "AutoModelForTokenClassification",
 }
 
 
@@ -69,6 +71,9 @@ def _transformers(subject: Subject) -> torch.nn.Module:
     config.use_cache = False
     if getattr(config, "is_encoder_decoder", False) and not hasattr(config, _FIRST):
         setattr(config, _FIRST, 0)
+    if subject.workload.architecture.kind == "sequence-classifier":
+        # otherwise the first labels decide, which the meta device does not hold
+        config.problem_type = "single_label_classification"
     maker = _maker(subject, transformers)
     wanted = subject.workload.attention.implementation
     eager = wanted == "eager" or (wanted == "sdpa" and not maker._supports_sdpa)  # noqa: SLF001

@@ -1,6 +1,6 @@
 """Keys of accelerate's file that it does not know, or does not read there."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -10,7 +10,14 @@ from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, sh
 from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.known_keys import around, keys_at, keys_ever, releases_of
+from tunec.compiler.lints.facts.known_keys import (
+    DEEPSPEED_RELEASES,
+    around,
+    deepspeed_paths,
+    keys_at,
+    keys_ever,
+    releases_of,
+)
 from tunec.compiler.lints.facts.launch import launches
 from tunec.compiler.lints.facts.sharding import SECTION, TRUTHS, count, engine
 from tunec.compiler.lints.kinds import schema
@@ -83,8 +90,16 @@ def _ignored(place: Place, holder: str, name: str) -> Finding:
         f"accelerate knows no key `{name}` in {holder}",
         (place.key_label("not read"),),
         ("it becomes a launcher argument that nothing reads",),
-        f"write it below {home}" if home else did_you_mean(near) or "remove it",
+        f"write it below {home}" if home else _instead(name, holder, near),
     )
+
+
+def _instead(name: str, holder: str, near: Sequence[str]) -> str:
+    """A key of ds_config.json has a place of its own: such a file."""
+    other = did_you_mean(near) or "remove it"
+    if holder == "deepspeed_config" and name in deepspeed_paths(DEEPSPEED_RELEASES[-1]):
+        return f"{other}, or write it in a JSON file that deepspeed_config_file names"
+    return other
 
 
 class _Key(Struct, frozen=True):

@@ -237,7 +237,7 @@ four_bits_without_qlora = rows(
             "does nothing",
             "Axolotl builds a 4-bit config for `qlora` and an 8-bit one for `lora`, no other",
             "use adapter: qlora",
-            Mend("safe", write="qlora", at=1),
+            Mend("unsafe", write="qlora", at=1),
             beside=("adapter=lora", "no load_in_8bit=true"),
             beside_label="not qlora",
         ),

@@ -44,15 +44,24 @@ def low_precision_master_without_offload(run: LintContext) -> Iterator[Finding]:
             )
 
 
-_UNTOUCHED: Final = (
-    *("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"),
-    *("lion_32bit", "adagrad"),
+_OTHERS: Final = (
+    *("adafactor", "adalomo", "adamw_8bit", "adamw_anyprecision", "adamw_bnb_8bit"),
+    *("adamw_torch_4bit", "adamw_torch_8bit", "adamw_torch_npu_fused", "ademamix"),
+    *("ademamix_8bit", "apollo_adamw", "apollo_adamw_layerwise", "galore_adafactor"),
+    *("galore_adafactor_layerwise", "galore_adamw", "galore_adamw_8bit"),
+    *("galore_adamw_8bit_layerwise", "galore_adamw_layerwise", "grokadamw", "lion_8bit", "lomo"),
+    *("paged_adamw_32bit", "paged_adamw_8bit", "paged_ademamix_32bit", "paged_ademamix_8bit"),
+    *("paged_lion_32bit", "paged_lion_8bit", "rmsprop", "rmsprop_bnb", "rmsprop_bnb_32bit"),
+    *("rmsprop_bnb_8bit", "schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
+    *("sgd", "stable_adamw"),
 )
-"""What becomes DeepSpeed's CPU Adam with weight decay kept apart; and, in accelerate 1.10.1 to
-1.15.0, DeepSpeed's own of the same algorithm."""
+"""transformers 4.40.2 to 5.23.0 training_args.py `OptimizerNames`, without what becomes DeepSpeed's
+CPU Adam with weight decay kept apart (`adamw_torch` and its like), and without those of which
+DeepSpeed has its own of the same algorithm (accelerate 1.10.1 to 1.15.0: `lion_32bit`, `adagrad`).
+A word that is none of these is a script's own, or refused."""
 _KEEP: Final = "write zero_force_ds_cpu_optimizer: false in the DeepSpeed file"
 _EXCHANGED: Final = Row(
-    f"trainer:optim!={'|'.join(_UNTOUCHED)}",
+    f"trainer:optim={'|'.join(_OTHERS)}",
     "optim {0.value} is replaced by DeepSpeed's CPU Adam, because it is offloaded",
     label="not used",
     why=(

@@ -107,7 +107,7 @@ def clipping_left_out(run: LintContext) -> Iterator[Finding]:
             (asked.label("not used"), document.lacking("gradient_clipping")),
             (f"gradient_clipping is left out, and {taken.by} is {taken.value}",),
             'write "gradient_clipping": "auto" in the DeepSpeed file',
-            Fix((added,), "safe") if added else None,
+            Fix((added,), "unsafe") if added else None,
         )
 
 

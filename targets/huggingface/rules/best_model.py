@@ -10,6 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.training_loop import (
+    is_beside_a_file,
     is_loss,
     is_number,
     is_whole,
@@ -47,6 +48,8 @@ def _is_set_by_script(document: Document) -> bool:
 def _cadence(run: LintContext, best: Place) -> Iterator[Finding]:
     evaluation = run.said("trainer", "eval_strategy", "evaluation_strategy")
     save = run.effective("trainer", "save_strategy")
+    if evaluation is None and run.hides("trainer", "eval_strategy", "evaluation_strategy"):
+        return
     asked = _word(evaluation.value) if evaluation else "no"
     if save.value == "best" or not save.known:
         return
@@ -65,6 +68,8 @@ def _cadence(run: LintContext, best: Place) -> Iterator[Finding]:
 
 def _steps(run: LintContext, best: Place) -> Iterator[Finding]:
     save, every = run.effective("trainer", "save_steps"), run.effective("trainer", "eval_steps")
+    if run.hides("trainer", "save_steps", "eval_steps"):
+        return
     if every.value is None:
         every = run.effective("trainer", "logging_steps")
     if _is_share(save.value) != _is_share(every.value) and _is_known(save, every):
@@ -201,7 +206,7 @@ def _greater(run: LintContext, metric: str) -> Any:
 
 def _upside_down(metric: Place, said: Place | None, greater: bool) -> Finding:
     end = "highest" if greater else "lowest"
-    fix = Fix((said.replaced(not greater),), "safe") if said is not None else None
+    fix = Fix((said.replaced(not greater),), "unsafe") if said is not None else None
     added = None if said is not None else metric.document.added("greater_is_better", not greater)
     return Finding(
         f"the best model is the one with the {end} {metric.value}",
@@ -211,7 +216,7 @@ def _upside_down(metric: Place, said: Place | None, greater: bool) -> Finding:
         ),
         () if said is not None else ("greater is better unless the metric's name ends in loss",),
         f"write greater_is_better: {str(not greater).lower()}",
-        fix or (Fix((added,), "safe") if added is not None else None),
+        fix or (Fix((added,), "unsafe") if added is not None else None),
         severity="error" if metric.value.endswith("loss") else None,
     )
 
@@ -227,7 +232,7 @@ def best_save_unguided(run: LintContext) -> Iterator[Finding]:
     """Only the best model is saved, and nothing says which one that is."""
     for document in run.of("trainer"):
         save = document.get("save_strategy")
-        if save is None or save.value != "best" or document.is_view:
+        if save is None or save.value != "best" or document.is_view or is_beside_a_file(document):
             continue
         said, metric = strategy_of(document), document.get("metric_for_best_model")
         loads = document.value("load_best_model_at_end") is True

@@ -136,7 +136,8 @@ def _evaluation(document: Document) -> Iterator[Finding]:
         return
     if never_evaluates(document) or (said is not None and said.value == "epoch"):
         what = f"{said.path} {_word(said)}" if said else "no eval_strategy"
-        yield _unused_interval(place, said, what)
+        found = _unused_interval(place, said, what)
+        yield replace(found, severity="note") if document.value("do_eval") is False else found
 
 
 def _delay(document: Document) -> Iterator[Finding]:
@@ -165,6 +166,7 @@ def _unused_interval(place: Place, said: Place | None, what: str) -> Finding:
         (f"there is no {act} at all" if never else f"one {act} comes after each epoch",),
         f"write {name}_strategy: steps",
         fix,
+        severity="note" if said is not None and never else None,  # turned off on purpose
     )
 
 
@@ -198,8 +200,8 @@ _WORDS: Final = ("true", "false", "none", "null", "auto", "last", "latest", "yes
 def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
     """A truth value is given where the folder of a checkpoint is expected."""
     for place in run.each("trainer", "resume_from_checkpoint"):
-        if place.document.is_view:
-            continue
+        if place.document.is_view or "bool" in run.own.type_of("resume_from_checkpoint"):
+            continue  # the script's own class makes a truth value of it
         is_flag = place.document.format == "shell"
         text = str(place.value) if isinstance(place.value, bool) and is_flag else place.word
         if text is None or text.lower() not in _WORDS:

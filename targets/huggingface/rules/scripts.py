@@ -1,7 +1,7 @@
 """Flags of scripts that use the Trainer."""
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -55,6 +55,7 @@ _VISUALGLM: Final = re.compile(r"(^|/)finetune_visualglm\.py$")
     "parse",
     consumers=("transformers",),
     reads=("launch:script", *keys("hf", *MINICPM_FLAGS)),
+    unless="declared",
 )
 def script_flag_unknown(run: LintContext) -> Iterator[Finding]:
     """A flag that a maker's script on transformers' parser does not have."""
@@ -92,6 +93,8 @@ def _of_own_parser(document: Document) -> Iterator[Finding]:
     if maker is None or at is None or _is_of_another(at):
         return
     known = OWN_PARSERS[maker][1]
+    if not _is_mostly_known(at, known):
+        return  # another script at a place of the same name
     for word in at.node.items or ():
         name = str(word.value).partition("=")[0]
         path = name.removeprefix("--").replace("-", "_")
@@ -100,6 +103,17 @@ def _of_own_parser(document: Document) -> Iterator[Finding]:
             yield replace(
                 _unknown_flag(maker, Place(document, path, flag), known), severity=None, fix=None
             )
+
+
+def _is_mostly_known(script: Place, known: Collection[str]) -> bool:
+    """Whether half of the flags at the least are of a maker's script."""
+    flags = [
+        str(each.value).partition("=")[0].removeprefix("--").replace("-", "_")
+        for each in script.node.items or ()
+        if str(each.value).startswith("--")
+    ]
+    mine = [flag for flag in flags if any(each.startswith(flag) for each in known)]
+    return 2 * len(mine) >= len(flags)
 
 
 def _is_of_another(script: Place) -> bool:

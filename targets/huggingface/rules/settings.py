@@ -172,6 +172,8 @@ def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
     checks = run.said("trainer", "gradient_checkpointing", "activation_checkpointing")
     if find is None or checks is None or find.value is not True or checks.value is not True:
         return
+    if run.hides("trainer", "gradient_checkpointing_kwargs"):
+        return
     world = run.value("parallel.world")
     reentrant = _is_reentrant(run)
     if engine_of(run) or world == 1 or reentrant is False:

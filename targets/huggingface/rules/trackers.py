@@ -37,6 +37,7 @@ def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
             (),
             "write push_to_hub: true",
             Fix((push.replaced(True),), "unsafe") if push is not None else None,
+            severity="note" if push is not None else None,  # turned off on purpose
         )
 
 

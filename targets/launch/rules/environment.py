@@ -145,7 +145,8 @@ def variable_not_exported(run: LintContext) -> Iterator[Finding]:
             continue
         used = {each[1] for each in _EXPANDED.finditer(document.text)}
         for word, name in _held_back(document):
-            if is_read_by_programs(name) and name not in used:
+            is_inherited = name.startswith("ACCELERATE_")  # of the job that starts the script
+            if is_read_by_programs(name) and name not in used and not is_inherited:
                 yield _exported_finding(document, word, name)
 
 

@@ -132,12 +132,22 @@ def _leaves_threads(document: Document) -> bool:
     return bool(document.value("launcher") == "deepspeed")
 
 
-_SHAPES: Final = "before each collective the processes gather the shapes of all, to compare them"
+_SHAPES: Final = (
+    "accelerate's own gathers and reductions compare the shapes of all processes first; gradients "
+    "are not among them"
+)
 
 _LEFT_ON: Final = "{0.key}={0.value} slows the whole run"
 _REMOVE: Final = "remove it when the fault is found"
 _VARIABLES: Final = tuple(
-    Row(f"launch:environment.{condition}", _LEFT_ON, "left on", why, _REMOVE)
+    Row(
+        f"launch:environment.{condition}",
+        _LEFT_ON,
+        "left on",
+        why,
+        _REMOVE,
+        severity="note" if why == _SHAPES else None,
+    )
     for condition, why in (
         ("CUDA_LAUNCH_BLOCKING=1", "each kernel is waited for before the next is launched"),
         (
@@ -174,10 +184,11 @@ def _of_accelerate(run: LintContext) -> Iterator[Finding]:
         is_text = place.document.kind == "accelerate" and isinstance(place.value, str)
         if (place.value is True or (is_text and place.value)) and is_several:
             yield Finding(
-                f"{place.path.removeprefix('flags.')} slows the whole run",
+                f"{place.path.removeprefix('flags.')} is on: accelerate checks its own collectives",
                 (place.label("left on"),),
                 (_SHAPES, *(("the launcher only checks that something is written",) * is_text)),
                 _REMOVE,
+                severity="note",
             )
 
 

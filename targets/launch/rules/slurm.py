@@ -1,7 +1,7 @@
 """Directives of a Slurm batch script, and jobs that are started again."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import nearly
@@ -22,6 +22,7 @@ def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
     """A line of options for Slurm that sbatch does not read, or not as it is meant."""
     for document in run.of("slurm"):
         began: tuple[int, str] | None = None
+        late = list[tuple[int, str]]()
         for number, line in _of_the_script(lines(document)):
             options = _DIRECTIVE_OPTIONS.match(line)
             if options is None:
@@ -32,9 +33,11 @@ def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
                     began = number, line
                 continue
             if began is not None:
-                yield _late(document, number, line, began)
+                late.append((number, line))
             elif (variable := _VARIABLE.search(options[1])) is not None:
                 yield _literal(document, number, line, variable[0])
+        if began is not None and late:
+            yield _late(document, late, began)
 
 
 def _of_the_script(every: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -49,9 +52,12 @@ def _of_the_script(every: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]
         end = begun[1] if begun is not None else None
 
 
-def _late(document: Document, number: int, line: str, began: tuple[int, str]) -> Finding:
+def _late(document: Document, late: Sequence[tuple[int, str]], began: tuple[int, str]) -> Finding:
+    (number, line), more = late[0], len(late) - 1
+    option = line.strip().partition(" #")[0].rstrip()
+    also_late = f", and so do{'es' * (more == 1)} {more} more" if more else ""
     return Finding(
-        f"`{line.strip()}` comes after the first command, so sbatch does not read it",
+        f"`{option}` comes after the first command, so sbatch does not read it{also_late}",
         (
             at_line(document, number, 0, len(line), "a comment"),
             at_line(document, began[0], 0, len(began[1]), "the first command", primary=False),

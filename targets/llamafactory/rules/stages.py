@@ -152,6 +152,10 @@ _NEEDS: Final = (
 """Read only where one of the others holds."""
 
 
+_STAGES: Final = ("pt", "sft", "rm", "ppo", "dpo", "kto")
+"""llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `stage`: forks have more of them."""
+
+
 @rule(
     "option-of-another-choice",
     "warning",
@@ -168,7 +172,7 @@ def option_of_another_choice(run: LintContext) -> Iterator[Finding]:
     for document in run.of("llamafactory"):
         if document.is_view:
             continue
-        for need in _NEEDS:
+        for need in _NEEDS if document.value("stage", "sft") in _STAGES else ():
             yield from _of_another_choice(run, document, need)
         yield from _resumed(document)
         reference, loss = where(document, "ref_model & stage=dpo"), document.get("pref_loss")

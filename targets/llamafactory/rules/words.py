@@ -57,7 +57,7 @@ def _of(run: LintContext, document: Document) -> Iterator[Finding]:
         if known is None or not _is_word(document, at.value):
             continue
         said = str(at.value)
-        if is_taken(said, known):
+        if is_taken(said, known) or _is_own(run, document, at.node.written or said):
             continue
         near = nearest(said, known)[:1]
         is_late = document.kind == "llamafactory" and document.format != "shell"
@@ -68,7 +68,22 @@ def _of(run: LintContext, document: Document) -> Iterator[Finding]:
             f"did you mean {quoted(near)}?" if near else "write one of these",
             Fix((at.replaced(near[0]),), "unsafe") if near else None,
             consequence=_used(run, name) if is_late else _when(run, document, name),
+            severity=None if _is_as_read(run, document) else "warning",
         )
+
+
+def _is_own(run: LintContext, document: Document, word: str) -> bool:
+    """Whether the repository may hold the program: its source has the word.
+
+    It does not where the command line names the release that reads the file.
+    """
+    release = run.release(document.kind)
+    return run.own.quotes(word) and not (release.is_named and release.pin is None)
+
+
+def _is_as_read(run: LintContext, document: Document) -> bool:
+    """Whether the choices are those of the release: SimpleTuner's before 3 were fewer, or none."""
+    return document.kind != "simpletuner" or run.release("simpletuner").is_known
 
 
 def _used(run: LintContext, name: str) -> Consequence:
@@ -99,6 +114,7 @@ def _is_word(document: Document, value: object) -> bool:
     "parse",
     consumers=("llamafactory", "axolotl"),
     reads=("llamafactory:*", "axolotl:*"),
+    unless="declared",
 )
 def key_of_no_release(run: LintContext) -> Iterator[Finding]:
     """A key of LLaMA-Factory's or Axolotl's file that none of its classes has in any release."""

@@ -203,7 +203,7 @@ def _false_finding(document: Document, flag: str, at: Place) -> Finding:
         (at.label("left out"),),
         (f"{why} that says false becomes no flag, and {flag} is true where nobody turns it off",),
         help_,
-        None if is_env else Fix((at.replaced(False),), "safe"),
+        None if is_env else Fix((at.replaced(False),), "unsafe"),
     )
 
 

@@ -6,7 +6,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.quantization import processes
+from tunec.compiler.lints.facts.precision import on_deepspeed
+from tunec.compiler.lints.facts.quantization import processes, sharded_by_fsdp
 from tunec.compiler.lints.facts.simpletuner import (
     MORE,
     amount,
@@ -110,6 +111,8 @@ def _ignored(at: Place, why: str) -> Finding:
 )
 def fp16_in_simpletuner(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner is to train fp16 parameters under a gradient scaler."""
+    if on_deepspeed(run) or sharded_by_fsdp(run) is not None:
+        return  # each scales losses itself, and unscales fp16 gradients
     for document in configs(run):
         at = said(document, "mixed_precision")
         if at is None or word(document, "mixed_precision") != "fp16":

@@ -107,7 +107,8 @@ _MARKS: Final = ("cpo_alpha", "simpo_gamma")
 def cpo_loss_unfit(run: LintContext) -> Iterator[Finding]:
     """Numbers of TRL's CPO that its loss does not read, or that change the loss that is named."""
     for document in run.of("hf"):
-        if not document.is_view and any(document.get(key) for key in _MARKS):
+        is_told = not document.is_view and not document.hides("loss_type", "cpo_alpha")
+        if is_told and any(document.get(key) for key in _MARKS):
             yield from _of_cpo(document)
 
 

@@ -120,7 +120,7 @@ def reward_head_not_trained(run: LintContext) -> Iterator[Finding]:
             (at.label("the head `score` is neither trained nor saved"),),
             (_TRAINED_REFUSED if refused else _AT_RANDOM,),
             f"write lora_task_type: {_TASK}",
-            Fix((task.replaced(_TASK),), "safe") if task is not None else None,
+            Fix((task.replaced(_TASK),), "unsafe") if task is not None else None,
             consequence="init" if refused else None,
         )
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.facts.key_releases import not_yet
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.schemas.frozen import replace
@@ -160,7 +161,9 @@ def trl_pair_of_some_releases(run: LintContext) -> Iterator[Finding]:
     yield from found([each for each in _SILENT if run.runs(each.since)], run)
     yield from found(_PAIRS, run)
     for document in run.of("grpo"):
-        most = document.get("vllm_max_model_length") or document.get("vllm_max_model_len")
+        named = ("vllm_max_model_length", "vllm_max_model_len")
+        read = (document.get(each) for each in named if not_yet(run, "grpo", each) is None)
+        most = next((each for each in read if each is not None), None)
         yield from _cut_off(document.get("max_completion_length"), most)
 
 

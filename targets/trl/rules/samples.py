@@ -68,6 +68,8 @@ def padding_free_not_cut(run: LintContext) -> Iterator[Finding]:
         free, packing = document.get("padding_free"), document.value("packing", False)
         if free is None or free.value is not True or packing or document.is_view:
             continue
+        if document.hides("max_length", "packing"):
+            continue
         length = document.get("max_length")
         if length is not None and length.value is None:
             continue

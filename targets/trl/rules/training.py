@@ -29,6 +29,8 @@ def label_smoothing_unfit(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
+    if document.hides("loss_type", "label_smoothing"):
+        return
     loss, at = document.get("loss_type"), document.get("label_smoothing")
     said = loss.value if loss is not None else "sigmoid"
     losses = [str(each) for each in (said if isinstance(said, list) else [said])]
@@ -106,6 +108,8 @@ def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
         prefix = "dpo_" if document.kind == "axolotl" else ""
         weights, losses = document.get(f"{prefix}loss_weights"), document.get(f"{prefix}loss_type")
         if prefix and run.runs("axolotl>=0.19") is False:
+            continue
+        if document.hides(f"{prefix}loss_type"):
             continue
         if name != "dpo" or weights is None or not isinstance(weights.value, list):
             continue
@@ -185,14 +189,14 @@ def _vocabulary(name: object) -> int | None:
     "error",
     "init",
     consumers=("trl",),
-    reads=("kto:per_device_train_batch_size", "llamafactory:stage", "axolotl:rl"),
+    reads=("kto:per_device_train_batch_size", "axolotl:rl"),
 )
 def kto_batch_of_one(run: LintContext) -> Iterator[Finding]:
     """KTO takes one sample at a time, and has nothing to estimate its KL term with."""
     for document, name in preferences(run):
         at = shared(document, "per_device_train_batch_size")
-        if name != "kto" or at is None or at.value != 1:
-            continue
+        if name != "kto" or at is None or at.value != 1 or document.kind == "llamafactory":
+            continue  # LLaMA-Factory pairs samples with others' answers before it makes batches
         yield Finding(
             "KTO with one sample on a device at a time",
             (at.label("needs 2 or more"),),
@@ -204,20 +208,24 @@ def kto_batch_of_one(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_asked(run: LintContext, document: Document) -> bool:
-    """Whether the trainer looks: LLaMA-Factory's does not, nor TRL's from 0.26 to 1.7."""
+    """Whether the trainer looks: TRL's from 0.26 to 1.7 does not."""
     is_trl = document.kind == "kto" and not run.runs("trl>=0.26,<1.8")
     return document.kind == "axolotl" or is_trl
 
 
 _MOST_FULL: Final = 1e-5
 _MOST_LORA: Final = 1e-4
+_LARGE: Final = 1_000_000_000
+"""Parameters: smaller models are trained at higher rates, by their makers too."""
+_SMALL_BY_NAME: Final = re.compile(r"(?i)(?<![a-z0-9])\d+m(?![a-z0-9])")
+"""`SmolLM2-135M`: millions."""
 
 
 @rule("preference-rate-as-for-sft", "warning", "silent", consumers=("trl",), reads=PREFERENCES)
 def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
     """A preference method has a learning rate of supervised training."""
     for document, name in preferences(run):
-        if name not in ("dpo", "kto", "orpo", "simpo", "ppo", "grpo"):
+        if name not in ("dpo", "kto", "orpo", "simpo") or not _is_large(run):
             continue
         at = document.get("learning_rate")
         rate = real(at.value) if at is not None else None
@@ -234,6 +242,13 @@ def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
             ),
             f"write {5e-7 if limit == _MOST_FULL else 5e-6:g}",
         )
+
+
+def _is_large(run: LintContext) -> bool:
+    """Whether the model is as large as those of whose rates is known; one that nobody knows is."""
+    if run.model is None:
+        return _SMALL_BY_NAME.search(run.model_name or "") is None
+    return run.model.architecture.parameters >= _LARGE
 
 
 _CUT_AT_THE_END: Final = "trl<0.14"

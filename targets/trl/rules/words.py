@@ -194,7 +194,7 @@ def _is_of_another(document: Document) -> bool:
     return document.kind != "axolotl" and len(own) > 1
 
 
-@rule("trl-word-refused", "error", "init", consumers=("trl",), reads=_WORD_KEYS)
+@rule("trl-word-refused", "error", "init", consumers=("trl",), reads=_WORD_KEYS, unless="quoted")
 def trl_word_refused(run: LintContext) -> Iterator[Finding]:
     """A word that TRL's configuration accepts, and that its trainer does not know."""
     for document in run.of(*_WORDS):

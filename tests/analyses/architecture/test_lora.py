@@ -1,5 +1,6 @@
 """Adapters match, and count, as PEFT's own `get_peft_model` on the real models."""
 
+import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,14 @@ from test_real_models import native_cards
 from tests.cards import one_of_each_family
 from workload_builders import BF16_LORA, layout, lora
 
-from tunec.compiler.analyses.architecture import HalfTarget, derive, lora_parameters, matching
+from tunec.compiler.analyses.architecture import (
+    HalfTarget,
+    derive,
+    is_refused,
+    lora_parameters,
+    matching,
+    takes_no_adapter,
+)
 from tunec.compiler.analyses.memory.account import account
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.models.catalogue import card
@@ -177,9 +185,16 @@ def test_half_of_what_is_fused_is_refused_as_peft_refuses_it(build):
 
 
 def targets_of(name: str) -> str | list[str]:
-    """What a plan adapts if its spec does not say: the card's own targets, else all linear."""
+    """What a plan adapts if its spec does not say: the card's own targets, else all linear.
+
+    Where PEFT refuses some of all, the names of the others.
+    """
     found = card(name)
-    return found.lora_pattern or list(found.lora_targets) or "all-linear"
+    model = derive(found.config, found.processor)
+    inside = [m for m in model.modules if m.kind == "linear" and "{}" in m.path]
+    kept = sorted({m.path.rpartition(".")[2] for m in inside if not is_refused(model, m)})
+    every = kept if any(is_refused(model, m) for m in inside) else "all-linear"
+    return found.lora_pattern or list(found.lora_targets) or every
 
 
 @pytest.mark.parametrize("name", one_of_each_family(native_cards()))
@@ -201,3 +216,15 @@ def test_every_card_has_as_many_adapters_as_peft_gives_it(name, build):
 def adapter_bytes(architecture: Architecture, modules: Sequence[Module]) -> int:
     workload = lora(architecture, rank=RANK, adapted=tuple(modules), sequence=1)
     return account(workload, layout(**BF16_LORA)).phases["loss forward"]["adapters"]
+
+
+def test_a_projection_that_a_kernel_reads_itself_takes_no_adapter():
+    """PEFT's check names some families alone (`_check_lora_target_modules_mamba`)."""
+    for name in ("granite-4.0-h-tiny", "falcon-h1-7b"):
+        found = derive(card(name).config)
+        unfit = {m.path.rpartition(".")[2] for m in found.modules if takes_no_adapter(found, m)}
+        assert "out_proj" in unfit
+        assert {"in_proj", "q_proj", "o_proj"}.isdisjoint(unfit)
+    from transformers.models.granitemoehybrid import modeling_granitemoehybrid as granite
+
+    assert "outproj_weight=self.out_proj.weight" in inspect.getsource(granite)

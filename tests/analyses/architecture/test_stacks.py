@@ -80,7 +80,10 @@ def test_projections_are_as_wide_as_the_heads(name):
         for module in architecture.modules
         if module.part == "text" and module.kind == "linear" and "{}" in module.path
     }
-    apart = (("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("q_lin", "k_lin"))
+    apart = (
+        *(("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("q_lin", "k_lin")),
+        ("query_proj", "key_proj"),
+    )
     query, key = next((pair for pair in apart if pair[0] in widths), ("", ""))
     if query:
         assert (widths[query], widths[key]) == (width, kv_width)

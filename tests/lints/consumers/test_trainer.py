@@ -50,6 +50,7 @@ REFUSED = (
     ("number-without-meaning", 2, NEW, "train", "num_workers option should be non-negative"),
     ("value-of-another-type", -1, NEW, "train", "batch_size should be a positive integer"),
     ("required-field-missing", 0, FIRST, "parse", "output_dir"),
+    ("key-of-no-class", 0, NEW, "parse", "Some keys are not used by the HfArgumentParser"),
     ("schedule-argument-unusable", 1, NEW, "train", "Unknown decay type: sqrt"),
     # it is on: the model, which has no such method, is asked for checkpointing
     ("boolean-as-text", 0, NEW, "train", "gradient_checkpointing_enable"),

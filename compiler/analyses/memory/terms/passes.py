@@ -160,6 +160,18 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     retaining = retained(passed.kept, layers) if run.retains else {}
     first = {**passed.first_layer, **retaining}
     yield from of_samples(first, At.FIRST_LAYER, At.FIRST_LAYER, number)
+    yield from _of_all_samples(*passed.together, again=run.checkpointed)
+
+
+def _of_all_samples(waiting: float, layer: float, *, again: bool) -> Iterator[Term]:
+    """What is there once for all samples of a batch, such as DeBERTa's relative positions."""
+    name = "activations of all samples"
+    if waiting:
+        yield Term(name, round(waiting), At.LAYERS, At.ALL_REDUCED, by_layer=True)
+    if again and layer:
+        yield from lasting({name: layer}, At.LAST_LAYER, At.LAST_LAYER)
+    if layer:
+        yield from lasting({name: layer}, At.FIRST_LAYER, At.FIRST_LAYER)
 
 
 def _waiting(passed: Activations) -> tuple[Sizes, Sizes]:

@@ -66,6 +66,8 @@ def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
         at, target = lora.place("layers_pattern"), lora.place("target_modules")
         if at is None or not at.value or lora.place("layers_to_transform") is not None:
             continue
+        if lora.document.hides("layers_to_transform"):
+            continue
         if lora.document.kind != "axolotl" and run.runs("peft>=0.15") is False:
             continue
         if target is not None and isinstance(target.value, str):
@@ -286,6 +288,8 @@ def loftq_config_mismatch(run: LintContext) -> Iterator[Finding]:
     """LoftQ's settings and the initialisation that uses them do not stand together."""
     for lora in loras(run):
         if lora.document.kind not in ("peft", "glm4"):
+            continue
+        if lora.document.hides("init_lora_weights", "loftq_config"):
             continue
         init = lora.place("init_lora_weights")
         word = init.value if init is not None else True

@@ -81,7 +81,7 @@ def _text_finding(at: Place, text: str) -> Finding:
             ),
         ),
         f"write {names}",
-        Fix((at.replaced(names),), "safe"),
+        Fix((at.replaced(names),), "unsafe"),
     )
 
 

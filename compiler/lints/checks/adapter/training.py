@@ -148,6 +148,7 @@ _SWITCH: Final = {
         *(f"{kind}:{key}" for kind in _KEYS for key in _KEYS[kind]),
         *keys("dpo|grpo", *_KEYS["sft"]),
     ),
+    unless="declared",
 )
 def lora_keys_without_adapter(run: LintContext) -> Iterator[Finding]:
     """LoRA's keys are written, and nothing asks for LoRA: the whole model is trained."""
@@ -193,7 +194,9 @@ def _of(document: Document, dialect: str) -> Iterator[Finding]:
 
 _MOST_FULL: Final = 1.5e-4
 _LEAST_LORA: Final = 5e-6
-_LARGE: Final = 1_000_000_000
+_LARGE: Final = 3_000_000_000
+"""Parameters: smaller models are tuned at such rates by their makers: 3e-4 for 1.7 billion in
+huggingface/alignment-handbook recipes/smollm2/sft/config.yaml."""
 _BEGUN: Final = ("pretraining_dataset", "pretraining")
 _ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "adam")
 
@@ -243,7 +246,15 @@ def _is_otherwise(run: LintContext) -> bool:
     kinds = ("axolotl", "trainer")
     said = (each for key in _BEGUN for kind in kinds for each in run.each(kind, key))
     is_begun = any(each.value for each in said)
-    return is_begun or any(document.get("lora_modules") for document in run.of("hf"))
+    return is_begun or any(map(_gives_adapters, run.of("hf", "sft")))
+
+
+def _gives_adapters(document: Document) -> bool:
+    """Whether flags of a script of its own turn LoRA on: `lora_enable True`, `use_lora`."""
+    if document.kind != "hf" and document.format != "shell":
+        return False
+    own = ((path, each.value) for path, each in document.found.items() if "lora" in path)
+    return any(value not in (False, None, "", "False", "false", 0) for _, value in own)
 
 
 def _is_preference(lora: Lora) -> bool:

@@ -61,7 +61,7 @@ def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
                 ),
             ),
             f'write "{_KEY}": "auto" in the DeepSpeed file',
-            Fix((added,), "safe") if added else None,
+            Fix((added,), "unsafe") if added else None,
         )
 
 

@@ -1,5 +1,6 @@
 """Gradient checkpointing beside an engine or frozen weights."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -69,6 +70,8 @@ def gathered_again_for_recomputation(run: LintContext) -> Iterator[Finding]:
         if fsdp is None or switch is None or document.is_view or not _shards(fsdp.value):
             continue
         if document.kind == "llamafactory" or any(document.value(key) for key in _GATHERED_OWN):
+            continue
+        if document.hides("fsdp_config", *_GATHERED_OWN):
             continue
         if has_adapter(run):
             continue  # its frozen layers have to let gradients through, which the trainer sees to
@@ -147,6 +150,11 @@ _REENTRANT_OWN = (*TRL, *("llamafactory", "axolotl", "simpletuner", "unsloth"), 
 """Trainers that let the input of the first layer require a gradient themselves."""
 
 
+_ENABLED: Final = re.compile(r"enable_input_require_grads|prepare_model_for_(?:kbit|int8)_training")
+"""What a script calls for that: peft 0.10.0 to 0.21.2 utils/other.py
+`prepare_model_for_kbit_training` lets the output of the embedding require a gradient."""
+
+
 @rule(
     "reentrant-over-frozen-base",
     "warning",
@@ -161,6 +169,8 @@ def reentrant_over_frozen_base(run: LintContext) -> Iterator[Finding]:
         return
     place = reentrant_place(run)
     if place is None or run.of(*_REENTRANT_OWN) or run.runs("transformers>=5"):
+        return
+    if any(each.format == "python" and _ENABLED.search(each.text) for each in run.documents):
         return
     adapter = run.place(run.observed("adapter.kind"))
     yield Finding(

@@ -145,7 +145,8 @@ def _finding(place: Place, document: Document) -> Finding:
         (place.key_label("refused" if refused else "does nothing"), *also(switch)),
         (),
         f"set {_SWITCH}: true, or remove it",
-        severity="error" if refused else None,
+        # turned off on purpose, it waits for the switch
+        severity="error" if refused else "note" if switch is not None else None,
         consequence=when,
     )
 

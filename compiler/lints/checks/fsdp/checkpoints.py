@@ -33,7 +33,8 @@ _MENDED: Final = "bitsandbytes>=0.49.2"
 def fsdp_8_bit_states_lost(run: LintContext) -> Iterator[Finding]:
     """States of a quantised optimizer that FSDP cannot gather for a checkpoint."""
     optim = run.said("trainer", "optim")
-    if optim is None or not _is_saved(run):
+    is_hidden = run.hides("trainer", "save_strategy", "save_only_model")
+    if optim is None or is_hidden or not _is_saved(run):
         return
     for each in asked(run):
         why = _why(run, str(optim.value), each)
@@ -117,7 +118,8 @@ _SHARDS: Final = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
 def fsdp_model_left_in_shards(run: LintContext) -> Iterator[Finding]:
     """Training ends without a model that from_pretrained can load."""
     saves = run.said("trainer", "save_only_model")
-    if not run.of("trainer") or (saves is not None and saves.value is True):
+    is_open = not run.of("trainer") or run.hides("trainer", "save_only_model")
+    if is_open or (saves is not None and saves.value is True):
         return
     for each in asked(run):
         place = each.get("state_dict_type")

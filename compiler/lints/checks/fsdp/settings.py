@@ -25,7 +25,7 @@ def fsdp_config_without_fsdp(run: LintContext) -> Iterator[Finding]:
         return
     for document in run.of("trainer"):
         config = document.get("fsdp_config")
-        if document.is_view or config is None or not config.node.fields:
+        if document.is_view or config is None or not config.node.fields or document.hides("fsdp"):
             continue
         off = document.get("fsdp")
         yield Finding(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tunec.compiler.analyses.fsdp_units import embedding_in_two_units
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
@@ -274,7 +275,7 @@ def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:
         elif (
             each.who == "trainer" and (words(each.on) or _is_old(run)) and _is_old(run) is not False
         ):
-            if run.said("trainer", "deepspeed"):
+            if run.said("trainer", "deepspeed") or run.hides("trainer", "deepspeed", "fsdp_config"):
                 continue
             wraps = "auto_wrap" in words(each.on) or any(one.get(_POLICY) for one in others)
             if not wraps:
@@ -333,3 +334,41 @@ def _wraps_finding(place: Place, text: str, change: str, is_old: bool | None = T
         ),
         change,
     )
+
+
+@rule(
+    "embedding-in-two-fsdp-units",
+    "error",
+    "step",
+    consumers=("accelerate", "transformers"),
+    reads=TURNS_ON,
+)
+def embedding_in_two_fsdp_units(run: LintContext) -> Iterator[Finding]:
+    """FSDP cannot give the embedding of the model one unit."""
+    if run.model is None:
+        return
+    released = run.releases.get("accelerate")
+    for each in asked(run):
+        why = embedding_in_two_units(
+            run.model.architecture,
+            each.version or 0,
+            None if released is None else released.version,
+            _units(each),
+        )
+        if why is not None:
+            yield Finding(
+                f"FSDP {each.version} fails with {run.model.path}",
+                ((each.get("version") or each.on).label("refused"),),
+                (why, "torch 2.13 refuses it in the first pass; older ones train two copies"),
+                "use fsdp_version 1" if each.version == 2 else "use DDP or DeepSpeed",
+            )
+
+
+def _units(each: Asked) -> tuple[str, ...] | None:
+    """The classes that the file has wrapped; None: those that the model names."""
+    named, policy = each.get(_CLASSES), each.get(_POLICY)
+    if policy is not None and str(policy.value).upper() != "TRANSFORMER_BASED_WRAP":
+        return ()
+    if named is None:
+        return None
+    return (str(named.value),)

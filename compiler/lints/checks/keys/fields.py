@@ -42,6 +42,7 @@ utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`).
     "parse",
     consumers=("trl", "llamafactory", "axolotl", "accelerate"),
     reads=tuple(f"{kind}:*" for kind in _KINDS),
+    unless="declared",
 )
 def field_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A key of TRL, LLaMA-Factory, Axolotl or accelerate that the release which runs has not."""
@@ -225,7 +226,9 @@ def _finding(
             _DROPPED if kind == "axolotl" else "a key that no class of the script has is refused",
         ),
         f"write `{new}`" if new else "remove it",
-        Fix((place.renamed(new),), "safe") if new and is_same else None,
+        Fix((place.renamed(new),), "unsafe" if consequence == "silent" else "safe")
+        if new and is_same
+        else None,
         consequence=consequence,
     )
 

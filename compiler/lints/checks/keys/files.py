@@ -7,11 +7,12 @@ from typing import Final
 
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
-from tunec.compiler.diagnostics.wording import quoted
-from tunec.compiler.lints.context import OUTSIDE, LintContext, Missing
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
+from tunec.compiler.lints.context import OUTSIDE, LintContext, Missing, Unread
 from tunec.compiler.lints.document import TRAINERS, Document, Place
 from tunec.compiler.lints.facts.launch import launches, starts_an_example
-from tunec.compiler.lints.kinds import fields_of, own_keys
+from tunec.compiler.lints.kinds import fields_of, keys_by_name, own_keys
+from tunec.compiler.lints.neighbours import is_python
 from tunec.compiler.lints.rule import ALWAYS, Finding, rule
 from tunec.compiler.lints.schemas import Schema, kinds_of, schemas
 from tunec.schemas.source import lines_of, start_of
@@ -151,6 +152,8 @@ def _no_hosts(each: Missing) -> Finding:
     )
 
 
+_MOST_KEYS: Final = 8
+"""Keys of a file that are named."""
 _UNRECOGNISED_OTHERS: Final = "say who reads it with --from NAME"
 _OWN: Final = {
     "tunec": "it is a spec: `tunec plan` says what is wrong with it",
@@ -165,13 +168,43 @@ def unrecognised_file(run: LintContext) -> Iterator[Finding]:
     for each in run.unread:
         if "model_type" in each.keys:
             continue  # a model's own config, which rules about the model read
-        said = f"its keys are {quoted(each.keys[:8], 'and')}" if each.keys else "it has no keys"
+        if is_python(each.name):
+            yield _without_calls(each.name)
+            continue
+        said = (
+            f"its keys are {quoted(each.keys[:_MOST_KEYS], 'and')}"
+            if each.keys
+            else "it has no keys"
+        )
         yield Finding(
             f"{each.name} is no config that tunec knows",
             (Label("not checked", start_of(each.name)),),
-            (said, f"known: {', '.join(run.targets)}"),
+            (said, *_meant(run, each), f"known: {', '.join(run.targets)}"),
             _OWN.get(each.keys[0], _UNRECOGNISED_OTHERS) if each.keys else _UNRECOGNISED_OTHERS,
         )
+
+
+def _meant(run: LintContext, file: Unread) -> Iterator[str]:
+    """For keys that are nearly those which the file's name promises: what was probably meant."""
+    known = keys_by_name(file.name, run.targets)
+    for key in file.keys[:_MOST_KEYS] if known else ():
+        hint = did_you_mean(nearest(key, known)) if key not in known else None
+        if hint is not None:
+            yield f"`{key}`: {hint}"
+
+
+def _without_calls(name: str) -> Finding:
+    return Finding(
+        f"{name} calls nothing that tunec reads",
+        (Label("not checked", start_of(name)),),
+        (
+            (
+                "read are calls of TrainingArguments, the configs of TRL, LoraConfig and "
+                "from_pretrained, under the names of their imports"
+            ),
+        ),
+        "give the file that holds these calls",
+    )
 
 
 def findings(unused: Iterable[Allowance], known: Iterable[str]) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ _LIKE: Final = 0.88
     "parse",
     consumers=("llamafactory", "axolotl", "accelerate", "trl"),
     reads=tuple(f"{kind}:*" for kind in (*TOOLS, *CLASSES)),
+    unless="declared",
 )
 def misspelt_key(run: LintContext) -> Iterator[Finding]:
     """A key that is nearly one of the tool's."""
@@ -74,7 +75,7 @@ def _of_trainer() -> frozenset[str]:
 
 def _of_script(document: Document) -> frozenset[str]:
     """The other keys of a recipe of TRL's scripts; the handbook's own had `dataset_configs`."""
-    is_recipe = document.kind in CLASSES and document.format != "shell"
+    is_recipe = document.kind in CLASSES and document.format not in ("shell", "python")
     is_own = document.get("dataset_mixer") is not None
     return script_keys() if is_recipe and not is_own else frozenset()
 
@@ -197,6 +198,7 @@ hparams/training_args.py."""
     "parse",
     consumers=("transformers", "deepspeed"),
     reads=("trainer:*", "deepspeed:*"),
+    unless="declared",
 )
 def key_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A key that the release which runs does not have, though another has."""

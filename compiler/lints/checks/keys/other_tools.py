@@ -71,6 +71,8 @@ _IN_FILES: Final = frozenset(
     | {"compute_environment", "downcast_bf16", "same_network", "main_training_function"}
 )
 """Of accelerate too; as flags they may be of the script itself (`--num_processes` of its data)."""
+OF_ENGINES: Final = _ONLY_DEEPSPEED | _ONLY_ACCELERATE | _IN_FILES
+"""Keys that are told here in a file of a trainer."""
 
 
 @rule(
@@ -81,8 +83,9 @@ _IN_FILES: Final = frozenset(
     reads=(
         "axolotl:*",
         "llamafactory:*",
-        *keys("trainer", *_ONLY_DEEPSPEED, *_ONLY_ACCELERATE, *_IN_FILES),
+        *keys("trainer", *sorted(OF_ENGINES)),
     ),
+    unless="declared",
 )
 def key_of_another_tool(run: LintContext) -> Iterator[Finding]:
     """A key that belongs to another tool's dialect."""

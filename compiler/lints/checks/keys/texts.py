@@ -106,7 +106,7 @@ def _as_text(path: str, at: Place, *, meant: bool) -> Finding:
         (at.label("text"),),
         ("nothing makes a truth value of it, and any text but an empty one is true",),
         f"write {str(meant).lower()} without quotes",
-        Fix((at.replaced(meant),), "safe"),
+        Fix((at.replaced(meant),), "safe" if meant else "unsafe"),
         severity="warning" if meant else None,
     )
 
@@ -243,9 +243,12 @@ def _stage(run: LintContext) -> Iterator[Finding]:
 
 
 def _bare(document: Document) -> Iterator[Finding]:
-    """Numbers with an exponent in a file whose schema does not tell what is a number."""
+    """Numbers with an exponent in a file whose schema does not tell what is a number.
+
+    Blocks of the file have no blocks of their own: nothing reads what stands below one.
+    """
     for path, place in document.found.items():
-        text = place.node.written
+        text = place.node.written if path.count(".") < 2 else None
         if isinstance(place.value, str) and text and _EXPONENT.fullmatch(text):
             yield _number_finding(place, path, text, number_of(text) or 0)
 
@@ -276,7 +279,8 @@ are; so does the handbook's own parser."""
 
 def _is_converted(run: LintContext, document: Document, fault: Fault) -> bool:
     """Whether TRL's parser makes the number of such text: float() or int() does."""
-    is_nested, is_handbook = "." in fault.path, document.get("dataset_mixer") is not None
+    is_mixed = document.get("dataset_mixer") is not None
+    is_nested, is_handbook = "." in fault.path, is_mixed and not run.own.holds("TrlParser(")
     if document.kind not in TRL or is_nested or is_handbook or run.runs(_BY_ARGPARSE):
         return False
     return (
@@ -301,7 +305,7 @@ def _number_finding(place: Place, path: str, text: str, number: int | float) -> 
     return Finding(
         f"`{path}` is the text {text!r}, and not the number {number:g}",
         (place.label("text"),),
-        (why, "the reader's own message prints both the same way: 8 and 8"),
+        (why,),
         f"write {_written(number)}",
         Fix((place.replaced(number),), "safe"),
     )

@@ -151,7 +151,9 @@ def _is_passed_over(document: Document, path: str) -> bool:
 
 def _is_asked_how_many(document: Document, path: str) -> bool:
     strategy = _ASKED_HOW_MANY.get(path)
-    return strategy is not None and document.value(strategy, "steps") == "steps"
+    if strategy is None or document.hides(strategy):
+        return False
+    return bool(document.value(strategy, "steps") == "steps")
 
 
 def _refuses_null(fault: Fault) -> bool:
@@ -329,6 +331,8 @@ def required_field_missing(run: LintContext) -> Iterator[Finding]:
         (_, package), *_ = CLASSES.get(document.kind, ()) or (("", ""),)
         if document.is_view or not package or not run.release(package).is_named:
             continue
+        if document.format != "shell" and run.own.holds("TrainingArguments(**"):
+            continue  # a script of its own makes the arguments, and may give the rest
         around = schemas(run, document)
         needed = set(around[0].get("required", ())) if around else set()
         for name in sorted(needed.intersection(*(each.get("required", ()) for each in around))):
@@ -339,7 +343,7 @@ def required_field_missing(run: LintContext) -> Iterator[Finding]:
 def _required_finding(run: LintContext, document: Document, name: str, package: str) -> Finding:
     is_shell = document.format == "shell"
     return Finding(
-        f"{run.release(package)} does without no `{name}`, and none is given",
+        f"{run.release(package)} needs `{name}`, and none is given",
         (Label("without it", document.start(), "", True),),
         (
             f"error: the following arguments are required: --{name}"

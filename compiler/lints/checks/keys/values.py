@@ -262,7 +262,8 @@ def _never_finding(run: LintContext, path: str, place: Place) -> Finding:
         "write the value, or remove it",
         # accelerate looks into these two for the device
         consequence="parse" if path in _OFFLOADS else "silent" if drops or is_truth else "init",
-        severity="warning" if drops and default.value is not None else None,
+        # what is left to others is then DeepSpeed's own choice
+        severity="note" if drops and default.value is not None else None,
     )
 
 

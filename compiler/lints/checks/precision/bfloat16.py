@@ -39,7 +39,7 @@ def bf16_updates_lost(run: LintContext) -> Iterator[Finding]:
     if weights is None or not isinstance(rate.value, int | float) or rate.value <= 0:
         return
     least = rate.value / _HALF_STEP
-    if least >= _TYPICAL or _keeps_copies(run) or _rounds_well(run):
+    if least >= _TYPICAL or _keeps_copies(run) or _rounds_well(run) or not _is_started(run):
         return
     label: list[Label] = [weights.label("trained in bf16", primary=rate.place is None)]
     if rate.place is not None:
@@ -77,6 +77,13 @@ def _keeps_copies(run: LintContext) -> bool:
     by_file = any(each is not None and each.value for each in named)
     is_sharded = fsdp or run.said("trainer", "fsdp", "fsdp_config") is not None
     return on_deepspeed(run) or by_file or is_sharded
+
+
+def _is_started(run: LintContext) -> bool:
+    """Whether the files show what starts the run: recipes of TRL leave the engine to accelerate."""
+    is_own = any(run.of(kind) for kind in ("llamafactory", "axolotl"))
+    by_launch = any(each.get("flags.config_file") is None for each in run.of("launch"))
+    return is_own or by_launch or bool(run.of("accelerate"))
 
 
 def _rounds_well(run: LintContext) -> bool:

@@ -169,10 +169,12 @@ def _computed(bits: Place) -> Place | None:
 def _of_transformers(bits: Place) -> Iterator[Finding]:
     """Of a block, or of a file with keys that only BitsAndBytesConfig has."""
     at = _computed(bits)
+    block, dot, _ = bits.path.rpartition(".")
     if at is not None and at.value in ("float32", "float"):
         yield _computed_finding((at.label("fp32"), bits.label("4 bits", primary=False)), ())
     is_its_own = "." in bits.path or bits.document.get("bnb_4bit_use_double_quant") is not None
-    if at is None and is_its_own and bits.path.endswith("load_in_4bit"):
+    is_hidden = f"{block}{dot}{_KEY}" in bits.document.unknown
+    if at is None and not is_hidden and is_its_own and bits.path.endswith("load_in_4bit"):
         yield _computed_finding(
             (bits.label("4 bits"),), (f"{_KEY} is float32 where nothing is said",)
         )

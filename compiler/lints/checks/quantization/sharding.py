@@ -1,5 +1,6 @@
 """A quantised base under an engine that shards it."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -111,7 +112,7 @@ def _of_another_dtype(run: LintContext, base: Base) -> Fault | None:
     else:
         storage = storage_of(run, base)
     launched = run.said("accelerate", "mixed_precision")
-    if launched is not None and launched.value in ("bf16", "fp16"):
+    if launched is not None and launched.value in ("bf16", "fp16") and not _is_said_by(run):
         mixed = launched.value
     rest = _rest(base, storage) or mixed
     if storage is None or storage == rest or (rest is None and storage != "uint8"):
@@ -119,6 +120,15 @@ def _of_another_dtype(run: LintContext, base: Base) -> Fault | None:
     note = f"packed weights are held in {storage}" + (f", the rest in {rest}" if rest else "")
     mended = "give bnb_4bit_quant_storage, the dtype of the weights and mixed precision one dtype"
     return f"a 4-bit base held in {storage}", base.place, note, mended
+
+
+def _is_said_by(run: LintContext) -> bool:
+    """Whether the trainer says a precision, which it puts in place of the launcher's.
+
+    transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: ACCELERATE_MIXED_PRECISION.
+    """
+    both = (run.said("trainer", key) for key in ("bf16", "fp16"))
+    return any(each is not None and each.value is True for each in both)
 
 
 def _rest(base: Base, storage: str | None) -> str | None:
@@ -135,6 +145,7 @@ def _stored_for_fsdp(run: LintContext) -> Fault | None:
     return f"a base stored in {found[0]}", found[1], note, "use DDP or ZeRO stage 2"
 
 
+_OF_MAKERS: Final = re.compile(r"(?:^|/)(?:llava/train/train|src/train/train_sft)\w*\.py$")
 _MAPPED = "the script lays it on its own device: stage 3 is not compatible with a device_map"
 
 
@@ -214,7 +225,9 @@ def _is_mapped(run: LintContext, place: Place) -> bool:
     """
     if place.document.format != "shell":
         return False
-    by_bits = place.path == "bits" and place.document.get("lora_enable") is not None
+    own = run.started.get(place.document.name, {})
+    is_theirs = any(_OF_MAKERS.search(script) for script in own)
+    by_bits = place.path == "bits" and place.document.get("lora_enable") is not None and is_theirs
     return by_bits or (place.path == "q_lora" and run.value("parallel.world", 2) != 1)
 
 

@@ -109,7 +109,7 @@ def _check(run: LintContext) -> Iterator[Finding]:
                 (place.label("not the same as -1"),),
                 ("before 4.51 it meant no limit, and num_train_epochs decided",),
                 "write max_steps: -1, or remove it",
-                Fix((place.replaced(-1),), "safe"),
+                Fix((place.replaced(-1),), "unsafe"),
             )
 
 

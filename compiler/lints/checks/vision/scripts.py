@@ -196,6 +196,7 @@ both have other words."""
     "load",
     consumers=("transformers",),
     reads=keys("trainer", *_WORDS),
+    unless="quoted",
 )
 def script_word_unknown(run: LintContext) -> Iterator[Finding]:
     """A word that LLaVA's script does not have."""

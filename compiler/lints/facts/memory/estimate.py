@@ -33,7 +33,7 @@ from tunec.compiler.lints.facts.memory.samples import (
     within,
 )
 from tunec.compiler.lints.facts.memory.scripts import script_of, spreads_by_itself, text_script_of
-from tunec.compiler.lints.facts.training_loop import is_number, longest
+from tunec.compiler.lints.facts.training_loop import is_number, longest, reentrant
 from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tunec.compiler.analyses.memory.account import Account
     from tunec.compiler.analyses.memory.workload import Layout, Workload
-    from tunec.compiler.ir.slots import Data
+    from tunec.compiler.ir.slots import ActivationCheckpointing, Data
     from tunec.schemas.models.architecture import Architecture
 
 _FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo", "use_unsloth")
@@ -249,7 +249,7 @@ def _layout(
     if compute is None or any(not isinstance(n, int) or n < 1 for n in numbers):
         return None
     from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout
-    from tunec.compiler.ir.slots import ActivationCheckpointing, Batch, Parallel
+    from tunec.compiler.ir.slots import Batch, Parallel
     from tunec.compiler.passes.fit.zero import zero_of
 
     workload = _workload(run, architecture, parts, compute)
@@ -275,17 +275,25 @@ def _layout(
     )
     zero = replace(zero, **_portions(run)) if stage else zero
     accumulation = run.value("batch.accumulation", 1)
-    recomputes = parts.said.recomputes or recomputes_unasked(run) or fsdp.checkpointing
-    mode: Any = "layer" if recomputes else run.value(_MODE, "layer")
     return workload, Layout(
         Parallel(engine, world, width, run.value("parallel.tensor", 1), 1),
         states_for(run, workload, engine, stage),
         zero,
-        ActivationCheckpointing(mode, False, segment=1, gap=0, offload=_moves(run)),
+        _recomputation(run, asked=bool(parts.said.recomputes), by_fsdp=fsdp.checkpointing),
         Batch(micro, accumulation, micro * accumulation * width, evaluation_batch(run, micro)),
         fsdp=fsdp,
         nodes=_nodes(run, world),
     )
+
+
+def _recomputation(run: LintContext, *, asked: bool, by_fsdp: bool) -> "ActivationCheckpointing":
+    """What is recomputed, and by which of torch's variants; FSDP's own wrapper has but one."""
+    from tunec.compiler.ir.slots import ActivationCheckpointing
+
+    recomputes = asked or recomputes_unasked(run) or by_fsdp
+    mode: Any = "layer" if recomputes else run.value(_MODE, "layer")
+    again = mode == "layer" and not by_fsdp and reentrant(run) is True
+    return ActivationCheckpointing(mode, again, segment=1, gap=0, offload=_moves(run))
 
 
 _LOADS_PACKED_APART: Final = {"transformers": "4.57.6"}
@@ -316,7 +324,7 @@ def _nodes(run: LintContext, world: int) -> int:
     return 1 if cluster is None else -(-world // min(each.device_count for each in cluster.nodes))
 
 
-_OWN_STATES: Final = ("axolotl", "unsloth")
+OWN_STATES: Final = ("axolotl", "unsloth", "verl")
 """Trainers that hold states by rules of their own, wherever they run."""
 
 
@@ -327,7 +335,7 @@ def _workload(
     from tunec.compiler.ir.slots import AttentionKernel, Optimizer, Precision, Quantization
 
     versions = {name: str(found.version) for name, found in run.releases.items()}
-    for name in _OWN_STATES:
+    for name in OWN_STATES:
         if not run.of(name):
             versions.pop(name, None)
     scaling: Any = "dynamic" if compute == "fp16" else "none"

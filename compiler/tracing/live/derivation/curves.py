@@ -1,7 +1,7 @@
 """Bytes as curves of the length of a sample: fitted at some lengths, and proven at others."""
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, count, pairwise
 from typing import Final, Self
 
 import torch
@@ -17,12 +17,16 @@ _UNALIGNED: Final = (1000, 1777, 2111)
 """Lengths that are multiples of none."""
 _MORE: Final = (1411, 2605)
 """And two more, for layers that keep a state."""
+_MANY: Final = (900, 1100, 1290, 1553, 1925, 2250, 2330)
+"""And these, for layers whose highest moment depends on how much fills the last chunk."""
 TOLERANCE: Final = 1e-3
 """Share by which a curve may miss what a pass takes at a length that it was not fitted to."""
 _CHUNKS: Final = (64, 128, 256)
 """Tokens that layers of a state space or of linear attention work on together."""
 _UNKNOWN: Final = 5
 """Coefficients of a curve with a state."""
+_MOMENTS: Final = (2, 3)
+"""How many moments the highest of a layer is sought among."""
 
 
 class NoCurve(Untraceable):
@@ -58,6 +62,11 @@ class Lengths(Struct, frozen=True):
         more = tuple(free(at, 2) for at in _MORE)
         return replace(self, aligned=(*self.aligned, last), unaligned=(*self.unaligned, *more))
 
+    def with_many(self, model: torch.nn.Module, active: int) -> Self:
+        """These lengths, and many that are not aligned."""
+        free = _free(model, active)
+        return replace(self, unaligned=(*self.unaligned, *(free(at, 2) for at in _MANY)))
+
 
 def _free(model: torch.nn.Module, active: int) -> Callable[[int, int], int]:
     """A function that finds the next length that is free, in steps."""
@@ -73,7 +82,7 @@ def _free(model: torch.nn.Module, active: int) -> Callable[[int, int], int]:
 def fitted(sizes: Mapping[int, float], lengths: Lengths, what: str) -> tuple[Curve, ...]:
     """The curves whose highest goes through bytes a token at some lengths, and holds at the others.
 
-    One, but for what is the larger of two moments. Raises Untraceable where there is none.
+    One, but for what is the largest of several moments. Raises Untraceable where there is none.
     """
     first, second = lengths.aligned[:2]
     line = _line(sizes, first, second)
@@ -85,6 +94,7 @@ def fitted(sizes: Mapping[int, float], lengths: Lengths, what: str) -> tuple[Cur
         *((each,) for each in chunked),
         (lower, upper),
         *((each,) for each in stated),
+        *(each for chunk in _CHUNKS for each in _moments(sizes, chunk)),
     ):
         if _holds(curves, sizes):
             return curves
@@ -114,14 +124,47 @@ def _filled(sizes: Mapping[int, float], lengths: Lengths, aligned: Curve, chunk:
 
 def _with_state(sizes: Mapping[int, float], lengths: Lengths, chunk: int) -> Curve:
     """Bytes of tokens, of chunks and of each sample, by least squares over more lengths."""
-    filled = {s: -(-s // chunk) * chunk / s - 1 for s in sizes}
-    rows = [(1, s, filled[s], 1 / s, float(s in lengths.aligned)) for s in sizes]
+    rows = [(1, s, _fill(s, chunk), 1 / s, float(s in lengths.aligned)) for s in sizes]
+    token, key, padded, sample, aligned = _least_squares(rows, list(sizes.values()))
+    return Curve(token - padded, key, padded, chunk, aligned, sample)
+
+
+def _moments(sizes: Mapping[int, float], chunk: int) -> Iterator[tuple[Curve, ...]]:
+    """Curves of moments, each the highest from some share of the last chunk that is filled up on.
+
+    Each is fitted to more lengths than it has coefficients.
+    """
+    ordered = sorted(sizes, key=lambda length: _fill(length, chunk))
+    for moments in _MOMENTS:
+        for cuts in combinations(range(1, len(ordered)), moments - 1):
+            parts = [ordered[a:b] for a, b in pairwise((0, *cuts, len(ordered)))]
+            if all(_is_proven(part, chunk) for part in parts):
+                yield tuple(_moment({s: sizes[s] for s in part}, chunk) for part in parts)
+
+
+def _is_proven(part: Sequence[int], chunk: int) -> bool:
+    """Whether the lengths of a moment are more than the coefficients that they tell."""
+    return len(part) > (3 if any(_fill(length, chunk) for length in part) else 2)
+
+
+def _moment(sizes: Mapping[int, float], chunk: int) -> Curve:
+    """Bytes of tokens, of what fills the last chunk, and of each sample."""
+    rows = [(1, _fill(s, chunk), 1 / s) for s in sizes]
+    token, padded, sample = _least_squares(rows, list(sizes.values()))
+    return Curve(token - padded, 0.0, padded, chunk, 0.0, sample)
+
+
+def _fill(length: int, chunk: int) -> float:
+    """What fills up the last chunk, as a share of the length."""
+    return -(-length // chunk) * chunk / length - 1
+
+
+def _least_squares(rows: Sequence[tuple[float, ...]], wanted: Sequence[float]) -> list[float]:
     matrix = torch.tensor(rows, dtype=torch.float64)
     scale = matrix.abs().amax(0).clamp(min=1e-12)
-    wanted = torch.tensor(list(sizes.values()), dtype=torch.float64)
-    found = torch.linalg.lstsq(matrix / scale, wanted, driver="gelsd").solution / scale
-    token, key, padded, sample, aligned = found.tolist()
-    return Curve(token - padded, key, padded, chunk, aligned, sample)
+    asked = torch.tensor(wanted, dtype=torch.float64)
+    found: list[float] = torch.linalg.lstsq(matrix / scale, asked, driver="gelsd").solution.tolist()
+    return [each / by for each, by in zip(found, scale.tolist(), strict=True)]
 
 
 def _holds(curves: Sequence[Curve], sizes: Mapping[int, float]) -> bool:

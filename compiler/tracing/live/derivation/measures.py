@@ -7,7 +7,7 @@ it. Bytes are polynomials of the length: fitted exactly at some lengths, and pro
 import gc
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import deepcopy
 from functools import partial
 from typing import Any, Final
@@ -30,8 +30,10 @@ from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.models.layer_measures import Measured
 
 _SHARED: Final = 0.05
-"""Share of what a layer keeps that samples may have in common; it is counted for each of them."""
+"""Share of what a layer keeps that samples may have in common without being measured."""
 COMPARES: Final = re.compile("scaled_dot_product|^_softmax")
+_ROUTED: Final = 2
+"""Sides of what a router gives: tokens and experts."""
 NF4: Final = Quantization("nf4", double=True, compute="bf16", storage=None)
 
 
@@ -97,14 +99,15 @@ class Found(Struct, frozen=True):
 def measures(subject: Subject, places: Sequence[int]) -> tuple[list[Found], tuple[Measured, ...]]:
     """Measure the layers at some places, and what lies around all of them, in every way.
 
-    Raises Untraceable where a pass does not run, bytes follow no curve of the length, or two
-    samples do not take twice as much as one.
+    Raises Untraceable where a pass does not run, bytes follow no curve of the length or of the
+    number of samples.
     """
     lengths = Lengths.beside(subject.model, subject.active)
-    try:
-        return _at_lengths(subject, places, lengths)
-    except NoCurve:
-        return _at_lengths(subject, places, lengths.with_more(subject.model, subject.active))
+    for more in (Lengths.with_more, Lengths.with_many):
+        with suppress(NoCurve):
+            return _at_lengths(subject, places, lengths)
+        lengths = more(lengths, subject.model, subject.active)
+    return _at_lengths(subject, places, lengths)
 
 
 def _at_lengths(
@@ -113,32 +116,52 @@ def _at_lengths(
     layers: list[list[Measured]] = [[] for _ in places]
     around: list[Measured] = []
     attending: frozenset[int] = frozenset()
+    shares = False
     for each in WAYS:
         passes = {length: _run(subject, each, length) for length in lengths.all}
         name = each.named(eager=subject.eager)
+        if each is WAYS[0]:
+            attending = passes[lengths.aligned[0]].attending
+            shares = _shares(subject, passes, lengths, places)
+        twice = {s: _run(subject, each, s, samples=2) for s in lengths.all} if shares else {}
         for own, at in zip(layers, places, strict=True):
             sizes = (
                 {s: p.saved.get(at, 0) / s for s, p in passes.items()},
                 {s: p.working.get(at, 0) / s for s, p in passes.items()},
                 {s: p.forward.get(at, 0) / s for s, p in passes.items()},
+                {s: (2 * passes[s].saved[at] - p.saved[at]) / s for s, p in twice.items()},
             )
-            own.append(Measured(name, *(fitted(each, lengths, name) for each in sizes)))
+            curves = (fitted(each, lengths, name) for each in sizes if each)
+            own.append(Measured(name, *curves))
         outer = {s: p.around / s for s, p in passes.items()}
         around.append(Measured(name, fitted(outer, lengths, name)))
-        if each is WAYS[0]:
-            attending = passes[lengths.aligned[0]].attending
-            _prove_samples(subject, passes[lengths.unaligned[0]], lengths.unaligned[0], places)
     found = [Found(tuple(m), at in attending) for m, at in zip(layers, places, strict=True)]
     return found, tuple(around)
 
 
-def _prove_samples(subject: Subject, one: Pass, length: int, places: Sequence[int]) -> None:
-    """Hold a pass of two samples against twice a pass of one."""
+def _shares(
+    subject: Subject, passes: Mapping[int, Pass], lengths: Lengths, places: Sequence[int]
+) -> bool:
+    """Whether samples have more in common than can be counted for each of them.
+
+    Passes of one, two and three samples must lie on a line, or two take twice as much as one.
+    """
+    length = lengths.unaligned[0]
+    one = passes[length]
     two = _run(subject, WAYS[0], length, samples=2)
-    for at in places:
-        once, twice = one.saved.get(at, 0), two.saved.get(at, 0)
-        if not -TOLERANCE * twice < 2 * once - twice < _SHARED * twice:
+    counts = [(one.saved.get(at, 0), two.saved.get(at, 0)) for at in places]
+    for once, twice in counts:
+        if 2 * once - twice < -TOLERANCE * twice:
             raise Untraceable(f"two samples keep {twice} bytes where one keeps {once}")
+    if all(2 * once - twice < _SHARED * twice for once, twice in counts):
+        return False
+    three = _run(subject, WAYS[0], length, samples=3)
+    for at, (once, twice) in zip(places, counts, strict=True):
+        thrice = three.saved.get(at, 0)
+        if abs(thrice - (2 * twice - once)) > TOLERANCE * thrice:
+            told = f"one, two and three samples keep {once}, {twice} and {thrice} bytes"
+            raise Untraceable(f"{told}, which lie on no line")
+    return True
 
 
 # ── one pass ─────────────────────────────────────────────────────────────────────────────────────
@@ -242,10 +265,15 @@ def _read(
     working = working_of(events, middle, index, counts)
     working = {at: most - saved.get(at, 0) for at, most in working.items()}
     forward = forward_of(events[:middle], index, counts)
-    comparing = (index(each) for each in made if COMPARES.search(each.operation))
+    comparing = (index(each) for each in made if _compares(each))
     return Pass(
         saved, working, forward, around, frozenset(at for at in comparing if at is not None)
     )
+
+
+def _compares(storage: Storage) -> bool:
+    """Whether a storage compares tokens with each other, unlike a router's softmax."""
+    return bool(COMPARES.search(storage.operation)) and len(storage.shape) > _ROUTED
 
 
 def is_counted(storage: Storage, shapes: frozenset[tuple[int, ...]]) -> bool:

@@ -1,0 +1,142 @@
+"""How many of lint's warnings and errors are true of public repositories.
+
+    python benchmarks/false_alarms.py --repositories FOLDER [--round NAME]
+
+lints the repositories of `false_alarms.yaml`, which lie checked out as FOLDER/OWNER/NAME at the
+commits that stand there, each as its own user would (`tunec lint .`). Of what is found, each round
+draws warnings and errors by its seed. `false_alarms.jsonl` keeps how they were judged;
+`just generate` makes `docs/false-alarms.md` of it.
+
+Printed are the repositories that are missing, what of the judged findings lint still reports, and
+with `--draw` a row for each finding of a new draw, of which the verdict is yet to be written.
+"""
+
+import argparse
+import contextlib
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+import tunec
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+
+ROUNDS: Final = Path(__file__).with_suffix(".yaml")
+JUDGED: Final = Path(__file__).with_suffix(".jsonl")
+SEVERITIES: Final = ("warning", "error")
+SLOW_SECONDS: Final = 5.0
+Row = Mapping[str, Any]
+
+
+def rounds() -> dict[str, Row]:
+    """What each round drew, and from which repositories, by its name."""
+    held: dict[str, Row] = yaml.safe_load(ROUNDS.read_text("utf-8"))
+    return held
+
+
+def judged() -> list[Row]:
+    """Every finding that was judged."""
+    return [json.loads(line) for line in JUDGED.read_text("utf-8").splitlines()]
+
+
+def missing(repositories: Mapping[str, str], folder: Path) -> list[str]:
+    """Those that lie not below the folder, as `OWNER/NAME@COMMIT`."""
+    absent = (name for name in repositories if not (folder / name).is_dir())
+    return [f"{name}@{repositories[name]}" for name in absent]
+
+
+def row_of(repository: str, commit: str, found: Diagnostic) -> Row:
+    """A finding by where it is, without a verdict."""
+    label, span = found.primary, found.span
+    return {
+        "repository": repository,
+        "commit": commit,
+        "file": Path(found.file).as_posix(),
+        "line": 0 if span is None else span.line,
+        "key": "" if label is None else label.path,
+        "rule": found.id,
+        "severity": found.severity,
+        "message": found.message,
+    }
+
+
+def place_of(row: Row) -> tuple[Any, ...]:
+    """By what a judged finding is known again: its line, key and rule, not its words."""
+    return tuple(row[each] for each in ("repository", "file", "line", "key", "rule"))
+
+
+def lint(repository: str, commit: str, folder: Path) -> list[Row]:
+    """What lint finds in one repository; what is slow or has no place is printed."""
+    start = time.process_time()
+    with contextlib.chdir(folder / repository):
+        linted = tunec.lint(".")
+    seconds = time.process_time() - start
+    if seconds > SLOW_SECONDS:
+        print(f"slow: {repository} takes {seconds:.1f} s")
+    for each in linted.diagnostics:
+        if each.is_bug or (each.span is None and each.severity in SEVERITIES):
+            print(
+                f"{'fault of tunec' if each.is_bug else 'no place'}: {repository}: {each.message}"
+            )
+    print(f"{repository}: {len(linted.sources)} files, {len(linted.runs)} runs")
+    return [row_of(repository, commit, each) for each in linted.diagnostics]
+
+
+def draw(found: Iterable[Row], seed: int, wanted: Mapping[str, int]) -> Iterator[Row]:
+    """As many of each severity as a round wants, all of those there are if there are fewer."""
+    ordered = sorted(found, key=lambda row: (*map(str, place_of(row)), row["message"]))
+    for severity in SEVERITIES:
+        those = [row for row in ordered if row["severity"] == severity]
+        drawn = random.Random(seed).sample(those, min(len(those), wanted[severity]))  # noqa: S311
+        yield from sorted(drawn, key=place_of)
+
+
+def tell_what_remains(name: str, found: Sequence[Row]) -> None:
+    """How many of a round's findings are still reported, by severity and verdict."""
+    reported = {place_of(row): row["severity"] for row in found}
+    then, now = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for row in judged():
+        if row["round"] == name:
+            kind = row["severity"], row["verdict"]
+            then[kind] += 1
+            now[kind] += reported.get(place_of(row)) == row["severity"]
+    for (severity, verdict), number in sorted(then.items()):
+        print(
+            f"{name}: {severity}s judged {verdict}: {number}, reported now {now[severity, verdict]}"
+        )
+
+
+def run(name: str, round_: Row, folder: Path, *, is_drawn: bool) -> None:
+    """Lint the repositories of a round, and say or draw what it is about."""
+    repositories = round_["repositories"]
+    for absent in missing(repositories, folder):
+        print(f"missing: {absent}")
+    there = {each: commit for each, commit in repositories.items() if (folder / each).is_dir()}
+    found = [row for each, commit in there.items() for row in lint(each, commit, folder)]
+    print(f"{name}: {dict(Counter(row['severity'] for row in found))}")
+    if is_drawn:
+        for row in draw(found, round_["seed"], round_["drawn"]):
+            print(json.dumps({"round": name, **row}, ensure_ascii=False))
+    else:
+        tell_what_remains(name, found)
+
+
+def main() -> None:
+    """Ask about one round, or all of them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repositories", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--round", choices=rounds())
+    parser.add_argument("--draw", action="store_true", help="print a new draw, to be judged")
+    options = parser.parse_args()
+    for name, each in rounds().items():
+        if options.round in (None, name):
+            run(name, each, options.repositories.resolve(), is_drawn=options.draw)
+
+
+if __name__ == "__main__":
+    main()

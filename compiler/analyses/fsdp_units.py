@@ -1,0 +1,75 @@
+"""Models whose embedding FSDP cannot put into one unit, since several modules hold its weight.
+
+transformers 5.23, the instances' `_no_split_modules` and tied parameters. accelerate
+utils/fsdp_utils.py `fsdp2_prepare_model`: from 1.14 on the input embedding is a unit, with the
+output projection where the two are tied (1.15). A parameter of two units is refused by torch 2.13
+(`FSDPState._validate_no_duplicate_params`), and trained as two by older releases.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.schemas.models.architecture import Architecture
+
+CUTS_EMBEDDING: Final = Version("1.14")
+"""The first accelerate with which FSDP 2 has a unit for the embedding."""
+_WITH_HEAD: Final = Version("1.15")
+"""The first that puts a tied output projection into that unit (accelerate pull request 4171)."""
+_SHARED_ALWAYS: Final = frozenset({"longt5", "mt5", "switch_transformers", "t5", "umt5"})
+"""T5 and its kin: encoder and decoder hold `shared`, whether or not the head is tied to it."""
+INSIDE_UNIT: Final = frozenset(
+    {
+        *("bert", "camembert", "data2vec-text", "gte", "jina_embeddings_v3", "modernbert"),
+        *("modernvbert", "nomic_bert", "roberta", "roberta-prelayernorm"),
+        *("xlm-roberta", "xlm-roberta-xl"),
+    }
+)
+"""Families that name a module around their token embedding as a unit (`BertEmbeddings`)."""
+TIED_BIAS: Final = frozenset(
+    {
+        *("albert", "bert", "big_bird", "camembert", "data2vec-text", "deberta", "deberta-v2"),
+        *("ernie", "fnet", "ibert", "jina_embeddings_v3", "layoutlm", "longformer", "luke"),
+        *("megatron-bert", "mobilebert", "mpnet", "mra", "nomic_bert", "nystromformer", "roberta"),
+        *("roberta-prelayernorm", "roc_bert", "roformer", "squeezebert", "tapas", "xlm-roberta"),
+        *("xlm-roberta-xl", "xmod", "yoso"),
+    }
+)
+"""Families whose masked-language head holds its bias, which its projection shares."""
+
+
+def embedding_in_two_units(
+    model: Architecture,
+    version: int,
+    accelerate: Version | None,
+    units: Sequence[str] | None = None,
+) -> str | None:
+    """Why FSDP fails at a model's embedding; None if it does not.
+
+    `accelerate` is the release, None the newest known; `units` the classes that are wrapped, None
+    those that the model itself names, which FSDP 2 takes from the same release on.
+    """
+    cuts = version == 2 and (accelerate is None or accelerate >= CUTS_EMBEDDING)
+    if units is None:
+        inside = model.family in INSIDE_UNIT and (version == 1 or cuts)
+    else:
+        inside = any("Embedding" in name for name in units)
+    if inside and model.tied:
+        return "the model's embedding is in a unit, and its output projection is not"
+    if not cuts:
+        return None
+    if inside:
+        return "accelerate shards the embedding, which is already inside a unit of the model's own"
+    if _is_shared(model):
+        return "encoder and decoder share an embedding, which accelerate puts into one unit of two"
+    if model.tied and model.family in TIED_BIAS:
+        return "the output projection shares its bias with a module outside of its unit"
+    if model.tied and accelerate is not None and accelerate < _WITH_HEAD:
+        return f"accelerate {accelerate} puts a tied output projection into another unit"
+    return None
+
+
+def _is_shared(model: Architecture) -> bool:
+    """Whether each half of an encoder-decoder holds the embedding as its own module."""
+    return model.family in _SHARED_ALWAYS or (model.kind == "encoder-decoder" and model.tied)

@@ -1,0 +1,147 @@
+"""One spec on one cluster, as an option: whether it fits, how long it takes, what it costs."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from tunec.compiler.analyses.time.account import bounded
+from tunec.compiler.driver import Planned
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.passes.plan_job import run_of
+from tunec.compiler.review.outcome import Needs, expected_steps, needs_of
+from tunec.schemas.choice import By, HourlyPrice, Option
+from tunec.schemas.hardware.catalogue import device
+from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.prices.book import Quote, Wanted, quotes
+from tunec.schemas.prices.price_list import PriceList
+
+_HOUR: Final = 3600
+_WATT_SECONDS: Final = 3.6e6
+"""Of a kilowatt hour."""
+_MILLION: Final = 1e6
+_THOUSAND: Final = 1000.0
+"""Samples for which a rate is given."""
+
+
+class Asking(Struct, frozen=True):
+    """What is wanted of the options."""
+
+    by: By = "cost"
+    wanted: Wanted = Wanted()
+    own: tuple[PriceList, ...] = ()
+    """The user's lists of prices."""
+    within: int | None = None
+    """Seconds that a run may take."""
+    budget: float | None = None
+    """Dollars that a run may cost."""
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether only some providers or regions are asked for."""
+        return bool(self.wanted.providers or self.wanted.regions)
+
+
+def option_of(planned: Planned, cluster: Cluster, asking: Asking) -> Option:
+    """Reduce a planned spec to what is compared."""
+    needs, plan = needs_of(planned), planned.plan
+    quote = next(iter(quotes(cluster, asking.wanted, asking.own)), None)
+    known: dict[str, Any] = {
+        "cluster": cluster.name,
+        "devices": _devices(cluster),
+        "price": _price(quote) if quote else None,
+    }
+    if plan is None or needs is None or not planned.ok:
+        why = next((e.message for e in planned.diagnostics if e.severity == "error"), None)
+        return Option(**known, nodes=cluster.node_count, fits=False, why=why or "nothing fits")
+    nodes = plan.devices.nodes
+    hourly = quote.per_node * nodes if quote else None
+    watts = _watts(plan, cluster)
+    return Option(
+        **known,
+        nodes=nodes,
+        fits=True,
+        memory_share=needs.required / needs.budget,
+        step_seconds=needs.step_seconds,
+        tokens_per_second=needs.tokens_per_second,
+        samples_per_second=needs.samples_per_second,
+        **_whole(plan, needs, hourly, watts),
+        **_rates(needs, hourly, watts),
+    )
+
+
+def measured(option: Option, by: By, *, whole: bool) -> float | None:
+    """What an option is compared by: of the whole run, or of 1,000 samples."""
+    name = _MEASURES[by][0 if whole else 1]
+    found: float | None = getattr(option, name)
+    return found
+
+
+_MEASURES: Final = {
+    "cost": ("cost_dollars", "cost_per_1000_samples"),
+    "time": ("seconds", "seconds_per_1000_samples"),
+    "energy": ("energy_kwh", "energy_per_1000_samples"),
+}
+
+
+def _whole(plan: Plan, needs: Needs, hourly: float | None, watts: float | None) -> dict[str, Any]:
+    """What the whole run comes to; nothing where nobody knows how long it is."""
+    steps = expected_steps(plan)
+    if steps is None:
+        return {}
+    run = run_of(plan, steps, needs.step_seconds)
+    return {
+        "seconds": run.seconds,
+        "seconds_asked": bounded(run),
+        "cost_dollars": None if hourly is None else hourly * run.seconds / _HOUR,
+        "energy_kwh": None if watts is None else watts * run.seconds / _WATT_SECONDS,
+    }
+
+
+def _rates(needs: Needs, hourly: float | None, watts: float | None) -> dict[str, Any]:
+    """What training comes to while it runs."""
+    seconds = _THOUSAND / needs.samples_per_second
+    found: dict[str, Any] = {"seconds_per_1000_samples": seconds}
+    if hourly is not None:
+        found["cost_per_1000_samples"] = hourly * seconds / _HOUR
+        if needs.tokens_per_second:
+            each = _MILLION / needs.tokens_per_second
+            found["cost_per_million_tokens"] = hourly * each / _HOUR
+    if watts is not None:
+        found["energy_per_1000_samples"] = watts * seconds / _WATT_SECONDS
+    return found
+
+
+def _watts(plan: Plan, cluster: Cluster) -> float | None:
+    """Power limit of all devices that the plan uses; None where it is not known of each."""
+    if cluster.is_mixed:
+        return None
+    power = device(plan.devices.model).power
+    return None if power is None else power * plan.parallel.world
+
+
+def _price(quote: Quote) -> HourlyPrice:
+    return HourlyPrice(
+        provider=quote.provider,
+        instance=quote.instance,
+        region=quote.region,
+        market=quote.market,
+        dollars_per_node=quote.per_node,
+        dated=quote.dated,
+        source=quote.source,
+    )
+
+
+def _devices(cluster: Cluster) -> str:
+    """`16 x h100-sxm`: over all nodes, each model once."""
+    counts: dict[str, int] = {}
+    for node in cluster.nodes:
+        for group in node.accelerators:
+            name = device(group.device).name
+            counts[name] = counts.get(name, 0) + node.count * group.count
+    return ", ".join(f"{count} x {name}" for name, count in counts.items())
+
+
+def has_length(options: Sequence[Option]) -> bool:
+    """Whether it is known of the options how long a run is."""
+    return any(each.seconds is not None for each in options)

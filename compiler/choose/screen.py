@@ -1,0 +1,127 @@
+"""A choice on a screen: a table, the picture of cost against time, and how far to trust it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tunec.compiler.analyses.time.account import MARGIN
+from tunec.compiler.choose.options import Asking, has_length
+from tunec.compiler.choose.picture import letters, picture
+from tunec.compiler.choose.ranking import kept
+from tunec.compiler.choose.wording import cells, columns, dates, heading, limits, verdict
+from tunec.compiler.diagnostics.terminal import printable
+from tunec.compiler.review.screen.pen import WIDTH, Pen
+from tunec.schemas.choice import Choice, Option, Result
+
+SHOWN: Final = 20
+"""Options that are listed; `--all` lists every one."""
+_REASONS: Final = 5
+_NAMED: Final = 4
+"""Clusters that are named for one reason."""
+
+Line = Sequence[str]
+
+
+def choice_text(choice: Choice, asking: Asking, pen: Pen, *, every: bool) -> str:
+    """The whole screen of a choice; of a sweep, what is best under each combination."""
+    lines = [pen.paint("bold", printable(heading(choice))), ""]
+    if len(choice.results) > 1:
+        lines += _sweep(choice.results, pen)
+    else:
+        lines += _result(choice.results[0], asking, pen, every=every)
+    return "\n".join((*lines, *_trust(choice, pen)))
+
+
+def _result(result: Result, asking: Asking, pen: Pen, *, every: bool) -> Iterator[str]:
+    left = kept(result)
+    whole = has_length(left)
+    yield pen.paint("good" if left else "bad", verdict(result, asking))
+    yield ""
+    if left:
+        named = letters(left)
+        rows = [[named.get(each.cluster, ""), *cells(each, whole=whole)] for each in left]
+        yield from _table(
+            [("", False), *columns(whole=whole)], rows if every else rows[:SHOWN], pen
+        )
+        if not every and len(rows) > SHOWN:
+            yield f"and {len(rows) - SHOWN} more (--all)"
+        yield from _picture(left, named, pen, whole=whole)
+    yield from _left_out(result, asking)
+    yield from _lacking(result, pen)
+    yield ""
+
+
+def _picture(
+    options: Sequence[Option], named: dict[str, str], pen: Pen, *, whole: bool
+) -> Iterator[str]:
+    drawn = picture(options, named, whole=whole, drawing=pen.drawing)
+    if drawn:
+        of = "the run" if whole else "1,000 samples"
+        yield from ("", f"cost of {of} by its hours; for letters, nothing is cheaper and faster")
+        yield from (*drawn, "")
+
+
+def _sweep(results: Sequence[Result], pen: Pen) -> Iterator[str]:
+    """What comes first under each combination of values."""
+    firsts = [next(iter(kept(each)), None) for each in results]
+    whole = has_length([each for each in firsts if each is not None])
+    names = columns(whole=whole)
+    head = [*((path, True) for path in results[0].values), ("clusters", True), *names]
+    rows = [
+        [
+            *map(str, result.values.values()),
+            str(len(kept(result))),
+            *(cells(first, whole=whole) if first else ("none is left", *("",) * (len(names) - 1))),
+        ]
+        for result, first in zip(results, firsts, strict=True)
+    ]
+    yield from (*_table(head, rows, pen), "")
+
+
+def _table(head: Sequence[tuple[str, bool]], rows: Sequence[Line], pen: Pen) -> Iterator[str]:
+    """Headings, each with whether it is of numbers, and lines below them."""
+    every = [[name for name, _ in head], *rows]
+    widths = [max(len(row[at]) for row in every) for at in range(len(head))]
+    for number, row in enumerate(every):
+        aligned = (
+            f"{text:{'>' if is_number else '<'}{width}}"
+            for text, width, (_, is_number) in zip(row, widths, head, strict=True)
+        )
+        line = printable("  ".join(aligned).rstrip())
+        yield line if number else pen.paint("dim", line)
+
+
+def _left_out(result: Result, asking: Asking) -> Iterator[str]:
+    """What fits and misses a limit."""
+    by_reason: dict[str, list[Option]] = {}
+    for each in result.options:
+        if each.misses is not None:
+            by_reason.setdefault(each.misses, []).append(each)
+    for missed in by_reason.values():
+        yield printable(f"left out: {len(missed)}, {limits(missed, asking)}")
+
+
+def _lacking(result: Result, pen: Pen) -> Iterator[str]:
+    """What does not fit, and why."""
+    lacking = [each for each in result.options if not each.fits]
+    reasons = Counter(each.why or "" for each in lacking)
+    if lacking:
+        yield f"{len(lacking)} do not fit:"
+    for why, count in reasons.most_common(_REASONS):
+        names = [each.cluster for each in lacking if each.why == why]
+        more = f" and {count - _NAMED} more" if count > _NAMED else ""
+        yield pen.shortened(printable(f"  {', '.join(names[:_NAMED])}{more}: {why}"), WIDTH)
+    if len(reasons) > _REASONS:
+        yield "  and others (--format json)"
+
+
+def _trust(choice: Choice, pen: Pen) -> Iterator[str]:
+    """How far the numbers can be trusted, and of which day the prices are."""
+    yield (
+        f"time is a forecast, off by tens of percent between devices; its margin is {MARGIN:.0%}"
+    )
+    yield "energy is that of the devices at their power limit, which is the most they take"
+    if choice.market == "spot":
+        yield "spot: without the hours that interruptions cost"
+    for day, source in dates(choice):
+        yield pen.shortened(printable(f"prices of {day}: {source}"), WIDTH)

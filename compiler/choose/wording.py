@@ -1,0 +1,141 @@
+"""How a choice reads, on the screen and on its page."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tunec.compiler.choose.options import Asking
+from tunec.compiler.choose.ranking import kept
+from tunec.compiler.review.screen.screen import duration
+from tunec.schemas.choice import Choice, Option, Result
+
+_FIRST: Final = {"cost": "cheapest", "time": "fastest", "energy": "thriftiest"}
+_LAST: Final = 9e99
+_MARKETS: Final = {"on_demand": "on demand", "spot": "spot"}
+
+
+def columns(*, whole: bool) -> tuple[tuple[str, bool], ...]:
+    """Headings of the table, and whether what is below is a number."""
+    per = "" if whole else "/1k samples"
+    return (
+        ("cluster", False),
+        ("devices", False),
+        (f"time{per}", True),
+        (f"cost{per}", True),
+        ("$/h" if whole else "$/M tokens", True),
+        ("from", False),
+        (f"kWh{per}", True),
+        ("memory", True),
+    )
+
+
+def cells(option: Option, *, whole: bool) -> tuple[str, ...]:
+    """One option's line of the table."""
+    seconds = option.seconds if whole else option.seconds_per_1000_samples
+    cost = option.cost_dollars if whole else option.cost_per_1000_samples
+    energy = option.energy_kwh if whole else option.energy_per_1000_samples
+    return (
+        option.cluster,
+        option.devices,
+        "" if seconds is None else duration(seconds),
+        "" if cost is None else dollars(cost),
+        _hourly(option) if whole else _tokens(option),
+        _where(option),
+        "" if energy is None else f"{energy:,.3g}",
+        "" if option.memory_share is None else f"{option.memory_share:.0%}",
+    )
+
+
+def amounts(option: Option, *, whole: bool) -> tuple[float | str, ...]:
+    """What each cell is put in order by; an amount that is not known comes last."""
+    known = (
+        option.seconds if whole else option.seconds_per_1000_samples,
+        option.cost_dollars if whole else option.cost_per_1000_samples,
+        _dollars_an_hour(option) if whole else option.cost_per_million_tokens,
+        option.energy_kwh if whole else option.energy_per_1000_samples,
+        option.memory_share,
+    )
+    seconds, cost, price, energy, memory = (_LAST if each is None else each for each in known)
+    return option.cluster, option.devices, seconds, cost, price, _where(option), energy, memory
+
+
+def heading(choice: Choice) -> str:
+    """What was asked."""
+    asked = [f"{_MARKETS[choice.market]} prices", f"{_FIRST[choice.by]} first"]
+    if choice.within_seconds is not None:
+        asked.append(f"within {duration(choice.within_seconds)}")
+    if choice.budget_dollars is not None:
+        asked.append(f"for at most {dollars(choice.budget_dollars)}")
+    return f"{choice.spec}: {', '.join(asked)}"
+
+
+def verdict(result: Result, asking: Asking) -> str:
+    """What came of it, in a sentence."""
+    left = kept(result)
+    if not left:
+        fits = any(each.fits for each in result.options)
+        return "nothing is left" if fits else "it fits none of these clusters"
+    best = left[0]
+    parts = [f"{_FIRST[asking.by]}: {best.cluster}"]
+    if best.price is not None and best.price.region:
+        parts.append(f"{best.price.provider} {best.price.region}")
+    if best.seconds is not None and best.seconds_asked is not None:
+        parts.append(
+            f"about {duration(best.seconds)} ({duration(best.seconds_asked)} with its margin)"
+        )
+    if best.cost_dollars is not None:
+        parts.append(f"about {dollars(best.cost_dollars)}")
+    elif best.cost_per_1000_samples is not None:
+        parts.append(f"about {dollars(best.cost_per_1000_samples)} for 1,000 samples")
+    return ", ".join(parts)
+
+
+def limits(missed: Sequence[Option], asking: Asking) -> str:
+    """Why options that fit are not listed: `missed` are those of one reason, in order."""
+    reason = missed[0].misses
+    if reason == "too long":
+        fastest = min(missed, key=lambda each: each.seconds or 0.0)
+        least = f"; the fastest, {fastest.cluster}, takes {duration(fastest.seconds or 0.0)}"
+        return f"which take longer than {duration(asking.within or 0)}{least}"
+    if reason == "too expensive":
+        cheapest = min(missed, key=lambda each: each.cost_dollars or 0.0)
+        least = f"; the cheapest, {cheapest.cluster}, costs {dollars(cheapest.cost_dollars or 0.0)}"
+        return f"which cost more than {dollars(asking.budget or 0)}{least}"
+    return "whose price is not known" if reason == "no price" else "which no list prices there"
+
+
+def dates(choice: Choice) -> Iterator[tuple[str, str]]:
+    """The days of all prices that are shown, each with its source, once."""
+    found = {
+        (f"{each.price.provider}, {each.price.dated}", each.price.source)
+        for result in choice.results
+        for each in result.options
+        if each.fits and each.misses is None and each.price is not None and each.price.dated
+    }
+    yield from sorted(found)
+
+
+def dollars(amount: float) -> str:
+    """`$54.50`, `$0.0123`."""
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.3g}"
+
+
+def _hourly(option: Option) -> str:
+    if option.price is None:
+        return ""
+    each = f"{option.price.dollars_per_node:,.2f}"
+    return each if option.nodes == 1 else f"{option.nodes} x {each}"
+
+
+def _dollars_an_hour(option: Option) -> float | None:
+    return None if option.price is None else option.price.dollars_per_node * option.nodes
+
+
+def _tokens(option: Option) -> str:
+    found = option.cost_per_million_tokens
+    return "" if found is None else dollars(found)
+
+
+def _where(option: Option) -> str:
+    if option.price is None:
+        return "no price"
+    return f"{option.price.provider} {option.price.region}".rstrip()

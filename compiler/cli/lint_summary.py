@@ -1,0 +1,121 @@
+"""What `tunec lint` says of the files that it read: how many of each kind, and what it skipped."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from tunec.compiler.cli.session import Session
+from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.fleet.progress import Progress
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.lint import Linted
+
+_FEW: Final = 3
+_KINDS: Final[Mapping[str, str]] = {
+    "deepspeed": "DeepSpeed",
+    "accelerate": "accelerate",
+    "hf": "training arguments",
+    "model": "model arguments",
+    "peft": "PEFT",
+    **dict.fromkeys(TRL, "TRL"),
+    "llamafactory": "LLaMA-Factory",
+    "axolotl": "Axolotl",
+    "simpletuner": "SimpleTuner",
+    "lycoris": "LyCORIS",
+    "kubeflow": "Kubeflow",
+    "skypilot": "SkyPilot",
+}
+"""What files of a kind are called; others by the name of their program."""
+_SCRIPTS: Final = "launch scripts"
+_OF_DATA: Final = "-data"
+
+
+def summary(linted: Linted) -> str | None:
+    """`read 14 files: 5 DeepSpeed, 3 launch scripts; 2 skipped: no known program reads ...`.
+
+    None where no file could be read: each is a finding then.
+    """
+    kinds = kinds_of_files(linted)
+    skipped = linted.passed_over
+    others = {name for each in linted.runs for name in (file.name for file in each.unread)}
+    total = len(kinds) + len(others - kinds.keys()) + len(skipped)
+    if total == 0:
+        return None
+    counted = Counter(kinds.values())
+    told = [f"{count} {_of(kind, count)}" for kind, count in counted.most_common()]
+    told += [f"{len(others - kinds.keys())} of no known kind"] if others - kinds.keys() else []
+    text = f"read {total} {'file' if total == 1 else 'files'}"
+    text += f": {', '.join(told)}" if told else ""
+    return f"{text}; {_skipped(skipped)}" if skipped else text
+
+
+def _skipped(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _FEW} more"] if len(names) > _FEW else []
+    said = joined((*names[:_FEW], *more), "and")
+    return f"{len(names)} skipped: no known program reads {said}"
+
+
+def kinds_of_files(linted: Linted) -> dict[str, str]:
+    """What each file is, by its name; a script that starts training is that, whatever its flags."""
+    found: dict[str, str] = {}
+    for run in linted.runs:
+        for document in filter(_is_a_file, run.documents):
+            kind = _kind(document)
+            if kind == _SCRIPTS or document.name not in found:
+                found[document.name] = kind
+    return found
+
+
+def _is_a_file(document: Document) -> bool:
+    return not document.is_view and document.kind != "checkpoint"
+
+
+def _kind(document: Document) -> str:
+    if document.kind in ("launch", "slurm"):
+        return _SCRIPTS
+    if document.kind.endswith(_OF_DATA):
+        return "data sets"
+    return _KINDS.get(document.kind, document.kind)
+
+
+def _of(kind: str, count: int) -> str:
+    plural = kind.endswith("ts") and kind not in ("training arguments", "model arguments")
+    return kind.removesuffix("s") if count == 1 and plural else kind
+
+
+class Shown:
+    """One living line of stderr while files are read and runs are checked."""
+
+    def __init__(self, session: Session) -> None:
+        self._stream = session.stderr if session.stderr.isatty() else None
+        self._progress: Progress | None = None
+
+    def step(self, what: str, total: int) -> None:
+        """One more is done."""
+        if self._stream is None:
+            return
+        if self._progress is None or self._progress.what != what:
+            self._progress = Progress(total, self._stream, what)
+        self._progress.step()
+
+    def end(self) -> None:
+        """Leave the terminal's line as it was."""
+        if self._progress is not None:
+            self._progress.end()
+
+
+def notes(linted: Linted) -> Iterator[str]:
+    """What else is said of how files were taken together."""
+    runs = sum(1 for each in linted.runs if each.documents)
+    if runs > 1:
+        yield f"read as {runs} runs, since several files are of the same kind"
+    for folder in linted.cut_short:
+        yield f"{folder} holds too many files to read at once: name a folder inside it"
+    for folder in linted.crowded:
+        yield f"{folder}: {_CROWDED}"
+
+
+_CROWDED: Final = (
+    "too many files could be used with too many others, so each is read without the others: name "
+    "the files of one run in one call"
+)

@@ -1,0 +1,159 @@
+"""A Python file to the calls that configure something, each with its arguments as nodes.
+
+    read_calls(text, file, is_wanted) -> (calls, fault)
+
+The file is parsed, and never imported or run. A name stands for what it was imported as, so that a
+class of the same name from elsewhere is another one.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.python_scopes import Module, Site, survey
+from tunec.compiler.frontend.python_values import Values
+from tunec.compiler.frontend.text import Origin
+from tunec.schemas.source import Span, lines_of
+
+_MAGIC: Final = re.compile(r"(?m)^([ \t]*)[!%](?:\\\n|[^\n])*")
+"""A line for the shell or for IPython: a notebook that was saved as a script."""
+_PRINT: Final = re.compile(r"call to '(?:print|exec)'")
+
+
+class Call(Struct, frozen=True, eq=False):
+    """One call of something that was imported."""
+
+    origin: str
+    """What is called, by its imports: `transformers.AutoModelForCausalLM.from_pretrained`."""
+    site: Site
+    span: Span
+    """Where the call is written, up to its opening parenthesis."""
+    fields: dict[str, Node]
+    """Keywords with their values, also those of mappings that the file spells out."""
+    positional: tuple[Node, ...]
+    arguments: tuple[ast.expr, ...]
+    """The expressions of the positional arguments."""
+    is_open: bool
+    """Whether there are arguments that only running the file tells: `**config`."""
+
+    @property
+    def package(self) -> str:
+        """The package that it comes from, at the top."""
+        return self.origin.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The last part of what is called."""
+        return self.origin.rpartition(".")[2]
+
+    @property
+    def holder(self) -> str:
+        """Of a method, the class."""
+        return self.origin.rpartition(".")[0].rpartition(".")[2]
+
+
+class Calls(Struct, frozen=True):
+    """The calls of a file."""
+
+    found: tuple[Call, ...]
+    module: Module
+    values: Values
+
+    def given(self, call: Call, name: str) -> str | None:
+        """The variable that is given as a keyword of a call, if it is one."""
+        for each in call.site.call.keywords:
+            if each.arg == name and isinstance(each.value, ast.Name):
+                return each.value.id
+        return None
+
+
+def read_calls(
+    text: str, file: str, is_wanted: Callable[[str], bool]
+) -> tuple[Calls | None, Diagnostic | None]:
+    """The calls whose origin is wanted, in the order of the file, or the fault of its syntax."""
+    tree, fault = _parsed(text, file)
+    if tree is None:
+        return None, fault
+    module = survey(tree)
+    values = Values(module, Origin(file), lines_of(text))
+    return Calls(tuple(_calls(module, values, is_wanted)), module, values), None
+
+
+def _calls(module: Module, values: Values, is_wanted: Callable[[str], bool]) -> Iterator[Call]:
+    for site in module.sites:
+        origin = values.origin_of(site.call.func, site.scope)
+        if origin is not None and is_wanted(origin):
+            yield _call(origin, site, values)
+
+
+def _call(origin: str, site: Site, values: Values) -> Call:
+    node, fields, is_open = site.call, dict[str, Node](), False
+    for each in node.keywords:
+        if each.arg is not None:
+            fields[each.arg] = values.keyword(each, site.scope)
+            continue
+        held = values.node(each.value, site.scope)
+        fields |= held.fields or {}
+        is_open |= held.fields is None
+    args = [each for each in node.args if not isinstance(each, ast.Starred)]
+    is_open |= len(args) < len(node.args)
+    positional = () if is_open else tuple(values.node(each, site.scope) for each in args)
+    return Call(origin, site, values.span(node.func), fields, positional, tuple(args), is_open)
+
+
+# ── syntax ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _parsed(text: str, file: str) -> tuple[ast.Module | None, Diagnostic | None]:
+    try:
+        return _tree(text), None
+    except (RecursionError, MemoryError):
+        return None, _too_deep(file)
+    except (SyntaxError, ValueError) as fault:
+        plain = _MAGIC.sub(_passed_over, text)
+        try:
+            if plain != text:
+                return _tree(plain), None
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            pass
+        return None, _fault(fault, text, file)
+
+
+def is_python_text(text: str) -> bool:
+    """Whether a text can be parsed as Python."""
+    return _parsed(text, "")[0] is not None
+
+
+def _tree(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes and of comparisons, which are for others
+        return ast.parse(text)
+
+
+def _passed_over(found: re.Match[str]) -> str:
+    """A statement of as many lines that does nothing."""
+    return f"{found[1]}pass" + "\n" * found[0].count("\n")
+
+
+def _fault(fault: SyntaxError | ValueError, text: str, file: str) -> Diagnostic:
+    lines = lines_of(text)
+    said = fault.msg if isinstance(fault, SyntaxError) else "it holds a NUL character"
+    line = min(max(getattr(fault, "lineno", None) or 1, 1), len(lines))
+    column = min(max(getattr(fault, "offset", None) or 1, 1), len(lines[line - 1]) + 1)
+    span = Span(file, line, column, line, column)
+    notes = ("it is written for Python 2",) if _PRINT.search(said) else ()
+    return error(
+        "E0104", f"the Python cannot be read: {said[:1].lower()}{said[1:]}", span, notes=notes
+    )
+
+
+def _too_deep(file: str) -> Diagnostic:
+    span = Span(file, 1, 1, 1, 1)
+    return error("E0110", "the Python is nested too deeply to be read", span)

@@ -1,0 +1,255 @@
+"""Which files are one run: by which names which, else by which go together.
+
+1. A file is of the run of those that name it: a script its configs, arguments their DeepSpeed file.
+2. If no two of the rest are of one kind, they are one run.
+3. Otherwise those of each folder are taken together, as many as go together: two files of one kind
+   are two choices, of which each is read with every file that it may be used with. Arguments in a
+   file and in flags, or of the Trainer and of TRL, are of one kind if both give one key.
+4. A file for DeepSpeed or accelerate that serves nobody in its own folder is for those in the
+   folders next above and below that have none, if it is the only one, and nobody names such a file.
+
+What is found in some of the runs of a file, and not in others, is told as `Agreement` says.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.shell_references import SCRIPTS
+from tunec.compiler.lints.document import TRAINERS, Document
+from tunec.compiler.lints.documents import Reading
+
+_BY_FLAGS: Final = ("shell", "env")
+_MANY: Final = frozenset({"checkpoint", "hostfile"})
+"""Kinds of which a run may have several."""
+TRAINING: Final = frozenset(
+    {*TRAINERS, *SCRIPTS, "axolotl", "simpletuner", "ms-swift", "unsloth", "glm4", "minicpm-v"}
+    | {"visualglm", "verl"}
+) - {"hf"}
+"""Kinds that say what is trained, beside the Trainer's own arguments."""
+_ARGUMENTS: Final = frozenset({"hf", "objective"})
+"""The Trainer's arguments, and any other file that says what is trained."""
+_SERVING: Final = ("deepspeed", "accelerate")
+"""Kinds of which one file often serves the runs of several folders."""
+_LEAST_RUNS: Final = 256
+"""Runs of one folder that are read in any case."""
+
+Kind = tuple[str, bool]
+"""Whose keys a file holds, and whether it gives them as flags: flags beside a file are usual."""
+
+
+class Part(Struct, frozen=True, eq=False, dict=True):
+    """A file that was named, with what it refers to."""
+
+    path: Path
+    own: frozenset[Kind]
+    every: frozenset[Kind]
+    """With the kinds of what it refers to."""
+    arguments: frozenset[str]
+    """Keys at the top that it gives a trainer, also by what it refers to."""
+    files: frozenset[Path]
+    """All that were read for it."""
+    names: frozenset[str]
+    """The same, as spans name them."""
+    is_read: bool
+    """Whether anything in it is of a known kind."""
+
+    @cached_property
+    def file(self) -> Path:
+        """The file itself, however it was named."""
+        return self.path.resolve()
+
+    @cached_property
+    def named(self) -> frozenset[Kind]:
+        """The kinds of what it refers to alone."""
+        return self.every - self.own
+
+
+Group = tuple[Part, ...]
+
+
+def part_of(path: Path, reading: Reading) -> Part:
+    """A file by what was read for its sake alone."""
+    documents = [each for each in reading.documents if not each.is_view]
+    counted = [each for each in documents if each.kind not in _MANY]
+    own = (each for each in counted if f"{each.name}/".startswith(f"{path}/"))
+    trained = (each for each in counted if _kind(each)[0] in _ARGUMENTS)
+    return Part(
+        path,
+        frozenset(map(_kind, own)),
+        frozenset(map(_kind, counted)),
+        frozenset(key for each in trained for key in each.root.fields or ()),
+        frozenset({path.resolve(), *(Path(each).resolve() for each in reading.sources)}),
+        frozenset({str(path), *reading.sources}),
+        bool(documents),
+    )
+
+
+def _kind(document: Document) -> Kind:
+    kind = "objective" if document.kind in TRAINING else document.kind
+    return kind, document.format in _BY_FLAGS
+
+
+class Grouped(Struct, frozen=True):
+    """The files of each run."""
+
+    runs: tuple[Group, ...]
+    crowded: tuple[Path, ...] = ()
+    """Folders with so many choices that each of them is read without the others."""
+
+
+def grouped(parts: Sequence[Part]) -> Grouped:
+    """The parts of each run, in the order in which they were named."""
+    heads = tuple(_heads(parts))
+    if not any(_clash(one, other) for one, other in _pairs(heads)):
+        return Grouped((heads,) if heads else ())
+    folders: dict[Path, list[Part]] = {}
+    for part in heads:
+        folders.setdefault(part.path.parent, []).append(part)
+    runs: list[Group] = []
+    crowded: list[Path] = []
+    for folder, here in folders.items():
+        most = max(_LEAST_RUNS, 2 * len(here))
+        found = _together(here, most)
+        if len(found) > most:
+            found = _alone(here)
+            crowded.append(folder)
+        runs += found
+    return Grouped(tuple(_served(runs)), tuple(crowded))
+
+
+def _heads(parts: Sequence[Part]) -> Iterator[Part]:
+    """Those to which no other one refers; of two that refer to each other, the first."""
+    readers: dict[Path, list[Part]] = {}
+    for part in parts:
+        for file in part.files:
+            readers.setdefault(file, []).append(part)
+    dropped: set[Path] = set()
+    for part in parts:
+        others = (each for each in readers[part.file] if each is not part)
+        if any(each.file not in part.files or each.file in dropped for each in others):
+            dropped.add(part.file)
+    return (each for each in parts if each.file not in dropped)
+
+
+def _pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part]]:
+    return ((one, other) for at, one in enumerate(parts) for other in parts[at + 1 :])
+
+
+def _clash(one: Part, other: Part) -> bool:
+    """Whether two are choices, so that they are of no run together."""
+    if not (one.own.isdisjoint(other.every) and other.own.isdisjoint(one.every)):
+        return True
+    if one.arguments.isdisjoint(other.arguments):
+        return False
+    return _trains(one) and _trains(other)
+
+
+def _trains(part: Part) -> bool:
+    return any(kind in _ARGUMENTS for kind, _ in part.every)
+
+
+def _goes(one: Part, other: Part) -> bool:
+    """Whether two may be of one run: no choices, and they name no two files of one kind."""
+    if _clash(one, other):
+        return False
+    return one.named.isdisjoint(other.named) or one.files - {one.file} == other.files - {other.file}
+
+
+def _together(parts: Sequence[Part], most: int) -> list[Group]:
+    """The largest sets of parts that go together, in order; one more than `most` at the most.
+
+    These are the maximal cliques of a graph: Bron and Kerbosch, "Algorithm 457" (1973), with a
+    pivot as in Tomita, Tanaka and Takahashi (2006).
+    """
+    indices = range(len(parts))
+    beside = [{j for j in indices if i != j and _goes(parts[i], parts[j])} for i in indices]
+    free = {each for each in indices if len(beside[each]) == len(parts) - 1}
+    found: list[set[int]] = []
+    waiting = [(free, set(indices) - free, set[int]())]
+    while waiting and len(found) <= most:
+        held, left, done = waiting.pop()
+        if not left and not done:
+            found.append(held)
+            continue
+        pivot = max(left | done, key=lambda each: (len(left & beside[each]), -each))
+        for each in sorted(left - beside[pivot]):
+            waiting.append((held | {each}, left & beside[each], done & beside[each]))
+            left, done = left - {each}, done | {each}
+    return [tuple(parts[each] for each in group) for group in sorted(map(sorted, found))]
+
+
+def _alone(parts: Sequence[Part]) -> list[Group]:
+    """Each that has a choice beside it with those that have none."""
+    clashing = {each for pair in _pairs(parts) if not _goes(*pair) for each in pair}
+    free = [each for each in parts if each not in clashing]
+    return [(each, *free) for each in parts if each in clashing]
+
+
+def _served(runs: Sequence[Group]) -> Iterator[Group]:
+    """The runs, each with the one file that serves it from a folder above or below."""
+    every = {part for run in runs for part in run}
+    serving = [run[0] for run in runs if len(run) == 1 and _is_serving(run[0])]
+    kinds = {kind for part in every for kind in part.named}
+    serving = [each for each in serving if each.own.isdisjoint(kinds)]
+    used: set[Part] = set()
+    joined: list[Group] = []
+    for run in runs:
+        mine = [each for each in serving if each not in run and _is_for(each, run)]
+        taken = [each for each in mine if not any(_clash(each, o) for o in mine if o is not each)]
+        used.update(taken)
+        joined.append((*run, *taken))
+    return (run for run in joined if run[0] not in used)
+
+
+def _is_serving(part: Part) -> bool:
+    return {kind for kind, _ in part.own} <= {*_SERVING} and part.is_read
+
+
+def _is_for(part: Part, run: Group) -> bool:
+    """Whether a run trains, in the folder above or one below, and nothing stands in the way."""
+    here, there = run[0].path.resolve().parent, part.file.parent
+    is_related = there == here.parent or there.parent == here
+    return is_related and any(map(_trains, run)) and all(_goes(part, each) for each in run)
+
+
+# ── what is found where files were guessed to go together ────────────────────────────────────────
+
+Key = tuple[Part, Hashable]
+
+
+class Agreement:
+    """Which findings hold, where files stand in several runs since nobody knows in which.
+
+    A finding holds if one of the files of its run has it in whatever run it stands: arguments that
+    differ from both of two files for DeepSpeed, or one such file that differs from all arguments.
+    Where each has another one that it agrees with, those are most likely meant for each other.
+    """
+
+    def __init__(self, runs: Sequence[tuple[Group, Sequence[Diagnostic]]]) -> None:
+        self._runs = Counter(part for group, _ in runs for part in group)
+        several = frozenset(part for part, count in self._runs.items() if count > 1)
+        self._seen: Counter[Key] = Counter()
+        for group, found in runs:
+            mine = several.intersection(group)
+            self._seen.update({_key(part, each) for part in mine for each in found})
+
+    def holds(self, found: Diagnostic, group: Group) -> bool:
+        """Whether a finding of a run holds."""
+        return not group or any(self._always(part, found) for part in group)
+
+    def _always(self, part: Part, found: Diagnostic) -> bool:
+        count = self._runs[part]
+        return count == 1 or self._seen[_key(part, found)] == count
+
+
+def _key(part: Part, found: Diagnostic) -> Key:
+    """What is found at a file's own places; elsewhere, if it has none of them."""
+    places = [(each.span, each.path) for each in found.labels]
+    mine = [at for at in places if at[0] is not None and at[0].file in part.names]
+    return part, (found.id, *(mine or places))

@@ -1,0 +1,316 @@
+"""A Python file to documents: which calls are whose configuration, and which of them are one run.
+
+A call of `TrainingArguments` holds the keys of a trainer's file, `LoraConfig` those of an
+adapter's, `from_pretrained` what a model is loaded with. Two calls of one kind are alternatives:
+each is a run of its own, with those of the other kinds that can only be meant with it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.python_calls import Call, Calls, read_calls
+from tunec.compiler.frontend.python_scopes import are_exclusive
+from tunec.compiler.lints.document import TRAINERS
+from tunec.compiler.lints.kinds import LOADING, fields_of
+from tunec.schemas.frozen import replace
+
+MOST_RUNS: Final = 16
+_MOST_ARGUMENTS: Final = 1_000
+_TRAINERS: Final[Mapping[str, str]] = {
+    "transformers.TrainingArguments": "hf",
+    "transformers.Seq2SeqTrainingArguments": "hf",
+    **{
+        f"trl.{name}Config": name.lower()
+        for name in ("SFT", "DPO", "GRPO", "KTO", "Reward", "RLOO", "GKD", "PPO")
+    },
+}
+_HEIRS: Final = frozenset(
+    {
+        *("trl.CPOConfig", "trl.ORPOConfig", "trl.BCOConfig", "trl.OnlineDPOConfig"),
+        *("trl.XPOConfig", "trl.NashMDConfig", "trl.PRMConfig", "trl.IterativeSFTConfig"),
+        "unsloth.UnslothTrainingArguments",
+        "sentence_transformers.SentenceTransformerTrainingArguments",
+    }
+)
+"""Classes that are TrainingArguments with fields of their own: trl 0.9.6 to 1.16.0 trainer/ and
+experimental/; unsloth 2026.9.8 trainer.py; sentence-transformers 5.1 training_args.py. What they
+leave out is not TrainingArguments' default."""
+_OLD_PPO: Final = frozenset({"model_name", "ppo_epochs", "init_kl_coef", "mini_batch_size"})
+"""Fields of TRL's PPOConfig before 0.11, which was no TrainingArguments (trl 0.10.1
+trainer/ppo_config.py)."""
+_MODELS: Final = re.compile(
+    r"(?:Auto(?:Liger\w+|ModelFor\w+|Model)|\w+For(?:CausalLM|ConditionalGeneration|Seq2SeqLM"
+    r"|SequenceClassification|TokenClassification|QuestionAnswering|MaskedLM|CTC))"
+)
+_FAST: Final = frozenset(
+    {"FastLanguageModel", "FastModel", "FastVisionModel", "FastLlamaModel", "FastMistralModel"}
+)
+_UNSLOTH: Final = "unsloth"
+_BITS: Final = "transformers.BitsAndBytesConfig"
+_LORA: Final = "peft.LoraConfig"
+_LOAD: Final = "from_pretrained"
+_ADAPT: Final = "get_peft_model"
+_PATH: Final = "model_name_or_path"
+_NAMES: Final = ("pretrained_model_name_or_path", "model_name")
+_QUANTIZATION: Final = "quantization_config"
+_BY_QUANTIZATION: Final = frozenset(
+    {"load_in_4bit", "load_in_8bit", *(key for key in LOADING if key.startswith("bnb_"))}
+)
+_FIRST: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys((*TRAINERS, "ppo"), ("output_dir",)),
+    "model": (_PATH,),
+    _QUANTIZATION: ("load_in_8bit", "load_in_4bit"),
+}
+"""Names of positional arguments as far as every release has the same: transformers 4.40.2 to 5.23.0
+training_args.py `TrainingArguments`, modeling_utils.py `from_pretrained`,
+utils/quantization_config.py `BitsAndBytesConfig`."""
+_TRAINS: Final = re.compile(r"Trainer\(|\.backward\(|HfArgumentParser|Accelerator\(")
+_REBUILT: Final = re.compile(r"(?m)^[ \t]*class \w+\(.*\bnn\.Module\b")
+_WANTED: Final = re.compile(
+    r"TrainingArguments\b|\b(?:SFT|DPO|GRPO|KTO|Reward|RLOO|GKD|PPO|CPO|ORPO|BCO|OnlineDPO|XPO"
+    r"|NashMD|PRM|IterativeSFT)Config\b|\bLoraConfig\b|\bBitsAndBytesConfig\b"
+    r"|\bFast\w*Model\b|\bfrom_pretrained\b"
+)
+_OF_TESTS: Final = re.compile(r"(?:\A|/)(?:test_[^/]*|[^/]*_test|conftest)\.py\Z|(?:\A|/)tests?/")
+
+
+class Found(Struct, frozen=True, eq=False):
+    """What one call says, as a document."""
+
+    kind: str
+    root: Node
+    unknown: frozenset[str]
+    call: Call
+    runs: frozenset[int] = frozenset()
+    """The runs of the file that it is of, by number."""
+
+
+def may_configure(text: str) -> bool:
+    """Whether a text names something that is read here."""
+    return _WANTED.search(text) is not None
+
+
+def is_of_tests(path: str) -> bool:
+    """Whether a file is one of tests, whose calls are there to fail as often as to train."""
+    return _OF_TESTS.search(path.replace("\\", "/")) is not None
+
+
+def read_python(text: str, file: str) -> tuple[tuple[Found, ...], Diagnostic | None]:
+    """The documents of a Python file, each with the runs that it is of; raises nothing."""
+    if not may_configure(text):
+        return (), None
+    calls, fault = read_calls(text, file, _is_wanted)
+    if calls is None:
+        return (), fault
+    found = (
+        (_hidden_path(each) for each in _found(calls)) if _REBUILT.search(text) else _found(calls)
+    )
+    return tuple(_in_runs(list(found), calls, text)), None
+
+
+def _hidden_path(found: Found) -> Found:
+    """A model without its name, where the file may put modules of its own into it."""
+    fields = {key: node for key, node in (found.root.fields or {}).items() if key != _PATH}
+    hidden = found.unknown | {_PATH}
+    return replace(found, root=replace(found.root, fields=fields), unknown=hidden)
+
+
+def _short(origin: str) -> str:
+    """An origin without the modules between: `peft.tuners.lora.LoraConfig` is `peft.LoraConfig`."""
+    package, _, rest = origin.partition(".")
+    return f"{package}.{rest.rpartition('.')[2]}" if rest else origin
+
+
+def _is_wanted(origin: str) -> bool:
+    short = _short(origin)
+    if short in _TRAINERS or short in _HEIRS or short in (_BITS, _LORA):
+        return True
+    package, _, rest = origin.partition(".")
+    holder, _, method = rest.rpartition(".")
+    is_model = package == "transformers" and _MODELS.fullmatch(holder.rpartition(".")[2])
+    is_fast = package == _UNSLOTH and holder.rpartition(".")[2] in _FAST
+    if method == _LOAD:
+        return bool(is_model or is_fast) or origin.endswith("PeftModel.from_pretrained")
+    return (is_fast and method == _ADAPT) or (origin.endswith("Trainer") and package != "builtins")
+
+
+# ── documents ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _found(calls: Calls) -> Iterator[Found]:
+    bits = [each for each in calls.found if _short(each.origin) == _BITS]
+    for call in calls.found:
+        short = _short(call.origin)
+        is_reset = not calls.module.reset.isdisjoint(call.site.targets)
+        if is_reset or len(call.fields) > _MOST_ARGUMENTS:
+            continue
+        if short in _TRAINERS or short in _HEIRS:
+            found = _trainer(call, _TRAINERS.get(short), calls)
+        elif short == _LORA:
+            found = _document("peft", call, calls, fields_of("peft"))
+        elif call.name == _ADAPT:
+            mine = {key: call.fields[key] for key in fields_of("peft") & call.fields.keys()}
+            opened = replace(call, fields=mine, is_open=True)
+            found = _document("peft", opened, calls, fields_of("peft"))
+        elif call.name == _LOAD and call.holder != "PeftModel":
+            found = _model(call, bits, calls)
+        else:
+            continue
+        if found is not None:
+            yield found
+
+
+def _trainer(call: Call, kind: str | None, calls: Calls) -> Found | None:
+    if kind == "ppo" and not _OLD_PPO.isdisjoint(call.fields):
+        return None
+    if kind is not None:
+        return _document(kind, call, calls, fields_of("hf") | fields_of(kind))
+    known = fields_of("hf")
+    mine = {key: node for key, node in call.fields.items() if key in known}
+    return _document("hf", replace(call, fields=mine, is_open=True), calls, known)
+
+
+def _document(kind: str, call: Call, calls: Calls, known: frozenset[str]) -> Found:
+    """What a call says under its own keywords; what is set later is not known."""
+    names = _FIRST.get(kind, ())
+    words = zip(names, call.positional, strict=False)
+    placed = {name: replace(each, key_span=each.span, is_inline_json=True) for name, each in words}
+    fields = {**placed, **call.fields}
+    is_open = call.is_open or len(call.positional) > len(names)
+    later = calls.module.attributes & (known | fields.keys())
+    unknown = later | (known - fields.keys() if is_open else frozenset())
+    kept = {key: node for key, node in fields.items() if key not in later}
+    return Found(kind, Node(call.span, fields=kept), unknown, call)
+
+
+def _model(call: Call, bits: Sequence[Call], calls: Calls) -> Found | None:
+    """What `from_pretrained` is given; what it leaves out, another file or a config may say.
+
+    unsloth 2026.10.9 models/loader_utils.py `get_model_name`: of a name it loads another
+    repository of the same model, by the bits that are asked for.
+    """
+    opened = replace(call, is_open=True, fields={})
+    own = {_PATH if key in _NAMES else key: node for key, node in call.fields.items()}
+    held = _quantization(call, bits, calls)
+    if held is not None:
+        own[_QUANTIZATION] = held
+    if call.positional:
+        path = call.positional[0]
+        own.setdefault(_PATH, replace(path, key_span=path.span, is_inline_json=True))
+    if call.package == _UNSLOTH:
+        own.pop(_PATH, None)
+    kept = {key: node for key, node in own.items() if key in LOADING or key == _PATH}
+    return _document("model", replace(opened, fields=kept, positional=()), calls, LOADING)
+
+
+def _quantization(call: Call, bits: Sequence[Call], calls: Calls) -> Node | None:
+    """The BitsAndBytesConfig that is given, written there or assigned once."""
+    given = next((each for each in call.site.call.keywords if each.arg == _QUANTIZATION), None)
+    if given is None:
+        return None
+    key = call.fields[_QUANTIZATION].key_span
+    name = calls.given(call, _QUANTIZATION)
+    mine = [each for each in bits if each.site.call is given.value]
+    if name is not None:
+        binding = call.site.scope.found(name)
+        values = [each.value for each in binding[0]] if binding is not None else []
+        mine = [each for each in bits if [each.site.call] == values]
+    if len(mine) != 1:
+        return None
+    found = _document(_QUANTIZATION, mine[0], calls, _BY_QUANTIZATION)
+    if found.unknown:
+        return None
+    return replace(found.root, key_span=key)
+
+
+# ── runs ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Links(Struct, frozen=True):
+    """What a file does with the objects that it makes."""
+
+    trained: frozenset[str]
+    """Variables that a trainer is given, or that get an adapter."""
+    merged: frozenset[str]
+    """Variables that an adapter is loaded on: a base that is loaded again, after training."""
+
+
+def _links(calls: Calls) -> _Links:
+    trained, merged = set[str](), set[str]()
+    for call in calls.found:
+        names = [each.id for each in call.arguments if hasattr(each, "id")]
+        if call.name.endswith("Trainer"):
+            keys = ("model", "args", "peft_config")
+            trained |= {name for key in keys if (name := calls.given(call, key))} | set(names)
+        elif call.holder == "PeftModel":
+            merged |= set(names[:1])
+    return _Links(frozenset(trained), frozenset(merged - trained))
+
+
+def _in_runs(found: Sequence[Found], calls: Calls, text: str) -> Iterator[Found]:
+    links = _links(calls)
+    anchors = [each for each in found if each.kind in TRAINERS]
+    others = [each for each in found if each.kind not in TRAINERS]
+    models = [each for each in others if each.kind == "model" and not _is_merged(each, links)]
+    adapters = [each for each in others if each.kind == "peft"]
+    if not anchors and not adapters and not _TRAINS.search(text):
+        return
+    runs = _runs(anchors, models, adapters, links)[:MOST_RUNS]
+    taken = {id(each) for run in runs for each in run}
+    runs += [[each] for each in adapters if id(each) not in taken][: MOST_RUNS - len(runs)]
+    for each in found:
+        numbers = frozenset(n for n, run in enumerate(runs) if any(each is one for one in run))
+        if numbers:
+            yield replace(each, runs=numbers)
+
+
+def _is_merged(model: Found, links: _Links) -> bool:
+    targets = model.call.site.targets
+    return not links.merged.isdisjoint(targets) and links.trained.isdisjoint(targets)
+
+
+def _runs(
+    anchors: Sequence[Found], models: Sequence[Found], adapters: Sequence[Found], links: _Links
+) -> list[list[Found]]:
+    """The documents of each run: a trainer's, with what can only be meant with it."""
+    runs: list[list[Found]] = []
+    each_anchor: Sequence[Found | None] = anchors or (None,)
+    for anchor in each_anchor:
+        chosen = [_beside(anchor, each, links, len(anchors)) for each in (models, adapters)]
+        choices: list[Sequence[Found | None]] = [each or (None,) for each in chosen]
+        for picked in product(*choices):
+            run = [each for each in (anchor, *picked) if each is not None]
+            if _is_possible(run):
+                runs.append(run)
+            if len(runs) == MOST_RUNS:
+                return runs
+    return [each for each in runs if each]
+
+
+def _is_possible(run: Sequence[Found]) -> bool:
+    pairs = combinations(run, 2)
+    return not any(are_exclusive(a.call.site.arms, b.call.site.arms) for a, b in pairs)
+
+
+def _beside(
+    anchor: Found | None, others: Sequence[Found], links: _Links, anchors: int
+) -> list[Found]:
+    """Those of another kind that may go with a trainer; several are alternatives."""
+    mine = [each for each in others if anchor is None or _is_possible((anchor, each))]
+    if anchor is not None:
+        scope = anchor.call.site.scope
+        here = [each for each in mine if each.call.site.scope is scope]
+        above = [each for each in mine if each.call.site.scope is scope.module]
+        alone = mine if len(others) == anchors == 1 else []
+        mine = here or above or alone
+    if len(mine) > 1:
+        used = [e for e in mine if not links.trained.isdisjoint(e.call.site.targets)]
+        mine = used or mine
+    are_alternatives = all(not _is_possible(pair) for pair in combinations(mine, 2))
+    return mine if are_alternatives else []

@@ -1,0 +1,82 @@
+"""The page of what lint says of public repositories, from the findings that were judged."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+from docs.readme import ROOT
+
+_ROUNDS: Final = ROOT / "benchmarks" / "false_alarms.yaml"
+_JUDGED: Final = ROOT / "benchmarks" / "false_alarms.jsonl"
+_SEVERITIES: Final = ("warning", "error")
+_VERDICTS: Final = ("true", "harmless", "false")
+_INTRODUCTION: Final = """\
+Each round lints public repositories that tunec was not judged on before, each by `tunec lint .`,
+draws warnings and errors at random, and judges each against the source of the program that reads
+the file, at the release that applies, and against how the repository starts it. *True*: what is
+said happens to this file as it is used, and its owner would want to know. *Harmless*: what is said
+is so, and nothing comes of it. *False*: it is not so. Only true ones count.
+`benchmarks/false_alarms.jsonl` keeps every judgement with its reason, and
+`python benchmarks/false_alarms.py --repositories FOLDER` says which of them lint still reports."""
+_COLUMNS: Final = (
+    *("round", "repositories", "files", "severity", "found", "judged"),
+    *(*_VERDICTS, "share true"),
+)
+Row = Mapping[str, Any]
+
+
+def false_alarms_page() -> str:
+    """The page: rates by round, and the rules that were wrong, most often first."""
+    rounds: Mapping[str, Row] = yaml.safe_load(_ROUNDS.read_text("utf-8"))
+    rows = [json.loads(line) for line in _JUDGED.read_text("utf-8").splitlines()]
+    return "\n".join(_lines(rounds, rows)) + "\n"
+
+
+def _lines(rounds: Mapping[str, Row], rows: Sequence[Row]) -> Iterator[str]:
+    yield "<!-- made by docs/false_alarms_page.py; `just generate` renews it -->"
+    yield from ("", "# What lint says of public repositories", "", _INTRODUCTION, "")
+    yield f"| {' | '.join(_COLUMNS)} |"
+    yield "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for name, each in rounds.items():
+        for severity in _SEVERITIES:
+            yield _rate(name, each, severity, rows)
+    for name, each in rounds.items():
+        yield from ("", f"## Round `{name}`", "")
+        yield f"{each['date']}, tunec {each['tunec']}. {_kept(each, rows, name)}"
+        yield from ("", "Rules with findings that are not true:")
+        yield from ("", "| rule | severity | judged | harmless | false |")
+        yield "| --- | --- | ---: | ---: | ---: |"
+        yield from _wrong([row for row in rows if row["round"] == name])
+
+
+def _rate(name: str, each: Row, severity: str, rows: Sequence[Row]) -> str:
+    mine = [row for row in rows if (row["round"], row["severity"]) == (name, severity)]
+    verdicts = Counter(row["verdict"] for row in mine)
+    numbers = " | ".join(str(verdicts[verdict]) for verdict in _VERDICTS)
+    share = f"{verdicts['true'] / len(mine):.0%}"
+    sizes = f"{len(each['repositories'])} | {each['files']}"
+    found = each["found"][severity]
+    return f"| {name} | {sizes} | {severity} | {found} | {len(mine)} | {numbers} | {share} |"
+
+
+def _kept(each: Row, rows: Sequence[Row], name: str) -> str:
+    """What lint still reports of a round since the rules were mended."""
+    told = list[str]()
+    for severity in _SEVERITIES:
+        mine = [row for row in rows if (row["round"], row["severity"]) == (name, severity)]
+        true = sum(row["verdict"] == "true" for row in mine)
+        left = each["kept"][severity]
+        others = f"{left['others']} of {len(mine) - true} others"
+        told.append(f"{left[True]} of {true} true {severity}s and {others}")
+    return f"Since the rules were mended, lint still reports {', and '.join(told)}."
+
+
+def _wrong(rows: Sequence[Row]) -> Iterator[str]:
+    every = Counter((row["rule"], row["severity"]) for row in rows)
+    by_verdict = Counter((row["rule"], row["severity"], row["verdict"]) for row in rows)
+    for rule, severity in sorted(every, key=lambda each: (-by_verdict[*each, "false"], each)):
+        harmless, false = (by_verdict[rule, severity, each] for each in _VERDICTS[1:])
+        if harmless + false:
+            yield f"| `{rule}` | {severity} | {every[rule, severity]} | {harmless} | {false} |"

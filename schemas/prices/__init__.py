@@ -1,0 +1,1 @@
+"""What machines cost an hour: dated lists with their sources, by provider and region."""

@@ -1,0 +1,161 @@
+"""Arguments of TRL that no slot stands for, in Axolotl's words: the other way of `migration`."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tunec.compiler.consumers.moved_keys import Carry
+from tunec.compiler.target import Json
+from tunec.targets.axolotl.migration import (
+    BUILDER,
+    CONFIG,
+    FILES,
+    KERNELS,
+    LIGER,
+    MIXTURE,
+    MODEL,
+    OPTIMIZERS,
+    OWN_ATTENTION,
+    SCHEDULES,
+    SFT,
+    USUAL_ATTENTION,
+    renamed,
+)
+from tunec.targets.huggingface.datasets import is_whole
+from tunec.targets.read_only import means_every_layer
+
+
+def _part(said: Mapping[str, Json]) -> dict[str, Json] | None:
+    """A part of TRL's mixture, of samples with `messages`; None where there is no word for it."""
+    if said.keys() - {"path", "name", "split", "data_files"}:
+        return None
+    held = {**said, "split": said.get("split") or "train", "type": "chat_template"}
+    if said["path"] in FILES and "data_files" in held:
+        file = held.pop("data_files")
+        return {**held, "path": file, "ds_type": said["path"]}
+    return held
+
+
+def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The data sets where one is a part, or where a share is split off; rows say those used whole.
+
+    Pairs of answers are of another type, which rows write.
+    """
+    parts, share = found.get("datasets"), found.get("test_split_size")
+    if not isinstance(parts, list) or (all(map(is_whole, parts)) and not share):
+        return {}
+    own = [_part(each) for each in parts]
+    if found.get("beta") is not None or None in own:
+        return {}
+    return {"datasets": own, "val_set_size": share or 0.0}
+
+
+def _optimizer(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {"optimizer": found["optim"]} if found["optim"] in OPTIMIZERS else {}
+
+
+def _schedule(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    word, arguments = found.get("lr_scheduler_type"), found.get("lr_scheduler_kwargs")
+    if word == "cosine_with_min_lr" and isinstance(arguments, dict):
+        is_share = {*arguments} == {"min_lr_rate"}
+        least = {"cosine_min_lr_ratio": arguments["min_lr_rate"]} if is_share else {}
+        return {"lr_scheduler": "cosine", **least} if least else {}
+    return {"lr_scheduler": word} if word in SCHEDULES else {}
+
+
+_KERNELS: Final = {
+    **{f"liger_kernel_config.{other}": key for key, other in KERNELS.items()},
+    "liger_kernel_config.cross_entropy": "liger_cross_entropy",
+    "liger_kernel_config.fused_linear_cross_entropy": "liger_fused_linear_cross_entropy",
+}
+
+
+def _liger(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Liger's kernels by its plugin, those that are told."""
+    own = {_KERNELS[key]: bool(value) for key, value in found.items() if key in _KERNELS}
+    if found.get("use_liger_kernel") is not True or not own:
+        return {}
+    return {"plugins": ["axolotl.integrations.liger.LigerPlugin"], **own}
+
+
+def _attention(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    word = found["attn_implementation"]
+    is_own = not isinstance(word, str) or word in (*OWN_ATTENTION, *USUAL_ATTENTION)
+    return {} if is_own else {"attn_implementation": word}
+
+
+def _prompts(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {"train_on_inputs": True} if found["completion_only_loss"] is False else {}
+
+
+def _order(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    word = found["train_sampling_strategy"]
+    return {"group_by_length": True} if word == "group_by_length" else {}
+
+
+def _targets(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    is_all = means_every_layer(found["lora_target_modules"])
+    return {"lora_target_linear": True} if is_all else {}
+
+
+TAKES: Final = (
+    Carry(
+        ("lora_target_modules",),
+        _targets,
+        "peft 0.13 to 0.21 tuners/tuners_utils.py; axolotl 0.8.1 to 0.19.0 loaders/adapter.py "
+        "`find_all_linear_names`",
+        slots=("adapter.targets",),
+    ),
+    Carry(
+        ("datasets", "test_split_size"),
+        _parts,
+        f"{MIXTURE}; {CONFIG}, utils/data/sft.py",
+        beside=("beta",),
+        slots=("data.train", "data.more", "data.evaluation"),
+    ),
+    Carry(
+        ("optim",),
+        _optimizer,
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/enums.py `CustomSupportedOptimizers`",
+        slots=("optimizer.name", "optimizer.kernel"),
+    ),
+    Carry(
+        ("lr_scheduler_type", "lr_scheduler_kwargs"),
+        _schedule,
+        f"{BUILDER}; transformers 4.40.2 to 5.23.0 optimization.py",
+        slots=("schedule.kind", "schedule.arguments"),
+    ),
+    Carry(
+        ("use_liger_kernel", *_KERNELS),
+        _liger,
+        f"{LIGER}; transformers 4.57.6 to 5.23.0 integrations/liger.py `apply_liger_kernel`",
+    ),
+    Carry(
+        ("attn_implementation",),
+        _attention,
+        f"{CONFIG}; trl 0.8.6 to 1.16.0 trainer/model_config.py",
+        slots=("attention.implementation",),
+    ),
+    Carry(("completion_only_loss",), _prompts, f"{SFT}; {CONFIG}"),
+    Carry(
+        ("train_sampling_strategy",),
+        _order,
+        f"transformers 5.0.0 to 5.23.0 training_args.py; {BUILDER}",
+    ),
+    Carry(
+        ("dataset_streaming",),
+        lambda found: {"streaming": True} if found["dataset_streaming"] is True else {},
+        f"trl scripts/utils.py `ScriptArguments`; {CONFIG}",
+    ),
+    renamed("pad_token", "special_tokens.pad_token", f"{SFT}; {CONFIG}"),
+    renamed("eos_token", "special_tokens.eos_token", f"{SFT}; {CONFIG}"),
+    renamed("eval_packing", "eval_sample_packing", f"{SFT}; {CONFIG}"),
+    renamed("dataset_num_proc", "dataset_num_proc", f"{SFT}; {CONFIG}"),
+    renamed("run_name", "wandb_name", BUILDER),
+    renamed("model_revision", "revision_of_model", f"trl trainer/model_config.py; {MODEL}"),
+    renamed(
+        "lora_target_parameters",
+        "lora_target_parameters",
+        "trl 0.22.2 to 1.16.0 model_config.py; axolotl 0.13.2 to 0.19.0 utils/schemas/peft.py",
+    ),
+)
+"""The other way of `CARRIES`."""

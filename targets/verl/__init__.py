@@ -1,0 +1,1 @@
+"""verl: the YAML that Hydra composes for its trainer of given texts."""

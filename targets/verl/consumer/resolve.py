@@ -1,0 +1,202 @@
+"""What verl's trainer of given texts makes of its file, before a model is loaded."""
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import MagicMock, patch
+
+import torch
+
+from tunec.compiler.consumers.json_types import plain
+from tunec.compiler.consumers.refusal import Refused, stage
+from tunec.compiler.consumers.workplace import workplace
+from tunec.targets.verl.consumer.programs import importable
+
+_MODEL: Final = "model-of-the-plan"
+_FOLDER: Final = "verl"
+_SECTIONS: Final = ("model", "engine", "optim", "checkpoint")
+"""The sections of which the trainer makes its classes: `_build_config`."""
+_PLAIN: Final = ("data", "trainer")
+"""The sections without a class, of which the trainer reads by name what it looks for."""
+_LOADED: Final = ("hf_config", "generation_config", "tokenizer", "processor")
+
+
+def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The file as the trainer goes on with it.
+
+    In: `yaml`, and the `name` under which Hydra finds it; `config`, the model's config.json;
+    `samples` of the training data (None: unknown); `world_size`, the processes.
+    Out: `version`; `refused` (None, or stage, type and message); `values` of all sections, by the
+    trainer's own classes where it makes them; `unread`, keys that its own file lacks of sections
+    without a class; `derived`, what its own functions make of these: the
+    steps, the micro batches, the optimizer, its rate, what is sharded, the adapter.
+    """
+    answer: dict[str, Any] = {
+        "version": version("verl"),
+        "refused": None,
+        "values": {},
+        "unread": [],
+        "derived": {},
+    }
+    files = {
+        f"{_FOLDER}/{question['name']}.yaml": question["yaml"],
+        f"{_MODEL}/config.json": json.dumps(_whole(question["config"])),
+    }
+    with importable(), workplace(files):
+        try:
+            _fill(answer, question)
+        except Refused as refused:
+            answer["refused"] = refused.told()
+    return answer
+
+
+def _whole(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration of a model, of which verl asks for one architecture."""
+    return {"architectures": ["LlamaForCausalLM"], **config}
+
+
+def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
+    """Fill the answer as far as the program comes, then raise what stopped it."""
+    program: Any = importlib.import_module("verl.trainer.sft_trainer")
+    with stage("compose"):
+        config = _composed(program, question["name"])
+    omegaconf: Any = importlib.import_module("omegaconf").OmegaConf
+    answer["values"] = plain(omegaconf.to_container(config, resolve=True))
+    own = _composed(program)
+    answer["unread"] = [
+        f"{name}.{key}" for name in _PLAIN for key in config[name] if key not in own[name]
+    ]
+    trainer = object.__new__(program.SFTTrainer)
+    trainer.config = config
+    with stage("classes"), _unloaded():
+        trainer._build_config()
+    made = (
+        *(trainer.model_config, trainer.engine_config),
+        *(trainer.optimizer_config, trainer.checkpoint_config),
+    )
+    for name, each in zip(_SECTIONS, made, strict=True):
+        answer["values"][name] = {key: plain(each[key]) for key in each if key not in _LOADED}
+    with stage("training"):
+        answer["derived"] = dict(_derived(trainer, question))
+
+
+def _composed(program: Any, name: str = "") -> Any:
+    """What the program's own entry hands to its trainer; without a name its own file."""
+    found: list[Any] = []
+    named = ["--config-dir", _FOLDER, "--config-name", name] if name else []
+    words = [program.__file__, *named]
+    with patch.object(program, "run_sft", found.append), patch.object(sys, "argv", words):
+        program.main()
+    return found[0]
+
+
+@contextmanager
+def _unloaded() -> Iterator[None]:
+    """A model that is not fetched, without tokenizer."""
+    module: Any = importlib.import_module("verl.workers.config.model")
+    there = str(Path(_MODEL).absolute())
+    with ExitStack() as stack:
+        for name, stood_in in (
+            ("copy_to_local", lambda *_, **__: there),
+            ("hf_tokenizer", lambda *_, **__: None),
+            ("hf_processor", lambda *_, **__: None),
+            ("get_generation_config", lambda *_, **__: None),
+        ):
+            stack.enter_context(patch.object(module, name, stood_in))
+        yield
+
+
+# ── what its functions make of the values ────────────────────────────────────────────────────────
+
+
+def _derived(trainer: Any, question: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    shared = trainer.engine_config.ulysses_sequence_parallel_size
+    width = question["world_size"] // shared
+    yield from _steps(trainer, question["samples"], width)
+    yield "micro_batches", _micro_batches(trainer, width)
+    yield from _optimizer(trainer)
+    yield from _sharding(trainer.engine_config, question["world_size"])
+    yield "adapter", _adapter(trainer)
+
+
+def _steps(trainer: Any, samples: int | None, width: int) -> Iterator[tuple[str, Any]]:
+    """How often the loader deals, and what the trainer makes of that."""
+    trainer.engine = SimpleNamespace(
+        get_data_parallel_rank=lambda: 0, get_data_parallel_size=lambda: width
+    )
+    trainer.training_client = MagicMock()
+    trainer.train_dataset = range(samples or trainer.config.data.train_batch_size)
+    trainer.val_dataset = None
+    trainer._build_dataloader()  # noqa: SLF001
+    trainer._init_engine()  # noqa: SLF001
+    if samples is not None or trainer.config.trainer.total_training_steps is not None:
+        yield "steps", trainer.total_training_steps
+    if samples is not None:
+        yield "steps_an_epoch", trainer.steps_per_epoch
+
+
+def _micro_batches(trainer: Any, width: int) -> int | None:
+    """How many micro batches a process makes of its share of a batch; None: tokens decide it."""
+    if trainer.config.data.use_dynamic_bsz:
+        return None
+    tensors: Any = importlib.import_module("verl.utils.tensordict_utils")
+    engines: Any = importlib.import_module("verl.workers.engine.utils")
+    data = trainer.config.data
+    share = data.train_batch_size // width
+    names = ("use_dynamic_bsz", "micro_batch_size_per_gpu", "max_token_len_per_gpu")
+    held = tensors.get_tensordict(
+        tensor_dict={"input_ids": torch.zeros(share, 1)},
+        non_tensor_dict={name: data[name] for name in names},
+    )
+    return len(engines.prepare_micro_batches(held)[0])
+
+
+def _optimizer(trainer: Any) -> Iterator[tuple[str, Any]]:
+    """The optimizer of one parameter, and the factors of its rate."""
+    optimizers: Any = importlib.import_module("verl.workers.config.optimizer")
+    engine: Any = importlib.import_module("verl.workers.engine.fsdp.transformer_impl").FSDPEngine
+    config = trainer.optimizer_config
+    made = optimizers.build_optimizer([torch.nn.Parameter(torch.zeros(1))], config)
+    yield "optimizer", {"class": type(made).__name__, **plain(made.defaults)}
+    held = SimpleNamespace(rank=1, optimizer_config=config)
+    factor = engine._build_lr_scheduler(held, made).lr_lambdas[0]  # noqa: SLF001
+    total = config.total_training_steps
+    whole = (step for step in range(total + 1) if factor(step) == 1.0)
+    yield "rate", {"warmup": next(whole, None), "last": factor(total)}
+
+
+def _sharding(config: Any, world: int) -> Iterator[tuple[str, Any]]:
+    """The mesh of all processes, torch's name for what is split over it, and the dtypes."""
+    module: Any = importlib.import_module("verl.workers.engine.fsdp.utils")
+    dtypes: Any = importlib.import_module("verl.utils.torch_dtypes").PrecisionType
+
+    def mesh(_: str, mesh_shape: tuple[int, ...], **__: Any) -> SimpleNamespace:
+        return SimpleNamespace(ndim=len(mesh_shape), shape=mesh_shape)
+
+    with patch.object(module, "init_device_mesh", mesh):
+        made = module.create_device_mesh(world, config.fsdp_size)
+    yield "mesh", list(made.shape)
+    yield "sharding", module.get_sharding_strategy(made, config.reshard_after_forward).name
+    yield "weights", plain(dtypes.to_dtype(config.model_dtype))
+    mixed = config.mixed_precision or {}
+    yield "compute", plain(dtypes.to_dtype(mixed.get("param_dtype", "bf16")))
+
+
+def _adapter(trainer: Any) -> dict[str, Any] | None:
+    """The arguments of peft's LoraConfig, as the engine makes one."""
+    if trainer.model_config.lora_rank <= 0:
+        return None
+    module: Any = importlib.import_module("verl.workers.engine.fsdp.transformer_impl")
+    held = SimpleNamespace(model_config=trainer.model_config)
+    with patch.object(module, "get_peft_model") as made:
+        made.return_value.parameters.return_value = ()
+        module.FSDPEngine._build_lora_module(held, MagicMock())  # noqa: SLF001
+    config = made.call_args.args[1]
+    names = ("r", "lora_alpha", "lora_dropout", "target_modules", "bias", "use_rslora", "use_dora")
+    return {name: plain(getattr(config, name)) for name in names}

@@ -1,0 +1,141 @@
+"""Rows of a model's section: what is loaded, how it attends, which adapters are trained."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, same
+from tunec.targets.huggingface.adapter import whole
+from tunec.targets.read_only import split_names
+from tunec.targets.rows import has_adapter, row
+from tunec.targets.verl.packages import SOURCE
+
+_MODEL: Final = f"{SOURCE} workers/config/model.py `HFModelConfig`"
+_BUILDS: Final = f"{SOURCE} workers/engine/fsdp/transformer_impl.py"
+_LORA: Final = f"{_BUILDS} `_build_lora_module`"
+_FLASH: Final = "flash_attention_2"
+
+
+def _without_padding(plan: Plan) -> Json:
+    """Samples in a row keep apart by flash attention alone."""
+    return plan.attention.implementation == _FLASH
+
+
+def _loading(at: str) -> tuple[Entry, ...]:
+    attends = f"{at}.override_config.attn_implementation"
+    return (
+        same(f"{at}.path", "model.path", _MODEL),
+        same(
+            f"{at}.trust_remote_code",
+            "model.trust_remote_code",
+            _MODEL,
+            absent=((ALWAYS, False),),
+        ),
+        same(
+            attends,
+            "attention.implementation",
+            f"{_MODEL} `__post_init__`",
+            absent=((ALWAYS, _FLASH),),
+        ),
+        derived(
+            f"{at}.use_remove_padding",
+            _without_padding,
+            f"{_BUILDS} `prepare_model_inputs`: all samples of a micro batch in one row",
+        ),
+    )
+
+
+# ── adapter ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _write_targets(at: str, plan: Plan) -> Mapping[str, Json]:
+    targets = plan.adapter.targets
+    return {at: targets if isinstance(targets, str) else [*targets]}
+
+
+def _read_targets(value: Json) -> Mapping[str, Any]:
+    """Names; one word is a pattern, but for `all-linear`, which the model's modules settle."""
+    if isinstance(value, str):
+        return {} if value == "all-linear" else {"adapter.targets": value}
+    return {"adapter.targets": split_names(value)} if value else {}
+
+
+def _never(slot: str, value: Any) -> Entry:
+    return fixed(f"adapter.{slot}", value, f"{_LORA} hands on no other", when=has_adapter)
+
+
+def _adapting(at: str) -> tuple[Entry, ...]:
+    rank, alpha, targets = (f"{at}.{key}" for key in ("lora_rank", "lora_alpha", "target_modules"))
+    return (
+        row(
+            (rank,),
+            ("adapter.kind",),
+            lambda plan: {rank: plan.adapter.rank if has_adapter(plan) else 0},
+            lambda found: {"adapter.kind": "lora" if found[rank] else "none"},
+            f"{_MODEL}: above 0 adapters are trained",
+            absent={"adapter.kind": "none"},
+        ),
+        same(rank, "adapter.rank", _MODEL, when=has_adapter),
+        row(
+            (alpha,),
+            ("adapter.alpha",),
+            lambda plan: {alpha: whole(plan.adapter.alpha)},
+            lambda found: {"adapter.alpha": found[alpha]},
+            _MODEL,
+            absent={"adapter.alpha": 16.0},
+            when=has_adapter,
+        ),
+        row(
+            (targets,),
+            ("adapter.targets",),
+            lambda plan: _write_targets(targets, plan),
+            lambda found: _read_targets(found[targets]),
+            _LORA,
+            when=has_adapter,
+        ),
+        _never("dropout", 0.0),
+        _never("bias", "none"),
+        _never("rslora", value=False),
+        _never("dora", value=False),
+        _never("also_train", ()),
+    )
+
+
+def model(at: str) -> tuple[Entry, ...]:
+    """The rows of the section `at`."""
+    return (*_loading(at), *_adapting(at), *_recomputing(at))
+
+
+# ── recomputed activations ───────────────────────────────────────────────────────────────────────
+
+_MODE: Final = "activation_checkpointing.mode"
+_RECOMPUTES: Final = f"{_BUILDS} `_build_module`: gradient_checkpointing_enable"
+
+
+def _recomputes(plan: Plan) -> bool:
+    return plan.activation_checkpointing.mode == "layer"
+
+
+def _recomputing(at: str) -> tuple[Entry, ...]:
+    key = f"{at}.enable_gradient_checkpointing"
+    return (
+        row(
+            (key,),
+            (_MODE,),
+            lambda plan: {key: _recomputes(plan)},
+            lambda found: {_MODE: "layer" if found[key] else "none"},
+            _RECOMPUTES,
+            absent={_MODE: "layer"},
+        ),
+        fixed(
+            "activation_checkpointing.reentrant", value=False, source=_RECOMPUTES, when=_recomputes
+        ),
+        fixed("activation_checkpointing.segment", 1, f"{_RECOMPUTES}: a layer by itself"),
+        fixed("activation_checkpointing.gap", 0, f"{_RECOMPUTES}: every layer"),
+        same(
+            f"{at}.enable_activation_offload",
+            "activation_checkpointing.offload",
+            f"{SOURCE} utils/activation_offload.py `enable_activation_offloading`",
+            absent=((ALWAYS, False),),
+        ),
+    )

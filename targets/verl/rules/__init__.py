@@ -1,0 +1,1 @@
+"""Rules about verl's files."""

@@ -1,0 +1,168 @@
+"""The verl target: one YAML that Hydra lays over verl's own, for its trainer of given texts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tunec.compiler.analyses.counting import Counting, Epoch
+from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, constant
+from tunec.schemas.spec import Spec
+from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
+from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.read_only import schema_of
+from tunec.targets.scripts.refusals import refusing
+from tunec.targets.trainers import other_releases, supervised, training_plainly
+from tunec.targets.verl.engine import ALWAYS_SO, engine
+from tunec.targets.verl.model import model
+from tunec.targets.verl.optimizer import optimizer
+from tunec.targets.verl.packages import PACKAGE, RELEASES, SOURCE, SUPPORTED, brought, ranges
+from tunec.targets.verl.refusals import REFUSALS
+from tunec.targets.verl.training import DATA, TRAINER
+
+_BASE: Final = "sft_trainer_engine"
+"""verl's own configuration, in which the file is laid."""
+_SECTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "data": frozenset({"micro_batch_size_per_gpu", "train_files", "max_token_len_per_gpu"}),
+    "trainer": frozenset({"total_training_steps", "default_local_dir", "total_epochs"}),
+    "engine": frozenset({"fsdp_size", "model_dtype", "strategy", "reshard_after_forward"}),
+    "optim": frozenset({"lr_warmup_steps_ratio", "optimizer_impl", "clip_grad"}),
+}
+"""Its sections, each with keys of its own."""
+
+
+def _is_sft(document: Json) -> bool:
+    """A list of defaults that names verl's own, or two sections with keys of their own."""
+    if not isinstance(document, dict):
+        return False
+    defaults = document.get("defaults")
+    if isinstance(defaults, list) and _BASE in defaults:
+        return _is_on_fsdp(defaults)
+    held = [
+        name
+        for name, keys in _SECTIONS.items()
+        if isinstance(document.get(name), dict) and keys & {*document[name]}
+    ]
+    return len(held) > 1 and "actor_rollout_ref" not in document
+
+
+def _is_on_fsdp(defaults: Sequence[Json]) -> bool:
+    """Whether no other engine's sections are taken in: `override engine: megatron`."""
+    chosen = [
+        word
+        for each in defaults
+        if isinstance(each, dict)
+        for group, word in each.items()
+        if "engine" in group or "optim" in group
+    ]
+    return all(word == "fsdp" for word in chosen)
+
+
+CONFIG: Final = File(
+    name="verl_sft.yaml",
+    format="yaml",
+    entries=(
+        constant("defaults", [_BASE, "_self_"], f"{SOURCE} trainer/sft_trainer.py `main`"),
+        *model("model"),
+        *engine("engine"),
+        *optimizer("optim"),
+        *DATA,
+        *TRAINER,
+    ),
+    recognise=_is_sft,
+    schema=schema_of(PACKAGE, RELEASES, PACKAGE),
+    check=other_releases(PACKAGE, ranges, brought),
+)
+
+
+# ── what no key says ─────────────────────────────────────────────────────────────────────────────
+
+_UNSEEDED: Final = (
+    "samples are drawn by torch's DistributedSampler with its own seed, and `trainer.seed` is "
+    "read by nothing"
+)
+_CANNOT: Final = {
+    **CANNOT,
+    **supervised("verl"),
+    **training_plainly("verl"),
+    **{slot: Cannot("one process shards nothing") for slot in SLOTS if slot.startswith("fsdp.")},
+    "objective.kind": Cannot(
+        "of verl's programs the trainer of given texts is written, not `main_ppo`, and none trains "
+        "towards pairs",
+        loses=True,
+        harmless=("sft",),
+    ),
+    "loss.path": Cannot("its engine takes the logits whole", loses=True, harmless=("full",)),
+    "model.kind": Cannot("it is written for models of text", True, ("causal-lm",)),
+    "data.images": Cannot("it is written for texts"),
+    "quantization.format": Cannot("it stores no base in fewer bits", True, ("none",)),
+    "adapter.frozen": Cannot("it freezes no part of a model", True, ((),)),
+    "parallel.engine": Cannot("it wraps one process too, of which FSDP shards nothing"),
+    "parallel.sequence": Cannot("no account is kept of sequences that are shared", True, (1,)),
+    "batch.accumulation": Cannot("global batch, micro batch and processes say it"),
+    "schedule.warmup_share": Cannot("it is given the steps of a warm-up"),
+    "schedule.warmup_steps": Cannot("it is given a share of the steps"),
+    "runtime.seed": Cannot(_UNSEEDED, True, (42,)),
+}
+_REQUIRES: Final[Mapping[str, Any]] = {
+    "activation_checkpointing.reentrant": False,
+    "launch.launcher": "torchrun",
+    "precision.tf32": False,
+    "runtime.dataloader_pin_memory": False,
+    "schedule.log_steps": 1,
+}
+
+
+def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """All logits at once; FSDP of several devices, and what it does whatever the file says."""
+    is_of_texts = spec.objective.dpo is None and spec.objective.grpo is None
+    whole = {"loss.path": "full"} if is_of_texts else {}
+    if "devices" not in draft.groups or spec.engine not in (None, "fsdp"):
+        return whole
+    is_several = draft.devices.nodes * draft.devices.per_node > 1
+    engine = {} if spec.engine else {"parallel.engine": "fsdp" if is_several else "none"}
+    return {**whole, **engine, **(ALWAYS_SO if is_several else {})}
+
+
+def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
+    """Its trainer by its module; the folder joins Hydra's search path, where verl's own file is.
+
+    hydra-core 1.3.8 _internal/utils.py `_run_hydra`: --config-dir.
+    """
+    name = CONFIG.name.removesuffix(".yaml")
+    return ("verl.trainer.sft_trainer", "--config-dir", PACKAGE, "--config-name", name)
+
+
+def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
+    """Whole batches alone, of what all processes can have alike.
+
+    verl 0.8.0 to 0.9.1 trainer/sft_trainer.py `_build_dataloader`: drop_last of sampler and loader.
+    """
+
+    def steps(epoch: Epoch, epochs: float) -> int:
+        share = epoch.rows // epoch.processes
+        return int(epochs) * (share // (epoch.micro * epoch.accumulation))
+
+    return Counting(f"verl {dialect[PACKAGE]}", steps, "buffered")
+
+
+TARGET: Final = Target(
+    name=PACKAGE,
+    package=PACKAGE,
+    supported=SUPPORTED,
+    latest=RELEASES[-1],
+    releases=RELEASES,
+    files=(CONFIG,),
+    cannot=_CANNOT,
+    requires=_REQUIRES,
+    needs=_needs,
+    takes_fsdp=True,
+    check=refusing(PACKAGE, REFUSALS),
+    beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES},
+    companions=brought,
+    entry=entry,
+    run_by="trl",
+    counting=counting,
+    verify="tunec.targets.verl.verify",
+)
+"""What verl's trainer of given texts composes."""

@@ -1,0 +1,118 @@
+"""A task in the spec: the head it puts on a model, and what follows for plan and files."""
+
+import json
+
+import pytest
+from planning import asked, errors, planned, spec_of
+
+from tunec.compiler.analyses.architecture.classifiers import for_task
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_mapping
+from tunec.schemas.models.catalogue import card
+from tunec.schemas.task import Task
+from tunec.targets.registry import REGISTRY
+
+SEQUENCES = Task.model_validate({"sequence_classification": {"labels": 3}})
+DATA = {"train": "train.jsonl", "samples": 10_000, "sequence": 256}
+
+
+def task(kind="sequence_classification", **changes):
+    base = {"model": "bert-base-uncased", "method": "full", "data": DATA}
+    return {**base, "task": {kind: {"labels": 3}}, **changes}
+
+
+@pytest.mark.parametrize("kind", ["sequence", "token"])
+def test_a_classifier_takes_less_than_what_fills_in_words(kind):
+    words = planned(**task(task=None))
+    found = planned(**task(f"{kind}_classification"))
+    assert found.plan.model.kind == f"{kind}-classifier"
+    assert words.plan.model.parameters - found.plan.model.parameters > 0
+    assert found.memory.workload.architecture.vocab == 3
+    each = [
+        max(line.sample_bytes for line in made.memory.lines if not line.evaluates)
+        for made in (words, found)
+    ]
+    assert each[0] - each[1] > 256 * 30522
+
+
+def test_adapters_train_the_head_beside_them():
+    found = planned(**task(model="roberta-base", method="lora"))
+    assert found.plan.adapter.also_train == ("classifier",)
+
+
+def test_the_class_of_the_config_is_the_default():
+    config = {
+        "model_type": "bert",
+        "architectures": ["BertForSequenceClassification"],
+        "id2label": {"0": "no", "1": "yes"},
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "vocab_size": 30522,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+    }
+    found = planned(**task(task=None, model={"path": "own/classifier", "config": config}))
+    assert found.plan.model.kind == "sequence-classifier"
+    assert found.memory.workload.architecture.vocab == 2
+
+
+def compiled(target, **changes):
+    written = spec_of(**task(**changes), targets=[target])
+    loaded = load_mapping(written, targets=REGISTRY.names())
+    return compile_spec(loaded, asked(loaded))
+
+
+OTHERS = (
+    *("trl", "axolotl", "llamafactory", "ms-swift", "unsloth", "simpletuner"),
+    *("llama-cookbook", "glm4", "minicpm-v", "visualglm"),
+)
+
+
+@pytest.mark.parametrize("target", OTHERS)
+def test_trainers_of_models_that_write_refuse_it(target):
+    found = compiled(target, model="llama-3.2-1b", hardware="a100-80g-x1")
+    said = [each.message for each in found.diagnostics if each.severity == "error"]
+    assert any("model.kind sequence-classifier" in text for text in said), said
+
+
+def test_the_trainers_arguments_are_those_of_any_model():
+    found = compiled("huggingface", model="roberta-base", method="lora")
+    assert found.ok
+    texts = found.texts()
+    adapter = json.loads(texts["huggingface/adapter_config.json"])
+    assert (adapter["task_type"], adapter["modules_to_save"]) == ("SEQ_CLS", ["classifier"])
+
+
+def test_peft_trains_as_many_parameters_as_are_planned():
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    found = compiled("huggingface", model="roberta-base", method="lora")
+    texts = found.texts()
+    config = peft.LoraConfig(
+        **{
+            k: v
+            for k, v in json.loads(texts["huggingface/adapter_config.json"]).items()
+            if k != "peft_type"
+        }
+    )
+    made = for_task(card("roberta-base").config, SEQUENCES)
+    with torch.device("meta"):
+        body = transformers.RobertaForSequenceClassification(transformers.RobertaConfig(**made))
+        real = peft.get_peft_model(body, config)
+    trained, _ = real.get_nb_trainable_parameters()
+    assert trained == found.planned.plan.adapter.trainable_parameters
+
+
+@pytest.mark.parametrize("model", ["t5-small", "sdxl-base-1.0", "chatglm3-6b"])
+def test_a_model_without_such_a_head_is_refused(model):
+    found = planned(**task(model=model))
+    assert any("architectures" in text for text in errors(found))
+
+
+def test_a_task_is_one():
+    loaded = load_mapping(
+        spec_of(**task(task={"sequence_classification": {}, "token_classification": {}}))
+    )
+    assert loaded.spec is None

@@ -1,0 +1,40 @@
+"""What calls of the real classes refuse, and what is found in a file with the same call."""
+
+import importlib
+
+import pytest
+
+from tunec.compiler.lints.lint import lint_texts
+from tunec.targets.registry import REGISTRY
+
+TARGETS = REGISTRY.readable()
+CALLS = {
+    "transformers.TrainingArguments": ("'out', load_in_4bit=True", "load_in_4bit"),
+    "trl.SFTConfig": ("'out', use_peft=True", "use_peft"),
+    "trl.GRPOConfig": ("'out', lora_r=8", "lora_r"),
+    "peft.LoraConfig": ("r=8, learning_rate=1e-4", "learning_rate"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_class_refuses_the_arguments_of_others(name: str) -> None:
+    package, _, word = name.rpartition(".")
+    given, wrong = CALLS[name]
+    real = getattr(pytest.importorskip(package), word)
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{wrong}'"):
+        eval(f"C({given})", {"C": real})  # noqa: S307
+    text = f"from {package} import {word}\n{word}({given})\n"
+    found = lint_texts({"train.py": text}, TARGETS).diagnostics
+    (told,) = [each for each in found if each.id == "argument-of-no-release"]
+    assert f"`{wrong}`" in told.message
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_field_of_a_real_class_is_known(name: str) -> None:
+    package, _, word = name.rpartition(".")
+    pytest.importorskip(package)
+    real = getattr(importlib.import_module(package), word)
+    words = ", ".join(f"{each}=x" for each in real.__dataclass_fields__)
+    text = f"from {package} import {word}\n{word}({words})\n"
+    found = {each.id for each in lint_texts({"train.py": text}, TARGETS).diagnostics}
+    assert "argument-of-no-release" not in found

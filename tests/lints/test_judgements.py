@@ -1,0 +1,74 @@
+"""Judgements of public repositories are whole, and draws of findings follow their seed."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+from false_alarms import draw, judged, lint, missing, place_of, rounds
+
+from tunec.compiler.diagnostics.codes import is_code
+from tunec.compiler.lints.index import is_rule
+
+
+def test_each_judgement_has_a_place_a_verdict_and_its_reason() -> None:
+    known = rounds()
+    for row in judged():
+        assert row["verdict"] in ("true", "harmless", "false")
+        assert len(row["reason"]) > 20
+        assert row["commit"] == known[row["round"]]["repositories"][row["repository"]]
+        assert row["line"] >= 1
+        assert row["file"]
+        assert is_rule(row["rule"]) or is_code(row["rule"])
+
+
+def test_a_round_judges_all_that_it_drew() -> None:
+    for name, each in rounds().items():
+        mine = [row for row in judged() if row["round"] == name]
+        wanted = {kind: min(each["drawn"][kind], each["found"][kind]) for kind in each["drawn"]}
+        assert Counter(row["severity"] for row in mine) == wanted
+        assert len(each["repositories"]) >= 30
+
+
+def test_no_repository_is_in_two_rounds() -> None:
+    names = [name for each in rounds().values() for name in each["repositories"]]
+    assert len(names) == len(set(names))
+
+
+def _row(number: int, severity: str) -> dict[str, Any]:
+    return {
+        "repository": "a/b",
+        "file": f"{number}.json",
+        "line": number,
+        "key": "key",
+        "rule": "rule",
+        "severity": severity,
+        "message": "what is wrong",
+    }
+
+
+def test_a_draw_follows_its_seed_and_not_the_order_of_findings() -> None:
+    rows = [_row(number, "warning") for number in range(50)] + [_row(1, "error")]
+    wanted = {"warning": 10, "error": 5}
+    first = list(draw(rows, 1, wanted))
+    assert first == list(draw(reversed(rows), 1, wanted))
+    assert first != list(draw(rows, 2, wanted))
+    assert Counter(row["severity"] for row in first) == {"warning": 10, "error": 1}
+
+
+def test_a_repository_is_linted_as_its_user_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a/b/configs").mkdir(parents=True)
+    (tmp_path / "a/b/configs/ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": 1, "zero_optimisation": {"stage": 2}}', "utf-8"
+    )
+    rows = lint("a/b", "0" * 40, tmp_path)
+    assert {row["rule"] for row in rows} >= {"unknown-key"}
+    assert {place_of(row)[1] for row in rows} == {"configs/ds.json"}
+    assert missing({"a/b": "1", "c/d": "2"}, tmp_path) == ["c/d@2"]
+    assert "a/b: 1 files, 1 runs" in capsys.readouterr().out
