@@ -136,16 +136,28 @@ def _chosen(answer: Answer) -> str:
 
 
 def _slower(other: Candidate, best: Candidate) -> str:
-    """Why a layout that fits was not taken: speed, then machinery, then the micro batch."""
-    theirs, ours = preference(other), preference(best)
-    if other.shape.engine == "fsdp" != best.shape.engine:
-        longer = other.cost / best.cost - 1
-        return f"fits, {abs(longer):.1%} {'slower' if longer > 0 else 'faster, by too little'}"
-    if theirs[0] > ours[0]:
-        return f"fits, {theirs[0] / ours[0] - 1:.1%} slower"
-    if theirs[1] > ours[1]:
-        return "fits and is equally fast, but more complex"
-    return "fits and is equally fast, with a smaller micro batch"
+    """Why a layout that fits was not taken: its speed, and what `preference` holds against it."""
+    longer, held = other.cost / best.cost - 1, _held_against(other, best)
+    if longer >= _TOLD:
+        return ", and ".join((f"fits, {longer:.1%} slower", *held[:1]))
+    speed = f"{-longer:.1%} faster" if longer <= -_TOLD else "equally fast"
+    if preference(other)[1] > preference(best)[1]:
+        held.append("is more complex")
+    return f"fits and is {speed}, but {held[0] if held else 'has a smaller micro batch'}"
+
+
+_TOLD: Final = 0.0005
+"""The share of a step's time from which layouts are told apart: `0.1%` is the least."""
+
+
+def _held_against(other: Candidate, best: Candidate) -> list[str]:
+    """What a layout does that the chosen one does not, and that speed has to make up for."""
+    told = (
+        (other.sums_narrow and not best.sums_narrow, "adds gradients up in bf16"),
+        (other.spends_reserve and not best.spends_reserve, "leaves less than the reserve free"),
+        (other.shape.engine == "fsdp" != best.shape.engine, "writes other checkpoints"),
+    )
+    return [words for holds, words in told if holds]
 
 
 def _with_sums(
@@ -208,4 +220,4 @@ def _verdict(
         needs = f"needs {format_bytes(memory.required_bytes)} of {format_bytes(budget)}"
         return "device memory", needs
     longer = time.step_seconds / best.time.step_seconds - 1
-    return "fits", f"fits, {longer:.1%} slower" if longer >= 0.0005 else "fits, but is no faster"
+    return "fits", f"fits, {longer:.1%} slower" if longer >= _TOLD else "fits, but is no faster"

@@ -8,6 +8,7 @@ import pytest
 from tests.review.reports import FITS, HOSTILE, LACKS, fleet, page_of, planned
 
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.review.candidates import considerations
 from tunec.compiler.review.report.html import (
     data,
     inside,
@@ -88,6 +89,25 @@ def test_page_of_a_plan_has_every_slot_every_phase_and_every_layout(pages):
     assert all(f">{term}<" in text for term in result.time.terms)
     assert "chosen: the fastest of" in text
     assert "% slower" in text
+    assert 'data-column="result"' in text
+
+
+def test_a_layout_is_as_much_slower_as_its_step_is_longer():
+    layouts = considerations(planned(FITS)).layouts
+    (chosen,) = [each for each in layouts if each.state == "chosen"]
+    told = {each.name: each for each in layouts if "% slower" in each.why}
+    assert told
+    for each in told.values():
+        slower = float(re.search(r"([\d.]+)% slower", each.why)[1])
+        ratio = chosen.samples_per_second / each.samples_per_second
+        assert slower == pytest.approx(100 * (ratio - 1), abs=0.06), each.name
+
+
+def test_page_tells_what_the_user_set_apart(pages):
+    text = pages["fits"]
+    own = text[text.index("You set") : text.index("All decisions")]
+    assert 'href="#slot-data.sequence"' in own
+    assert 'href="#slot-zero.stage"' not in own
 
 
 def test_page_of_what_does_not_fit_says_why(pages):

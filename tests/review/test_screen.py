@@ -185,7 +185,7 @@ def test_the_run_is_told_as_far_as_it_is_known():
     assert unknown.plan.schedule.steps is None
     text = screen_of(unknown)
     assert re.search(
-        r"^run     1 epoch, number of steps unknown \(.+\); a step takes", text, re.MULTILINE
+        r"^run     1 epoch; a step takes about .+; number of steps unknown", text, re.MULTILINE
     )
 
 

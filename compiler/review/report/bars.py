@@ -1,4 +1,4 @@
-"""Bars as SVG: amounts stacked against a limit, and amounts one after the other.
+"""Bars as SVG: amounts stacked against a limit, and the parts of one amount.
 
 Widths are shares of whatever width the page has, heights are pixels, text keeps its size: a chart
 is as readable on a phone as on a screen.
@@ -77,20 +77,12 @@ def stacked(chart: Chart, bars: Sequence[Bar], limit: Limit | None) -> Element:
     )
 
 
-def waterfall(chart: Chart, parts: Mapping[str, float]) -> Element:
-    """Amounts one after the other: each bar begins where the one above ends."""
+def whole(chart: Chart, parts: Mapping[str, float]) -> Element:
+    """The parts of one amount in one bar, over the whole width."""
     total = sum(parts.values())
-    scale = inside(total)
-    height = 6 + _ROW * len(parts) + _AXIS
-    rows: list[Element] = []
-    start = 0.0
-    for at, (name, amount) in enumerate(parts.items()):
-        top = 6 + _ROW * at
-        share = f"{chart.say(amount)}, {amount / total:.1%}"
-        bar = _part(chart, name, start, amount, scale, top + 16)
-        rows.append(_g(_named_row(name, share, top), bar))
-        start += amount
-    return _svg(chart, height, _axis(scale, height - _AXIS, chart.say), rows)
+    row = _stack(chart, Bar(chart.title, parts), inside(total), 6)
+    bottom = 6 + _ROW
+    return _svg(chart, bottom + _AXIS, _axis(inside(total), bottom, chart.say), [row])
 
 
 def legend(colours: Mapping[str, str], amounts: Mapping[str, str]) -> Element:

@@ -1,5 +1,6 @@
 """The heat map of a fleet: a table of every pair, and the same as data for the script."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,7 +16,8 @@ _LAYOUT: Final = (
     *("precision", "engine", "zero", "offload", "checkpointing"),
     *("micro", "accumulation", "global", "devices"),
 )
-_STEPS: Final = 8
+_BOUNDS: Final = (0, 30, 50, 60, 70, 80, 90, 95)
+"""Per cent of a budget where a colour begins: the fuller a device is, the finer they tell it."""
 _METRICS: Final = {
     "memory": "memory, % of the budget",
     "tokens": "tokens a second",
@@ -98,6 +100,7 @@ def heat_data(grid: Grid) -> Element:
         {
             "row": grid.row,
             "column": grid.column,
+            "bounds": _BOUNDS,
             "rows": grid.rows,
             "columns": grid.columns,
             "layouts": found,
@@ -130,7 +133,7 @@ def heat_controls(grid: Grid) -> list[Element]:
         tag("span", role="status", class_="found", id="heat-status"),
         class_="controls script-only",
     )
-    steps = [tag("span", f"{100 * at / _STEPS:.0f}", class_=f"q{at}") for at in range(_STEPS)]
+    steps = [tag("span", f"{bound}", class_=f"q{at}") for at, bound in enumerate(_BOUNDS)]
     ramp = tag(
         "p",
         tag("span", "from ", class_="quiet"),
@@ -200,5 +203,5 @@ def _cell(row: Row | None) -> Element:
     if not row["fits"]:
         return tag("td", "no", class_="no")
     percent = 100 * row["required_bytes"] / row["budget_bytes"]
-    step = max(0, min(_STEPS - 1, int(percent / 100 * _STEPS)))
+    step = bisect_right(_BOUNDS, percent) - 1
     return tag("td", str(int(percent + 0.5)), class_=f"q{step}")

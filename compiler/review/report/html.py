@@ -184,7 +184,8 @@ def _cell(column: Column, cell: Cell | Child, *, first: bool) -> Element:
     class_ = "number" if column.is_number else None
     if first:
         return tag("th", content, scope="row", class_=class_, data_value=value)
-    return tag("td", content, class_=class_, data_value=value)
+    # on a phone a row is a block of its own, where each cell says what it is
+    return tag("td", content, class_=class_, data_value=value, data_column=column.name)
 
 
 def _sortable(value: float | str) -> str:

@@ -136,7 +136,7 @@ function heatMap(fleet, table) {
   };
   const layout = (cell) => fleet.layouts[cell[0]];
   const metrics = {
-    memory: { of: (cell) => 100 * cell[1] / fleet.budgets[cell[2]], say: (v) => number(v, 0), range: [0, 100] },
+    memory: { of: (cell) => 100 * cell[1] / fleet.budgets[cell[2]], say: (v) => number(v, 0), bounds: fleet.bounds },
     tokens: { of: (cell) => cell[3], say: short, log: true },
     samples: { of: (cell) => cell[4], say: short, log: true },
     cost: { of: (cell) => cell[5], say: short, log: true },
@@ -152,7 +152,7 @@ function heatMap(fleet, table) {
   let metric = metrics.memory;
 
   function range() {
-    if (metric.range) return metric.range;
+    if (metric.bounds) return [0, 100];
     let low = Infinity;
     let high = -Infinity;
     for (const line of fleet.cells) {
@@ -171,6 +171,7 @@ function heatMap(fleet, table) {
     const scale = metric.log ? (value) => Math.log(Math.max(value, low)) : (value) => value;
     const width = scale(high) - scale(low);
     const step = (value) => {
+      if (metric.bounds) return metric.bounds.findLastIndex((bound) => value >= bound);
       const share = width > 0 ? (scale(value) - scale(low)) / width : 0.5;
       return Math.max(0, Math.min(7, Math.floor(share * 8)));
     };
@@ -184,7 +185,7 @@ function heatMap(fleet, table) {
       }
     });
     every(".ramp span").forEach((each, at) => {
-      const value = metric.log
+      const value = metric.bounds ? metric.bounds[at] : metric.log
         ? Math.exp(scale(low) + (width * at) / 8)
         : low + ((high - low) * at) / 8;
       const named = metric === metrics.layout || metric === metrics.precision;

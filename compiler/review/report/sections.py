@@ -1,5 +1,6 @@
 """Sections of a page: memory, time and decisions."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -11,7 +12,7 @@ from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.ir.values import show
 from tunec.compiler.review.candidates import Considerations
 from tunec.compiler.review.reasons import Branch, Reasons
-from tunec.compiler.review.report.bars import Bar, Chart, Limit, legend, stacked, waterfall
+from tunec.compiler.review.report.bars import Bar, Chart, Limit, legend, stacked, whole
 from tunec.compiler.review.report.html import (
     Cell,
     Child,
@@ -24,12 +25,16 @@ from tunec.compiler.review.report.html import (
     table,
     tag,
 )
+from tunec.compiler.review.user_values import is_set, place_said
 from tunec.schemas.units import format_bytes
 
 _COLOURS: Final = 8
 """Terms with a colour of their own; the rest are told together."""
 _OTHERS: Final = "the rest"
 _MARGIN: Final = "margin: "
+_NUMBER: Final = re.compile(r" \d+$")
+_NEAR: Final = 0.3
+"""Share of a host's budget from which its line is drawn: beside a far one no bar can be read."""
 _SMALLEST: Final = 6
 """Layouts that are shown where none fits."""
 
@@ -39,7 +44,8 @@ def memory_section(plan: Plan, account: Account) -> Section:
     budget = plan.devices.budget
     margin = {f"{_MARGIN}{name}": value for name, value in account.margin.items()}
     peak = {**account.terms, **margin}
-    bars = {f"{account.peak_phase}, with margin": peak, **account.phases}
+    others = {name: terms for name, terms in account.phases.items() if name != account.peak_phase}
+    bars = {f"{account.peak_phase}, with margin": peak, **others}
     words = (
         f"A device needs {format_bytes(account.required_bytes)} of {format_bytes(budget)}; the "
         f"peak is in the phase {account.peak_phase}."
@@ -70,12 +76,12 @@ def lacking_section(considered: Considerations) -> Section | None:
 def _device(
     bars: Mapping[str, Mapping[str, int]], budget: int, what: str, title: str
 ) -> Iterator[Child]:
-    colours = coloured(bars.values())
-    described = ", ".join(f"{name} {format_bytes(sum(t.values()))}" for name, t in bars.items())
+    colours, shown = coloured(bars.values()), _highest_of_each(bars)
+    described = ", ".join(f"{name} {format_bytes(sum(t.values()))}" for name, t in shown.items())
     chart = Chart(title, f"budget {format_bytes(budget)}; {described}", format_bytes, colours)
     drawn = [
         Bar(name, _in_colours(terms, colours), emphasized=at == 0)
-        for at, (name, terms) in enumerate(bars.items())
+        for at, (name, terms) in enumerate(shown.items())
     ]
     first = next(iter(bars.values()))
     amounts = {name: format_bytes(value) for name, value in _in_colours(first, colours).items()}
@@ -85,6 +91,19 @@ def _device(
         legend(_present(colours, drawn), amounts),
     )
     yield folded("As a table", _table(f"Memory by term and {what}", bars))
+
+
+def _highest_of_each(bars: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
+    """Of phases that differ only in their number, the highest; the table has all of them."""
+    kinds: dict[str, list[str]] = {}
+    for name in bars:
+        kinds.setdefault(_NUMBER.sub("", name), []).append(name)
+    found: dict[str, Mapping[str, int]] = {}
+    for kind, names in kinds.items():
+        highest = max(names, key=lambda name: sum(bars[name].values()))
+        told = f"{kind}, the highest of {len(names)}" if len(names) > 1 else highest
+        found[told] = bars[highest]
+    return found
 
 
 def _host(plan: Plan, account: Account) -> Iterator[Child]:
@@ -100,11 +119,13 @@ def _host(plan: Plan, account: Account) -> Iterator[Child]:
     yield tag("p", f"A node's host needs {format_bytes(host.peak_bytes)}{of}.")
     described = ", ".join(f"{bar.name} {format_bytes(bar.total)}" for bar in bars)
     chart = Chart("memory of a node's host", described, format_bytes, colours)
-    limit = Limit("budget", budget) if budget is not None else None
+    is_far = budget is not None and host.peak_bytes < _NEAR * budget
+    limit = Limit("budget", budget) if budget is not None and not is_far else None
     amounts = {n: format_bytes(v) for n, v in _in_colours(host.terms, colours).items()}
+    outside = " The budget lies far to the right of what is drawn." if is_far else ""
     yield figure(
         stacked(chart, bars, limit),
-        f"Bytes of a node's RAM by phase. Amounts below are of {host.peak_phase}.",
+        f"Bytes of a node's RAM by phase. Amounts below are of {host.peak_phase}.{outside}",
         legend(_present(colours, bars), amounts),
     )
     yield folded("As a table", _table("Host memory by term and phase", host.phases))
@@ -158,17 +179,37 @@ def time_section(time: TimeAccount, micro_batches: int) -> Section:
         f"{rate_text(time)}.{_summed(micro_batches)} The account ranks layouts; it may be off by "
         "tens of percent between devices."
     )
-    described = ", ".join(f"{name} {seconds_text(value)}" for name, value in terms.items())
-    colours = dict.fromkeys(terms, "c1")
-    chart = Chart("time of an optimizer step by term", described, seconds_text, colours)
+    drawn = _large(terms)
+    described = ", ".join(f"{name} {seconds_text(value)}" for name, value in drawn.items())
+    colours = {name: "c0" if name == _OTHERS else f"c{at}" for at, name in enumerate(drawn, 1)}
+    chart = Chart("one step", described, seconds_text, colours)
+    amounts = {n: f"{seconds_text(s)}, {s / step:.1%}" for n, s in drawn.items()}
     rows = [(n, seconds_text(s), f"{s / step:.1%}") for n, s in terms.items()]
     columns = (Column("term"), Column("time", is_number=True), Column("share", is_number=True))
     content = (
         tag("p", words),
-        figure(waterfall(chart, terms), "Seconds of a step, one term after the other."),
+        figure(
+            whole(chart, drawn),
+            "Seconds of a step, one term after the other. The table has the small ones too.",
+            legend(colours, amounts),
+        ),
         folded("As a table", table("Time of a step by term", columns, rows)),
     )
     return Section("time", "Time", content)
+
+
+def _large(terms: Mapping[str, float]) -> dict[str, float]:
+    """The terms that can be seen in a bar, in their order; the small ones are told together."""
+    least = _SEEN * sum(terms.values())
+    ranked = sorted((value for value in terms.values() if value >= least), reverse=True)
+    least = ranked[_COLOURS - 1] if len(ranked) > _COLOURS else least
+    found = {name: value for name, value in terms.items() if value >= least}
+    rest = sum(terms.values()) - sum(found.values())
+    return {**found, _OTHERS: rest} if len(found) < len(terms) else found
+
+
+_SEEN: Final = 0.01
+"""Share of a step from which a term has a colour of its own."""
 
 
 def _summed(micro_batches: int) -> str:
@@ -214,8 +255,26 @@ def decisions_section(planned: Planned) -> Section:
         tag("span", role="status", class_="found"),
         class_="controls script-only",
     )
-    content = (tag("p", words), buttons, tag("div", groups, class_="tree"))
+    content = (*_set_by_user(planned), tag("h3", "All decisions"), tag("p", words), buttons)
+    content = (*content, tag("div", groups, class_="tree"))
     return Section("decisions", "Decisions", content)
+
+
+def _set_by_user(planned: Planned) -> Iterator[Child]:
+    """What the user said, apart from what follows from it."""
+    winners = [each for each in planned.ledger.winners() if is_set(each, planned)]
+    rows: list[Row] = [
+        (
+            tag("a", tag("code", each.slot), href=f"#{_anchor(each.slot)}"),
+            show(each.slot, each.value),
+            place_said(each, planned),
+        )
+        for each in winners
+    ]
+    if rows:
+        columns = (Column("slot"), Column("value"), Column("said"))
+        yield tag("h3", "You set")
+        yield table("Values that you set; all others were decided", columns, rows)
 
 
 def _group(planned: Planned, reasons: Reasons, group: str) -> Element | None:

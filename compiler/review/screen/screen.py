@@ -86,7 +86,7 @@ def _steps(planned: Planned, plan: Plan, time: TimeAccount) -> tuple[str, str]:
     if steps is None:
         winner = planned.ledger.winner("schedule.steps")
         why = f" ({winner.reason})" if winner else ""
-        return "run", f"{_epochs(plan)}, number of steps unknown{why}; {step}"
+        return "run", f"{_epochs(plan)}; {step}; number of steps unknown{why}"
     total = duration(steps * time.step_seconds)
     passes = f" in {_epochs(plan)}" if plan.schedule.epochs is not None else ""
     rough = "" if plan.schedule.steps else "about "
