@@ -156,8 +156,8 @@ class Data(Shape):
     """Most text tokens in one sample, images not counted; not for diffusion models."""
     lengths: str | dict[str, PositiveCount] | None = None
     """Tokens of the samples of an epoch, which make packed rows, steps and what is cut known:
-    `mean 1200`, how many samples have how many (`{800: 1500, 2400: 500}`), or a JSON file of such a
-    mapping or of a list in the order in which an epoch's data are read."""
+    `mean 1200`, how many samples have how many (`{800: 1500, 2400: 500}`), or a JSON file: one that
+    `tunec data` wrote, such a mapping, or a list in the order in which an epoch's data are read."""
     packing: bool = False
     """Whether several samples share one sequence."""
     images: Images | None = None

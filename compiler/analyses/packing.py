@@ -1,22 +1,33 @@
-"""How many rows the samples of a data set fill when several share one, as TRL packs them.
+"""How many rows the samples of a data set fill when several share one, as each trainer packs them.
 
 trl 0.19.1 to 1.16.0 data_utils.py `pack_dataset` maps over batches of 1,000 samples in their order
-(datasets `Dataset.map`, `batch_size`), so what the rows are depends on which samples meet.
+(datasets `Dataset.map`, `batch_size`), so what the rows are depends on which samples meet; so does
+llamafactory 0.9.3 to 0.9.5 data/loader.py (`preprocessing_batch_size`).
 """
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
 from typing import Final, Literal
 
 from msgspec import Struct
 
-PackingStrategy = Literal["bfd", "bfd_split", "wrapped", "concatenated", "buffered"]
+PackingStrategy = Literal[
+    "bfd", "bfd_split", "wrapped", "knapsack", "multipack", "concatenated", "buffered"
+]
 """bfd: best fit, what is too long is cut; bfd_split: it is split; wrapped: one stream of each
-thousand, cut where a row is full; concatenated: one stream of all, its rest left out; buffered: so
-too, in buffers of characters and with separators, which nobody knows before."""
+thousand, cut where a row is full; knapsack: a row takes the longest that fits until none does;
+multipack: first fit in an order that is drawn; concatenated: one stream of all, its rest left out;
+buffered: so too, in buffers of characters and with separators, which nobody knows before."""
 _TOGETHER: Final = 1000
 """Samples that are packed together."""
+_SHUFFLED: Final = 20_000
+"""Samples that stand for all where trainers pack more at once: their rows differ by parts in a
+thousand from those of any other draw."""
+_BIN: Final = 200
+"""Samples that share a row at most: axolotl 0.13.2 to 0.19.0 utils/schemas/config.py
+`sample_packing_bin_size`."""
 
 
 class Lengths(Struct, frozen=True):
@@ -27,6 +38,11 @@ class Lengths(Struct, frozen=True):
     order: tuple[int, ...] = ()
     """Tokens of each sample as they come; empty: the order is not known."""
     is_mean: bool = False
+    is_estimate: bool = False
+    """Whether tokens were reckoned from characters."""
+    answers: tuple[tuple[int, int], ...] = ()
+    """(tokens before the first that is learned, how many samples), where answers alone are; empty:
+    not known."""
 
     @property
     def samples(self) -> int | None:
@@ -47,7 +63,9 @@ def packed_rows(lengths: Lengths, samples: int, sequence: int, strategy: Packing
     Exact where it is known which samples are packed together: they are in order, or few enough, or
     all of one length. Else each thousand is taken to be like all of them.
     """
-    known = lengths.samples == samples
+    known = lengths.samples == samples and not lengths.is_estimate
+    if strategy == "multipack":
+        return Rows(_multipacked(lengths, samples, sequence), is_exact=False)
     if strategy in ("concatenated", "buffered"):
         there = sum(count for _, count in lengths.counts)
         tokens = sum(length * count for length, count in lengths.counts) * samples // there
@@ -55,7 +73,8 @@ def packed_rows(lengths: Lengths, samples: int, sequence: int, strategy: Packing
         return Rows(max(tokens - 1, 0) // sequence, known and strategy == "concatenated")
     pack = _PACKERS[strategy]
     if lengths.order and len(lengths.order) == samples:
-        return Rows(sum(pack(part, sequence) for part in _parts(lengths.order)), is_exact=True)
+        rows = sum(pack(part, sequence) for part in _parts(lengths.order))
+        return Rows(rows, is_exact=not lengths.is_estimate)
     whole, rest = divmod(samples, _TOGETHER)
     rows = whole * pack(_drawn(lengths, _TOGETHER), sequence) if whole else 0
     rows += pack(_drawn(lengths, rest), sequence) if rest else 0
@@ -67,6 +86,23 @@ def cut_tokens(lengths: Lengths, sequence: int) -> tuple[int, int]:
     """Samples longer than `sequence`, and the tokens of them beyond it."""
     longer = [(length - sequence, count) for length, count in lengths.counts if length > sequence]
     return sum(count for _, count in longer), sum(over * count for over, count in longer)
+
+
+def unlearned(lengths: Lengths, sequence: int) -> int:
+    """Samples of which no answer is left before the cut; 0 where that is not known."""
+    return sum(count for before, count in lengths.answers if before >= sequence)
+
+
+def _multipacked(lengths: Lengths, samples: int, sequence: int) -> int:
+    """Rows of all samples, by those of so many of them in an order that is drawn.
+
+    What is too long is left out: axolotl 0.13.2 to 0.19.0 utils/schemas/config.py
+    `excess_length_strategy`, whose default is `drop`.
+    """
+    drawn = _drawn(lengths, min(samples, _SHUFFLED))
+    Random(0).shuffle(drawn)  # noqa: S311  an order of many, not a secret
+    kept = [each for each in drawn if each <= sequence]
+    return math.ceil(first_fit(kept, sequence) * samples / len(drawn))
 
 
 def _parts(order: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -122,8 +158,48 @@ def _wrapped(lengths: Iterable[int], sequence: int) -> int:
     return math.ceil(sum(lengths) / sequence)
 
 
+def _knapsack(lengths: Iterable[int], sequence: int) -> int:
+    """Each row takes the longest that fits until none does.
+
+    llamafactory 0.9.3 to 0.9.5 data/processor/processor_utils.py `greedy_knapsack`; packing and
+    neat_packing have the same rows, and each ends in one token of padding (data/processor/
+    supervised.py `PackedSupervisedDatasetProcessor`).
+    """
+    left = sorted(min(each, sequence) for each in lengths)
+    rows = 0
+    while left:
+        rows, space = rows + 1, sequence
+        while at := bisect_right(left, space):
+            space -= left.pop(at - 1)
+    return rows
+
+
+def first_fit(lengths: Iterable[int], sequence: int, most: int = _BIN) -> int:
+    """Each into the first row that has room for it: axolotl 0.13.2 to 0.19.0 `pack_group`.
+
+    In their order, longest first or not; `most` samples share a row.
+    """
+    given = [each for each in lengths if each]
+    leaves = 1 << max(len(given) - 1, 1).bit_length()
+    spaces = [sequence] * (2 * leaves)
+    shared = [0] * leaves
+    rows = 0
+    for length in given:
+        at = 1
+        while at < leaves:
+            at = 2 * at + (spaces[2 * at] < length)
+        row = at - leaves
+        shared[row] += 1
+        rows = max(rows, row + 1)
+        spaces[at] = spaces[at] - length if shared[row] < most else 0
+        while at := at // 2:
+            spaces[at] = max(spaces[2 * at], spaces[2 * at + 1])
+    return rows
+
+
 _PACKERS: Final[dict[PackingStrategy, Callable[[Iterable[int], int], int]]] = {
     "bfd": _best_fit,
     "bfd_split": _split,
     "wrapped": _wrapped,
+    "knapsack": _knapsack,
 }

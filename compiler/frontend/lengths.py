@@ -1,23 +1,33 @@
 """How long the samples are: `data.lengths`, in the spec or in a file that it names."""
 
+import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+from pydantic import ValidationError
 
 from tunec.compiler.analyses.packing import Lengths
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.names import File
 from tunec.compiler.frontend.nodes import Node, descend, place
-from tunec.compiler.frontend.project import Outside, Project, lies_outside
+from tunec.compiler.frontend.project import Outside, Project, lies_outside, require_inside
+from tunec.schemas.data_paths import data_kind
+from tunec.schemas.frozen import replace
+from tunec.schemas.lengths import MARK, KeptLengths, MeasuredFile
+from tunec.schemas.models.catalogue import repository
+from tunec.schemas.source import dotted
 
 _AT: Final = ("data", "lengths")
 _MEAN: Final = re.compile(r"mean\s+([1-9]\d*)", re.ASCII)
+_MOST_READ: Final = 2**26
+"""Bytes of a data file that is read to see whether it has changed; else its size tells."""
 _MOST: Final = 2**31
 """No sample has more tokens, and no data set is longer in a histogram's row."""
 
@@ -28,6 +38,8 @@ class Told(Struct, frozen=True):
     lengths: Lengths | None = None
     files: tuple[File, ...] = ()
     faults: tuple[Diagnostic, ...] = ()
+    kept: KeptLengths | None = None
+    """What the file says of itself, where `tunec data` wrote it."""
 
 
 class _Unusable(ValueError):
@@ -47,7 +59,11 @@ def check_lengths(data: Mapping[str, Any], tree: Node, project: Project) -> Told
         if mean is not None:
             return Told(Lengths(((int(mean[1]), 1),), is_mean=True))
         path = project.base / said
-        return _of_file(path, project.read(path, place(descend(tree, _AT)[0])))
+        told = _of_file(path, project.read(path, place(descend(tree, _AT)[0])))
+        if told.kept is None:
+            return told
+        stale = tuple(_stale(told.kept, path, data, tree, project))
+        return replace(told, faults=stale)
     except Outside as fault:
         return Told(faults=(lies_outside(str(said), fault, place(descend(tree, _AT)[0]), _AT),))
     except (Unreadable, OSError) as fault:
@@ -62,8 +78,35 @@ def check_lengths(data: Mapping[str, Any], tree: Node, project: Project) -> Told
 
 def _of_file(path: Path, content: bytes) -> Told:
     found = json.loads(content)
+    if isinstance(found, Mapping) and MARK in found:
+        kept = _kept(found)
+        return Told(lengths_of(kept), (File(path, content),), kept=kept)
     lengths = _in_order(found) if isinstance(found, list) else _histogram(found)
     return Told(lengths, (File(path, content),))
+
+
+def lengths_of(kept: KeptLengths) -> Lengths:
+    """What a plan knows by a file that `tunec data` wrote."""
+    is_estimate = kept.tokenizer.sha256 is None
+    return Lengths(kept.counts, kept.order, is_estimate=is_estimate, answers=kept.answers)
+
+
+def _kept(found: Mapping[str, Any]) -> KeptLengths:
+    try:
+        kept = KeptLengths.model_validate_json(json.dumps(found))
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        at = ".".join(map(str, first["loc"]))
+        raise _Unusable(
+            f"{at}: {first['msg'].lower()}; `tunec data` writes the file anew"
+        ) from None
+    samples = sum(each.samples * each.times for each in kept.files)
+    counted = {"counts": sum(count for _, count in kept.counts)}
+    counted |= {"order": len(kept.order)} if kept.order else {}
+    for name, number in counted.items():
+        if number != samples:
+            raise _Unusable(f"{name} has {number} samples, and files have {samples}")
+    return kept
 
 
 def _histogram(found: Any) -> Lengths:
@@ -83,11 +126,68 @@ def _in_order(found: list[Any]) -> Lengths:
     return Lengths(tuple(sorted(numbers.items())), order)
 
 
+def _stale(
+    kept: KeptLengths, path: Path, data: Mapping[str, Any], tree: Node, project: Project
+) -> Iterator[Diagnostic]:
+    """Where a file of lengths is of other data, or of another model's tokens."""
+    model, named = data.get("model"), kept.tokenizer.model
+    if isinstance(model, str) and named and _weights(named) != _weights(model):
+        why = f"it was measured with the tokenizer of {named}, and the model is {model}"
+        yield _warning(why, tree)
+    train = frozenset(_train(data["data"].get("train"), project.base))
+    for each in kept.files:
+        file = path.parent / each.path
+        if train and os.path.normpath(file) not in train:
+            why = f"it was measured of `{each.path}`, which data.train does not name"
+            yield _warning(why, tree)
+        elif _differs(each, file, project):
+            yield _warning(f"`{each.path}` is not the file that was measured", tree)
+
+
+def _weights(model: str) -> str:
+    try:
+        return repository(model).lower()
+    except LookupError:
+        return model.lower()
+
+
+def _train(said: Any, base: Path) -> Iterator[str]:
+    """The files that the spec trains on, by their paths; nothing where some are no files."""
+    given = said if isinstance(said, list) else [said]
+    paths = [each.get("path") if isinstance(each, Mapping) else each for each in given]
+    named = [each for each in paths if isinstance(each, str) and data_kind(each) == "file"]
+    if len(named) == len(paths):
+        yield from (os.path.normpath(base / each) for each in named)
+
+
+def _differs(each: MeasuredFile, path: Path, project: Project) -> bool:
+    """Whether a data file that is at hand is another than was measured, as far as is read."""
+    try:
+        full = require_inside(path, project.root)
+        size = full.stat().st_size
+        if size != each.bytes or size > _MOST_READ:
+            return size != each.bytes
+        return hashlib.sha256(full.read_bytes()).hexdigest() != each.sha256
+    except (Unreadable, OSError):
+        return False  # the data lie where the run is
+
+
 def _count(value: Any) -> int:
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if type(number) is not int or not 0 < number < _MOST:
         raise _Unusable(f"`{str(value)[:40]}` is not a whole number above 0")
     return number
+
+
+def _warning(why: str, tree: Node) -> Diagnostic:
+    at, _ = descend(tree, _AT)
+    return Diagnostic(
+        "lengths-stale",
+        "warning",
+        f"the file of data.lengths is stale: {why}",
+        (Label("", place(at), dotted(_AT)),),
+        help="run `tunec data` again",
+    )
 
 
 def _fault(message: str, hint: str, tree: Node) -> Diagnostic:

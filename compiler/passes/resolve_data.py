@@ -1,5 +1,6 @@
 """resolve_data: what one sample is, in tokens of text and of images."""
 
+from collections.abc import Iterator
 from posixpath import normpath
 
 from tunec.compiler.analyses.architecture.image_tokens import (
@@ -7,7 +8,7 @@ from tunec.compiler.analyses.architecture.image_tokens import (
     image_tokens,
     vision_tokens,
 )
-from tunec.compiler.analyses.packing import cut_tokens
+from tunec.compiler.analyses.packing import cut_tokens, unlearned
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
@@ -73,9 +74,20 @@ def _cut(scribe: Scribe, sequence: int) -> None:
         f"{samples:,} of {lengths.samples:,} samples are longer than {sequence} tokens and will "
         "be truncated",
         "data.sequence" if data.sequence else "data",
-        notes=(f"{tokens:,} of {there:,} tokens are never seen: {tokens / there:.1%}",),
+        notes=(
+            f"{tokens:,} of {there:,} tokens are never seen: {tokens / there:.1%}",
+            *_emptied(unlearned(lengths, sequence)),
+        ),
         help=f"raise data.sequence to {lengths.counts[-1][0]} to keep all of them",
     )
+
+
+def _emptied(samples: int) -> Iterator[str]:
+    if samples:
+        yield (
+            f"{samples:,} of them are cut before the first answer: where the loss is of answers "
+            "alone, they teach nothing (`tunec data` names their lines)"
+        )
 
 
 def _sequence(scribe: Scribe) -> None:

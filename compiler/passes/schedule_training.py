@@ -16,6 +16,7 @@ from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.few_data import check_data
 from tunec.compiler.passes.fit.timing import step_seconds
+from tunec.compiler.passes.padded_data import check_padding
 from tunec.schemas.terms import ScheduleKind
 from tunec.schemas.units import format_bytes
 
@@ -61,6 +62,7 @@ def schedule_training(facts: Facts, draft: Draft) -> Outcome:
     save = _saving(scribe, draft, length)
     _evaluation(scribe, draft, length, save)
     check_data(scribe, draft, length.expected, length.passes)
+    check_padding(scribe, draft)
     return scribe.outcome()
 
 

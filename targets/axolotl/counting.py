@@ -18,8 +18,8 @@ def _steps(epoch: Epoch, epochs: float) -> int:
 
 
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
-    """Its own packing fills bins by an order that it draws, which nobody knows before.
+    """Its own packing fills bins by an order that it draws, so that rows are an estimate.
 
     axolotl 0.13.2 to 0.19.0 utils/samplers/multipack.py `MultipackBatchSampler`.
     """
-    return Counting(f"axolotl {dialect[PACKAGE]}", _steps, "buffered")
+    return Counting(f"axolotl {dialect[PACKAGE]}", _steps, "multipack")

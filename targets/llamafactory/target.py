@@ -269,7 +269,7 @@ def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
     llamafactory 0.9.3 to 0.9.5 data/processor/processor_utils.py `greedy_knapsack`.
     """
     steps = trainer.counting(dialect, passed).steps
-    return Counting(f"llamafactory {dialect[PACKAGE]}", steps, "buffered")
+    return Counting(f"llamafactory {dialect[PACKAGE]}", steps, "knapsack")
 
 
 TARGET: Final = Target(

@@ -148,6 +148,9 @@ class Workload(Struct, frozen=True, eq=False):
     """A kept trace of the model, which is used for the layout that it speaks of."""
     shares_host_memory: bool = False
     """Whether devices have no memory but their host's RAM: the host's terms are then a device's."""
+    lengths: tuple[tuple[int, int], ...] = ()
+    """(tokens, how many samples have so many) of batches that are padded; empty: not known, and
+    time is counted as if all were as long as the longest may be."""
 
     def version(self, consumer: str) -> Version | None:
         """The version of a consumer; none: unknown, to be taken as the newest."""

@@ -1,10 +1,12 @@
 """The time account: where the seconds of a step go, and how long a whole run takes."""
 
+from math import sqrt
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.padding import padded_length
 from tunec.compiler.analyses.time.answers import answers
 from tunec.compiler.analyses.time.communication import Volume, communication, volume_of
 from tunec.compiler.analyses.time.compute import Work, compute, rate_at, sequences, work_of
@@ -13,6 +15,7 @@ from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.offloading import offloading
 from tunec.compiler.analyses.time.update import Moved, moved_of, update
 from tunec.schemas.caches import cached
+from tunec.schemas.frozen import replace
 
 
 class TimeAccount(Struct, frozen=True):
@@ -64,6 +67,37 @@ def _asked(workload: Workload, layout: Layout) -> _Asked:
     )
 
 
+def as_padded(workload: Workload, layout: Layout) -> Workload:
+    """The workload with samples as long as in the batch that a step waits for.
+
+    Ranks that gather parameters wait for each other in each micro batch; others once a step, when
+    long batches and short ones have evened out. Where lengths are not known it stays as it is.
+    """
+    if not workload.lengths:
+        return workload
+    batch, ranks = layout.batch, layout.parallel.data
+    own = _padded(workload, batch.micro)
+    slowest = _padded(workload, batch.micro * ranks)
+    gathers = layout.zero.stage == 3 or layout.fsdp.sharding != "none"
+    evened = 1 if gathers else sqrt(batch.accumulation)
+    return of_length(workload, own + (slowest - own) / evened)
+
+
+@cached(1024)
+def _padded(workload: Workload, draws: int) -> float:
+    return padded_length(workload.lengths, workload.data.sequence, draws)
+
+
+def of_length(workload: Workload, tokens: float) -> Workload:
+    """The workload with samples of so many text tokens; the same object for equal inputs."""
+    return _of_length(workload, max(1, round(tokens)))
+
+
+@cached(1024)
+def _of_length(workload: Workload, tokens: int) -> Workload:
+    return replace(workload, data=replace(workload.data, sequence=tokens), lengths=())
+
+
 def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccount:
     """Account for the time of one optimizer step.
 
@@ -71,7 +105,8 @@ def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccou
     rank layouts of one workload on one machine, and is off by tens of percent between devices.
     Raises `ValueError` where a layout offloads to NVMe and the machine has none.
     """
-    asked, times = _asked(workload, layout), layout.batch.accumulation
+    workload, times = as_padded(workload, layout), layout.batch.accumulation
+    asked = _asked(workload, layout)
     terms = {name: seconds * times for name, seconds in compute(asked.work, machine).items()}
     forward = terms["forward"]
     terms |= communication(asked.volume, machine, sum(terms.values()))

@@ -8,6 +8,7 @@ from tunec.compiler.analyses.memory.account import required_bytes
 from tunec.compiler.analyses.memory.sharding import gathers_twice
 from tunec.compiler.analyses.memory.workload import Generation as Written
 from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
+from tunec.compiler.analyses.padding import padded_counts
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.facts import Facts
@@ -56,7 +57,7 @@ _FOLLOWS = {
 
 POSED_OF: Final = (
     *("model", "selection", "cluster.network"),
-    *("spec.batch", "spec.engine", "versions", "takes_fsdp"),
+    *("spec.batch", "spec.engine", "versions", "takes_fsdp", "lengths"),
 )
 """The facts that the problem is posed of, besides pins."""
 
@@ -100,7 +101,7 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
         *(facts.model.calibration, facts.model.architecture, facts.model.components),
         *(draft.data, _stored(draft.precision), draft.attention, draft.quantization),
         *(draft.adapter, draft.optimizer, draft.loss, draft.objective, draft.generation),
-        draft.evaluation,
+        *(draft.evaluation, facts.lengths),
         *(facts.versions, _engine_bytes(draft), facts.selection.shares_host_memory),
     )
     return _WORKLOADS.of(told, (), partial(_workload, facts, draft))
@@ -123,7 +124,6 @@ def _engine_bytes(draft: Draft) -> int:
 
 def _workload(facts: Facts, draft: Draft) -> Workload:
     architecture, adapter = facts.model.architecture, draft.adapter
-    targets = adapter.targets if adapter.kind != "none" else ()
     return Workload(
         architecture=architecture,
         components=facts.model.components,
@@ -133,7 +133,7 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         quantization=draft.quantization,
         adapter=adapter,
         optimizer=draft.optimizer,
-        adapted=adapted_modules(architecture, targets),
+        adapted=adapted_modules(architecture, adapter.targets if adapter.kind != "none" else ()),
         trained=trained_modules(architecture, adapter),
         versions=tuple(sorted(facts.versions.items())),
         loss=draft.loss.path,
@@ -144,6 +144,7 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         generation_engine_bytes=_engine_bytes(draft),
         calibration=facts.model.calibration,
         shares_host_memory=facts.selection.shares_host_memory,
+        lengths=padded_counts(facts.lengths, draft.data, draft.objective),
     )
 
 
@@ -165,8 +166,7 @@ def written_of(generation: Generation) -> Written | None:
     """
     if generation.engine in ("none", "vllm_server"):
         return None
-    tokens = generation.prompt + generation.completion
-    own = generation.engine == "transformers"
+    tokens, own = generation.prompt + generation.completion, generation.engine == "transformers"
     return Written(tokens, int(own), gathers=own, by_sample=True, steps=generation.completion)
 
 

@@ -1,7 +1,7 @@
 """The time of a step in the layout that was decided, for passes after the search."""
 
 from tunec.compiler.analyses.memory.workload import Layout
-from tunec.compiler.analyses.time.account import step_time
+from tunec.compiler.analyses.time.account import of_length, step_time
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.fit.fit import problem_of
@@ -12,5 +12,15 @@ def step_seconds(facts: Facts, draft: Draft) -> float | None:
     problem = problem_of(facts, draft)
     try:
         return step_time(problem.workload, Layout.of(draft), problem.machine).step_seconds
+    except ValueError:
+        return None
+
+
+def step_seconds_of(facts: Facts, draft: Draft, tokens: float) -> float | None:
+    """The same, with samples or packed rows of so many tokens, padding included."""
+    problem = problem_of(facts, draft)
+    try:
+        workload = of_length(problem.workload, tokens)
+        return step_time(workload, Layout.of(draft), problem.machine).step_seconds
     except ValueError:
         return None
