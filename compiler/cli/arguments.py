@@ -108,6 +108,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
         "probe": _probe,
         "catalog": _catalog,
         "schema": _schema,
+        "lsp": _lsp,
         "init": _init,
         "completion": _completion,
     }
@@ -250,6 +251,17 @@ def _schema(commands: "Subparsers") -> None:
         "-o", "--output", type=place, metavar="FILE", help="file to write; default: stdout"
     )
     format_option(parser)
+
+
+def _lsp(commands: "Subparsers") -> None:
+    parser = new_command(
+        commands,
+        "lsp",
+        "run the language server, for editors",
+        "An editor starts it and talks to it over stdin and stdout (install tunec[lsp]):\n"
+        "docs/editor.md shows how VS Code, Neovim, Helix and Zed are set up.",
+    )
+    parser.add_argument("--stdio", action="store_true", help="as some editors say; the only way")
 
 
 def _init(commands: "Subparsers") -> None:

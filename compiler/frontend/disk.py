@@ -2,6 +2,9 @@
 
 import os
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +20,30 @@ _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINA
 """Opening a pipe must not wait for someone to write into it."""
 
 
+Instead = Callable[[Path], bytes | None]
+"""What stands for the bytes of a file, as an editor holds them; None: what is on disk does."""
+
+_INSTEAD: Final[ContextVar[Instead | None]] = ContextVar("instead of the disk", default=None)
+
+
+@contextmanager
+def reading(instead: Instead) -> Iterator[None]:
+    """Let other bytes stand for those on disk, wherever they are read meanwhile."""
+    token = _INSTEAD.set(instead)
+    try:
+        yield
+    finally:
+        _INSTEAD.reset(token)
+
+
 def read_bytes(path: Path) -> bytes:
     """The bytes of a regular file, one more than allowed at most; raise Unreadable."""
+    instead = _INSTEAD.get()
+    found = None if instead is None else instead(path)
+    return _on_disk(path) if found is None else found
+
+
+def _on_disk(path: Path) -> bytes:
     try:
         with os.fdopen(os.open(path, _FLAGS), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -79,13 +79,14 @@ def lint_files(
     allowances: Sequence[Allowance] = (),
     settings: "Settings | None" = None,
     watch: Watch = unwatched,
+    own: OwnSource | None = None,
 ) -> Linted:
     """Read files, with those that they refer to, and check them against every rule.
 
     They are one run, or several (`tunec.compiler.lints.grouping`). A
     folder stands for the configs below it; its other files are counted in `passed_over`.
     `settings` leave files out of folders, and set the severity of findings; `watch` sees how far
-    this has come.
+    this has come. `own` is the source of the projects around the files, if it was read before.
     """
     surroundings = environment or Environment()
     gathered = files_of(paths) if settings is None else files_of(paths, settings.excludes)
@@ -98,7 +99,7 @@ def lint_files(
         for each in every.intersection(map(str, found))
         if is_python(each) or not is_a_config_by_name(each)
     }
-    repository, own = Repository(reach), own_source(gathered.files, reach)
+    repository, own = Repository(reach), own or own_source(gathered.files, reach)
     checked: list[_Checked] = []
     runs = _kept(read.runs, strange)
     for each in runs:

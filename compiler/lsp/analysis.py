@@ -1,0 +1,300 @@
+"""All that is known of one open file, as the commands would say it of the same text on disk."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec import Struct, field
+from packaging.version import Version
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.driver import Planned, plan, written
+from tunec.compiler.fleet.selection import select
+from tunec.compiler.frontend.disk import Instead, Unreadable, read_bytes, reading
+from tunec.compiler.frontend.document import load_document
+from tunec.compiler.frontend.files import format_of
+from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.frontend.names import check_hardware
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.parse import parse
+from tunec.compiler.frontend.project import Project
+from tunec.compiler.frontend.text import Origin
+from tunec.compiler.frontend.toml_nodes import parse_toml
+from tunec.compiler.lints.environment import Environment, Faulty, Unusable, environment_of
+from tunec.compiler.lints.kinds import is_a_config_by_name
+from tunec.compiler.lints.lint import Linted, lint_files
+from tunec.compiler.lints.own_source import OwnSource, own_source
+from tunec.compiler.lints.reach import reach_of
+from tunec.compiler.lints.settings import Settings, read_settings
+from tunec.compiler.lints.settings_file import SHARED, settings_file
+from tunec.compiler.lints.suppression import read_baseline, without
+from tunec.compiler.lsp.kinds import Kind, kind_of, may_be_linted
+from tunec.compiler.requirements import Asked, together
+from tunec.compiler.review.policy import load_policy
+from tunec.compiler.target import Target
+from tunec.schemas.entries import BrokenEntry
+from tunec.schemas.frozen import replace
+from tunec.schemas.source import start_of
+
+
+class Registry(Protocol):
+    """The targets that this installation has."""
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all targets."""
+        ...
+
+    def readable(self) -> Mapping[str, Target]:
+        """Every consumer whose files can be read, by name."""
+        ...
+
+    def resolve(
+        self, name: str, software: Mapping[str, str] | None = None
+    ) -> tuple[Target, Version]:
+        """The target and version that a name means; LookupError if there is none."""
+        ...
+
+
+class Analysis(Struct, frozen=True):
+    """What is known of one file, for one text of it."""
+
+    path: Path
+    name: str
+    """The file as spans name it: from the working directory on, if it lies there."""
+    text: str
+    kind: Kind | None = None
+    """None: a config of another program, or a file that is of no concern."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Texts of all files that were read, by the names that spans use."""
+    tree: Node | None = None
+    """The file's own values with their places; None where it cannot be read, or is a script."""
+    planned: Planned | None = None
+    """What was decided of a spec, if it can be read."""
+    linted: Linted | None = None
+    asked: tuple[Asked, ...] = ()
+    """The targets that a spec names."""
+    last_planned: Planned | None = None
+    """The last plan that there was: while a line is half written there is none."""
+    last_linted: Linted | None = None
+    """What lint read when it last knew what the file is."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether tunec has anything to do with it."""
+        return self.kind is not None or self.linted is not None
+
+    def after(self, other: "Analysis | None") -> "Analysis":
+        """The same with what an earlier one knew of what this one does not know."""
+        planned = self.planned if self.planned is not None and self.planned.plan else None
+        linted = self.linted if self.holds_documents else None
+        return replace(
+            self,
+            last_planned=planned or (other.last_planned if other else None),
+            last_linted=linted or (other.last_linted if other else None),
+        )
+
+    @property
+    def holds_documents(self) -> bool:
+        """Whether lint knows what the file is."""
+        runs = self.linted.runs if self.linted is not None else ()
+        return any(each.name == self.name for run in runs for each in run.documents)
+
+
+class Surroundings(Struct, frozen=True):
+    """What an analysis may know besides the text: targets, other texts, sources of projects."""
+
+    registry: Registry
+    instead: Instead
+    """What stands for files on disk."""
+    sources: dict[tuple[Path, ...], OwnSource] = field(default_factory=dict)
+    """The Python files of projects, read once; whoever keeps this empties it."""
+
+
+def unsaved(texts: Mapping[Path, str]) -> Instead:
+    """The bytes of open files, by where they lie, links followed."""
+
+    def instead(path: Path) -> bytes | None:
+        found = texts.get(Path(os.path.realpath(path)))
+        return None if found is None else found.encode("utf-8", "surrogatepass")
+
+    return instead
+
+
+def called(path: Path) -> str:
+    """How spans name a file: as a command names it that runs in the working directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def analyse(
+    path: Path, text: str, around: Surroundings, before: Analysis | None = None
+) -> Analysis:
+    """Read a file as it is in the editor; whatever is wrong with it is a diagnostic.
+
+    A config that was known `before` still is where it is half written. Of a spec for which nothing
+    fits no repair is looked for: that is `repaired`'s.
+    """
+    return _analysed(path, text, around, is_known=before is not None and before.is_known).after(
+        before
+    )
+
+
+def _analysed(path: Path, text: str, around: Surroundings, *, is_known: bool) -> Analysis:
+    with reading(around.instead):
+        kind, name = kind_of(str(path), text), called(path)
+        empty = Analysis(path, name, text, kind, (), {name: text})
+        try:
+            if kind is not None:
+                return _ANALYSES.get(kind.name, _document)(empty, kind, around)
+            if not may_be_linted(name):
+                return empty
+            return _config(empty, around, is_known=is_known or is_a_config_by_name(name))
+        except BrokenEntry as broken:
+            from tunec.compiler.frontend.broken_entry import faults_of
+
+            found, sources = faults_of(broken)
+            return replace(empty, diagnostics=tuple(found), sources={**empty.sources, **sources})
+
+
+def _spec(empty: Analysis, _: Kind, around: Surroundings) -> Analysis:
+    loaded = load_spec(Path(empty.name), targets=around.registry.names())
+    try:
+        wanted = loaded.spec.targets if loaded.spec else ()
+        asked = together(around.registry.resolve, wanted, loaded.software)
+    except LookupError:  # a version that is none, which was told
+        asked = ()
+    compiled = written(plan(loaded, asked, repairing=False), asked)
+    return replace(
+        _with_tree(empty),
+        diagnostics=compiled.diagnostics,
+        sources={**empty.sources, **loaded.sources},
+        planned=compiled.planned,
+        asked=asked,
+    )
+
+
+def repaired(analysis: Analysis, around: Surroundings) -> Analysis | None:
+    """The same with changes of intent that would help, of a spec that has no plan; else None."""
+    planned = analysis.planned
+    if planned is None or planned.facts is None or planned.plan is not None:
+        return None
+    with reading(around.instead):
+        found = plan(planned.loaded, analysis.asked)
+    return replace(analysis, planned=found, diagnostics=found.diagnostics)
+
+
+def _fleet(empty: Analysis, _: Kind, around: Surroundings) -> Analysis:
+    found = select(Path(empty.name), around.registry.names())
+    return replace(_with_tree(empty), diagnostics=found.diagnostics)
+
+
+def _policy(empty: Analysis, _: Kind, __: Surroundings) -> Analysis:
+    rules = load_policy(Path(empty.name))
+    return replace(empty, diagnostics=rules.faults, tree=rules.document.tree)
+
+
+def _cluster(empty: Analysis, _: Kind, __: Surroundings) -> Analysis:
+    found = check_hardware(
+        str(empty.path), Node(start_of(empty.name)), Project(Path(), None)
+    ).faults
+    named = (_renamed(each, str(empty.path), empty.name) for each in found)
+    return replace(_with_tree(empty), diagnostics=tuple(named))
+
+
+def _renamed(found: Diagnostic, old: str, new: str) -> Diagnostic:
+    labels = (
+        replace(each, span=replace(each.span, file=new))
+        if each.span is not None and each.span.file == old
+        else each
+        for each in found.labels
+    )
+    return replace(found, labels=tuple(labels))
+
+
+def _settings(empty: Analysis, _: Kind, __: Surroundings) -> Analysis:
+    if empty.path.name == SHARED and "tunec" not in empty.text:
+        return replace(empty, kind=None)
+    tree = parse_toml(empty.text, Origin(empty.name))[0]
+    if empty.path.name == SHARED and (tree is None or not _has_section(tree)):
+        return replace(empty, kind=None)
+    return replace(empty, diagnostics=read_settings(empty.path, empty.name).faults, tree=tree)
+
+
+def _has_section(tree: Node) -> bool:
+    tools = tree.child("tool")
+    return tools is not None and tools.child("tunec") is not None
+
+
+def _document(empty: Analysis, kind: Kind, _: Surroundings) -> Analysis:
+    found = load_document(Path(empty.name), kind.shape)
+    return replace(empty, diagnostics=found.diagnostics, tree=found.tree)
+
+
+_ANALYSES: Final[Mapping[str, Callable[[Analysis, Kind, Surroundings], Analysis]]] = {
+    "spec": _spec,
+    "fleet": _fleet,
+    "policy": _policy,
+    "cluster": _cluster,
+    "lint": _settings,
+}
+
+
+def _with_tree(empty: Analysis) -> Analysis:
+    return replace(empty, tree=parse(empty.text, empty.name, format_of(empty.path))[0])
+
+
+# ── configs of other programs ────────────────────────────────────────────────────────────────────
+
+
+def _config(empty: Analysis, around: Surroundings, *, is_known: bool) -> Analysis:
+    """What lint says of a file and of those that it names; nothing of a file of no known kind."""
+    path, targets = Path(empty.name), around.registry.readable()
+    settings = _settings_of(path)
+    if settings is not None and settings.excludes(path):
+        return empty
+    linted = lint_files(
+        [path], targets, _environment(settings, targets), (), settings, own=_own(path, around)
+    )
+    documents = [each for run in linted.runs for each in run.documents]
+    mine = next((each for each in documents if each.name == empty.name), None)
+    if mine is None and not is_known:
+        return empty
+    return replace(
+        empty,
+        diagnostics=_new(linted.diagnostics, settings),
+        sources={**empty.sources, **linted.sources},
+        tree=mine.root if mine is not None and mine.format in ("yaml", "json", "toml") else None,
+        linted=linted,
+    )
+
+
+def _settings_of(path: Path) -> Settings | None:
+    """The settings that hold for a file; None for none, also where they are faulty."""
+    file = settings_file([path])
+    return None if file is None else read_settings(file, called(file)).settings
+
+
+def _environment(settings: Settings | None, targets: Mapping[str, Target]) -> Environment | None:
+    if settings is None:
+        return None
+    try:
+        return environment_of(targets, hardware=settings.hardware, software=settings.software)
+    except (Unusable, Faulty):  # told where the settings are linted
+        return None
+
+
+def _own(path: Path, around: Surroundings) -> OwnSource:
+    found = own_source([path], reach_of([path]))
+    return around.sources.setdefault(found.roots, found)
+
+
+def _new(found: tuple[Diagnostic, ...], settings: Settings | None) -> tuple[Diagnostic, ...]:
+    """What the baseline of the settings does not hold."""
+    if settings is None or settings.baseline is None:
+        return found
+    try:
+        return without(found, read_baseline(read_bytes(settings.baseline).decode("utf-8")))
+    except (Unreadable, ValueError):
+        return found

@@ -1,0 +1,211 @@
+"""The server itself: what the protocol asks, handed to the modules that answer it.
+
+One thread reads and plans, in the order in which it is asked, so that the loop always listens. An
+edit is read after a short pause; if more was typed meanwhile it is read again, so that there is one
+reading at a time for each file, and the last text is always read.
+"""
+
+import asyncio
+import os
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
+
+from tunec.compiler.lsp.analysis import Analysis, Registry
+from tunec.compiler.lsp.completion import complete
+from tunec.compiler.lsp.desk import Desk, Open
+from tunec.compiler.lsp.hover import hover
+from tunec.compiler.lsp.places import Text, uri_of
+
+_PAUSE_SECONDS: Final = 0.02
+_TRIGGERS: Final = [":", " ", "-", "@", '"', "/", "."]
+_Result = TypeVar("_Result")
+
+
+class Server(LanguageServer):
+    """A language server over one desk."""
+
+    def __init__(self, version: str, registry: Registry) -> None:
+        super().__init__("tunec", version, text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        self.desk = Desk(registry)
+        self._worker = ThreadPoolExecutor(1, "tunec")
+        self._reading: dict[Path, asyncio.Task[None]] = {}
+        self._later: set[asyncio.Task[None]] = set()
+
+    async def ask(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
+        """The result of work that reads or plans, done after all that was asked before."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._worker, lambda: work(*arguments))
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    def changed(self, uri: str, text: str, version: int | None) -> None:
+        """Take in the text of an open file, and have it read soon."""
+        path = path_of(uri)
+        if path is not None:
+            self.desk.open[path] = Open(text, version)
+            self._read_soon(path)
+
+    def closed(self, uri: str) -> None:
+        """Forget a file, and what was shown for it."""
+        path = path_of(uri)
+        if path is not None:
+            self.desk.close(path)
+            self._show(path)
+
+    def disk_changed(self) -> None:
+        """Read every open file anew, since what it names may have changed."""
+        self.desk.disk_changed()
+        for each in self.desk.open:
+            self._read_soon(each)
+
+    def _read_soon(self, path: Path) -> None:
+        running = self._reading.get(path)
+        if running is None or running.done():
+            self._reading[path] = asyncio.get_running_loop().create_task(self._read(path))
+
+    async def _read(self, path: Path) -> None:
+        while True:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            file = self.desk.open.get(path)
+            if await self._guarded(self.desk.analyse, path) is not None:
+                self._show(path)
+            if self.desk.open.get(path) == file:
+                break
+        self._afterwards(self._follow_up(path))
+
+    async def _follow_up(self, path: Path) -> None:
+        """What can wait: repairs of a spec that does not fit, and the files that name this one."""
+        if await self._guarded(self.desk.repair, path):
+            self._show(path)
+        for each in self.desk.dependents(path):
+            if await self._guarded(self.desk.analyse, each) is not None:
+                self._show(each)
+
+    async def _guarded(self, work: Callable[[Path], _Result], path: Path) -> _Result | None:
+        """Do work on a file; a bug of ours is told in the log, and ends nothing."""
+        try:
+            return await self.ask(work, path)
+        except Exception:  # noqa: BLE001  whatever it is, it is ours, and the editor goes on
+            told = f"a bug in tunec; please report it with {path.name}\n{traceback.format_exc()}"
+            message = types.LogMessageParams(types.MessageType.Error, told)
+            self.window_log_message(message)
+            return None
+
+    def _afterwards(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def _show(self, path: Path) -> None:
+        for file, found in self.desk.to_show(path).items():
+            self.text_document_publish_diagnostics(
+                types.PublishDiagnosticsParams(uri_of(file), found, self.desk.versions.get(file))
+            )
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────────
+
+    def latest(self, uri: str) -> tuple[Analysis, Text] | None:
+        """What is known of an open file, which may be older than its text, and that text."""
+        path = path_of(uri)
+        analysis = self.desk.analyses.get(path) if path is not None else None
+        return None if analysis is None or path is None else (analysis, self.desk.text(path))
+
+    async def current(self, uri: str) -> tuple[Analysis, Text] | None:
+        """What is known of an open file as it is now; None of one that is of no concern."""
+        path = path_of(uri)
+        running = self._reading.get(path) if path is not None else None
+        if running is not None:
+            await asyncio.shield(running)
+        found = self.latest(uri)
+        return found if found is not None and found[0].is_known else None
+
+
+def path_of(uri: str) -> Path | None:
+    """Where a file lies, links followed; None for a text that is in no file."""
+    found = to_fs_path(uri) if uri.startswith("file:") else None
+    return None if found is None else Path(os.path.realpath(found))
+
+
+def serve(version: str, registry: Registry) -> None:
+    """Speak the protocol over stdin and stdout until the editor says that it is enough."""
+    made(version, registry).start_io()
+
+
+def made(version: str, registry: Registry) -> Server:
+    """A server that answers everything."""
+    server = Server(version, registry)
+    _listen(server)
+    _answer(server)
+    return server
+
+
+def _listen(server: Server) -> None:
+    """Take in what is opened, typed and saved."""
+
+    @server.feature(types.INITIALIZE)
+    def initialize(ls: Server, params: types.InitializeParams) -> None:
+        folders = params.workspace_folders
+        root = folders[0].uri if folders else params.root_uri
+        path = path_of(root) if root else None
+        if path is not None and path.is_dir():
+            os.chdir(path)
+        agreed = ls.workspace.position_encoding or types.PositionEncodingKind.Utf16
+        ls.desk.encoding = types.PositionEncodingKind(agreed).value
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    async def opened(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
+        document = params.text_document
+        ls.changed(document.uri, document.text, document.version)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    async def changed(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
+        for each in params.content_changes[-1:]:
+            ls.changed(params.text_document.uri, each.text, params.text_document.version)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    async def closed(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
+        ls.closed(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    async def saved(ls: Server, _: types.DidSaveTextDocumentParams) -> None:
+        ls.disk_changed()
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    async def on_disk(ls: Server, _: types.DidChangeWatchedFilesParams) -> None:
+        ls.disk_changed()
+
+
+def _answer(server: Server) -> None:
+    """Answer what is asked about one place."""
+
+    @server.feature(
+        types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=_TRIGGERS)
+    )
+    async def completion(
+        ls: Server, params: types.CompletionParams
+    ) -> list[types.CompletionItem] | None:
+        found = ls.latest(params.text_document.uri)
+        if found is None:
+            return None
+        analysis, text = found
+        place = text.place(params.position)
+        return await ls.ask(complete, analysis, text, *place, ls.desk.registry)
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    async def hovered(ls: Server, params: types.HoverParams) -> types.Hover | None:
+        found = await ls.current(params.text_document.uri)
+        if found is None:
+            return None
+        analysis, text = found
+        told = await ls.ask(hover, analysis, *text.place(params.position))
+        if told is None:
+            return None
+        content = types.MarkupContent(types.MarkupKind.Markdown, told[0])
+        return types.Hover(content, text.range(told[1]))
