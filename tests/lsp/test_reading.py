@@ -31,7 +31,7 @@ OURS = {
     "cluster.yaml": ("name: x\nnodes:\n  - accelerators: [{device: a1000, count: 8}]\n", "E0305"),
     "fleet.yaml": ("fleet: 1\nspecs: none/*.yaml\nclusters: a100-80g-x8\n", "E0314"),
     "policy.yaml": ("policy: 1\nrules: []\n", "E0306"),
-    "tunec.toml": ('[rules]\nno-such-rule = "off"\n', "E0305"),
+    "tunec.toml": ('[rules]\nno-such-rule = "off"\n', "E0317"),
 }
 COLLECTED = (
     "collected.yaml",
