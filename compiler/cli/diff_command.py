@@ -3,11 +3,13 @@
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
-from difflib import unified_diff
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 
+from tunec.compiler.cli import diff_files
+from tunec.compiler.cli.diff_files import are_files_of_trainers
+from tunec.compiler.cli.diff_output import fails, file_diff, print_comparison
 from tunec.compiler.cli.diff_sides import BadFleet, FleetSpecs, SpecFiles, Specs, fleet_at
 from tunec.compiler.cli.inputs import asked_targets
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
@@ -16,9 +18,7 @@ from tunec.compiler.frontend.files import unreadable
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.requirements import Asked
 from tunec.compiler.review.diff.compare import Comparison, SpecChange, compare_spec
-from tunec.compiler.review.diff.formats import comparison_json, comparison_markdown, comparison_text
 from tunec.compiler.review.diff.intent import intent_changes, is_renamed
-from tunec.compiler.review.diff.meanings import KINDS
 from tunec.compiler.review.outcome import Outcome, Pair, outcome_of
 from tunec.compiler.review.sides import (
     NoRevision,
@@ -33,6 +33,8 @@ from tunec.schemas.frozen import replace
 
 def run(options: Namespace, session: Session) -> int:
     """Compare two sides; fail where a side cannot be read, or with --fail-on for what changes."""
+    if are_files_of_trainers(options):
+        return diff_files.run(options, session)
     with ExitStack() as open_folders:
         try:
             old, new = _sides(options, open_folders, session)
@@ -44,23 +46,25 @@ def run(options: Namespace, session: Session) -> int:
             return session.refuse(bad.diagnostics, bad.sources)
         review = _Review(old, new, options, session)
         comparison = review.comparison()
-        _print(comparison, review, options, session)
-    failed = review.unreadable or review.unknown or _fails(comparison, options.fail_on)
+        print_comparison(comparison, list(review.files()) if options.files else [], session)
+    failed = review.unreadable or review.unknown or fails(comparison, options.fail_on)
     return INPUT if failed else OK
 
 
 def _sides(options: Namespace, folders: ExitStack, session: Session) -> tuple[Specs, Specs]:
     revisions = revisions_of(options.old)
     known = session.registry.names()
+    if len(options.new) > 1:
+        raise Misuse(f"give one spec or directory, not {len(options.new)}")
     if revisions is None:
-        if options.new is None:
+        if not options.new:
             raise Misuse("give OLD and NEW, or two revisions such as main..HEAD")
-        paths = (Path(options.old), Path(options.new))
+        paths = (Path(options.old), Path(options.new[0]))
         if options.fleet:
             return _by_fleet(side_of(paths[0]), options), _by_fleet(side_of(paths[1]), options)
         old, new = (SpecFiles(side_of(path), options, known) for path in paths)
         return old, new
-    here = Path(options.fleet or options.new or ".").resolve()
+    here = Path(options.fleet or (options.new or ["."])[0]).resolve()
     top = root_of(here if here.is_dir() else here.parent)
     inside = here.relative_to(top)
     roots = [folders.enter_context(checked_out(each, top)) for each in revisions]
@@ -79,13 +83,6 @@ def _by_fleet(side: Side, options: Namespace) -> Specs:
     """The specs of a side on the clusters of a fleet file, with what that lays over them."""
     fleet = fleet_at(Path(options.fleet), allow_outside=options.allow_outside)
     return FleetSpecs(replace(fleet, specs=side.files))
-
-
-def _fails(comparison: Comparison, at: str | None) -> bool:
-    if at is None or comparison.kind is None:
-        return False
-    grave = [str(kind) for kind in KINDS]
-    return grave.index(comparison.kind) <= grave.index(at)
 
 
 class _Review:
@@ -173,7 +170,7 @@ class _Review:
                 after = self._texts(self.new.on(new, cluster))
                 for file in sorted(before.keys() | after.keys()):
                     name = "/".join(part for part in (new, cluster, file) if part)
-                    yield from _file_diff(name, before.get(file, ""), after.get(file, ""))
+                    yield from file_diff(name, before.get(file, ""), after.get(file, ""))
 
     def _texts(self, loaded: Loaded) -> dict[str, str]:
         compiled = compile_spec(loaded, self._asked(loaded))
@@ -188,19 +185,3 @@ def _without_header(text: str) -> str:
     """The text without the line of digests, which differs wherever anything does."""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("# tunec "))
-
-
-def _file_diff(name: str, old: str, new: str) -> Iterator[str]:
-    lines = unified_diff(old.splitlines(), new.splitlines(), f"old/{name}", f"new/{name}", n=2)
-    yield from (line.rstrip("\n") for line in lines)
-
-
-def _print(comparison: Comparison, review: _Review, options: Namespace, session: Session) -> None:
-    files = list(review.files()) if options.files else []
-    if session.format == "json":
-        session.json({**comparison_json(comparison), "files": files})
-    elif session.format == "markdown":
-        block = ["", "```diff", *files, "```"] if files else []
-        session.tell("\n".join([comparison_markdown(comparison), *block]))
-    else:
-        session.tell("\n".join([comparison_text(comparison), *([""] if files else []), *files]))

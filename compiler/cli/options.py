@@ -157,6 +157,11 @@ def reading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", help="configs and launch scripts")
     outside_option(parser)
     parser.add_argument("--hardware", metavar="H", help="hardware of the run, as in a spec")
+    run_options(parser)
+
+
+def run_options(parser: argparse.ArgumentParser) -> None:
+    """What is known of a run beside its files, but for the hardware."""
     parser.add_argument("--model", metavar="M", help="a catalogue model, or a config.json")
     parser.add_argument(
         "--world-size", type=int, metavar="N", help="number of processes of the run"

@@ -12,6 +12,7 @@ from tunec.compiler.cli.options import (
     positive,
     reading_options,
     repeatable,
+    run_options,
     seconds,
     set_option,
     settling_options,
@@ -29,18 +30,26 @@ def add_diff(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "diff",
-        "show the effect of a change to specs: on intent, decisions, clusters and files",
+        "show the effect of a change to specs or trainer files: on decisions, clusters and files",
+        "Files of trainers (train.yaml, ds_config.json, train.sh) are read as in `tunec lint`:\n"
+        "what their change means in decisions, memory and time. --model, --world-size, --from,\n"
+        "--software and --set SLOT=VALUE supply what such files leave open.\n"
+        "\n"
         "examples:\n"
         "  tunec diff old.yaml new.yaml --hardware a100-40g-x8 --hardware h100-sxm-x8\n"
         "  tunec diff main.. specs --fail-on breaking\n"
-        "  tunec diff main.. --fleet fleet.yaml --format markdown",
+        "  tunec diff main.. --fleet fleet.yaml --format markdown\n"
+        "  tunec diff main.. train.yaml ds_config.json --hardware a100-80g-x8",
     )
-    parser.add_argument("old", metavar="OLD", help="a spec, a directory, or revisions: main..")
+    parser.add_argument(
+        "old", metavar="OLD", help="a spec, a directory, a trainer file, or revisions: main.."
+    )
     parser.add_argument(
         "new",
         metavar="NEW",
-        nargs="?",
-        help="the new spec or directory; with revisions, where to look for specs",
+        nargs="*",
+        help="the new spec, directory or file; with revisions, where to look for specs, or the "
+        "trainer files of one run",
     )
     parser.add_argument(
         "--hardware",
@@ -49,6 +58,7 @@ def add_diff(commands: "Subparsers") -> None:
         help="compare on this hardware; may be repeated; default: each spec's own",
     )
     parser.add_argument("--fleet", metavar="FILE", help="compare on the clusters of a fleet file")
+    run_options(parser)
     set_option(parser)
     target_option(parser)
     parser.add_argument(

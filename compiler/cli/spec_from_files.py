@@ -63,7 +63,7 @@ def asking_of(options: Namespace, session: Session, output: Path | None) -> Aski
             getattr(options, "method", None),
         ),
         given=given,
-        without=frozenset(options.without),
+        without=frozenset(getattr(options, "without", ())),
         output=output,
         head=(modeline(output),),
     )

@@ -102,11 +102,11 @@ def _specs(directory: Path) -> Iterator[Path]:
     for ending in ("*.yaml", "*.yml"):
         for file in directory.rglob(ending):
             hidden = any(part.startswith(".") for part in file.relative_to(directory).parts)
-            if file.is_file() and not hidden and _is_spec(file):
+            if file.is_file() and not hidden and is_spec(file):
                 yield file
 
 
-def _is_spec(file: Path) -> bool:
+def is_spec(file: Path) -> bool:
     """Whether a file says which version of the spec's language it is in."""
     try:
         with file.open(encoding="utf-8") as text:

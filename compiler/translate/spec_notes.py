@@ -89,6 +89,16 @@ def _where(each: Dropped) -> str:
     return f"{PurePath(span.file).name}:{span.line}"
 
 
+def lacking(base: Foundation) -> tuple[str, ...]:
+    """What no file gives and no plan can be made without, each with what gives it."""
+    return tuple(
+        f"no file gives {what}: use {option}"
+        for what, _, option in (
+            _PLACES[path] for path in base.missing if path not in (DATA, REWARDS)
+        )
+    )
+
+
 # ── what is to be said of it ─────────────────────────────────────────────────────────────────────
 
 

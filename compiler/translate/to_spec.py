@@ -112,16 +112,42 @@ class Specified(Struct, frozen=True):
         return not has_errors(self.diagnostics)
 
 
+class Decided(Struct, frozen=True):
+    """The run of some files, beside a spec that decides it."""
+
+    sources: Sources
+    asked: tuple[Asked, ...]
+    base: Foundation
+    settled: Settled
+    keys: tuple[Carried | Dropped, ...]
+    """The keys that no slot stands for."""
+
+
 def spec_of_files(paths: Sequence[Path], asking: Asking) -> Specified:
     """Read the files of a run, with those that they refer to, and say them as a spec.
 
     Nothing is written to disk.
     """
-    reach = reach_of(paths, allow_outside=asking.allow_outside)
-    reading = read_files(paths, asking.targets, asking.environment.readers, reach)
-    sources = _sources(reading, asking)
+    sources = sources_of_files(paths, asking)
     if not sources.run.documents:
         return Specified(None, tuple(placed(sources.diagnostics, sources, ())), sources.texts)
+    found = decided(sources, asking)
+    dropped = [each for each in found.keys if isinstance(each, Dropped)]
+    if found.settled.planned.plan is None:
+        dropped += [Dropped(each.place, _OPEN) for each in sources.leftovers if follows(each)]
+    dropped += strayed(sources, found.settled.planned, found.asked)
+    return _specified(sources, found.settled, found.base, dropped, found.asked, asking)
+
+
+def sources_of_files(paths: Sequence[Path], asking: Asking) -> Sources:
+    """What files say together with those that they refer to; it may be nothing."""
+    reach = reach_of(paths, allow_outside=asking.allow_outside)
+    reading = read_files(paths, asking.targets, asking.environment.readers, reach)
+    return _sources(reading, asking)
+
+
+def decided(sources: Sources, asking: Asking) -> Decided:
+    """The run that files describe, planned; what is missing for that stands in for a while."""
     known = _known(sources, asking.known)
     asked = _asked(sources, asking)
     rest = (each for each in sources.leftovers if not follows(each))
@@ -131,11 +157,7 @@ def spec_of_files(paths: Sequence[Path], asking: Asking) -> Specified:
     base = foundation(known, asking.environment, asking.beside)
     versions = _versions(asked, keys, asking)
     found = _settled(sources, base, (known, phrases.words), asked, asking, versions)
-    dropped = [each for each in keys if isinstance(each, Dropped)]
-    if found.planned.plan is None:
-        dropped += [Dropped(each.place, _OPEN) for each in sources.leftovers if follows(each)]
-    dropped += strayed(sources, found.planned, asked)
-    return _specified(sources, found, base, dropped, asked, asking)
+    return Decided(sources, asked, base, found, keys)
 
 
 # ── what is known ────────────────────────────────────────────────────────────────────────────────

@@ -11,8 +11,17 @@ from tunec.compiler.review.diff.meanings import Kind, worst
 from tunec.compiler.review.outcome import Outcome, Traits
 
 
+class Beside(Struct, frozen=True):
+    """What keeps the comparison of existing files from being whole."""
+
+    unaccounted: str = ""
+    """Why memory and time were not compared."""
+    unjudged: tuple[str, ...] = ()
+    """Changed keys that no slot stands for, or of which it is not clear what holds."""
+
+
 class SpecChange(Struct, frozen=True):
-    """One spec: what was written otherwise, and what follows on each cluster."""
+    """One spec, or the files of a run: what was written otherwise, and what follows."""
 
     spec: str
     intent: tuple[FieldChange, ...]
@@ -25,6 +34,13 @@ class SpecChange(Struct, frozen=True):
     """What the new spec lacks on the first of these."""
     was: str = ""
     """Its name on the old side, where that is another."""
+    beside: Beside | None = None
+    """Of existing files, whose keys `intent` then lists, what is left open."""
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """Changed keys of existing files that no slot stands for."""
+        return self.beside.unjudged if self.beside is not None else ()
 
     @property
     def untouched(self) -> int:
@@ -64,20 +80,27 @@ class Comparison(Struct, frozen=True):
 def compare_spec(
     spec: str, intent: Iterable[FieldChange], outcomes: Iterable[tuple[Outcome, Outcome]]
 ) -> SpecChange:
-    """Compare the old and the new outcome of one spec, cluster by cluster, as they come.
+    """Compare the old and the new outcome of one spec, cluster by cluster, as they come."""
+    return change_of(spec, intent, (effect_of(old, new) for old, new in outcomes))
 
-    What does not change is counted and forgotten.
-    """
+
+def change_of(
+    spec: str,
+    intent: Iterable[FieldChange],
+    effects: Iterable[Effect],
+    beside: Beside | None = None,
+) -> SpecChange:
+    """What effects come to, cluster by cluster; what does not change is counted and forgotten."""
     traits: list[Traits | None] = []
     changed: list[Effect] = []
     lacking: list[str] = []
-    for old, new in outcomes:
-        effect = effect_of(old, new)
+    for effect in effects:
+        new = effect.new
         traits.append(effect.traits)
         if effect.changes:
             changed.append(effect)
-        elif not new.fits:
+        elif effect.fate == "still does not fit":
             lacking.append(new.faults[0].message if new.faults and not lacking else "")
     groups = grouped(changed, traits)
     why = lacking[0] if lacking else ""
-    return SpecChange(spec, tuple(intent), len(traits), groups, len(lacking), why)
+    return SpecChange(spec, tuple(intent), len(traits), groups, len(lacking), why, beside=beside)

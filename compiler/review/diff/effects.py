@@ -16,7 +16,8 @@ _LIMITS: Final = frozenset(
 )
 """Slots that bound a plan, or ask a cluster for what the accounts come to, which are shown
 themselves: they change nothing of what runs."""
-Fate = Literal["fits", "no longer fits", "fits now", "still does not fit"]
+Fate = Literal["fits", "no longer fits", "fits now", "still does not fit", "not compared"]
+"""Whether there is a plan, before and after; not compared: nobody can tell."""
 
 
 class SlotChange(Struct, frozen=True):
@@ -52,7 +53,7 @@ class Effect(Struct, frozen=True):
     @property
     def changes(self) -> bool:
         """Whether anything changes at all: a decision, or whether it fits."""
-        return bool(self.slots) or self.fate not in ("fits", "still does not fit")
+        return bool(self.slots) or self.fate in ("no longer fits", "fits now")
 
     @property
     def kind(self) -> Kind:
@@ -66,12 +67,13 @@ class Effect(Struct, frozen=True):
 
 def effect_of(old: Outcome, new: Outcome) -> Effect:
     """Compare two outcomes of one pair."""
-    fate = _fate(old.fits, new.fits)
+    fate = fate_of(old.fits, new.fits)
     both = old.fits and new.fits
     return Effect(old, new, fate, _changes(old, new) if both else ())
 
 
-def _fate(before: bool, after: bool) -> Fate:
+def fate_of(before: bool, after: bool) -> Fate:
+    """What becomes of a pair, by whether it had a plan and has one."""
     if before:
         return "fits" if after else "no longer fits"
     return "fits now" if after else "still does not fit"

@@ -9,12 +9,14 @@ from tunec.compiler.review.diff.effects import Effect
 from tunec.compiler.review.diff.groups import Group
 from tunec.compiler.review.diff.intent import FieldChange
 from tunec.compiler.review.diff.wording import (
+    beside_lines,
     effect_lines,
     fate_lines,
     field_line,
     follow_line,
     group_title,
     slot_lines,
+    spec_class,
     spec_title,
     untouched_lines,
 )
@@ -33,13 +35,13 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def _text_spec(change: SpecChange) -> Iterator[str]:
-    yield f"{spec_title(change)}: {change.kind if change.groups else 'no effect'}"
+    yield f"{spec_title(change)}: {spec_class(change)}"
     if change.intent:
-        yield "  intent"
+        yield "  intent" if change.beside is None else "  keys"
     for field in change.intent:
         place = f"  ({field.span})" if field.span else ""
         yield f"    {field_line(field)}{place}"
-    yield from (f"  {line}" for line in untouched_lines(change))
+    yield from (f"  {line}" for line in (*untouched_lines(change), *beside_lines(change)))
     for group in change.groups:
         yield from _text_group(group)
 
@@ -68,12 +70,12 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def _markdown_spec(change: SpecChange) -> Iterator[str]:
-    yield f"### `{spec_title(change)}`: {change.kind if change.groups else 'no effect'}"
+    yield f"### `{spec_title(change)}`: {spec_class(change)}"
     yield ""
     yield from (f"- {_escaped(field_line(field))}" for field in change.intent)
     if change.intent:
         yield ""
-    for line in untouched_lines(change):
+    for line in (*untouched_lines(change), *beside_lines(change)):
         yield f"{_escaped(line[:1].upper() + line[1:])}."
     for group in change.groups:
         yield ""
@@ -132,8 +134,16 @@ def _spec_data(change: SpecChange) -> dict[str, Any]:
         "clusters": change.clusters,
         "untouched": change.untouched,
         "unplanned": change.unplanned,
+        **_beside(change),
         "groups": [_group_data(each) for each in change.groups],
     }
+
+
+def _beside(change: SpecChange) -> dict[str, Any]:
+    """What is left open of existing files; nothing for specs."""
+    if change.beside is None:
+        return {}
+    return {"unaccounted": change.beside.unaccounted, "unjudged": list(change.unjudged)}
 
 
 def _field(change: FieldChange) -> dict[str, Any]:

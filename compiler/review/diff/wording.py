@@ -22,10 +22,27 @@ def spec_title(change: SpecChange) -> str:
     return f"{change.spec} (was {change.was})" if change.was else change.spec
 
 
+def spec_class(change: SpecChange) -> str:
+    """The gravest class, or that there is no effect, or none that anybody could tell."""
+    if change.groups:
+        return change.kind
+    return "effect unknown" if change.unjudged else "no effect"
+
+
+def beside_lines(change: SpecChange) -> Iterator[str]:
+    """What the comparison of existing files leaves open, and why."""
+    if change.beside is not None and change.beside.unaccounted:
+        yield f"memory and time are not compared: {change.beside.unaccounted}"
+    if change.unjudged:
+        keys = joined(change.unjudged, "and")
+        yield f"not judged: {keys} (no slot stands for it, or it is not clear which value holds)"
+
+
 def untouched_lines(change: SpecChange) -> Iterator[str]:
     """How many clusters see nothing of the change, and how many have no plan on either side."""
     if change.untouched:
-        yield f"{_on(change.untouched, change.clusters)}nothing changes"
+        what = "no decision changes" if change.unjudged else "nothing changes"
+        yield f"{_on(change.untouched, change.clusters)}{what}"
     if change.unplanned:
         why = f": {change.why_unplanned}" if change.why_unplanned else ""
         yield f"{_on(change.unplanned, change.clusters)}no plan, before or after{why}"
@@ -68,7 +85,7 @@ def _values(slot: str, values: Sequence[Any]) -> str:
 
 def fate_lines(group: Group) -> Iterator[str]:
     """What became of the fit, with the reason where there is no plan any more."""
-    if group.fate == "fits":
+    if group.fate in ("fits", "not compared"):
         return
     yield group.fate
     faults = group.effects[0].new.faults
