@@ -75,6 +75,10 @@ format:
 generate:
     python -m docs.generate
 
+# build the site into build/site/html, strictly and with every link checked (pip install '.[site]')
+site *arguments:
+    python -m docs.site {{ arguments }}
+
 # begin a lint rule: tells which stand near it, then writes its skeleton and page (--help)
 [positional-arguments]
 new-rule *arguments:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from docs.card_page import card_page
 from docs.false_alarms_page import false_alarms_page
 from docs.gaps import gaps
+from docs.memory_pictures import methods, phases
 from docs.picture import architecture
 from docs.readme import ROOT, CommandFailed, readme
 
@@ -348,6 +349,8 @@ _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/rules.md": rules_page,
     "docs/derived-cards.md": card_page,
     "docs/false-alarms.md": false_alarms_page,
+    "docs/guide/memory-phases.svg": phases,
+    "docs/guide/memory-methods.svg": methods,
 }
 
 

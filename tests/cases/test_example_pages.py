@@ -1,11 +1,15 @@
-"""The README of each example shows commands with what they really print.
+"""The README of each example, and each page of the guide, shows commands with what they print.
 
 A `console` block holds one command after `$ ` and its output, both streams; `--bless` renews it.
+Those of an example run in its folder. Those of a page of the guide run in their order in one folder
+of their own, which holds a copy of the examples and the files that the page shows, which are blocks
+with a `title="NAME"`.
 """
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +28,8 @@ BLOCK = re.compile(
 COMMANDS = [
     (page, match["command"]) for page in PAGES for match in BLOCK.finditer(page.read_text())
 ]
+GUIDE = sorted((EXAMPLES.parent / "docs/guide").glob("*.md"))
+FILE = re.compile(r'^```\w+ title="(?P<name>[^"]+)"\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
 def printed(command: str, folder: Path) -> str:
@@ -79,3 +85,28 @@ def test_a_page_shows_what_its_command_prints(page, command, request):
 def test_every_example_has_a_page_with_commands():
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
     assert folders == {page.parent.name for page, _ in COMMANDS}
+
+
+def as_printed(page: Path, folder: Path) -> str:
+    """A page of the guide with what its commands print, in a folder with its files."""
+    text = page.read_text("utf-8")
+    shutil.copytree(EXAMPLES, folder / "examples")
+    for shown in FILE.finditer(text):
+        (folder / shown["name"]).write_text(shown["text"], "utf-8")
+    return BLOCK.sub(
+        lambda block: f"```console\n$ {block['command']}\n{printed(block['command'], folder)}```",
+        text,
+    )
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=[page.stem for page in GUIDE])
+def test_a_page_of_the_guide_shows_what_its_commands_print(page, request, tmp_path):
+    found = as_printed(page, tmp_path / "run")
+    assert "Traceback" not in found
+    if request.config.getoption("--bless", default=False):
+        page.write_text(found, "utf-8")
+    assert page.read_text("utf-8") == found
+
+
+def test_the_guide_runs_commands():
+    assert sum(len(BLOCK.findall(page.read_text("utf-8"))) for page in GUIDE) > 20

@@ -80,11 +80,11 @@ def _device(
     described = ", ".join(f"{name} {format_bytes(sum(t.values()))}" for name, t in shown.items())
     chart = Chart(title, f"budget {format_bytes(budget)}; {described}", format_bytes, colours)
     drawn = [
-        Bar(name, _in_colours(terms, colours), emphasized=at == 0)
+        Bar(name, in_colours(terms, colours), emphasized=at == 0)
         for at, (name, terms) in enumerate(shown.items())
     ]
     first = next(iter(bars.values()))
-    amounts = {name: format_bytes(value) for name, value in _in_colours(first, colours).items()}
+    amounts = {name: format_bytes(value) for name, value in in_colours(first, colours).items()}
     yield figure(
         stacked(chart, drawn, Limit("budget", budget)),
         f"Bytes of a device by {what}, stacked by term. Amounts below are of the first bar.",
@@ -113,7 +113,7 @@ def _host(plan: Plan, account: Account) -> Iterator[Child]:
         of = " of the devices' own memory, where it is counted with theirs"
     colours = coloured(host.phases.values())
     bars = [
-        Bar(name, _in_colours(terms, colours), emphasized=name == host.peak_phase)
+        Bar(name, in_colours(terms, colours), emphasized=name == host.peak_phase)
         for name, terms in host.phases.items()
     ]
     yield tag("p", f"A node's host needs {format_bytes(host.peak_bytes)}{of}.")
@@ -121,7 +121,7 @@ def _host(plan: Plan, account: Account) -> Iterator[Child]:
     chart = Chart("memory of a node's host", described, format_bytes, colours)
     is_far = budget is not None and host.peak_bytes < _NEAR * budget
     limit = Limit("budget", budget) if budget is not None and not is_far else None
-    amounts = {n: format_bytes(v) for n, v in _in_colours(host.terms, colours).items()}
+    amounts = {n: format_bytes(v) for n, v in in_colours(host.terms, colours).items()}
     outside = " The budget lies far to the right of what is drawn." if is_far else ""
     yield figure(
         stacked(chart, bars, limit),
@@ -143,7 +143,7 @@ def coloured(bars: Iterable[Mapping[str, int]]) -> dict[str, str]:
     return {**found, _OTHERS: "c0", "margin": "cm"}
 
 
-def _in_colours(terms: Mapping[str, int], colours: Mapping[str, str]) -> dict[str, float]:
+def in_colours(terms: Mapping[str, int], colours: Mapping[str, str]) -> dict[str, float]:
     """Terms in the order of their colours: first what has one, then the rest, then the margin."""
     margin = sum(value for name, value in terms.items() if name.startswith(_MARGIN))
     named = {name: float(terms[name]) for name in colours if terms.get(name)}

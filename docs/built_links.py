@@ -1,0 +1,56 @@
+"""Every link of a built site, held to the files and the anchors that were built."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+_LINKS: Final = {"a": "href", "link": "href", "img": "src", "script": "src", "iframe": "src"}
+
+
+class _Page(HTMLParser):
+    """What a page links to, and what it can be linked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.anchors.update(each for each in (given.get("id"), given.get("name")) if each)
+        link = given.get(_LINKS.get(tag, ""))
+        if link:
+            self.links.append(link)
+
+
+def faults(folder: Path) -> list[str]:
+    """The links of the pages below a folder that lead to nothing there, each with its page."""
+    pages = {path.resolve(): _read(path) for path in sorted(folder.rglob("*.html"))}
+    return [
+        f"{path.relative_to(folder.resolve())}: {link} leads nowhere"
+        for path, page in pages.items()
+        for link in dict.fromkeys(page.links)
+        if not _leads(link, path, folder.resolve(), pages)
+    ]
+
+
+def _read(path: Path) -> _Page:
+    page = _Page()
+    page.feed(path.read_text("utf-8"))
+    return page
+
+
+def _leads(link: str, page: Path, folder: Path, pages: dict[Path, _Page]) -> bool:
+    """Whether there is what a link names; what lies elsewhere is not looked at."""
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return True
+    base = folder if parts.path.startswith("/") else page.parent
+    to = (base / unquote(parts.path).lstrip("/")).resolve() if parts.path else page
+    if to.is_dir():
+        to = to / "index.html"
+    if not to.is_file() or not to.is_relative_to(folder):
+        return False
+    anchor = unquote(parts.fragment)
+    return not anchor or to not in pages or anchor in pages[to].anchors or anchor.startswith("__")
