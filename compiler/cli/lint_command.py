@@ -4,14 +4,14 @@ import os
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.cli.lint_fixes import check_options, mend, show
 from tunec.compiler.cli.lint_summary import Shown, notes, summary
 from tunec.compiler.cli.session import INPUT, Misuse, Session, exit_code, is_colored
 from tunec.compiler.cli.software_option import known_from, software_of, unknown_releases
 from tunec.compiler.diagnostics.allow import Allowance
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Severity
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.lints.lint import Linted, lint_files
 from tunec.compiler.lints.settings_file import settings_file
@@ -20,6 +20,12 @@ from tunec.compiler.writing import write_all
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.settings import Settings
+
+_FAILING: Final[Mapping[str, tuple[Severity, ...]]] = {
+    "error": ("error",),
+    "warning": ("error", "warning"),
+}
+"""The severities that fail, by what --fail-on says."""
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -39,7 +45,8 @@ def run(options: Namespace, session: Session) -> int:
         return exit_code(linted.diagnostics, fine=True)
     found = _new(linted.diagnostics, baseline)
     if not options.diff:
-        _show(found, linted.sources, session)
+        failing = _FAILING[options.fail_on]
+        _show(found, linted.sources, session, failing)
     if options.fix:
         show(linted, options, session)
     _tell_what_was_read(linted, session, settings)
@@ -164,7 +171,12 @@ def _new(found: tuple[Diagnostic, ...], baseline: Path | None) -> tuple[Diagnost
         raise Misuse(f"cannot use the baseline {baseline}: {why}") from None
 
 
-def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Session) -> None:
+def _show(
+    found: tuple[Diagnostic, ...],
+    sources: Mapping[str, str],
+    session: Session,
+    failing: tuple[Severity, ...] = ("error",),
+) -> None:
     """Findings are the result of this command, and go to stdout."""
     if session.format == "json":
         from tunec.compiler.diagnostics.formats import render_json
@@ -181,6 +193,14 @@ def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Se
         from tunec.compiler.diagnostics.formats import render_github
 
         session.write(render_github(found))
+    elif session.format == "gitlab":
+        from tunec.compiler.diagnostics.reports import render_gitlab
+
+        session.result(render_gitlab(found))
+    elif session.format == "junit":
+        from tunec.compiler.diagnostics.reports import render_junit
+
+        session.result(render_junit(found, tuple(sources), failing))
     else:
         from tunec.compiler.diagnostics.terminal import render_all
 
@@ -190,5 +210,5 @@ def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Se
 
 
 def _code(found: tuple[Diagnostic, ...], fail_on: str) -> int:
-    failing = {"error"} if fail_on == "error" else {"error", "warning"}
-    return exit_code(found, fine=failing.isdisjoint(each.severity for each in found))
+    failing = _FAILING[fail_on]
+    return exit_code(found, fine=not any(each.severity in failing for each in found))

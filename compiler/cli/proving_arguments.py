@@ -190,9 +190,10 @@ def add_lint(commands: "Subparsers") -> None:
     )
     parser.add_argument(
         "--format",
-        choices=("text", "json", "sarif", "github"),
+        choices=("text", "json", "sarif", "github", "gitlab", "junit"),
         default="text",
-        help="output format; sarif is for code hosts, github for GitHub Actions",
+        help="output format; sarif is for code hosts, github for GitHub Actions, gitlab for its "
+        "code quality report, junit for reports of tests",
     )
 
 

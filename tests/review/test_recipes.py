@@ -59,7 +59,7 @@ def workflow_commands() -> list[list[str]]:
     block = next(
         b
         for b in re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        if "jobs:" in b
+        if "intent.yml" in b
     )
     steps = yaml.safe_load(block)["jobs"]["review"]["steps"]
     lines = [line for step in steps for line in step.get("run", "").splitlines()]

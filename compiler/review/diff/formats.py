@@ -8,6 +8,7 @@ from tunec.compiler.review.diff.compare import Comparison, SpecChange
 from tunec.compiler.review.diff.effects import Effect
 from tunec.compiler.review.diff.groups import Group
 from tunec.compiler.review.diff.intent import FieldChange
+from tunec.compiler.review.diff.overview import overview_rows
 from tunec.compiler.review.diff.wording import (
     beside_lines,
     effect_lines,
@@ -61,12 +62,23 @@ def _text_group(group: Group) -> Iterator[str]:
 def comparison_markdown(comparison: Comparison) -> str:
     """The gravest class as a heading, then every changed spec."""
     nothing = "not compared" if comparison.unreadable else "nothing changes"
-    parts = [f"## tunec: {comparison.kind or nothing}"]
+    parts = [f"## tunec: {comparison.kind or nothing}", *_overview(comparison)]
     parts += ["\n".join(_markdown_spec(each)) for each in comparison.changed if each.is_told]
     parts += [f"### `{name}` is new" for name in comparison.added]
     parts += [f"### `{name}` is gone" for name in comparison.removed]
     parts += [f"### `{name}` cannot be compared" for name in comparison.unreadable]
     return "\n\n".join(parts)
+
+
+def _overview(comparison: Comparison) -> Iterator[str]:
+    """A table of what changes, where anything does."""
+    rows = [
+        f"| `{spec}` | {kind} | {_arrow(cost) or 'unknown'} | {_escaped(fits) or 'as before'} |"
+        for spec, kind, cost, fits in overview_rows(comparison)
+    ]
+    if rows:
+        head = "| | class | cost of a run | fits |\n| --- | --- | --- | --- |\n"
+        yield head + "\n".join(rows)
 
 
 def _markdown_spec(change: SpecChange) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""The review of a pull request: one comment that is updated in place, and a check."""
