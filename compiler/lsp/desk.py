@@ -16,9 +16,11 @@ from tunec.compiler.lsp.analysis import (
     repaired,
     unsaved,
 )
+from tunec.compiler.lsp.changes import Changes, Committed, changes, committed
 from tunec.compiler.lsp.places import Text
 from tunec.compiler.lsp.problems import problems
 from tunec.schemas.caches import forget
+from tunec.schemas.frozen import replace
 
 _MUCH: Final = 500
 """Results that a cache of what one spec asks for keeps between edits."""
@@ -43,6 +45,7 @@ class Desk:
         self._sources: dict[tuple[Path, ...], OwnSource] = {}
         self.versions: dict[Path, int | None] = {}
         """The version that each analysis is of."""
+        self._committed: dict[Path, Committed] = {}
         self._shown: dict[Path, frozenset[Path]] = {}
         """The files in which what is known of one was shown last."""
 
@@ -70,6 +73,17 @@ class Desk:
             self.analyses[path] = found
         return found is not None
 
+    def changes(self, path: Path) -> Changes | None:
+        """What an open spec changes against the last commit."""
+        analysis = self.analyses.get(path)
+        if analysis is None or analysis.planned is None:
+            return None
+        found = committed(analysis, self.around(), self._committed.get(path))
+        if found is None:
+            return None
+        self._committed[path] = found
+        return changes(found.analysis, analysis)
+
     def _texts(self) -> dict[Path, str]:
         return {path: file.text for path, file in list(self.open.items())}
 
@@ -79,7 +93,7 @@ class Desk:
 
     def close(self, path: Path) -> None:
         """Forget a file that is no longer open."""
-        for table in (self.open, self.analyses, self.versions):
+        for table in (self.open, self.analyses, self.versions, self._committed):
             table.pop(path, None)
 
     def dependents(self, path: Path) -> tuple[Path, ...]:
@@ -88,6 +102,21 @@ class Desk:
             each
             for each, analysis in self.analyses.items()
             if each != path and path in set(_files(analysis))
+        )
+
+    def seen(self, path: Path) -> Analysis | None:
+        """What is known of an open file; of a config that another one names, together with that."""
+        own, speaker = self.analyses.get(path), self._speaker(path)
+        if own is None or speaker is None or speaker is own or speaker.last_linted is None:
+            return own
+        runs = speaker.last_linted.runs
+        if not any(each.name == own.name for run in runs for each in run.documents):
+            return own
+        return replace(
+            own,
+            diagnostics=speaker.diagnostics,
+            sources={**speaker.sources, **own.sources},
+            last_linted=speaker.last_linted,
         )
 
     def text(self, path: Path) -> Text:

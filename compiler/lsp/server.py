@@ -11,20 +11,27 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
+from tunec.compiler.lsp import outline
+from tunec.compiler.lsp.actions import FIX_ALL, actions
 from tunec.compiler.lsp.analysis import Analysis, Registry
 from tunec.compiler.lsp.completion import complete
 from tunec.compiler.lsp.desk import Desk, Open
+from tunec.compiler.lsp.hints import hints
 from tunec.compiler.lsp.hover import hover
-from tunec.compiler.lsp.places import Text, uri_of
+from tunec.compiler.lsp.links import links
+from tunec.compiler.lsp.places import Text, holds, location, uri_of
 
 _PAUSE_SECONDS: Final = 0.02
 _TRIGGERS: Final = [":", " ", "-", "@", '"', "/", "."]
+CHANGES: Final = "tunec.changes"
+"""The command of the server that tells what a spec changes against the last commit."""
 _Result = TypeVar("_Result")
 
 
@@ -37,6 +44,7 @@ class Server(LanguageServer):
         self._worker = ThreadPoolExecutor(1, "tunec")
         self._reading: dict[Path, asyncio.Task[None]] = {}
         self._later: set[asyncio.Task[None]] = set()
+        self._folder: TemporaryDirectory[str] | None = None
 
     async def ask(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         """The result of work that reads or plans, done after all that was asked before."""
@@ -87,6 +95,13 @@ class Server(LanguageServer):
         for each in self.desk.dependents(path):
             if await self._guarded(self.desk.analyse, each) is not None:
                 self._show(each)
+                await self._refresh()
+
+    async def _refresh(self) -> None:
+        """Have the editor ask for hints again, if it can be told so."""
+        known = self.client_capabilities.workspace
+        if known is not None and known.inlay_hint is not None and known.inlay_hint.refresh_support:
+            await self.workspace_inlay_hint_refresh_async(None)
 
     async def _guarded(self, work: Callable[[Path], _Result], path: Path) -> _Result | None:
         """Do work on a file; a bug of ours is told in the log, and ends nothing."""
@@ -109,12 +124,20 @@ class Server(LanguageServer):
                 types.PublishDiagnosticsParams(uri_of(file), found, self.desk.versions.get(file))
             )
 
+    def page(self, markdown: str) -> str:
+        """The URI of a file of this process with a text that the editor can show."""
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="tunec-lsp-")
+        file = Path(self._folder.name, "changes.md")
+        file.write_text(markdown + "\n", "utf-8")
+        return file.as_uri()
+
     # ── asking ───────────────────────────────────────────────────────────────────────────────────
 
     def latest(self, uri: str) -> tuple[Analysis, Text] | None:
         """What is known of an open file, which may be older than its text, and that text."""
         path = path_of(uri)
-        analysis = self.desk.analyses.get(path) if path is not None else None
+        analysis = self.desk.seen(path) if path is not None else None
         return None if analysis is None or path is None else (analysis, self.desk.text(path))
 
     async def current(self, uri: str) -> tuple[Analysis, Text] | None:
@@ -143,6 +166,8 @@ def made(version: str, registry: Registry) -> Server:
     server = Server(version, registry)
     _listen(server)
     _answer(server)
+    _show_structure(server)
+    _mend(server)
     return server
 
 
@@ -209,3 +234,97 @@ def _answer(server: Server) -> None:
             return None
         content = types.MarkupContent(types.MarkupKind.Markdown, told[0])
         return types.Hover(content, text.range(told[1]))
+
+
+def _show_structure(server: Server) -> None:
+    """Answer what is asked about a whole file."""
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    async def symbols(
+        ls: Server, params: types.DocumentSymbolParams
+    ) -> list[types.DocumentSymbol] | None:
+        found = await ls.current(params.text_document.uri)
+        return None if found is None else outline.symbols(*found)
+
+    @server.feature(types.TEXT_DOCUMENT_FOLDING_RANGE)
+    async def folds(
+        ls: Server, params: types.FoldingRangeParams
+    ) -> list[types.FoldingRange] | None:
+        found = await ls.current(params.text_document.uri)
+        return None if found is None else outline.folds(*found)
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_LINK)
+    async def linked(
+        ls: Server, params: types.DocumentLinkParams
+    ) -> list[types.DocumentLink] | None:
+        found = await ls.current(params.text_document.uri)
+        if found is None:
+            return None
+        analysis, text = found
+        every = await ls.ask(lambda: list(links(analysis)))
+        return [types.DocumentLink(text.range(span), uri_of(file)) for span, file in every]
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    async def definition(ls: Server, params: types.DefinitionParams) -> list[types.Location] | None:
+        found = await ls.current(params.text_document.uri)
+        if found is None:
+            return None
+        analysis, text = found
+        place = text.place(params.position)
+        every = await ls.ask(lambda: list(links(analysis)))
+        return [location(file) for span, file in every if holds(span, *place)]
+
+    @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
+    async def hinted(ls: Server, params: types.InlayHintParams) -> list[types.InlayHint] | None:
+        found = await ls.current(params.text_document.uri)
+        if found is None:
+            return None
+        analysis, text = found
+        first, last = params.range.start.line + 1, params.range.end.line + 1
+        every = await ls.ask(lambda: list(hints(analysis)))
+        return [_hint(text, *each) for each in every if first <= each[0] <= last]
+
+
+def _hint(text: Text, line: int, told: str, more: str) -> types.InlayHint:
+    end = len(text.lines[line - 1].rstrip()) + 1 if line <= len(text.lines) else 1
+    place = text.position(line, end)
+    return types.InlayHint(place, told, padding_left=True, tooltip=more or None)
+
+
+def _mend(server: Server) -> None:
+    """Offer what can be done, and what a change comes to."""
+
+    @server.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION,
+        types.CodeActionOptions([types.CodeActionKind.QuickFix, FIX_ALL]),
+    )
+    async def acted(ls: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
+        found = await ls.current(params.text_document.uri)
+        if found is None:
+            return None
+        wanted = [str(getattr(each, "value", each)) for each in params.context.only or ()]
+        return await ls.ask(actions, found[0], ls.desk.encoding, params.range, wanted)
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
+    async def lenses(ls: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
+        uri = params.text_document.uri
+        found = await ls.current(uri)
+        told = await ls.ask(ls.desk.changes, found[0].path) if found is not None else None
+        if told is None:
+            return None
+        start = types.Position(0, 0)
+        command = types.Command(told.title, CHANGES, arguments=[uri])
+        return [types.CodeLens(types.Range(start, start), command)]
+
+    @server.command(CHANGES)
+    async def changes(ls: Server, uri: str) -> str | None:
+        """What `tunec diff` says of the spec against the last commit, shown where that can be."""
+        path = path_of(uri)
+        told = await ls.ask(ls.desk.changes, path) if path is not None else None
+        if told is None:
+            return None
+        asked = ls.client_capabilities.window
+        if asked is not None and asked.show_document is not None and asked.show_document.support:
+            page = await ls.ask(ls.page, told.markdown)
+            await ls.window_show_document_async(types.ShowDocumentParams(page))
+        return told.markdown

@@ -53,13 +53,22 @@ def root_of(directory: Path) -> Path:
     return Path(_git(["rev-parse", "--show-toplevel"], directory).decode().strip())
 
 
-def _archive(revision: str, repository: Path) -> bytes:
+def commit_of(revision: str, repository: Path) -> str:
+    """The commit that a revision names. Raises NoRevision."""
     asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
     try:
-        commit = _git(asked, repository)
+        return _git(asked, repository).decode().strip()
     except NoRevision:
         raise NoRevision(f"there is no revision {revision!r}") from None
-    return _git(["archive", "--format=tar", commit.decode().strip()], repository)
+
+
+def blob(commit: str, file: Path, repository: Path) -> bytes:
+    """The bytes of a file, named from the top of the repository, in a commit. Raises NoRevision."""
+    return _git(["cat-file", "blob", f"{commit}:{file.as_posix()}"], repository)
+
+
+def _archive(revision: str, repository: Path) -> bytes:
+    return _git(["archive", "--format=tar", commit_of(revision, repository)], repository)
 
 
 def _git(arguments: list[str], directory: Path) -> bytes:
@@ -67,7 +76,12 @@ def _git(arguments: list[str], directory: Path) -> bytes:
     if git is None:
         raise NoRevision("git is not installed")
     done = subprocess.run(  # noqa: S603  our own words, and a revision behind --end-of-options
-        [git, *arguments], cwd=directory, capture_output=True, timeout=_SECONDS, check=False
+        [git, *arguments],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_SECONDS,
+        check=False,
     )
     if done.returncode:
         said = done.stderr.decode("utf-8", errors="replace").strip()
