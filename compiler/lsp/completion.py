@@ -21,6 +21,8 @@ _ARGUMENT: Final = re.compile(r"(?:^|[(,])\s*([A-Za-z_]\w*)$")
 _PLAIN: Final = re.compile(r"[A-Za-z.][\w./-]*@[\w.]+|\.[\w./-]+")
 """Targets with versions, and paths, which YAML reads as text."""
 _REST: Final = re.compile(r"""[\w./@-]*["']?""")
+_BEGINNINGS: Final = ("tunec: 1", "fleet: 1", "policy: 1")
+"""What a file of ours begins with: a spec, a fleet, a policy."""
 _MAPPINGS: Final = frozenset({"mapping", "list"})
 
 
@@ -61,6 +63,8 @@ def complete(
     found: dict[str, CompletionItem] = {}
     for cursor in cursors(text.text, text.offset(line, column), form):
         place = _place(text, line, column, cursor, form)
+        if not analysis.is_known and form == "yaml" and text.text.strip() == cursor.word:
+            return [place.item(each, each, None, is_key=True) for each in _BEGINNINGS]
         made = _keys(analysis, cursor, place, registry) if cursor.is_key else None
         for each in made or _values(analysis, cursor, place, registry):
             found.setdefault(each.label, each)

@@ -59,6 +59,8 @@ class Desk:
         if file is None:
             return None
         found = analyse(path, file.text, self.around(), self.analyses.get(path))
+        if path not in self.open:  # closed meanwhile
+            return None
         self.analyses[path], self.versions[path] = found, file.version
         forget(_MUCH)
         return found

@@ -29,6 +29,8 @@ from tunec.compiler.lsp.links import links
 from tunec.compiler.lsp.places import Text, holds, location, uri_of
 
 _PAUSE_SECONDS: Final = 0.02
+_QUIET_SECONDS: Final = 0.3
+"""How long nothing is typed before repairs are looked for, which takes as long as many plans."""
 _TRIGGERS: Final = [":", " ", "-", "@", '"', "/", "."]
 CHANGES: Final = "tunec.changes"
 """The command of the server that tells what a spec changes against the last commit."""
@@ -82,20 +84,26 @@ class Server(LanguageServer):
         while True:
             await asyncio.sleep(_PAUSE_SECONDS)
             file = self.desk.open.get(path)
-            if await self._guarded(self.desk.analyse, path) is not None:
+            found = await self._guarded(self.desk.analyse, path)
+            if path not in self.desk.open:
+                self.desk.close(path)
+                return
+            if found is not None:
                 self._show(path)
             if self.desk.open.get(path) == file:
                 break
         self._afterwards(self._follow_up(path))
 
     async def _follow_up(self, path: Path) -> None:
-        """What can wait: repairs of a spec that does not fit, and the files that name this one."""
-        if await self._guarded(self.desk.repair, path):
-            self._show(path)
+        """What can wait: the files that name this one, and repairs of a spec that does not fit."""
+        file = self.desk.open.get(path)
         for each in self.desk.dependents(path):
             if await self._guarded(self.desk.analyse, each) is not None:
                 self._show(each)
                 await self._refresh()
+        await asyncio.sleep(_QUIET_SECONDS)
+        if self.desk.open.get(path) == file and await self._guarded(self.desk.repair, path):
+            self._show(path)
 
     async def _refresh(self) -> None:
         """Have the editor ask for hints again, if it can be told so."""

@@ -77,6 +77,13 @@ def test_keys_of_a_dialect_are_offered_where_they_belong(editor):
     assert "--learning_rate" in at(editor, "train.sh", f"{script} --lea‸\n")
 
 
+def test_a_new_file_is_begun(editor):
+    editor.open("new.yaml", "")
+    assert set(at(editor, "new.yaml", "tu‸")) == {"tunec: 1", "fleet: 1", "policy: 1"}
+    editor.type("new.yaml", "tunec: 1\n")
+    assert "model" in at(editor, "new.yaml", "tunec: 1\n‸")
+
+
 def hovered(editor, file, words):
     found = editor.ask("text_document_hover", file, position=editor.after(file, words))
     return found.contents.value if found is not None else ""
