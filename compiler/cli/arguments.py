@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.cli.choose_grammar import add_choose
+from tunec.compiler.cli.data_grammar import add_data
 from tunec.compiler.cli.options import (
     format_option,
     intent_options,
@@ -95,6 +96,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
         "compile": _compile,
         "plan": _plan,
         "choose": add_choose,
+        "data": add_data,
         "explain": _explain,
         "lint": add_lint,
         "translate": add_translate,

@@ -85,7 +85,7 @@ def _cut(scribe: Scribe, sequence: int) -> None:
 def _emptied(samples: int) -> Iterator[str]:
     if samples:
         yield (
-            f"{samples:,} of them are cut before the first answer: where the loss is of answers "
+            f"{samples:,} samples have no answer before the cut: where the loss is of answers "
             "alone, they teach nothing (`tunec data` names their lines)"
         )
 

@@ -1,0 +1,190 @@
+"""`tunec data`: how long the samples are, and what follows from it."""
+
+import hashlib
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tunec.compiler.analyses.packing import Lengths
+from tunec.compiler.cli.inputs import asked_targets
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
+from tunec.compiler.dataset.counting import Characters, Counter, Tokenizer
+from tunec.compiler.dataset.files import Unread
+from tunec.compiler.dataset.measuring import Measured, Source, kept, measure, text_of
+from tunec.compiler.dataset.report import Report, report_json, report_text
+from tunec.compiler.dataset.templates import ChatTemplate
+from tunec.compiler.dataset.tokenizers import find
+from tunec.compiler.diagnostics.diagnostic import has_errors
+from tunec.compiler.driver import Planned, plan
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.load import Loaded, load_spec
+from tunec.compiler.review.screen.pen import Pen
+from tunec.compiler.writing import write_all
+from tunec.schemas.data_paths import data_kind
+from tunec.schemas.frozen import replace
+from tunec.schemas.lengths import MeasuredBy
+from tunec.schemas.mixture import parts
+from tunec.schemas.models.catalogue import repository
+from tunec.schemas.source import COMMAND_LINE, Span
+from tunec.schemas.spec import InlineModel
+
+_BATCH: Final = 8
+"""Samples of a batch where no plan says: a usual number."""
+
+
+class _Counting(NamedTuple):
+    """What counts, and how that is said."""
+
+    counter: Counter
+    record: MeasuredBy
+    words: str
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Measure data files, and print or keep what they hold."""
+    loaded = _loaded(options, session)
+    if loaded is not None and loaded.spec is None:
+        return session.refuse(loaded.diagnostics, loaded.sources)
+    try:
+        counting = _counting(options, loaded)
+    except Unread as why:
+        line = f"--model {options.model or ''}"
+        at = Span(COMMAND_LINE, 1, 1, 1, len(line) + 1)
+        fault = error("E0305", str(why), at, help=why.help)
+        return session.refuse((fault,), {COMMAND_LINE: line})
+    found = measure(_sources(options, loaded), counting.counter, options.text)
+    if found.measured is None:
+        return session.refuse(found.faults, {})
+    return _tell(found.measured, counting, loaded, options, session)
+
+
+def _tell(
+    measured: Measured,
+    counting: _Counting,
+    loaded: Loaded | None,
+    options: Namespace,
+    session: Session,
+) -> int:
+    lengths = measured.lengths(is_estimate=counting.record.sha256 is None)
+    planned = _planned(loaded, lengths, options, session)
+    if planned is not None:
+        session.diagnose(planned.diagnostics, planned.loaded.sources)
+        if has_errors(planned.diagnostics):
+            return session.refuse((), {})
+    report = _report(measured, lengths, counting, planned, options)
+    if session.format == "json":
+        session.json(report_json(report))
+    else:
+        pen = Pen(is_colored(session.stdout), session.draws)
+        session.result(report_text(report, pen))
+    return _keep(measured, counting.record, options, session)
+
+
+def _report(
+    measured: Measured,
+    lengths: Lengths,
+    counting: _Counting,
+    planned: Planned | None,
+    options: Namespace,
+) -> Report:
+    longest = lengths.counts[-1][0]
+    made = planned.plan if planned is not None else None
+    if made is None:
+        return Report(
+            measured, lengths, counting.words, options.sequence or longest, options.batch or _BATCH
+        )
+    batch, sequence = made.batch, made.data.sequence
+    return Report(
+        measured, lengths, counting.words, sequence, batch.micro, batch.accumulation, planned
+    )
+
+
+def _keep(measured: Measured, record: MeasuredBy, options: Namespace, session: Session) -> int:
+    """Write the file of lengths, or compare it with what is measured."""
+    if options.check is not None:
+        path = Path(options.check)
+        text = text_of(kept(measured, record, path.parent))
+        is_same = path.is_file() and path.read_text("utf-8") == text
+        session.note(f"{path}: {'as measured' if is_same else 'not what is measured now'}")
+        return OK if is_same else INPUT
+    if options.output is not None:
+        path = Path(options.output)
+        for written in write_all({path: text_of(kept(measured, record, path.parent))}):
+            session.note(f"wrote {written}: `data.lengths: {written.name}` in a spec uses it")
+    return OK
+
+
+def _loaded(options: Namespace, session: Session) -> Loaded | None:
+    if options.spec is None:
+        if not options.files:
+            raise Misuse("name data files, or a spec that trains on some: --spec SPEC")
+        if options.model is None and options.tokenizer is None and not options.estimate:
+            raise Misuse("name the model whose tokenizer counts: --model M")
+        return None
+    if options.sequence or options.batch:
+        raise Misuse("--sequence and --batch are the plan's where --spec is given")
+    return load_spec(
+        Path(options.spec),
+        overrides=options.overrides,
+        hardware=options.hardware,
+        targets=session.registry.names(),
+        allow_outside=options.allow_outside,
+    )
+
+
+def _sources(options: Namespace, loaded: Loaded | None) -> Sequence[Source]:
+    if options.files or loaded is None or loaded.spec is None:
+        return [Source(Path(each)) for each in options.files]
+    return list(_named(loaded))
+
+
+def _named(loaded: Loaded) -> Iterator[Source]:
+    """The files that a spec trains on."""
+    for each in parts(loaded.spec.data.train) if loaded.spec else ():
+        if data_kind(each.path) != "file":
+            raise Misuse(f"the spec trains on {each.path!r}, which is no file: name its files")
+        yield Source(loaded.base / each.path, each.times)
+
+
+def _counting(options: Namespace, loaded: Loaded | None) -> _Counting:
+    """What counts tokens; raise Unread where that is not at hand."""
+    if options.estimate:
+        record = MeasuredBy(model="", sha256=None)
+        words = "AN ESTIMATE by characters, 4 a token: a tokenizer may count a third more or less"
+        return _Counting(Characters(), record, words)
+    model = _model(options, loaded)
+    folder = Path(options.tokenizer) if options.tokenizer else None
+    files = find(model, folder)
+    text = Path(options.template).read_text("utf-8") if options.template else files.template
+    template = ChatTemplate(text, files.special) if text is not None else None
+    digest = hashlib.sha256(text.encode()).hexdigest() if text is not None else None
+    record = MeasuredBy(model=model, sha256=files.sha256, template_sha256=digest)
+    words = f"counted by {files.file}" + (", with its chat template" if text is not None else "")
+    return _Counting(Tokenizer(files, template), record, words)
+
+
+def _model(options: Namespace, loaded: Loaded | None) -> str:
+    """The repository or folder of the model whose tokenizer counts."""
+    named = options.model
+    if named is None and loaded is not None and loaded.spec is not None:
+        model = loaded.spec.model
+        named = model.path if isinstance(model, InlineModel) else model
+        inside = loaded.base / named
+        named = str(inside) if inside.exists() else named
+    if named is None or Path(named).exists():
+        return named or ""
+    try:
+        return repository(named)
+    except LookupError:
+        return str(named)
+
+
+def _planned(
+    loaded: Loaded | None, lengths: Lengths, options: Namespace, session: Session
+) -> Planned | None:
+    """The spec's plan, with these lengths in the place of those that it names."""
+    if loaded is None:
+        return None
+    known = replace(loaded, lengths=lengths)
+    return plan(known, asked_targets(options.targets, known, session))

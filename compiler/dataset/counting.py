@@ -1,0 +1,133 @@
+"""Tokens of samples: by a tokenizer as trainers call it, or reckoned from characters."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from tunec.compiler.dataset.files import EXTRA, Unread
+from tunec.compiler.dataset.forms import Chat, Plain, Sample, Sequence_, Unfit
+from tunec.compiler.dataset.templates import ChatTemplate
+from tunec.compiler.dataset.tokenizers import TokenizerFiles
+
+_CHARACTERS: Final = 4
+"""Characters of a token in English: a judgement, and only for an estimate that is asked for."""
+_AROUND: Final = 5
+"""Tokens that a chat template writes around a message: a judgement, as above."""
+
+
+class Counted(NamedTuple):
+    """One sample in tokens."""
+
+    tokens: int
+    before: int
+    """Those before the first that is learned where answers alone are."""
+
+
+class Counter(Protocol):
+    """Counts the tokens of samples."""
+
+    def count(self, samples: Sequence[Sample]) -> list[Counted | Unfit]:
+        """Tokens of each sample, or why it has none."""
+        ...
+
+
+class Characters:
+    """Reckons tokens from characters."""
+
+    def count(self, samples: Sequence[Sample]) -> list[Counted | Unfit]:
+        """Tokens of each sample, about."""
+        return [_longest([_reckoned(each) for each in sample]) for sample in samples]
+
+
+def _reckoned(sequence: Sequence_) -> Counted:
+    if isinstance(sequence, Plain):
+        before = -(-len(sequence.prompt) // _CHARACTERS)
+        return Counted(before + -(-len(sequence.completion) // _CHARACTERS) + 1, before)
+    sizes = [_AROUND + len(str(each["content"])) // _CHARACTERS for each in sequence.messages]
+    return Counted(sum(sizes), sum(sizes[: sequence.asked]))
+
+
+class Tokenizer:
+    """Counts by a model's own tokenizer."""
+
+    def __init__(self, files: TokenizerFiles, template: ChatTemplate | None) -> None:
+        """Load it; raise Unread where it cannot be, or `tokenizers` is not installed."""
+        try:
+            from tokenizers import Tokenizer as Loaded
+        except ImportError:
+            raise Unread(
+                "tokens are counted by tokenizers, which is not installed", EXTRA
+            ) from None
+        try:
+            self._tokenizer = Loaded.from_file(str(files.file))
+        except Exception as fault:  # noqa: BLE001  its own errors are plain Exceptions
+            raise Unread(f"`{files.file}` is no tokenizer: {fault}") from None
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._end = files.special.get("eos_token", "")
+        self._template = template
+
+    def count(self, samples: Sequence[Sample]) -> list[Counted | Unfit]:
+        """Tokens of each sample; of a pair, of the longer sequence."""
+        flat = [each for sample in samples for each in sample]
+        found = iter(self._counted(flat))
+        return [_longest([next(found) for _ in sample]) for sample in samples]
+
+    def _counted(self, sequences: Sequence[Sequence_]) -> list[Counted | Unfit]:
+        chats = [each for each in sequences if isinstance(each, Chat)]
+        plain = [each for each in sequences if isinstance(each, Plain)]
+        of_chats, of_plain = iter(self._chats(chats)), iter(self._plain(plain))
+        return [next(of_chats if isinstance(each, Chat) else of_plain) for each in sequences]
+
+    def _chats(self, chats: Sequence[Chat]) -> list[Counted | Unfit]:
+        """A rendered template holds all special tokens: trl 1.16.0 `_tokenize`."""
+        texts = [self._rendered(each) for each in chats]
+        fit = [each for each in texts if not isinstance(each, Unfit)]
+        whole = iter(self._lengths((text for text, _ in fit), special=False))
+        asked = iter(self._lengths((before for _, before in fit), special=False))
+        return [
+            each if isinstance(each, Unfit) else _bounded(next(whole), next(asked))
+            for each in texts
+        ]
+
+    def _rendered(self, chat: Chat) -> tuple[str, str] | Unfit:
+        if self._template is None:
+            raise Unread(
+                "the tokenizer has no chat template, and the records are conversations",
+                "name the template's file with --template FILE",
+            )
+        try:
+            whole = self._template.render(chat)
+            if chat.asked == len(chat.messages):
+                return whole, whole
+            return whole, self._template.render_asked(chat) if chat.asked else ""
+        except Unfit as fault:
+            return fault
+
+    def _plain(self, texts: Sequence[Plain]) -> list[Counted | Unfit]:
+        """trl 1.16.0 trainer/sft_trainer.py `add_eos` and `tokenize_fn`."""
+        whole = self._lengths((self._ended(each) for each in texts), special=True)
+        asked = self._lengths((each.prompt for each in texts), special=True)
+        return [
+            _bounded(length, 0 if each.is_text else before)
+            for each, length, before in zip(texts, whole, asked, strict=True)
+        ]
+
+    def _ended(self, each: Plain) -> str:
+        text = each.prompt + each.completion
+        return text if not self._end or text.endswith(self._end) else text + self._end
+
+    def _lengths(self, texts: Iterable[str], *, special: bool) -> list[int]:
+        encode: Any = self._tokenizer.encode_batch_fast
+        return [len(each) for each in encode(list(texts), add_special_tokens=special)]
+
+
+def _bounded(tokens: int, before: int) -> Counted:
+    return Counted(tokens, min(before, tokens))
+
+
+def _longest(found: Sequence[Counted | Unfit]) -> Counted | Unfit:
+    """A batch of pairs is as long as the longer, and learns where the first answer begins."""
+    counted = [each for each in found if not isinstance(each, Unfit)]
+    if len(counted) < len(found):
+        return next(each for each in found if isinstance(each, Unfit))
+    return Counted(max(each.tokens for each in counted), min(each.before for each in counted))

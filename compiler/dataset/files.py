@@ -1,0 +1,142 @@
+"""Records of JSONL, JSON, CSV and Parquet files, each with its place."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tunec.compiler.diagnostics.wording import shortened
+
+
+class Placed(NamedTuple):
+    """One record, or why there is none."""
+
+    at: int
+    """Its line; of a Parquet file or a JSON list, which record it is, from 1."""
+    record: Mapping[str, Any] | None
+    fault: str = ""
+    column: int = 1
+
+
+class Unread(Exception):
+    """A file that cannot be read at all; the message says why."""
+
+    def __init__(self, why: str, help: str | None = None, line: int = 1, column: int = 1) -> None:
+        super().__init__(why)
+        self.help = help
+        self.line = line
+        self.column = column
+
+
+EXTRA: Final = "pip install 'tunec[data]'"
+"""What installs the packages that reading data takes."""
+
+Reader = Callable[[Path], Iterator[Placed]]
+
+
+def records(path: Path) -> Iterator[Placed]:
+    """Every record of a file in order; raise Unread."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        known = ", ".join(READERS)
+        raise Unread(f"`{path.name}` has no suffix of a data file", f"tunec reads {known}")
+    try:
+        yield from reader(path)
+    except UnicodeDecodeError as fault:
+        raise Unread(f"it is not UTF-8 text: {fault.reason}") from None
+    except FileNotFoundError:
+        raise Unread("there is no such file") from None
+    except OSError as fault:
+        raise Unread((fault.strerror or str(fault)).lower()) from None
+
+
+def unit(path: Path) -> str:
+    """What places of a file count."""
+    return "line" if path.suffix.lower() in (".jsonl", ".csv") else "record"
+
+
+def _jsonl(path: Path) -> Iterator[Placed]:
+    with path.open(encoding="utf-8-sig", newline="\n") as lines:
+        for at, line in enumerate(lines, 1):
+            if line.strip():
+                yield _line(at, line)
+
+
+def _line(at: int, line: str) -> Placed:
+    try:
+        return _mapping(at, json.loads(line))
+    except json.JSONDecodeError as fault:
+        return Placed(at, None, f"JSON: {fault.msg.lower()}", fault.colno)
+    except RecursionError:
+        return Placed(at, None, "it is nested too deep")
+
+
+def _mapping(at: int, found: Any) -> Placed:
+    if isinstance(found, dict):
+        return Placed(at, found)
+    return Placed(at, None, f"expected an object, and found `{shortened(json.dumps(found), 40)}`")
+
+
+def _json(path: Path) -> Iterator[Placed]:
+    """A list of objects, or an object whose only list holds them."""
+    try:
+        found = json.loads(path.read_text("utf-8-sig"))
+    except json.JSONDecodeError as fault:
+        if fault.msg == "Extra data" and fault.lineno > 1:
+            yield from _jsonl(path)
+            return
+        raise Unread(f"JSON: {fault.msg.lower()}", line=fault.lineno, column=fault.colno) from None
+    except RecursionError:
+        raise Unread("it is nested too deep") from None
+    if isinstance(found, dict):
+        lists = [each for each in found.values() if isinstance(each, list)]
+        found = lists[0] if len(lists) == 1 else found
+    if not isinstance(found, list):
+        raise Unread("it holds no list of records", "write a list of objects, or one a line")
+    yield from (_mapping(at, each) for at, each in enumerate(found, 1))
+
+
+def _csv(path: Path) -> Iterator[Placed]:
+    csv.field_size_limit(2**31 - 1)
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        rows = csv.DictReader(lines, strict=True)
+        try:
+            yield from (_row(rows.line_num, each) for each in rows)
+        except csv.Error as fault:
+            raise Unread(f"CSV: {fault}", line=rows.line_num) from None
+
+
+def _row(at: int, found: dict[str | Any, str | Any]) -> Placed:
+    if None in found:
+        return Placed(at, None, "it has more fields than the first line names")
+    missing = [name for name, value in found.items() if value is None]
+    if missing:
+        return Placed(at, None, f"it ends before the column `{missing[0]}`")
+    return Placed(at, found)
+
+
+def _parquet(path: Path) -> Iterator[Placed]:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise Unread("Parquet files are read by pyarrow, which is not installed", EXTRA) from None
+    at = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(1000):
+                for record in batch.to_pylist():
+                    at += 1
+                    yield Placed(at, record)
+    except pa.ArrowException as fault:
+        raise Unread(f"Parquet: {shortened(str(fault), 200)}") from None
+
+
+READERS: Final[Mapping[str, Reader]] = {
+    ".jsonl": _jsonl,
+    ".json": _json,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}
+"""By suffix."""

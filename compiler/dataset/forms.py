@@ -1,0 +1,208 @@
+"""The forms of records that trainers read: chats, prompts with answers, texts, pairs.
+
+trl 1.16.0 data_utils.py and docs/source/dataset_formats.md; llamafactory 0.9.5 data/converter.py
+(`AlpacaDatasetConverter`, `SharegptDatasetConverter`); axolotl 0.19.0 prompt_strategies.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.wording import quoted, shown
+
+Message = Mapping[str, Any]
+
+
+class Chat(Struct, frozen=True):
+    """A conversation, which a chat template makes a text."""
+
+    messages: tuple[Message, ...]
+    asked: int
+    """Messages before the first answer; all of them where there is none."""
+    tools: Any = None
+
+
+class Plain(Struct, frozen=True):
+    """A text, or a prompt and what is to be written after it."""
+
+    prompt: str
+    completion: str
+    is_text: bool = False
+    """Whether all of it is learned."""
+
+
+Sequence_ = Chat | Plain
+Sample = tuple[Sequence_, ...]
+"""What stands in a batch for one record: two sequences of a pair, one otherwise."""
+
+
+class Unfit(ValueError):
+    """A record that is not of its form; says why."""
+
+
+class Form(Struct, frozen=True):
+    """One shape of records."""
+
+    name: str
+    columns: tuple[str, ...]
+    """Those by which it is known, which every record has."""
+    read: Callable[[Mapping[str, Any]], Sample]
+    has_answers: bool = True
+    """Whether it tells what is an answer."""
+
+
+def form_of(record: Mapping[str, Any], text: str | None = None) -> Form:
+    """The form of a record by its columns; `text` names the one of a text. Raises Unfit."""
+    if text is not None:
+        return Form("text", (text,), lambda found: (_text(found, text),), has_answers=False)
+    found = next((form for form in FORMS if all(c in record for c in form.columns)), None)
+    if found is None:
+        known = "; ".join(", ".join(form.columns) for form in FORMS)
+        raise Unfit(
+            f"it has the columns {quoted(list(record)[:12], 'and')}, and no trainer reads these "
+            f"unasked; known are {known}"
+        )
+    return found
+
+
+def sample_of(record: Mapping[str, Any], form: Form) -> Sample:
+    """What a record holds; raises Unfit."""
+    for name in form.columns:
+        if record.get(name) is None:
+            raise Unfit(f"it has no `{name}`, as the first record has")
+    return form.read(record)
+
+
+_ROLES: Final[Mapping[str, str]] = {
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    "bot": "assistant",
+    "chatgpt": "assistant",
+    "model": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+    "observation": "tool",
+    "function_call": "assistant",
+    "developer": "developer",
+}
+"""Who speaks, by the words of data sets: llamafactory 0.9.5 data/parser.py `DatasetAttr`; axolotl
+0.19.0 prompt_strategies/chat_template.py `role_map`."""
+
+
+def _said(record: Mapping[str, Any], column: str) -> str:
+    value = record.get(column)
+    if not isinstance(value, str):
+        raise Unfit(f"`{column}` must be text, and is {shown(value)}")
+    return value
+
+
+def _message(said: Any, at: int) -> Message:
+    if not isinstance(said, Mapping):
+        raise Unfit(f"message {at} is {shown(said)} and no mapping")
+    if "from" in said and "role" not in said:
+        said = {"role": said["from"], "content": said.get("value")}
+    role = said.get("role")
+    if not isinstance(role, str) or role.lower() not in _ROLES:
+        raise Unfit(f"message {at} is of the role {shown(role)}, which no trainer knows")
+    content = _content(said.get("content"))
+    if content is None and not said.get("tool_calls"):
+        raise Unfit(f"message {at} has no content")
+    kept = {name: value for name, value in said.items() if value is not None}
+    return {**kept, "role": _ROLES[role.lower()], "content": content or ""}
+
+
+def _content(said: Any) -> Any:
+    """A text as it is; parts that are texts alone, joined."""
+    if not isinstance(said, list):
+        return said if isinstance(said, str) else None
+    texts = [each.get("text") if isinstance(each, Mapping) else each for each in said]
+    found = [each for each in texts if isinstance(each, str)]
+    return "".join(found) if len(found) == len(said) else said
+
+
+def _messages(said: Any, column: str) -> tuple[Message, ...]:
+    if not isinstance(said, Sequence) or isinstance(said, str):
+        raise Unfit(f"`{column}` must be a list of messages, and is {shown(said)}")
+    if not said:
+        raise Unfit(f"`{column}` is empty")
+    return tuple(_message(each, at) for at, each in enumerate(said, 1))
+
+
+def _chat(
+    messages: tuple[Message, ...], record: Mapping[str, Any], asked: int | None = None
+) -> Chat:
+    answers = (at for at, each in enumerate(messages) if each["role"] == "assistant")
+    first = next(answers, len(messages)) if asked is None else asked
+    return Chat(messages, first, record.get("tools"))
+
+
+def _conversation(column: str) -> Callable[[Mapping[str, Any]], Sample]:
+    def read(record: Mapping[str, Any]) -> Sample:
+        messages = _messages(record[column], column)
+        system = record.get("system")
+        if isinstance(system, str) and system and messages[0]["role"] != "system":
+            messages = ({"role": "system", "content": system}, *messages)
+        return (_chat(messages, record),)
+
+    return read
+
+
+def _answered(record: Mapping[str, Any], column: str) -> Sequence_:
+    """A prompt with the answer of a column."""
+    if isinstance(record.get("prompt"), str):
+        return Plain(record["prompt"], _said(record, column))
+    prompt = _messages(record["prompt"], "prompt")
+    return _chat((*prompt, *_messages(record[column], column)), record, len(prompt))
+
+
+def _completed(record: Mapping[str, Any]) -> Sample:
+    return (_answered(record, "completion"),)
+
+
+def _pair(record: Mapping[str, Any]) -> Sample:
+    if record.get("prompt") is not None:
+        chosen = record["chosen"]
+        if isinstance(record["prompt"], str) and not isinstance(chosen, str):
+            record = {**record, "prompt": [{"role": "user", "content": record["prompt"]}]}
+        return _answered(record, "chosen"), _answered(record, "rejected")
+    if isinstance(record["chosen"], str):
+        return Plain("", record["chosen"]), Plain("", _said(record, "rejected"))
+    both = (_messages(record[name], name) for name in ("chosen", "rejected"))
+    return tuple(_chat(each, record, len(each) - 1) for each in both)
+
+
+def _alpaca(record: Mapping[str, Any]) -> Sample:
+    """llamafactory 0.9.5 data/converter.py: the input stands on a line of its own."""
+    asked = "\n".join(filter(None, (_said(record, "instruction"), record.get("input"))))
+    messages = [{"role": "user", "content": asked}]
+    if record.get("system"):
+        messages.insert(0, {"role": "system", "content": _said(record, "system")})
+    answer = {"role": "assistant", "content": _said(record, "output")}
+    return (_chat((*messages, answer), record, len(messages)),)
+
+
+def _asked(record: Mapping[str, Any]) -> Sample:
+    if isinstance(record["prompt"], str):
+        return (Plain(record["prompt"], "", is_text=True),)
+    messages = _messages(record["prompt"], "prompt")
+    return (_chat(messages, record, len(messages)),)
+
+
+def _text(record: Mapping[str, Any], column: str) -> Plain:
+    return Plain("", _said(record, column), is_text=True)
+
+
+FORMS: Final = (
+    Form("pairs", ("chosen", "rejected"), _pair),
+    Form("messages", ("messages",), _conversation("messages")),
+    Form("conversations", ("conversations",), _conversation("conversations")),
+    Form("instructions", ("instruction", "output"), _alpaca),
+    Form("prompts and completions", ("prompt", "completion"), _completed),
+    Form("text", ("text",), lambda record: (_text(record, "text"),), has_answers=False),
+    Form("prompts", ("prompt",), _asked, has_answers=False),
+)
+"""In the order in which they are tried."""
