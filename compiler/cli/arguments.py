@@ -28,6 +28,7 @@ from tunec.compiler.cli.proving_arguments import (
     add_translate,
     add_verify,
 )
+from tunec.compiler.cli.resume_grammar import add_resume
 
 if TYPE_CHECKING:
     from tunec.compiler.cli.options import Subparsers
@@ -97,6 +98,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
         "plan": _plan,
         "choose": add_choose,
         "data": add_data,
+        "resume": add_resume,
         "explain": _explain,
         "lint": add_lint,
         "translate": add_translate,

@@ -1,0 +1,119 @@
+"""`tunec resume`: how a checkpoint goes on elsewhere."""
+
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tunec.compiler.analyses.selection import select
+from tunec.compiler.cli.inputs import asked_targets
+from tunec.compiler.cli.session import OK, Misuse, Session, is_colored
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
+from tunec.compiler.driver import Planned, plan
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.load import load_spec, with_settings
+from tunec.compiler.frontend.names import check_hardware
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.project import Project
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.resolve import devices_of
+from tunec.compiler.resume.folder import Checkpoint, Kind, NoCheckpoint, look
+from tunec.compiler.resume.report import Report, batch_before, report_json, report_text
+from tunec.compiler.resume.ways import Family, Goal, way_of
+from tunec.compiler.review.screen.pen import Pen
+from tunec.schemas.source import COMMAND_LINE, Span
+from tunec.schemas.spec import DeviceChoice
+
+_FAMILIES: Final[Mapping[Kind, Family]] = {
+    "deepspeed": "deepspeed",
+    "universal": "deepspeed",
+    "fsdp-sharded": "fsdp",
+    "fsdp-full": "fsdp",
+    "trainer": "plain",
+    "accelerate": "plain",
+    "weights": "plain",
+}
+"""The engine that is taken where no spec says one: that which wrote the folder."""
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Say what a folder holds, and how training goes on from it."""
+    try:
+        found = look(Path(options.checkpoint))
+    except NoCheckpoint as why:
+        return session.refuse(
+            (_fault(options.checkpoint, str(why), why.help),), _line(options.checkpoint)
+        )
+    except OSError as why:
+        message = f"cannot read `{why.filename}`: {(why.strerror or str(why)).lower()}"
+        return session.refuse((_fault(options.checkpoint, message),), _line(options.checkpoint))
+    if options.spec is None:
+        return _without_spec(found, options, session)
+    planned = _planned(found, options, session)
+    session.diagnose(planned.diagnostics, planned.loaded.sources)
+    if planned.plan is None or has_errors(planned.diagnostics):
+        if session.format == "json":
+            session.json({"diagnostics": [each.to_json() for each in planned.diagnostics]})
+        return 1
+    goal = _goal(planned.plan)
+    return _tell(Report(found, goal, way_of(found, goal), batch_before(found), planned), session)
+
+
+def _tell(report: Report, session: Session) -> int:
+    if session.format == "json":
+        session.json(report_json(report))
+    else:
+        session.result(report_text(report, Pen(is_colored(session.stdout), session.draws)))
+    return OK
+
+
+def _planned(found: Checkpoint, options: Namespace, session: Session) -> Planned:
+    """The spec's plan on the new machines, with the batch of the run that is to go on."""
+    loaded = load_spec(
+        Path(options.spec),
+        overrides=options.overrides,
+        hardware=options.hardware,
+        targets=session.registry.names(),
+        allow_outside=options.allow_outside,
+    )
+    before = batch_before(found)
+    is_said = any(each.startswith("batch.global") for each in options.overrides)
+    if before is not None and not is_said and loaded.spec is not None:
+        loaded = with_settings(loaded, [f"batch.global={before}"])
+    return plan(loaded, asked_targets(options.targets, loaded, session))
+
+
+def _goal(made: Plan) -> Goal:
+    engine = made.parallel.engine
+    family: Family = engine if engine in ("deepspeed", "fsdp") else "plain"
+    ranks = made.parallel.data * made.parallel.sequence
+    return Goal(family, ranks, made.zero.stage if family == "deepspeed" else None)
+
+
+def _without_spec(found: Checkpoint, options: Namespace, session: Session) -> int:
+    """The engine that wrote the folder, on every device of the new machines."""
+    if options.hardware is None:
+        raise Misuse("name the new machines: --hardware H, or a spec of the run: --spec SPEC")
+    if options.overrides or options.targets:
+        raise Misuse("--set and --target change a spec: name it with --spec SPEC")
+    line = f"--hardware {options.hardware}"
+    node = Node(Span(COMMAND_LINE, 1, 12, 1, len(line) + 1), options.hardware)
+    named = check_hardware(
+        options.hardware, Node(node.span, fields={"hardware": node}), Project(Path())
+    )
+    if named.cluster is None:
+        sources = {COMMAND_LINE: line, **dict(each.source for each in named.files)}
+        return session.refuse(named.faults, sources)
+    cluster = named.cluster
+    world = select(cluster, devices_of(cluster), DeviceChoice()).count
+    goal = Goal(_FAMILIES[found.kind], world)
+    return _tell(Report(found, goal, way_of(found, goal), batch_before(found)), session)
+
+
+def _line(checkpoint: str) -> dict[str, str]:
+    return {COMMAND_LINE: checkpoint}
+
+
+def _fault(checkpoint: str, message: str, help: str | None = None) -> Diagnostic:
+    at = Span(COMMAND_LINE, 1, 1, 1, max(len(checkpoint), 1) + 1)
+    return error("E0201", message, at, help=help)

@@ -1,0 +1,77 @@
+"""Numbers out of torch's files, without running what is in them.
+
+A pickle names classes and calls them. Here a name is only a name: no module is imported, what would
+be called is kept with its arguments, and tensors stay in the file.
+"""
+
+import pickle
+import zipfile
+from collections import OrderedDict
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+_MOST: Final = 2**26
+"""Bytes of a file's objects, its tensors aside; larger ones are not read."""
+
+
+class Named:
+    """What stands for a class or a function, and for all that is made by one."""
+
+    def __init__(self, *arguments: Any, **_: Any) -> None:
+        """Keep what it was called with."""
+        self.arguments = arguments
+        self.state: Any = None
+
+    def __call__(self, *arguments: Any, **_: Any) -> "Named":
+        """Make nothing."""
+        return Named(*arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        """Keep the attributes."""
+        self.state = state
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Ignore what is put into it."""
+
+    def append(self, value: Any) -> None:
+        """Ignore what is added to it."""
+
+    def extend(self, values: Any) -> None:
+        """Ignore what is added to it."""
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """A name, which is not looked up; but for the dictionary that keeps its order."""
+        return OrderedDict if (module, name) == ("collections", "OrderedDict") else Named
+
+    def persistent_load(self, _: Any) -> Any:
+        """A tensor's bytes, which are left where they are."""
+        return Named()
+
+
+def objects(path: Path) -> Any:
+    """What a file of `torch.save` holds, classes as names; None where it cannot be read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = next(each for each in archive.namelist() if each.endswith("/data.pkl"))
+            if archive.getinfo(name).file_size > _MOST:
+                return None
+            content = archive.read(name)
+        return _Reader(BytesIO(content)).load()
+    except Exception:  # noqa: BLE001  a torn or foreign file has nothing to say
+        return None
+
+
+def attributes(found: Any) -> dict[str, Any]:
+    """The attributes of a kept object."""
+    state = found.state if isinstance(found, Named) else found
+    return dict(state) if isinstance(state, dict) else {}
+
+
+def number(found: Any, *keys: str) -> int | float | None:
+    """The number at a path of keys."""
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else None

@@ -1,0 +1,230 @@
+"""What `tunec resume` prints: what is there, how it goes on, what changes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.terminal import printable
+from tunec.compiler.driver import Planned
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.resume.folder import Checkpoint
+from tunec.compiler.resume.ways import Goal, Way
+from tunec.compiler.review.screen.pen import Pen
+
+_NAMES = {
+    "deepspeed": "DeepSpeed",
+    "universal": "DeepSpeed, universal",
+    "fsdp-sharded": "FSDP, sharded",
+    "fsdp-full": "FSDP, whole",
+    "trainer": "Trainer",
+    "accelerate": "accelerate",
+    "weights": "weights alone",
+}
+_HEADS = {
+    "same state": ("good", "goes on with the same optimizer state"),
+    "converted": ("tight", "goes on with the same optimizer state after a conversion"),
+    "weights alone": ("bad", "the optimizer state is lost: only the weights go on"),
+}
+
+
+class Report(Struct, frozen=True):
+    """A checkpoint, where it is to go on, and how."""
+
+    found: Checkpoint
+    goal: Goal
+    way: Way
+    batch: int | None
+    """Samples of one optimizer step before; none: the folder does not tell."""
+    planned: Planned | None = None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan on the new machines."""
+        return self.planned.plan if self.planned is not None else None
+
+
+def batch_before(found: Checkpoint) -> int | None:
+    """Samples of one optimizer step of the run that wrote it."""
+    progress, settings = found.progress, found.settings
+    micro = settings.micro or (progress.micro if progress is not None else None)
+    if micro is None or settings.accumulation is None or found.world is None:
+        return None
+    return micro * settings.accumulation * found.world
+
+
+def report_text(report: Report, pen: Pen) -> str:
+    """The screen."""
+    style, head = _HEADS[report.way.outcome]
+    lines = [
+        *_folder(report.found, pen),
+        *_goal(report),
+        "",
+        f"{pen.paint(style, head)}: {report.way.why}",
+        *(f"  run   {printable(each)}" for each in report.way.commands),
+        *(f"  set   {printable(each)}" for each in report.way.settings),
+        *(f"  lost  {each}" for each in lost(report)),
+        pen.paint("dim", f"  by    {report.way.source}"),
+        "",
+        *(f"{name:<8}{text}" for name, text in consequences(report)),
+    ]
+    return "\n".join(lines)
+
+
+def _folder(found: Checkpoint, pen: Pen) -> Iterator[str]:
+    stage = {None: "", 2: " ZeRO-1 or 2"}.get(found.stage, f" ZeRO-{found.stage}")
+    progress = found.progress
+    step = f", step {progress.step:,} of {progress.max_steps:,}" if progress else ""
+    ranks = f", by {found.world} rank{'' if found.world == 1 else 's'}" if found.world else ""
+    release = f" ({printable(found.release)})" if found.release else ""
+    name = printable(str(found.path))
+    yield pen.paint("bold", f"{name}: {_NAMES[found.kind]}{stage}{step}{ranks}{release}")
+    yield "holds   " + "; ".join(_held(found))
+    if found.unread:
+        yield pen.paint(
+            "dim", f"not read, being pickles: {', '.join(map(printable, found.unread))}"
+        )
+
+
+def _held(found: Checkpoint) -> Iterator[str]:
+    if found.weights is not None:
+        kind = "adapter" if found.adapter is not None else "weights"
+        dtypes = ", ".join(found.weights.dtypes)
+        yield f"{kind}, {found.weights.parameters:,} parameters in {dtypes}"
+    elif found.kind != "trainer":
+        yield "weights in the engine's own files"
+    yield "optimizer state" if found.has_optimizer else "no optimizer state"
+    yield "schedule" if found.has_schedule else "no schedule"
+    if found.model_ranks > 1:
+        yield f"{found.model_ranks} parts of the model"
+    if not found.has_random:
+        yield "no random states"
+
+
+def _goal(report: Report) -> Iterator[str]:
+    goal, plan = report.goal, report.plan
+    engine = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "plain": "one process or DDP"}[goal.family]
+    stage = f" ZeRO-{goal.stage}" if goal.stage else ""
+    batch = (
+        f", micro batch {plan.batch.micro}, {plan.batch.accumulation} accumulated" if plan else ""
+    )
+    yield f"new     {goal.world} rank{'' if goal.world == 1 else 's'}, {engine}{stage}{batch}"
+
+
+def lost(report: Report) -> Iterator[str]:
+    """What does not come along."""
+    yield from report.way.lost
+    found = report.found
+    if report.way.outcome != "weights alone" and found.world not in (None, report.goal.world):
+        yield (
+            f"random states of {found.world} ranks do not fit {report.goal.world}: dropout and "
+            "other draws differ from here on"
+        )
+    yield from _adapter(report)
+
+
+def _adapter(report: Report) -> Iterator[str]:
+    adapter, plan = report.found.adapter, report.plan
+    if adapter is None or plan is None:
+        return
+    rank = adapter.get("r")
+    if plan.adapter.kind == "none":
+        yield "the adapter: the plan trains the whole model (merge it first: `merge_and_unload`)"
+    elif isinstance(rank, int) and rank != plan.adapter.rank:
+        yield f"the adapter: its rank is {rank}, and the plan's {plan.adapter.rank}: shapes differ"
+
+
+def consequences(report: Report) -> Iterator[tuple[str, str]]:
+    """What becomes of batch, rate and data."""
+    yield "batch", _batch(report)
+    if report.way.outcome == "weights alone":
+        yield "rate", "a new schedule begins, warm-up included: a lower peak is usual"
+        yield "data", "the run begins with the first sample: what was seen is seen again"
+        return
+    yield "rate", _rate(report)
+    yield "data", _data(report)
+
+
+def _batch(report: Report) -> str:
+    plan, before = report.plan, report.batch
+    if before is None:
+        return "its size before is not in the folder: set batch.global to what it was"
+    if plan is None:
+        return f"{before} samples a step before: keep micro x accumulation x ranks at that"
+    if plan.batch.global_ == before:
+        return f"{before} samples a step, as before"
+    return (
+        f"{plan.batch.global_} samples a step, and {before} before: rate and noise no longer match"
+    )
+
+
+def _rate(report: Report) -> str:
+    progress, plan = report.found.progress, report.plan
+    if progress is None:
+        return "no trainer_state.json tells the step: the schedule's own state goes on"
+    last = f" after {progress.rate:.3g}" if progress.rate is not None else ""
+    now = plan.schedule.steps or plan.schedule.estimated_steps if plan is not None else None
+    if now is None:
+        return (
+            f"goes on at step {progress.step:,}{last}; keep the number of steps at "
+            f"{progress.max_steps:,}, from which the Trainer derives the curve anew"
+        )
+    if now == progress.max_steps:
+        return f"goes on along the same curve at step {progress.step:,} of {now:,}{last}"
+    if now <= progress.step:
+        return f"the new run has {now:,} steps, and {progress.step:,} are done: none is left"
+    before, after = progress.step / progress.max_steps, progress.step / now
+    return (
+        f"jumps: the curve is derived anew for {now:,} steps, so step {progress.step:,} is "
+        f"{after:.0%} of the way and not {before:.0%}; set train.steps={progress.max_steps} to "
+        "keep it"
+    )
+
+
+def _data(report: Report) -> str:
+    plan, progress, before = report.plan, report.found.progress, report.batch
+    if report.found.kind == "accelerate" or progress is None:
+        return "your loop skips what was seen: accelerate's `skip_first_batches`"
+    if plan is not None and before is not None and plan.batch.global_ != before:
+        return (
+            f"the Trainer skips {progress.step:,} steps of the new batch: samples are seen twice "
+            "or left out"
+        )
+    seed = report.found.settings.seed
+    kept = f" {seed}" if seed is not None else ""
+    return (
+        f"the Trainer skips {progress.step:,} steps: with the same batch, data and seed{kept} each "
+        "step sees the samples that it would have seen"
+    )
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The same for machines."""
+    found, way = report.found, report.way
+    return {
+        "checkpoint": {
+            "path": str(found.path),
+            "kind": found.kind,
+            "tag": found.tag,
+            "world": found.world,
+            "stage": found.stage,
+            "release": found.release,
+            "unread": list(found.unread),
+            "step": found.progress.step if found.progress else None,
+            "max_steps": found.progress.max_steps if found.progress else None,
+            "has_optimizer": found.has_optimizer,
+            "global_batch": report.batch,
+        },
+        "goal": {
+            "family": report.goal.family,
+            "world": report.goal.world,
+            "stage": report.goal.stage,
+        },
+        "outcome": way.outcome,
+        "why": way.why,
+        "commands": list(way.commands),
+        "settings": list(way.settings),
+        "lost": list(lost(report)),
+        "consequences": dict(consequences(report)),
+        "source": way.source,
+    }

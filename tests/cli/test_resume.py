@@ -1,0 +1,196 @@
+"""`tunec resume`: folders by their names, the way on, and what real runs did (`real_runs.json`)."""
+
+import json
+import os
+import pickle
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+
+from tunec.compiler.resume.folder import NoCheckpoint, look
+from tunec.compiler.resume.pickles import Named, objects
+from tunec.compiler.resume.ways import Goal, way_of
+
+RUNS = json.loads((Path(__file__).parent / "real_runs.json").read_text("utf-8"))
+SPEC = """
+tunec: 1
+model: llama-3.2-1b
+method: lora
+data: {train: train.jsonl, samples: 6400, sequence: 512}
+hardware: a100-80g-x4
+engine: ddp
+"""
+
+
+class Arguments:
+    """Stands for TrainingArguments."""
+
+
+def torch_file(path: Path, content) -> None:
+    """A file as `torch.save` writes it, without tensors."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{path.stem}/data.pkl", pickle.dumps(content, 2))
+
+
+def made(folder: Path, names, *, step=500, most=2000) -> Path:
+    """A folder with files of these names, and the Trainer's own."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    state = {"global_step": step, "max_steps": most, "epoch": 0.25, "num_train_epochs": 1}
+    log = [{"step": step, "learning_rate": 1e-4}, {"eval_loss": 1.0}]
+    content = {**state, "train_batch_size": 2, "log_history": log}
+    (folder / "trainer_state.json").write_text(json.dumps(content), "utf-8")
+    arguments = Arguments()
+    vars(arguments).update(gradient_accumulation_steps=4, per_device_train_batch_size=2, seed=7)
+    torch_file(folder / "training_args.bin", arguments)
+    return folder
+
+
+ZERO_2 = [
+    "latest",
+    "zero_to_fp32.py",
+    *(f"rng_state_{rank}.pth" for rank in range(8)),
+    *(f"global_step500/bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in range(8)),
+]
+PLAIN = ["optimizer.pt", "scheduler.pt", *(f"rng_state_{rank}.pth" for rank in range(8))]
+SHARDED = [
+    "scheduler.pt",
+    *("pytorch_model_fsdp_0/.metadata", "optimizer_0/.metadata"),
+    *(f"pytorch_model_fsdp_0/__{rank}_0.distcp" for rank in range(8)),
+]
+
+
+def zero(folder: Path) -> Path:
+    found = made(folder, ZERO_2)
+    said = {"ds_version": "0.19.8", "dp_world_size": 8, "module": OrderedDict(a=Arguments())}
+    torch_file(folder / "global_step500" / "mp_rank_00_model_states.pt", said)
+    (folder / "latest").write_text("global_step500", "utf-8")
+    return found
+
+
+def test_zero_is_known_by_its_files(tmp_path):
+    found = look(zero(tmp_path))
+    assert (found.kind, found.tag, found.stage) == ("deepspeed", "global_step500", 2)
+    assert (found.world, found.release) == (8, "deepspeed 0.19.8")
+    assert (found.settings.accumulation, found.settings.seed) == (4, 7)
+    assert found.progress.rate == 1e-4
+    ranks = (each for each in ZERO_2 if "optim" in each)
+    third = [each.replace("optim", "model").replace("bf16_", "") for each in ranks]
+    assert look(made(tmp_path, third)).stage == 3
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (PLAIN, "trainer"),
+        (SHARDED, "fsdp-sharded"),
+        (["pytorch_model_fsdp.bin", "optimizer.bin", "scheduler.pt"], "fsdp-full"),
+        (["global_step5_universal/zero/a.weight/fp32.pt"], "universal"),
+    ],
+)
+def test_other_kinds(tmp_path, names, kind):
+    assert look(made(tmp_path, names)).kind == kind
+
+
+def test_accelerate_and_bare_weights(tmp_path):
+    for name in ("optimizer.bin", "random_states_0.pkl", "random_states_1.pkl"):
+        (tmp_path / name).touch()
+    found = look(tmp_path)
+    assert (found.kind, found.world, found.progress) == ("accelerate", 2, None)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    header = json.dumps({"a": {"dtype": "BF16", "shape": [3, 5], "data_offsets": [0, 30]}}).encode()
+    content = len(header).to_bytes(8, "little") + header + bytes(30)
+    (bare / "adapter_model.safetensors").write_bytes(content)
+    (bare / "adapter_config.json").write_text('{"r": 8, "peft_type": "LORA"}', "utf-8")
+    found = look(bare)
+    assert (found.kind, found.weights.parameters, found.adapter["r"]) == ("weights", 15, 8)
+
+
+def test_what_is_no_checkpoint(tmp_path):
+    with pytest.raises(NoCheckpoint, match="does not exist"):
+        look(tmp_path / "none")
+    with pytest.raises(NoCheckpoint, match="holds no checkpoint"):
+        look(tmp_path)
+    for step in (9, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    with pytest.raises(NoCheckpoint) as refused:
+        look(tmp_path)
+    assert refused.value.help.endswith("checkpoint-10")
+    (tmp_path / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(NoCheckpoint, match="has no header"):
+        look(tmp_path)
+
+
+class Bomb:
+    """Runs a command where it is unpickled as usual."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.file}",)
+
+
+def test_nothing_of_a_pickle_is_run(tmp_path):
+    torch_file(tmp_path / "bomb.pt", {"steps": 3, "bomb": Bomb(tmp_path / "ran")})
+    found = objects(tmp_path / "bomb.pt")
+    assert found["steps"] == 3
+    assert isinstance(found["bomb"], Named)
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "torn.pt").write_bytes(b"PK torn")
+    assert objects(tmp_path / "torn.pt") is None
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run["what"])
+def test_what_real_runs_did(run, tmp_path):
+    """The same losses as without a stop, where it is said that the state goes on; else not."""
+    for name in (each for each in run["files"] if not each.endswith(".safetensors")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(
+            "global_step2_universal" if "latest_u" in name else "", "utf-8"
+        )
+    if "trainer" in run["what"]:
+        made(tmp_path, [])
+    way = way_of(look(tmp_path), Goal(run["family"], run["world"], run["stage"]))
+    goes_on = run.get("error") is None and run["after"] == pytest.approx(run["expected"], rel=1e-5)
+    assert (way.outcome == "same state") == goes_on, run
+
+
+def test_the_plan_keeps_the_batch_and_tells_of_the_rate(tunec, tmp_path):
+    folder = made(tmp_path / "checkpoint-500", PLAIN, step=50, most=100)
+    (tmp_path / "spec.yaml").write_text(SPEC, "utf-8")
+    again = ("resume", folder, "--spec", tmp_path / "spec.yaml")
+    told = tunec(*again)
+    assert told.code == 0, told.err
+    assert "goes on with the same optimizer state" in told.out
+    assert "batch   64 samples a step, as before" in told.out
+    assert "along the same curve at step 50 of 100 after 0.0001" in told.out
+    assert "random states of 8 ranks do not fit 4" in told.out
+    longer = tunec(*again, "--set", "train.epochs=2").out
+    assert "step 50 is 25% of the way and not 50%; set train.steps=100 to keep it" in longer
+    other = tunec(*again, "--set", "batch.global=32").out
+    assert "32 samples a step, and 64 before" in other
+    assert "samples are seen twice or left out" in other
+
+
+def test_a_conversion_is_told_with_its_commands(tunec, tmp_path):
+    folder = zero(tmp_path / "checkpoint-500")
+    told = tunec("resume", folder, "--hardware", "a100-80g-x4", "--format", "json")
+    found = json.loads(told.out)
+    assert found["outcome"] == "converted"
+    assert "ds_to_universal" in found["commands"][0]
+    assert found["checkpoint"]["global_batch"] == 64
+    same = json.loads(tunec("resume", folder, "--hardware", "a100-80g-x8", "--format", "json").out)
+    assert (same["outcome"], same["commands"], same["lost"]) == ("same state", [], [])
+
+
+def test_wrong_usage_and_wrong_names(tunec, tmp_path):
+    folder = made(tmp_path / "checkpoint-500", PLAIN)
+    assert tunec("resume", folder).code == 2
+    assert tunec("resume", folder, "--hardware", "a100-80g-x4", "--set", "a=b").code == 2
+    assert tunec("resume", folder, "--hardware", "nothing").code == 1
+    assert tunec("resume", tmp_path, "--hardware", "a100-80g-x4").code == 1
