@@ -115,12 +115,33 @@ def lost(report: Report) -> Iterator[str]:
     """What does not come along."""
     yield from report.way.lost
     found = report.found
-    if report.way.outcome != "weights alone" and found.world not in (None, report.goal.world):
+    is_cut = found.has_random and found.world not in (None, report.goal.world)
+    if report.way.outcome != "weights alone" and is_cut:
         yield (
             f"random states of {found.world} ranks do not fit {report.goal.world}: dropout and "
             "other draws differ from here on"
         )
     yield from _adapter(report)
+
+
+_NEAR = 0.02
+"""Part of the parameters by which a plan and a file may differ: buffers, tied heads."""
+
+
+def other_model(report: Report) -> str | None:
+    """Why the folder is of another model than the plan's; None where nothing tells."""
+    found, plan = report.found, report.plan
+    if plan is None:
+        return None
+    base = found.adapter.get("base_model_name_or_path") if found.adapter is not None else None
+    if isinstance(base, str) and "/" in base and base.lower() != plan.model.path.lower():
+        return f"the adapter is of {printable(base)}, and the plan trains {plan.model.path}"
+    if found.weights is None or found.adapter is not None:
+        return None
+    there, asked = found.weights.parameters, plan.model.parameters
+    if abs(there - asked) <= _NEAR * asked:
+        return None
+    return f"the folder has {there:,} parameters, and the plan's model {asked:,}"
 
 
 def _adapter(report: Report) -> Iterator[str]:
@@ -136,6 +157,9 @@ def _adapter(report: Report) -> Iterator[str]:
 
 def consequences(report: Report) -> Iterator[tuple[str, str]]:
     """What becomes of batch, rate and data."""
+    other = other_model(report)
+    if other is not None:
+        yield "model", f"{other}: another model"
     yield "batch", _batch(report)
     if report.way.outcome == "weights alone":
         yield "rate", "a new schedule begins, warm-up included: a lower peak is usual"

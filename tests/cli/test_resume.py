@@ -170,6 +170,10 @@ def test_the_plan_keeps_the_batch_and_tells_of_the_rate(tunec, tmp_path):
     assert "batch   64 samples a step, as before" in told.out
     assert "along the same curve at step 50 of 100 after 0.0001" in told.out
     assert "random states of 8 ranks do not fit 4" in told.out
+    header = json.dumps({"a": {"dtype": "BF16", "shape": [3, 5], "data_offsets": [0, 30]}}).encode()
+    weights = len(header).to_bytes(8, "little") + header + bytes(30)
+    (folder / "model.safetensors").write_bytes(weights)
+    assert "the folder has 15 parameters, and the plan's model 1,2" in tunec(*again).out
     longer = tunec(*again, "--set", "train.epochs=2").out
     assert "step 50 is 25% of the way and not 50%; set train.steps=100 to keep it" in longer
     other = tunec(*again, "--set", "batch.global=32").out
