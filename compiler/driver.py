@@ -127,6 +127,7 @@ def plan(
         needs=needs(asked),
         releases=releases(asked, facts.versions),
         takes_fsdp=take_fsdp(asked),
+        starts_workers=any(target.starts_workers(loaded.spec) for target, _ in asked),
         lengths=loaded.lengths,
         counting=counting(asked, facts.versions, loaded.spec),
     )
@@ -164,8 +165,7 @@ def _with_entry(
 def _is_in_vain(decided: Plan, facts: Facts, asked: Sequence[Asked], *, fits: bool) -> bool:
     """Whether FSDP was tried unasked, and is no use.
 
-    It was chosen, and some target cannot say just this plan of it; or it was not, and the base was
-    packed as FSDP alone wants it.
+    A target cannot say this plan of it; or it was not chosen, and the base is packed for it alone.
     """
     if decided.parallel.engine == "fsdp":
         return facts.spec.engine is None and not _is_said(decided, facts, asked)

@@ -75,6 +75,8 @@ class Facts(Struct, frozen=True):
     """Pins of the asked targets that depend on what is decided; the others win over them."""
     takes_fsdp: bool = False
     """Whether there are asked targets, and all of them can say FSDP."""
+    starts_workers: bool = False
+    """Whether the program of an asked target starts the other processes itself, as by Ray."""
     lengths: Lengths | None = None
     """What is known of the tokens of each sample."""
     counting: Counting = TRAINER

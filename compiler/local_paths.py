@@ -52,6 +52,7 @@ def placed(plan: Plan, loaded: Loaded, view: View, bundled: Container[str]) -> P
             "data.train": _data(plan, plan.data.train, view),
             "data.more": tuple(_data(plan, each, view) for each in plan.data.more),
             "data.evaluation": plan.data.evaluation and _data(plan, plan.data.evaluation, view),
+            "objective.rewards": tuple(_reward(each, view) for each in plan.objective.rewards),
             "runtime.output": _output(plan, spec, view),
             "launch.script": _script(plan, spec, view, bundled),
         }
@@ -61,6 +62,12 @@ def placed(plan: Plan, loaded: Loaded, view: View, bundled: Container[str]) -> P
 def _moved(path: str, base: str) -> str:
     """A path that is relative to `base`, from where `base` is seen."""
     return path if path.startswith(("/", "~")) else posixpath.normpath(posixpath.join(base, path))
+
+
+def _reward(name: str, view: View) -> str:
+    """A function in a file, `reward.py:score`; others have names or import paths."""
+    path, _, function = name.rpartition(":")
+    return f"{_moved(path, view.spec)}:{function}" if path.endswith(".py") else name
 
 
 def _directory(path: str, base: str) -> str:

@@ -71,8 +71,7 @@ class Entry(Struct, frozen=True):
     absent: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """(first version, slot values that the consumer then takes if the keys are absent)."""
     when: Callable[[Plan], bool] = in_every_plan
-    """In which plans the row matters; in others nothing is written, and another row or file
-    says the slots, or they have no effect."""
+    """In which plans the row matters; in others another row or file says the slots, if they do."""
     package: str = ""
     """The distribution that `since`, `until` and `absent` count; empty: the target's own."""
     yields: bool = False
@@ -231,6 +230,8 @@ class Target(Struct, frozen=True):
     """Slot values like `requires`, where they depend on the spec or on decided groups."""
     takes_fsdp: bool = False
     """Whether it runs FSDP or leaves the engine to others, so that the search may choose it."""
+    starts_workers: Callable[[Spec], bool] = field(default=lambda _: False)
+    """Whether the program of a spec is started once, and starts the other processes itself."""
     check: Callable[[Plan, Version], Iterable[Diagnostic]] = field(default=lambda _p, _v: ())
     """What the consumer refuses or silently changes though every key is well formed."""
     releases: tuple[str, ...] = ()
@@ -246,8 +247,7 @@ class Target(Struct, frozen=True):
     starts: tuple[Start, ...] = ()
     """How its files are started; the first way that a plan has the file for is taken."""
     entry: Callable[[Plan, Dialect], tuple[str, ...]] | None = None
-    """The words that start its own program for a plan, from the root of a bundle: a module and its
-    arguments. None: it has no program of its own, or its own file starts it."""
+    """What starts its own program, from a bundle's root: a module and arguments. None: nothing."""
     encloses: Callable[[Plan, Mapping[str, str]], Artifact] | None = None
     """A further file with the texts of the others by their paths, for a cluster without disks."""
     run_by: str = ""

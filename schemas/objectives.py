@@ -43,10 +43,17 @@ class Grpo(Shape):
     """How the loss of a group is averaged; when absent, as the trainer's release does."""
     temperature: Positive = 1.0
     """Of sampling."""
-    generator: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
-    """What writes the answers: the trained model itself, vLLM on the same devices, or a server."""
+    generator: Literal["transformers", "vllm_colocate", "sglang_colocate", "vllm_server"] = (
+        "transformers"
+    )
+    """What writes the answers: the trained model itself, vLLM or SGLang on the same devices, or a
+    server."""
     device_share: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Share of each device's memory that `vllm_colocate` takes; 0.3 when absent."""
+    """Share of each device's memory that vLLM or SGLang takes there; 0.3 when absent."""
+    engine_sleeps: bool | None = None
+    """Whether it frees that share while the model is trained; when absent, as the trainer does."""
+    offload_training: bool = False
+    """Whether weights and optimizer states wait on the host while it writes answers."""
 
 
 class Objective(Shape):

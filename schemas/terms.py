@@ -72,9 +72,11 @@ a local batch, by a fixed length (2503.20783), or over those of the whole batch 
 Predictions = Literal["loss", "logits", "answers"]
 """What evaluation makes of a batch: its loss; its logits, kept for a metric; or answers, written
 token by token."""
-Generator = Literal["none", "transformers", "vllm_colocate", "vllm_server"]
-"""What writes the answers that are trained on: transformers' own loop, vLLM on the same devices, or
-a vLLM server elsewhere."""
+Generator = Literal["none", "transformers", "vllm_colocate", "sglang_colocate", "vllm_server"]
+"""What writes the answers that are trained on: transformers' own loop, vLLM or SGLang on the same
+devices, or a vLLM server elsewhere."""
+BESIDE_TRAINING: Final = ("vllm_colocate", "sglang_colocate")
+"""Engines on the devices that train, of which they take a share."""
 
 Vendor = Literal["nvidia", "amd", "intel", "huawei"]
 VISIBLE: Final[Mapping[Vendor, str]] = {

@@ -64,6 +64,9 @@ _WITH_DEFAULT: Final = ("axolotl", "llamafactory", "ms-swift", "unsloth", "verl"
 _NAMING: Final = "ms-swift"
 """The consumer that finds models by their names."""
 
+_REWARDED: Final = "ppo_trainer"
+"""verl's own file for the program that rewards answers."""
+
 Question = Mapping[str, Any]
 Documents = dict[str, Any]
 """What a file holds, by the file's path under FOLDER."""
@@ -123,6 +126,8 @@ def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
         yield "schema", {"verb": "schema"}
         if consumer == _NAMING:
             yield "models", {"verb": "models"}
+        if consumer == "verl":
+            yield _REWARDED, {"verb": "schema", "base": _REWARDED}
         if consumer == "unsloth":
             yield "names", {"verb": "names"}
         return
@@ -141,7 +146,7 @@ def documents(told: Sequence[Told]) -> Documents:
     """Every generated file, from what all known releases said."""
     found = accelerate_documents(told) | deepspeed_documents(told)
     found |= huggingface_documents(told) | trl_documents(told)
-    found |= schema_documents(told) | model_documents(told)
+    found |= schema_documents(told) | rewarded_documents(told) | model_documents(told)
     return found | unsloth_documents(told)
 
 
@@ -214,6 +219,15 @@ def schema_documents(told: Sequence[Told]) -> Documents:
         f"{each.known.consumer}/{each.known.version}.json": each.answers["schema"]
         for each in told
         if each.known.consumer in _WITH_DEFAULT
+    }
+
+
+def rewarded_documents(told: Sequence[Told]) -> Documents:
+    """The schema of verl's file for `main_ppo`, of each release."""
+    return {
+        f"verl/{_REWARDED}/{each.known.version}.json": each.answers[_REWARDED]
+        for each in told
+        if each.known.consumer == "verl"
     }
 
 

@@ -25,6 +25,11 @@ def is_supervised(plan: Plan) -> bool:
     return plan.objective.kind == "sft"
 
 
+def is_rewarded(plan: Plan) -> bool:
+    """Whether the model is trained towards rewarded answers of its own."""
+    return plan.objective.kind == "grpo"
+
+
 def has_images(plan: Plan) -> bool:
     """Whether samples hold images."""
     return plan.data.images > 0

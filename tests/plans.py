@@ -69,6 +69,8 @@ BASE: Mapping[str, Any] = {
     "generation.completion": 0,
     "generation.temperature": 0.0,
     "generation.device_share": 0.0,
+    "generation.engine_sleeps": False,
+    "generation.offload_training": False,
     "evaluation.predictions": "loss",
     "evaluation.prompt": 0,
     "evaluation.completion": 0,

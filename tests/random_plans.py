@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.plans import BASE
 
 from tunec.compiler.ir.plan import Plan
-from tunec.schemas.terms import VISIBLE
+from tunec.schemas.terms import BESIDE_TRAINING, VISIBLE
 
 Values = dict[str, Any]
 
@@ -191,6 +191,7 @@ def _adapter(draw: st.DrawFn, values: Values) -> Values:
 def _objective(draw: st.DrawFn, values: Values) -> Values:
     nothing: Values = {"engine": "none", "samples": 0, "prompt": 0, "completion": 0}
     written = {**nothing, "temperature": 0.0, "device_share": 0.0}
+    written |= {"engine_sleeps": False, "offload_training": False}
     found: Values = {"loss": "nll", "beta": 0.0, "reference": "none", "rewards": ()}
     own = "base" if values["adapter.kind"] == "lora" else "resident"
     sequence = values["data.sequence"]
@@ -203,7 +204,8 @@ def _objective(draw: st.DrawFn, values: Values) -> Values:
         found["beta"] = draw(st.just(0.0) | _POSITIVE)
         found["reference"] = own if found["beta"] else "none"
         found["rewards"] = draw(st.lists(_NAMES, min_size=1, max_size=2).map(tuple))
-        engine = draw(st.sampled_from(("transformers", "vllm_colocate", "vllm_server")))
+        engine = draw(st.sampled_from(("transformers", *BESIDE_TRAINING, "vllm_server")))
+        sleeps = engine in BESIDE_TRAINING and draw(st.booleans())
         prompt = draw(st.integers(0, sequence))
         written = {
             "engine": engine,
@@ -211,7 +213,9 @@ def _objective(draw: st.DrawFn, values: Values) -> Values:
             "prompt": prompt,
             "completion": sequence - prompt,
             "temperature": draw(_POSITIVE),
-            "device_share": 0.5 if engine == "vllm_colocate" else 0.0,
+            "device_share": 0.5 if engine in BESIDE_TRAINING else 0.0,
+            "engine_sleeps": sleeps,
+            "offload_training": sleeps and draw(st.booleans()),
         }
     return {
         **{f"objective.{name}": value for name, value in found.items()},

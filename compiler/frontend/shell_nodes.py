@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from tunec.compiler.frontend.hydra_overrides import file_of, is_composed, overridden
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.shell_flags import (
     Builder,
@@ -303,6 +304,8 @@ def _launcher(launch: Launch, run: Run, number: int, builder: Builder) -> ShellD
 
 
 def _flags(launch: Launch, number: int, builder: Builder) -> ShellDocument:
+    if is_composed(launch.started):
+        return _composed(launch, number, builder)
     flags, loose = flags_of(launch.arguments)
     node = builder.flags(flags)
     dialect = dialect_of(launch.started, node)
@@ -316,6 +319,21 @@ def _flags(launch: Launch, number: int, builder: Builder) -> ShellDocument:
         dialect=dialect,
         references=(*found, *flag_references(dialect, node)),
         loose=tuple((word.word.text, builder.span(word)) for word in loose[len(found) :]),
+    )
+
+
+def _composed(launch: Launch, number: int, builder: Builder) -> ShellDocument:
+    """What Hydra lays over the program's own file; beside another file it is no whole document."""
+    node, others = overridden(launch.arguments, builder)
+    flags, loose = flags_of(others)
+    given = builder.flags(flags)
+    if given.child("config_name") is not None:
+        node = replace(node, fields={})
+    return replace(
+        _document("flags", launch.started, node, number),
+        dialect="verl",
+        references=tuple(file_of(given)),
+        loose=tuple((word.word.text, builder.span(word)) for word in loose),
     )
 
 

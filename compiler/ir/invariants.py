@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.terms import BESIDE_TRAINING
 
 
 class Invariant(Struct, frozen=True):
@@ -197,8 +198,16 @@ INVARIANTS = (
     ),
     Invariant(
         ("generation.device_share", "generation.engine"),
-        "only vLLM on the same devices takes a share of them",
-        lambda p: p.generation.device_share == 0 or p.generation.engine == "vllm_colocate",
+        "only an engine on the same devices takes a share of them",
+        lambda p: p.generation.device_share == 0 or p.generation.engine in BESIDE_TRAINING,
+    ),
+    Invariant(
+        ("generation.engine_sleeps", "generation.offload_training", "generation.engine"),
+        "only an engine on the same devices sleeps while they train, or has them while it writes",
+        lambda p: (
+            not (p.generation.engine_sleeps or p.generation.offload_training)
+            or p.generation.engine in BESIDE_TRAINING
+        ),
     ),
     Invariant(
         ("evaluation.predictions", "evaluation.completion"),

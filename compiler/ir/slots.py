@@ -165,13 +165,19 @@ class Objective(Struct, frozen=True):
 class Generation(Struct, frozen=True):
     """Answers that the model writes while it is trained; nothing of it for sft and dpo."""
 
-    engine: Annotated[Generator, "none, transformers, vllm_colocate or vllm_server"]
+    engine: Annotated[
+        Generator, "none, transformers, vllm_colocate, sglang_colocate or vllm_server"
+    ]
     samples: Annotated[int, "answers to one prompt; 0: none are written", "samples"]
     prompt: Annotated[int, "most tokens of a prompt", "tokens"]
     completion: Annotated[int, "most tokens of an answer", "tokens"]
     temperature: Annotated[float, "of sampling; 0: nothing is sampled"]
     device_share: Annotated[
-        float, "share of each device's memory that vLLM takes beside the training"
+        float, "share of each device's memory that vLLM or SGLang takes beside the training"
+    ]
+    engine_sleeps: Annotated[bool, "whether that share is free again while the model is trained"]
+    offload_training: Annotated[
+        bool, "whether weights and optimizer states wait on the host while answers are written"
     ]
 
 

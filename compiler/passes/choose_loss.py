@@ -62,10 +62,11 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
     return [fused, pieces, whole] if unasked else [fused, whole, pieces]
 
 
-_WHOLE: Final = frozenset({"axolotl", "llamafactory", "ms-swift", "unsloth"})
+_WHOLE: Final = frozenset({"axolotl", "llamafactory", "ms-swift", "unsloth", "verl", "openrlhf"})
 """They compute all logits of pairs: axolotl 0.13.2 to 0.19.0 with trl 0.27.0 to 1.9.0; llamafactory
 0.9.3 to 0.9.5 train/dpo/trainer.py, and ms-swift 4.0.4 to 4.6.0 rlhf_trainers/dpo_trainer.py
-`concatenated_forward`."""
+`concatenated_forward`; verl 0.8.0 to 0.9.1 workers/engine/fsdp/transformer_impl.py
+`prepare_model_outputs`; openrlhf 0.10.4 to 0.11.2 models/actor.py `Actor.forward`."""
 
 
 def _version(facts: Facts, package: str) -> Version | None:

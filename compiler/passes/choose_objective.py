@@ -9,7 +9,7 @@ from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.defaults import VLLM_SHARE
 from tunec.schemas.objectives import Dpo, Grpo
-from tunec.schemas.terms import GroupLoss
+from tunec.schemas.terms import BESIDE_TRAINING, GroupLoss
 
 _USUAL_GROUP_LOSSES: Final[tuple[tuple[str, GroupLoss], ...]] = (
     ("0", "grpo"),
@@ -76,7 +76,7 @@ def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
     told = f"beta is {asked.beta:g}" + (", and adapters can be turned off" * (reference == "base"))
     scribe.say("objective.reference", reference, told, slot("objective.beta"))
     completion = scribe.facts.pinned("generation.completion", asked.completion)
-    colocated = asked.generator == "vllm_colocate"
+    colocated = asked.generator in BESIDE_TRAINING
     _generation(
         scribe,
         why,
@@ -86,6 +86,8 @@ def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
         completion=asked.completion,
         temperature=asked.temperature,
         device_share=(asked.device_share or VLLM_SHARE.value) if colocated else 0.0,
+        engine_sleeps=bool(asked.engine_sleeps),
+        offload_training=asked.offload_training,
     )
     _check_group(scribe, draft, asked, completion)
 
@@ -107,13 +109,7 @@ def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> 
             scribe.place("generation.completion", "objective.grpo"),
             help="raise data.sequence, which holds both, or shorten the answer",
         )
-    if asked.device_share is not None and asked.generator != "vllm_colocate":
-        scribe.error(
-            "E0804",
-            f"device_share does not apply to {asked.generator}",
-            "objective.grpo.device_share",
-            help="remove device_share, or use vllm_colocate",
-        )
+    _check_share(scribe, asked)
     batch = scribe.facts.pinned("batch.global", scribe.facts.spec.batch.global_)
     samples = scribe.facts.pinned("generation.samples", asked.samples)
     if samples < 1:
@@ -130,6 +126,23 @@ def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> 
             scribe.place("batch.global", "batch.global"),
             help=f"use a multiple of {samples}",
         )
+
+
+def _check_share(scribe: Scribe, asked: Grpo) -> None:
+    """Fields that concern an engine on the devices that train."""
+    given = {
+        "device_share": asked.device_share is not None,
+        "engine_sleeps": bool(asked.engine_sleeps),
+        "offload_training": asked.offload_training,
+    }
+    for name in (name for name, is_given in given.items() if is_given):
+        if asked.generator not in BESIDE_TRAINING:
+            scribe.error(
+                "E0804",
+                f"{name} does not apply to {asked.generator}",
+                f"objective.grpo.{name}",
+                help=f"remove {name}, or use vllm_colocate",
+            )
 
 
 def _answers_in_text(scribe: Scribe, draft: Draft) -> None:
@@ -157,7 +170,7 @@ def _say(scribe: Scribe, why: str, **values: Any) -> None:
 
 def _writes_nothing(scribe: Scribe, why: str) -> None:
     nothing = {"samples": 0, "prompt": 0, "completion": 0, "temperature": 0.0, "device_share": 0.0}
-    _generation(scribe, why, engine="none", **nothing)
+    _generation(scribe, why, engine="none", **nothing, engine_sleeps=False, offload_training=False)
 
 
 def _generation(scribe: Scribe, why: str, **values: Any) -> None:

@@ -126,7 +126,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("model", "devices", "precision", "parallel"),
         ("launch",),
         plan_launch,
-        ("spec.launcher", "spec.run"),
+        ("spec.launcher", "spec.run", "starts_workers"),
         looks=(
             *("model.kind", "devices.visible", "devices.vendor", "precision.deprecated_fp16"),
             *("parallel.engine", "parallel.world", "parallel.sequence"),

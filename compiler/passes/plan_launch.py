@@ -43,7 +43,7 @@ def _script(scribe: Scribe) -> None:
 
 def _launcher(scribe: Scribe, draft: Draft) -> None:
     asked = scribe.facts.spec.launcher
-    usual, why = _usual(draft)
+    usual, why = _usual(scribe.facts, draft)
     chosen = scribe.say(
         "launch.launcher",
         asked or usual,
@@ -58,7 +58,8 @@ def _launcher(scribe: Scribe, draft: Draft) -> None:
             scribe.place("launch.launcher", "launcher"),
             help="use accelerate, whose file tells the trainer",
         )
-    if chosen == "python" and draft.parallel.world > 1 and draft.parallel.engine != "none":
+    several = draft.parallel.world > 1 and draft.parallel.engine != "none"
+    if chosen == "python" and several and not scribe.facts.starts_workers:
         scribe.error(
             "E0803",
             f"python starts one process, but the plan has {draft.parallel.world}",
@@ -67,8 +68,10 @@ def _launcher(scribe: Scribe, draft: Draft) -> None:
         )
 
 
-def _usual(draft: Draft) -> tuple[Launcher, str]:
+def _usual(facts: Facts, draft: Draft) -> tuple[Launcher, str]:
     engine = draft.parallel.engine
+    if facts.starts_workers:
+        return "python", "the trainer's program starts the other processes itself"
     if draft.model.kind == "diffusion":
         return "accelerate", "diffusion trainers use it"
     if draft.parallel.sequence > 1:

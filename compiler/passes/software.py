@@ -133,7 +133,7 @@ def _from_another_index(scribe: Scribe, build: Build, weakest: Device) -> None:
 
 
 def _writes(draft: Draft) -> bool:
-    return draft.generation.engine in ("vllm_colocate", "vllm_server")
+    return draft.generation.engine.startswith("vllm")
 
 
 _IMPORTED: Final[Mapping[str, Callable[[Draft], bool]]] = {

@@ -150,7 +150,8 @@ def _objective(values: Values) -> Iterator[Intent]:
         if rewards:
             yield from _alone(values, "objective.rewards", "objective.grpo.rewards", is_told=True)
         if values.get("generation.device_share"):
-            yield from _alone(values, "generation.device_share", "objective.grpo.device_share")
+            for name in ("device_share", "engine_sleeps", "offload_training"):
+                yield from _alone(values, f"generation.{name}", f"objective.grpo.{name}")
     elif values.get("objective.reference") in ("resident", "precomputed"):
         yield from _alone(values, "objective.reference", "objective.dpo.reference")
 

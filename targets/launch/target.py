@@ -158,8 +158,14 @@ def _read_devices(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {slots[key]: value for key, value in found.items()}
 
 
+def _starts_them(plan: Plan) -> bool:
+    """Whether the launcher starts all processes: a program may start the others itself."""
+    is_one = plan.launch.launcher == "python" and plan.parallel.world > 1
+    return _by_itself(plan) and not is_one
+
+
 def _starts_on_every_device(plan: Plan) -> bool:
-    return _by_itself(plan) and uses_every_device(plan)
+    return _starts_them(plan) and uses_every_device(plan)
 
 
 _PROCESSES = (
@@ -170,7 +176,7 @@ _PROCESSES = (
         _read_world,
         "torch 2.13.0 distributed/run.py, deepspeed 0.14.5 to 0.19.8 launcher/runner.py",
         absent=((ALWAYS, {"parallel.world": 1}),),
-        when=_by_itself,
+        when=_starts_them,
     ),
     Entry(
         ("nodes", "per_node"),
@@ -255,6 +261,7 @@ _CANNOT: Final = {
     **{slot: by_trainer() for slot in SLOTS if slot not in _HERE},
     "devices.nodes": Cannot("the plan leaves devices idle, and starts processes on the others"),
     "devices.per_node": Cannot("the plan leaves devices idle, and starts processes on the others"),
+    "parallel.world": Cannot("the program that is started starts the other processes itself"),
     "precision.compute": by_trainer(),
     "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
     "states.autocast": by_trainer(),

@@ -15,7 +15,27 @@ def _splits_groups(plan: Plan) -> bool:
     return evaluates and plan.batch.evaluation * plan.parallel.world % plan.generation.samples > 0
 
 
+_OWN_REWARDS: Final = frozenset(
+    {
+        *("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward"),
+        "get_soft_overlong_punishment",
+    }
+)
+
+
+def _rewards_by_nobody(plan: Plan) -> bool:
+    names = plan.objective.rewards
+    return any(":" in each or ("." not in each and each not in _OWN_REWARDS) for each in names)
+
+
 REFUSALS: Final = (
+    Refusal(
+        ("objective.rewards",),
+        "a reward is one of TRL's own, or a function by its dotted import path",
+        _rewards_by_nobody,
+        "trl 0.18.2 to 1.16.0 scripts/grpo.py `reward_funcs_registry`, `main`",
+        "write `package.module.function`, or accuracy_reward or think_format_reward",
+    ),
     Refusal(
         ("batch.evaluation", "generation.samples"),
         "an evaluation batch over all devices splits a group of answers",

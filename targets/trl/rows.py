@@ -249,6 +249,26 @@ _ANSWERS: Final = (
 )
 
 
+_SLEEP: Final = "vllm_enable_sleep_mode"
+
+
+def _sleeps_beside(plan: Plan) -> bool:
+    return plan.generation.engine == "vllm_colocate"
+
+
+_ANSWERS_IN_TURN: Final = replace(
+    _key(
+        _SLEEP,
+        "generation.engine_sleeps",
+        f"{_GRPO}: trl 0.23.1 to 1.16.0",
+        ((ALWAYS, False),),
+        since="0.23",
+    ),
+    write=lambda plan: {_SLEEP: True} if plan.generation.engine_sleeps else {},
+    when=_sleeps_beside,
+)
+
+
 def _read_rewards(found: Mapping[str, Any]) -> Mapping[str, Any]:
     """A command line with one function has a word where a file has a list."""
     names = found["reward_funcs"]
@@ -321,6 +341,7 @@ GRPO_ENTRIES: Final = (
     ),
     *_REWARDED,
     *_ANSWERS,
+    _ANSWERS_IN_TURN,
     *_path(_GRPO),
     fixed(
         "activation_checkpointing.offload",

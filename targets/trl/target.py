@@ -63,6 +63,12 @@ _CANNOT: Final = {
     **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
     **evaluating_by_loss("TRL"),
     **CANNOT_LOAD,
+    "generation.engine_sleeps": Cannot(
+        "from 0.23 on TRL lets vLLM sleep, where it is on the devices that train", True, (False,)
+    ),
+    "generation.offload_training": Cannot(
+        "TRL leaves weights and optimizer states on the devices while vLLM writes", True, (False,)
+    ),
     "objective.reference": Cannot("the trainer takes it by itself, as beta and adapters say"),
     "generation.prompt": Cannot("from 0.28 on the data bounds the prompts"),
     "loss.path": Cannot("`trl sft` writes no file for it"),

@@ -100,10 +100,8 @@ def _read_sharding(whole: Json, size: Json) -> Mapping[str, Any]:
     return {"fsdp.sharding": "full" if whole else "grad_op"}
 
 
-def _shards(at: str) -> tuple[Entry, ...]:
-    strategy, kept, size = (
-        f"{at}.{key}" for key in ("strategy", "reshard_after_forward", "fsdp_size")
-    )
+def _shards(at: str, strategy: str) -> tuple[Entry, ...]:
+    kept, size = f"{at}.reshard_after_forward", f"{at}.fsdp_size"
     return (
         named(
             strategy,
@@ -217,6 +215,6 @@ def _runs(at: str) -> tuple[Entry, ...]:
     )
 
 
-def engine(at: str) -> tuple[Entry, ...]:
-    """The rows of the section `at`."""
-    return (*_precisions(at), *_shards(at), *_units(at), *_runs(at))
+def engine(at: str, strategy: str) -> tuple[Entry, ...]:
+    """The rows of the section `at`; `strategy` is the key that names the engine."""
+    return (*_precisions(at), *_shards(at, strategy), *_units(at), *_runs(at))

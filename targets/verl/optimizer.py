@@ -50,7 +50,7 @@ def _read_class(at: str, found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"optimizer.name": fitting[0][0], "optimizer.kernel": fitting[0][1]} if fitting else {}
 
 
-def _algorithm(at: str) -> tuple[Entry, ...]:
+def _algorithm(at: str, rate: float) -> tuple[Entry, ...]:
     betas, epsilon, clip = f"{at}.betas", f"{at}.{_OVERRIDE}.eps", f"{at}.clip_grad"
     return (
         row(
@@ -61,7 +61,7 @@ def _algorithm(at: str) -> tuple[Entry, ...]:
             _BUILDS,
             absent=_read_class(at, {}),
         ),
-        same(f"{at}.lr", "optimizer.learning_rate", _CONFIG, absent=((ALWAYS, 1e-3),)),
+        same(f"{at}.lr", "optimizer.learning_rate", _CONFIG, absent=((ALWAYS, rate),)),
         same(f"{at}.weight_decay", "optimizer.weight_decay", _CONFIG, absent=((ALWAYS, 0.01),)),
         row(
             (betas,),
@@ -190,6 +190,6 @@ def _rate(at: str) -> tuple[Entry, ...]:
     )
 
 
-def optimizer(at: str) -> tuple[Entry, ...]:
-    """The rows of the section `at`."""
-    return (*_algorithm(at), *_rate(at))
+def optimizer(at: str, rate: float) -> tuple[Entry, ...]:
+    """The rows of the section `at`; `rate` is what its own file has for the learning rate."""
+    return (*_algorithm(at, rate), *_rate(at))

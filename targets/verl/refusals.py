@@ -3,14 +3,21 @@
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan, training_data
+from tunec.schemas.terms import BESIDE_TRAINING
+from tunec.targets.rows import is_rewarded, is_supervised
 from tunec.targets.scripts.refusals import Refusal
 from tunec.targets.verl.packages import SOURCE
+from tunec.targets.verl.rewards import OWN_REWARD, engine_width, reward_of
 
 
 def _is_no_parquet(plan: Plan) -> bool:
     evaluation = plan.data.evaluation
     names = (*training_data(plan), *((evaluation,) if evaluation else ()))
     return any(not each.endswith(".parquet") for each in names)
+
+
+def _is_reward(names: tuple[str, ...]) -> bool:
+    return len(names) == 1 and (names[0] == OWN_REWARD or reward_of(names[0]) is not None)
 
 
 REFUSALS: Final = (
@@ -23,14 +30,67 @@ REFUSALS: Final = (
     ),
     Refusal(
         ("launch.launcher",),
-        "it joins the processes that torchrun starts, one process too",
-        lambda plan: plan.launch.launcher != "torchrun",
+        "its trainer of given texts joins the processes that torchrun starts, one process too",
+        lambda plan: is_supervised(plan) and plan.launch.launcher != "torchrun",
         f"{SOURCE} utils/distributed.py `initialize_global_process_group`",
         "set `launcher: torchrun`, or leave it out",
     ),
     Refusal(
+        ("launch.launcher",),
+        "its program is one process, which starts the others by Ray",
+        lambda plan: is_rewarded(plan) and plan.launch.launcher != "python",
+        f"{SOURCE} trainer/main_ppo.py `run_ppo`",
+        "set `launcher: python`, or leave it out",
+    ),
+    Refusal(
+        ("devices.nodes",),
+        "Ray has to run on all nodes before its program starts, and no file here starts it",
+        lambda plan: is_rewarded(plan) and plan.devices.nodes > 1,
+        f"{SOURCE} trainer/main_ppo.py `run_ppo`: `ray.init`",
+        "ask for the devices of one node",
+    ),
+    Refusal(
+        ("generation.engine",),
+        "vLLM or SGLang writes the answers, on the devices that train",
+        lambda plan: is_rewarded(plan) and plan.generation.engine not in BESIDE_TRAINING,
+        f"{SOURCE} workers/rollout/base.py `get_rollout_class`",
+        "set `objective.grpo.generator: vllm_colocate`",
+    ),
+    Refusal(
+        ("generation.device_share",),
+        "the engine's share has no room for the weights, were they split over a whole node",
+        lambda plan: (
+            is_rewarded(plan) and plan.generation.device_share > 0 and engine_width(plan) is None
+        ),
+        f"{SOURCE} workers/rollout/vllm_rollout/vllm_async_server.py: gpu_memory_utilization is of "
+        "the whole device, weights included",
+        "raise `objective.grpo.device_share`",
+    ),
+    Refusal(
+        ("objective.rewards",),
+        "it takes one function: `score.py:function` by its file, `package.module.function`, or "
+        "`default_compute_score`, its own",
+        lambda plan: is_rewarded(plan) and not _is_reward(plan.objective.rewards),
+        f"{SOURCE} trainer/ppo/reward.py `get_custom_reward_fn`",
+        "name one function that adds the rewards",
+    ),
+    Refusal(
+        ("objective.loss",),
+        "no loss of it is averaged over the tokens of a local batch",
+        lambda plan: is_rewarded(plan) and plan.objective.loss == "bnpo",
+        f"{SOURCE} trainer/ppo/core_algos.py `agg_loss`",
+        "set `objective.grpo.loss: dapo`",
+    ),
+    Refusal(
+        ("batch.global", "parallel.data"),
+        "the answers of a step do not divide among the devices",
+        lambda plan: is_rewarded(plan) and plan.batch.global_ % plan.parallel.world != 0,
+        f"{SOURCE} utils/config.py `validate_config`",
+        "set a multiple of the devices as `batch.global`",
+    ),
+    Refusal(
         ("data.train",),
-        "it reads Parquet files, whose column `messages` has conversations",
+        "it reads Parquet files: conversations in a column `messages`, or prompts in `prompt`",
         _is_no_parquet,
         f"{SOURCE} utils/dataset/multiturn_sft_dataset.py `_read_files_and_process`",
         "write the data to Parquet (`datasets.Dataset.to_parquet`), and name files ending in "

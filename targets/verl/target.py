@@ -1,4 +1,4 @@
-"""The verl target: one YAML that Hydra lays over verl's own, for its trainer of given texts."""
+"""The verl target: one YAML that Hydra lays over verl's own, for given texts or for rewards."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -8,9 +8,11 @@ from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, constant
 from tunec.schemas.spec import Spec
+from tunec.schemas.terms import BESIDE_TRAINING
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
+from tunec.targets.rows import is_rewarded, is_supervised
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import other_releases, supervised, training_plainly
 from tunec.targets.verl.engine import ALWAYS_SO, engine
@@ -18,6 +20,7 @@ from tunec.targets.verl.model import model
 from tunec.targets.verl.optimizer import optimizer
 from tunec.targets.verl.packages import PACKAGE, RELEASES, SOURCE, SUPPORTED, brought, ranges
 from tunec.targets.verl.refusals import REFUSALS
+from tunec.targets.verl.rewards import ACTOR, REWARDED
 from tunec.targets.verl.training import DATA, TRAINER
 
 _BASE: Final = "sft_trainer_engine"
@@ -29,6 +32,21 @@ _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
     "optim": frozenset({"lr_warmup_steps_ratio", "optimizer_impl", "clip_grad"}),
 }
 """Its sections, each with keys of its own."""
+
+
+_REWARDED: Final = "ppo_trainer"
+"""The same for `main_ppo`."""
+
+
+def _is_grpo(document: Json) -> bool:
+    """A list of defaults that names verl's own, or the section of what is trained and writes."""
+    if not isinstance(document, dict):
+        return False
+    defaults = document.get("defaults")
+    if isinstance(defaults, list) and _REWARDED in defaults:
+        return _is_on_fsdp(defaults)
+    held = document.get("actor_rollout_ref")
+    return isinstance(held, dict) and bool(held.keys() & {"actor", "rollout", "model"})
 
 
 def _is_sft(document: Json) -> bool:
@@ -64,15 +82,36 @@ CONFIG: Final = File(
     entries=(
         constant("defaults", [_BASE, "_self_"], f"{SOURCE} trainer/sft_trainer.py `main`"),
         *model("model"),
-        *engine("engine"),
-        *optimizer("optim"),
+        *engine("engine", "engine.strategy"),
+        *optimizer("optim", 1e-3),
         *DATA,
         *TRAINER,
     ),
     recognise=_is_sft,
     schema=schema_of(PACKAGE, RELEASES, PACKAGE),
+    when=is_supervised,
     check=other_releases(PACKAGE, ranges, brought),
 )
+GRPO: Final = File(
+    name="verl_grpo.yaml",
+    format="yaml",
+    entries=(
+        constant("defaults", [_REWARDED, "_self_"], f"{SOURCE} trainer/main_ppo.py `main`"),
+        *model("actor_rollout_ref.model"),
+        *engine(f"{ACTOR}.fsdp_config", f"{ACTOR}.strategy"),
+        *optimizer(f"{ACTOR}.optim", 1e-6),
+        *REWARDED,
+    ),
+    recognise=_is_grpo,
+    schema=schema_of(f"{PACKAGE}/{_REWARDED}", RELEASES, PACKAGE),
+    when=is_rewarded,
+    check=other_releases(PACKAGE, ranges, brought),
+)
+
+
+def is_for_rewards(spec: Spec) -> bool:
+    """Whether a spec asks for its program that rewards answers."""
+    return spec.objective.grpo is not None
 
 
 # ── what no key says ─────────────────────────────────────────────────────────────────────────────
@@ -86,12 +125,9 @@ _CANNOT: Final = {
     **supervised("verl"),
     **training_plainly("verl"),
     **{slot: Cannot("one process shards nothing") for slot in SLOTS if slot.startswith("fsdp.")},
-    "objective.kind": Cannot(
-        "of verl's programs the trainer of given texts is written, not `main_ppo`, and none trains "
-        "towards pairs",
-        loses=True,
-        harmless=("sft",),
-    ),
+    "objective.kind": Cannot("no program of verl trains towards pairs", True, ("sft", "grpo")),
+    "objective.reference": Cannot("beta and adapters decide whether there is a second model"),
+    "batch.evaluation": Cannot("held-out prompts are answered all at once"),
     "loss.path": Cannot("its engine takes the logits whole", loses=True, harmless=("full",)),
     "model.kind": Cannot("it is written for models of text", True, ("causal-lm",)),
     "data.images": Cannot("it is written for texts"),
@@ -106,7 +142,6 @@ _CANNOT: Final = {
 }
 _REQUIRES: Final[Mapping[str, Any]] = {
     "activation_checkpointing.reentrant": False,
-    "launch.launcher": "torchrun",
     "precision.tf32": False,
     "runtime.dataloader_pin_memory": False,
     "schedule.log_steps": 1,
@@ -115,8 +150,14 @@ _REQUIRES: Final[Mapping[str, Any]] = {
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """All logits at once; FSDP of several devices, and what it does whatever the file says."""
-    is_of_texts = spec.objective.dpo is None and spec.objective.grpo is None
-    whole = {"loss.path": "full"} if is_of_texts else {}
+    whole: dict[str, Any] = {}
+    if spec.objective.dpo is None:
+        starter = "python" if is_for_rewards(spec) else "torchrun"
+        starts = {} if spec.launcher else {"launch.launcher": starter}
+        whole = {"loss.path": "full", **starts}
+    asked = spec.objective.grpo
+    if asked is not None and asked.engine_sleeps is None and asked.generator in BESIDE_TRAINING:
+        whole["generation.engine_sleeps"] = True
     if "devices" not in draft.groups or spec.engine not in (None, "fsdp"):
         return whole
     is_several = draft.devices.nodes * draft.devices.per_node > 1
@@ -124,22 +165,26 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     return {**whole, **engine, **(ALWAYS_SO if is_several else {})}
 
 
-def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
-    """Its trainer by its module; the folder joins Hydra's search path, where verl's own file is.
+def entry(plan: Plan, _: Dialect) -> tuple[str, ...]:
+    """Its program by its module; the folder joins Hydra's search path, where verl's own file is.
 
     hydra-core 1.3.8 _internal/utils.py `_run_hydra`: --config-dir.
     """
-    name = CONFIG.name.removesuffix(".yaml")
-    return ("verl.trainer.sft_trainer", "--config-dir", PACKAGE, "--config-name", name)
+    module, file = ("main_ppo", GRPO) if is_rewarded(plan) else ("sft_trainer", CONFIG)
+    name = file.name.removesuffix(".yaml")
+    return (f"verl.trainer.{module}", "--config-dir", PACKAGE, "--config-name", name)
 
 
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     """Whole batches alone, of what all processes can have alike.
 
-    verl 0.8.0 to 0.9.1 trainer/sft_trainer.py `_build_dataloader`: drop_last of sampler and loader.
+    verl 0.8.0 to 0.9.1 trainer/sft_trainer.py `_build_dataloader`: drop_last of sampler and loader;
+    0.8.0 trainer/ppo/ray_trainer.py, 0.9.0 to 0.9.1 trainer/ppo/v1/trainer_base.py: of prompts too.
     """
 
     def steps(epoch: Epoch, epochs: float) -> int:
+        if epoch.answers:
+            return int(epochs) * (epoch.rows // max(epoch.prompts_a_step, 1))
         share = epoch.rows // epoch.processes
         return int(epochs) * (share // (epoch.micro * epoch.accumulation))
 
@@ -152,11 +197,12 @@ TARGET: Final = Target(
     supported=SUPPORTED,
     latest=RELEASES[-1],
     releases=RELEASES,
-    files=(CONFIG,),
+    files=(CONFIG, GRPO),
     cannot=_CANNOT,
     requires=_REQUIRES,
     needs=_needs,
     takes_fsdp=True,
+    starts_workers=is_for_rewards,
     check=refusing(PACKAGE, REFUSALS),
     beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES},
     companions=brought,
@@ -165,4 +211,4 @@ TARGET: Final = Target(
     counting=counting,
     verify="tunec.targets.verl.verify",
 )
-"""What verl's trainer of given texts composes."""
+"""What verl's trainers of given texts and of rewarded answers compose."""

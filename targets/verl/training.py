@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Json, constant, derived, fixed, same
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
 from tunec.targets.rows import row
 from tunec.targets.verl.packages import SOURCE
 
@@ -17,7 +17,8 @@ _SPLITS: Final = f"{SOURCE} workers/engine/utils.py `prepare_micro_batches`"
 # ── data and batches ─────────────────────────────────────────────────────────────────────────────
 
 
-def _read_files(value: Json) -> Mapping[str, Any]:
+def read_files(value: Json) -> Mapping[str, Any]:
+    """The parts of the training data: one path, or a list of them."""
     names = [value] if isinstance(value, str) else list(value or ())
     return {"data.train": names[0], "data.more": tuple(names[1:])} if names else {}
 
@@ -31,8 +32,8 @@ DATA: Final = (
         ("data.train_files",),
         ("data.train", "data.more"),
         lambda plan: {"data.train_files": [*training_data(plan)]},
-        lambda found: _read_files(found["data.train_files"]),
-        f"{_SAMPLES} `_read_files_and_process`: each by pandas, one after the other",
+        lambda found: read_files(found["data.train_files"]),
+        f"{_SAMPLES} `read_files_and_process`: each by pandas, one after the other",
     ),
     row(
         ("data.val_files",),
@@ -74,8 +75,9 @@ def _write_length(plan: Plan) -> Mapping[str, Json]:
     return {"trainer.total_epochs": int(epochs)} if epochs == int(epochs) else {}
 
 
-def _read_length(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    epochs, steps = found.get("trainer.total_epochs", 4), found.get("trainer.total_training_steps")
+def _read_length(found: Mapping[str, Json], usual: int) -> Mapping[str, Any]:
+    epochs = found.get("trainer.total_epochs", usual)
+    steps = found.get("trainer.total_training_steps")
     if not steps:
         return {"schedule.epochs": float(epochs)}
     return {"schedule.epochs": None, "schedule.steps": steps} if epochs >= steps else {}
@@ -99,7 +101,8 @@ def _read_saving(value: Json) -> Mapping[str, Any]:
     return {"schedule.save_steps": value} if isinstance(value, int) and value > 0 else {}
 
 
-def _read_evaluation(value: Json) -> Mapping[str, Any]:
+def read_evaluation(value: Json) -> Mapping[str, Any]:
+    """Every how many steps held-out data is asked; below 1 never."""
     if not isinstance(value, int):
         return {}
     return {"schedule.evaluation_steps": value if value > 0 else None}
@@ -122,25 +125,53 @@ def _read_trackers(value: Json) -> Mapping[str, Any]:
     return {"runtime.report_to": tuple(each for each in names if each != _CONSOLE)}
 
 
+def lasting(usual: int, source: str) -> tuple[Entry, ...]:
+    """The rows of a run's length; `usual` are the epochs of its own file."""
+
+    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        return _read_length(found, usual)
+
+    return (
+        row(
+            _LENGTH,
+            ("schedule.epochs",),
+            _write_length,
+            read,
+            source,
+            absent={"schedule.epochs": float(usual)},
+            when=lambda plan: not _in_steps(plan),
+        ),
+        row(
+            _LENGTH,
+            ("schedule.epochs", "schedule.steps"),
+            _write_length,
+            read,
+            f"{source}: epochs end it too",
+            when=_in_steps,
+        ),
+    )
+
+
+def logging(usual: tuple[str, ...], source: str) -> tuple[Entry, ...]:
+    """The rows of what a run tells, and where; `usual` are the trackers of its own file."""
+    return (
+        fixed("schedule.log_steps", 1, source),
+        same("trainer.default_local_dir", "runtime.output", source),
+        row(
+            ("trainer.logger",),
+            ("runtime.report_to",),
+            _write_trackers,
+            lambda found: _read_trackers(found["trainer.logger"]),
+            source,
+            absent={"runtime.report_to": usual},
+        ),
+        derived("trainer.project_name", lambda plan: plan.job.name, source),
+        derived("trainer.experiment_name", lambda plan: plan.objective.kind, source),
+    )
+
+
 TRAINER: Final = (
-    row(
-        _LENGTH,
-        ("schedule.epochs",),
-        _write_length,
-        _read_length,
-        f"{_LOOP} `_init_engine`, `fit`",
-        absent={"schedule.epochs": 4.0},
-        when=lambda plan: not _in_steps(plan),
-    ),
-    row(
-        _LENGTH,
-        ("schedule.epochs", "schedule.steps"),
-        _write_length,
-        _read_length,
-        f"{_LOOP} `_init_engine`, `fit`: epochs end it too",
-        when=_in_steps,
-    ),
-    fixed("schedule.log_steps", 1, f"{_LOOP} `fit`"),
+    *lasting(4, f"{_LOOP} `_init_engine`, `fit`"),
     row(
         ("trainer.save_freq",),
         ("schedule.save_steps",),
@@ -152,20 +183,10 @@ TRAINER: Final = (
         ("trainer.test_freq",),
         ("schedule.evaluation_steps",),
         lambda plan: {"trainer.test_freq": plan.schedule.evaluation_steps or -1},
-        lambda found: _read_evaluation(found["trainer.test_freq"]),
+        lambda found: read_evaluation(found["trainer.test_freq"]),
         f"{_LOOP} `_init_engine`; held-out data is also run after the last step",
         absent={"schedule.evaluation_steps": None},
     ),
     same("trainer.max_ckpt_to_keep", "schedule.keep_checkpoints", _YAML, absent=((ALWAYS, None),)),
-    same("trainer.default_local_dir", "runtime.output", _YAML),
-    row(
-        ("trainer.logger",),
-        ("runtime.report_to",),
-        _write_trackers,
-        lambda found: _read_trackers(found["trainer.logger"]),
-        _YAML,
-        absent={"runtime.report_to": ("wandb",)},
-    ),
-    derived("trainer.project_name", lambda plan: plan.job.name, _YAML),
-    derived("trainer.experiment_name", lambda plan: plan.objective.kind, _YAML),
+    *logging(("wandb",), f"{_YAML}; {_LOOP} `fit`"),
 )

@@ -1,7 +1,10 @@
-"""How verl's trainer is asked about its file, and how it is heard."""
+"""How verl's programs are asked about their files, and how they are heard."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tunec.compiler.consumers.environments import EnvironmentUnavailable
 from tunec.compiler.consumers.sets import choose
@@ -24,14 +27,41 @@ from tunec.targets.huggingface.verify import SECONDS, adapter_program, in_order
 from tunec.targets.rows import has_adapter
 from tunec.targets.verl.optimizer import CLASSES, has_moments
 from tunec.targets.verl.packages import PACKAGE, RELEASES
+from tunec.targets.verl.rewards import ACTOR
 
 SCRIPT: Final = "tunec.targets.verl.consumer"
-FILE: Final = "verl_sft.yaml"
 TRAINER: Final = "verl sft_trainer"
+REWARDING: Final = "verl main_ppo"
 _BITS: Final = "bitsandbytes==0.50.2"
 _HYDRA: Final = "defaults"
 """The key that Hydra itself takes: no trainer sees it."""
 Told = Iterator[tuple[str, str, Any, Any]]
+
+
+class _Reader(Struct, frozen=True):
+    """One of verl's programs: the verb that asks it, and where its file has what they share."""
+
+    program: str
+    file: str
+    verb: str
+    model: str = "model"
+    engine: str = "engine"
+    strategy: str = "engine.strategy"
+    optimizer: str = "optim"
+    micro: str = "data.micro_batch_size_per_gpu"
+
+
+_OF_TEXTS: Final = _Reader(TRAINER, "verl_sft.yaml", "resolve")
+_OF_REWARDS: Final = _Reader(
+    REWARDING,
+    "verl_grpo.yaml",
+    "rewarded",
+    model="actor_rollout_ref.model",
+    engine=f"{ACTOR}.fsdp_config",
+    strategy=f"{ACTOR}.strategy",
+    optimizer=f"{ACTOR}.optim",
+    micro=f"{ACTOR}.ppo_micro_batch_size_per_gpu",
+)
 
 
 def where(case: Case) -> Where:
@@ -43,23 +73,23 @@ def where(case: Case) -> Where:
     return Where(known.consumer, known.version, (*known.requirements, *packed))
 
 
-def _ask(case: Case, _: Answers) -> Question:
+def _ask(reader: _Reader, case: Case, _: Answers) -> Question:
     return {
-        "verb": "resolve",
-        "yaml": case.text(FILE),
-        "name": FILE.removesuffix(".yaml"),
+        "verb": reader.verb,
+        "yaml": case.text(reader.file),
+        "name": reader.file.removesuffix(".yaml"),
         "config": dict(case.config or {"model_type": case.plan.model.family}),
         "samples": case.plan.data.samples,
         "world_size": case.plan.parallel.world,
     }
 
 
-def _hear(case: Case, answer: Any) -> Heard:
+def _hear(reader: _Reader, case: Case, answer: Any) -> Heard:
     found = flat(answer["values"])
-    written = flat(document(case.file(FILE), case.delivered[FILE]))
+    written = flat(document(case.file(reader.file), case.delivered[reader.file]))
     return Heard(
         values={**found, _HYDRA: written.get(_HYDRA)},
-        facts=facts([*_facts(case.plan, answer["derived"])]),
+        facts=facts([*_facts(reader, case.plan, answer["derived"])]),
         ignored=tuple(
             key
             for key in written
@@ -71,46 +101,50 @@ def _hear(case: Case, answer: Any) -> Heard:
 # ── what its own functions make of the values ────────────────────────────────────────────────────
 
 
-def _facts(plan: Plan, told: Mapping[str, Any]) -> Told:
-    yield from _loop(plan, told)
-    yield from _optimizer(plan, told["optimizer"], told["rate"])
-    yield from _engine(plan, told)
+def _facts(reader: _Reader, plan: Plan, told: Mapping[str, Any]) -> Told:
+    yield from _loop(reader, plan, told)
+    yield from _optimizer(reader.optimizer, plan, told["optimizer"], told["rate"])
+    yield from _engine(reader, plan, told)
+    rank, alpha = (f"{reader.model}.{name}" for name in ("lora_rank", "lora_alpha"))
     adapter = told["adapter"] or {}
-    yield "adapter.kind", "model.lora_rank", has_adapter(plan), bool(adapter)
+    yield "adapter.kind", rank, has_adapter(plan), bool(adapter)
     if adapter:
-        yield "adapter.rank", "model.lora_rank", plan.adapter.rank, adapter["r"]
-        yield "adapter.alpha", "model.lora_alpha", plan.adapter.alpha, adapter["lora_alpha"]
-        yield "adapter.dropout", "model.lora_rank", plan.adapter.dropout, adapter["lora_dropout"]
-        yield "adapter.rslora", "model.lora_rank", plan.adapter.rslora, adapter["use_rslora"]
+        yield "adapter.rank", rank, plan.adapter.rank, adapter["r"]
+        yield "adapter.alpha", alpha, plan.adapter.alpha, adapter["lora_alpha"]
+        yield "adapter.dropout", rank, plan.adapter.dropout, adapter["lora_dropout"]
+        yield "adapter.rslora", rank, plan.adapter.rslora, adapter["use_rslora"]
 
 
-def _loop(plan: Plan, told: Mapping[str, Any]) -> Told:
-    key = "data.micro_batch_size_per_gpu"
-    yield "batch.accumulation", key, plan.batch.accumulation, told["micro_batches"]
+def _loop(reader: _Reader, plan: Plan, told: Mapping[str, Any]) -> Told:
+    accumulated = plan.batch.accumulation
+    yield "batch.accumulation", reader.micro, accumulated, told["micro_batches"]
     if "steps" in told and plan.schedule.steps is not None:
         yield "schedule.steps", "trainer.total_epochs", plan.schedule.steps, told["steps"]
+    if "critic" in told:
+        yield "objective.kind", "algorithm.adv_estimator", False, told["critic"]
+        compared = plan.objective.reference != "none"
+        yield "objective.reference", f"{ACTOR}.use_kl_loss", compared, told["reference"]
 
 
-def _optimizer(plan: Plan, made: Mapping[str, Any], rate: Mapping[str, Any]) -> Told:
+def _optimizer(at: str, plan: Plan, made: Mapping[str, Any], rate: Mapping[str, Any]) -> Told:
     wanted = plan.optimizer
     name, _ = CLASSES[(wanted.name, wanted.kernel)]
-    yield "optimizer.name", "optim.optimizer", name, made["class"]
-    yield "optimizer.learning_rate", "optim.lr", wanted.learning_rate, made["lr"]
-    yield "optimizer.weight_decay", "optim.weight_decay", wanted.weight_decay, made["weight_decay"]
+    yield "optimizer.name", f"{at}.optimizer", name, made["class"]
+    yield "optimizer.learning_rate", f"{at}.lr", wanted.learning_rate, made["lr"]
+    decay = wanted.weight_decay
+    yield "optimizer.weight_decay", f"{at}.weight_decay", decay, made["weight_decay"]
     if has_moments(plan):
-        yield "optimizer.beta1", "optim.betas", [wanted.beta1, wanted.beta2], made["betas"]
-        yield "optimizer.epsilon", "optim.override_optimizer_config", wanted.epsilon, made["eps"]
+        yield "optimizer.beta1", f"{at}.betas", [wanted.beta1, wanted.beta2], made["betas"]
+        key = f"{at}.override_optimizer_config"
+        yield "optimizer.epsilon", key, wanted.epsilon, made["eps"]
     if wanted.kernel in ("foreach", "fused"):
         is_fused = wanted.kernel == "fused"
-        yield "optimizer.kernel", "optim.optimizer_impl", is_fused, bool(made["fused"])
-    if plan.schedule.warmup_steps is not None and plan.schedule.steps is not None:
-        yield (
-            "schedule.warmup_steps",
-            "optim.lr_warmup_steps",
-            plan.schedule.warmup_steps,
-            rate["warmup"],
-        )
-        yield "schedule.kind", "optim.lr_scheduler_type", _last(plan), round(rate["last"], 9)
+        yield "optimizer.kernel", f"{at}.optimizer_impl", is_fused, bool(made["fused"])
+    steps = plan.schedule.warmup_steps
+    if steps is not None and plan.schedule.steps is not None:
+        yield "schedule.warmup_steps", f"{at}.lr_warmup_steps", steps, rate["warmup"]
+        key = f"{at}.lr_scheduler_type"
+        yield "schedule.kind", key, _last(plan), round(rate["last"], 9)
 
 
 def _last(plan: Plan) -> float:
@@ -122,35 +156,44 @@ def _last(plan: Plan) -> float:
 _SHARDINGS: Final = {"full": "FULL_SHARD", "grad_op": "SHARD_GRAD_OP", "hybrid": "HYBRID_SHARD"}
 
 
-def _engine(plan: Plan, told: Mapping[str, Any]) -> Told:
+def _engine(reader: _Reader, plan: Plan, told: Mapping[str, Any]) -> Told:
+    at = reader.engine
     compute, weights = DTYPES[plan.precision.compute], DTYPES[plan.states.weights]
-    yield "precision.compute", "engine.mixed_precision.param_dtype", compute, told["compute"]
-    yield "states.weights", "engine.model_dtype", weights, told["weights"]
+    yield "precision.compute", f"{at}.mixed_precision.param_dtype", compute, told["compute"]
+    yield "states.weights", f"{at}.model_dtype", weights, told["weights"]
     world, size = plan.parallel.world, plan.devices.per_node
     mesh = [world // size, size] if plan.fsdp.sharding == "hybrid" else [world]
-    yield "parallel.world", "engine.fsdp_size", mesh, told["mesh"]
+    yield "parallel.world", f"{at}.fsdp_size", mesh, told["mesh"]
     if plan.parallel.engine == "fsdp":
-        key = "engine.reshard_after_forward"
-        yield "fsdp.sharding", key, _SHARDINGS[plan.fsdp.sharding], told["sharding"]
+        key, kind = f"{at}.reshard_after_forward", _SHARDINGS[plan.fsdp.sharding]
+        yield "fsdp.sharding", key, kind, told["sharding"]
 
 
 # ── peft ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lora(case: Case, answers: Answers) -> Mapping[str, Json] | None:
+def _lora(reader: _Reader, case: Case, answers: Answers) -> Mapping[str, Json] | None:
     """What the engine hands to peft."""
-    answer = taken(answers, TRAINER)
+    answer = taken(answers, reader.program)
     adapter: Mapping[str, Json] | None = None if answer is None else answer["derived"]["adapter"]
     return adapter and {"peft_type": "LORA", **adapter, **in_order(case.plan, adapter)}
 
 
-_NAMES: Final = {
-    "r": "model.lora_rank",
-    "lora_alpha": "model.lora_alpha",
-    "target_modules": "model.target_modules",
-}
+_NAMES: Final = {"r": "lora_rank", "lora_alpha": "lora_alpha", "target_modules": "target_modules"}
 
-PROGRAMS: Final = (
-    Program(TRAINER, FILE, SCRIPT, where, _ask, _hear, seconds=SECONDS),
-    adapter_program(FILE, _lora, where, lambda key: _NAMES.get(key, ""), after=TRAINER),
-)
+
+def _named(reader: _Reader, key: str) -> str:
+    return f"{reader.model}.{_NAMES[key]}" if key in _NAMES else ""
+
+
+def _programs(reader: _Reader) -> tuple[Program, Program]:
+    """The program, and PEFT with the adapter that it is handed."""
+    ask, hear = partial(_ask, reader), partial(_hear, reader)
+    lora, named = partial(_lora, reader), partial(_named, reader)
+    return (
+        Program(reader.program, reader.file, SCRIPT, where, ask, hear, seconds=SECONDS),
+        adapter_program(reader.file, lora, where, named, after=reader.program),
+    )
+
+
+PROGRAMS: Final = (*_programs(_OF_TEXTS), *_programs(_OF_REWARDS))

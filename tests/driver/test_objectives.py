@@ -282,4 +282,5 @@ def test_no_other_target_says_an_objective_and_all_say_why(name):
     starts_only = name in ("launch", "accelerate", "slurm", "kubeflow", "skypilot", "deepspeed")
     assert cannot.loses is not starts_only
     said = ("sft", "dpo") if name in ("axolotl", "llamafactory", "ms-swift") else ("sft",)
+    said = ("sft", "grpo") if name == "verl" else said
     assert starts_only or cannot.harmless == said

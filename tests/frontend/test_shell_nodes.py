@@ -368,3 +368,45 @@ def test_hostile_text_is_read_in_time(text):
 
 def test_a_text_that_is_too_large_gives_nothing():
     assert read_script("A=1\n" * MAX_BYTES, "f") == ()
+
+
+COMPOSED = """\
+HYDRA_FULL_ERROR=1 python3 -m verl.trainer.main_ppo \\
+    algorithm.adv_estimator=grpo \\
+    actor_rollout_ref.rollout.n=5 \\
+    actor_rollout_ref.rollout.n=8 \\
+    ++actor_rollout_ref.actor.optim.lr=1e-6 \\
+    trainer.logger='["console","wandb"]' \\
+    +trainer.note="'two words'" \\
+    trainer.resume_from_path=null \\
+    data.train_files=$HOME/train.parquet \\
+    ~data.seed $@
+"""
+
+
+def test_words_of_hydra_are_the_document_that_they_say():
+    (_, found) = read_script(COMPOSED, "train.sh")
+    assert (found.dialect, found.program) == ("verl", "verl.trainer.main_ppo")
+    said = plain(found.node)
+    unknown = said["data"].pop("train_files")
+    assert unknown.reason
+    assert said == {
+        "algorithm": {"adv_estimator": "grpo"},
+        "actor_rollout_ref": {"rollout": {"n": 8}, "actor": {"optim": {"lr": 1e-6}}},
+        "trainer": {
+            "logger": ["console", "wandb"],
+            "note": "two words",
+            "resume_from_path": None,
+        },
+        "data": {},
+    }
+    key = found.node.child("actor_rollout_ref").child("rollout").child("n").key_span
+    assert (key.line, key.column) == (4, 5)
+    assert [text for text, _ in found.loose] == ["~data.seed"]
+
+
+def test_a_file_that_is_composed_is_named_and_its_words_are_no_document():
+    text = "python -m verl.trainer.main_ppo --config-dir conf --config-name run a.b=1\n"
+    (_, found) = read_script(text, "train.sh")
+    assert [each.file for each in found.references] == ["conf/run.yaml"]
+    assert not found.node.fields

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tunec.compiler.cli.main import run
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_text
 from tunec.targets.registry import TARGETS
@@ -35,17 +36,11 @@ def test_the_spec_itself_is_taken(more):
         ("method: lora", "method: qlora", "E0901", "quantization.format"),
         ("method: lora", "method: lora\nengine: ddp", "E0905", "under FSDP"),
         ("method: lora", "method: lora\nengine: deepspeed", "E0905", "under FSDP"),
-        ("method: lora", "method: lora\nlauncher: accelerate", "E0903", "launch.launcher"),
+        ("method: lora", "method: lora\nlauncher: accelerate", "E0905", "torchrun starts"),
         ("method: lora", "method: {lora: {dropout: 0.1}}", "E0901", "adapter.dropout"),
         ("method: lora", "method: {lora: {rslora: true}}", "E0901", "adapter.rslora"),
         ("train.parquet", "train.jsonl", "E0905", "Parquet"),
         ("method: lora", "method: lora\nobjective: dpo", "E0901", "objective.kind"),
-        (
-            "model: llama-3.1-8b\nmethod: lora",
-            "model: llama-3.2-1b\nmethod: full\nobjective: {grpo: {rewards: [accuracy_reward]}}",
-            "E0901",
-            "objective.kind",
-        ),
         ("method: lora", "method: lora\ntrain: {seed: 7}", "E0901", "runtime.seed"),
         ("method: lora", "method: lora\ntrain: {schedule: linear}", "E0901", "schedule.kind"),
         ("method: lora", "method: lora\ntrain: {epochs: 1.5}", "E0901", "schedule.epochs"),
@@ -82,3 +77,92 @@ def test_torchrun_starts_its_trainer(devices, engine):
     assert (plan.parallel.engine, plan.launch.launcher) == (engine, "torchrun")
     words = "verl.trainer.sft_trainer --config-dir verl --config-name verl_sft"
     assert plan.launch.script == words
+
+
+REWARDED = """\
+tunec: 1
+model: qwen2.5-7b
+method: lora
+objective: {grpo: {rewards: [default_compute_score], generator: vllm_colocate}}
+data: {train: train.parquet, samples: 10k, sequence: 1024}
+batch: {global: 128}
+hardware: h100-80g-x4
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "said"),
+    [
+        (
+            "generator: vllm_colocate",
+            "generator: vllm_server",
+            "E0905",
+            "on the devices that train",
+        ),
+        ("[default_compute_score]", "[accuracy_reward]", "E0905", "takes one function"),
+        ("[default_compute_score]", "[a.b, c.d]", "E0905", "takes one function"),
+        ("rewards:", "loss: bnpo, rewards:", "E0905", "local batch"),
+        ("rewards:", "device_share: 0.02, rewards:", "E0905", "no room for the weights"),
+        ("method: lora", "method: lora\nlauncher: torchrun", "E0905", "starts the others by Ray"),
+        ("method: lora", "method: qlora", "E0901", "quantization.format"),
+    ],
+)
+def test_what_it_cannot_do_for_rewards_is_told(old, new, code, said):
+    found = errors_of(REWARDED.replace(old, new))
+    (first, *_) = [each for each in found if each.id == code]
+    assert any(said in each.message for each in found if each.id == code), found
+    assert first.help
+
+
+@pytest.mark.parametrize("name", ["score.py:function", "default_compute_score"])
+def test_trl_is_told_no_reward_of_verl(name):
+    text = REWARDED.replace("[default_compute_score]", f'["{name}"]')
+    loaded = load_text(text, targets=TARGETS.names())
+    found = compile_spec(loaded, [TARGETS.resolve("trl")]).diagnostics
+    assert [each.id for each in found if each.severity == "error"] == ["E0905"]
+
+
+def test_a_reward_in_a_file_is_found_from_the_bundle(tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        REWARDED.replace("[default_compute_score]", '["rewards/one.py:score"]'), "utf-8"
+    )
+    words = ["compile", str(spec), "--target", "verl", "-o", str(tmp_path / "out")]
+    assert run(words, TARGETS, "0") == 0
+    written = (tmp_path / "out/verl/verl_grpo.yaml").read_text("utf-8")
+    assert "path: ../rewards/one.py\n    name: score" in written
+    launch = (tmp_path / "out/launch/launch.sh").read_text("utf-8")
+    assert "verl.trainer.main_ppo --config-dir verl --config-name verl_grpo" in launch
+
+
+def test_one_process_starts_the_workers_of_all_devices():
+    loaded = load_text(REWARDED, targets=TARGETS.names())
+    found = compile_spec(loaded, [TARGETS.resolve("verl")])
+    plan = found.planned.plan
+    assert (plan.launch.launcher, plan.parallel.world, plan.parallel.engine) == (
+        "python",
+        4,
+        "fsdp",
+    )
+    words = "verl.trainer.main_ppo --config-dir verl --config-name verl_grpo"
+    assert plan.launch.script == words
+    assert found.ok
+    assert plan.generation.engine_sleeps
+
+
+def test_an_engine_that_sleeps_leaves_its_share_to_the_training():
+    def peak(more):
+        text = REWARDED.replace("rewards:", f"device_share: 0.5, {more}rewards:")
+        text += "pin: {batch.micro: 4, activation_checkpointing.mode: layer}\n"
+        return compile_spec(load_text(text, targets=TARGETS.names()), [TARGETS.resolve("verl")])
+
+    sleeps, awake = peak(""), peak("engine_sleeps: false, ")
+    away = peak("offload_training: true, ")
+    share = round(0.5 * sleeps.planned.plan.devices.memory)
+    step = "optimizer step"
+    assert awake.planned.memory.phases[step]["generation engine"] == share
+    assert "generation engine" not in sleeps.planned.memory.phases[step]
+    assert sleeps.planned.memory.phases["generation"]["generation engine"] == share
+    assert "frozen weights" in sleeps.planned.memory.phases["generation"]
+    assert set(away.planned.memory.phases["generation"]) == {"generation engine"}
+    assert away.planned.memory.host.peak_bytes > sleeps.planned.memory.host.peak_bytes

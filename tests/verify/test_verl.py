@@ -1,9 +1,10 @@
-"""Files for verl before its own trainer, in three releases.
+"""Files for verl before its own programs, in three releases.
 
 What is asked is `verl.trainer.sft_trainer` as it is started: Hydra composes the emitted file over
 verl's own, the trainer makes its classes of the sections, and its own functions say what these come
 to: how often its loader deals, how many micro batches it makes, the optimizer, the rate, the mesh,
-and the adapter that peft then puts into the model.
+and the adapter that peft then puts into the model. `verl.trainer.main_ppo` is asked in the same way
+until it would start Ray, with its own checks of the whole.
 """
 
 from dataclasses import dataclass
@@ -17,16 +18,31 @@ from tunec.compiler.verify.contract import Delivered
 from tunec.compiler.verify.queries import verify
 from tunec.schemas.frozen import replace
 from tunec.targets.verl.packages import RELEASES
-from tunec.targets.verl.verify import TRAINER
+from tunec.targets.verl.verify import REWARDING, TRAINER
 
 SPECS = specs_of("verl")
 CASES = [(name, at) for name in SPECS for at in RELEASES]
 FEWEST = 38
 
 
+REWARDED = specs_of("verl_grpo")
+REWARDED_CASES = [(name, at) for name in REWARDED for at in RELEASES]
+FEWEST_REWARDED = 40
+
+
 @pytest.fixture(scope="module")
 def checks():
     return checked("verl", SPECS, CASES)
+
+
+@pytest.fixture(scope="module")
+def rewarded():
+    return checked("verl", REWARDED, REWARDED_CASES)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_program_of_rewards_resolves_what_was_planned(rewarded, release):
+    assert_resolved(rewarded, f"verl@{release}", REWARDING, set(REWARDED), FEWEST_REWARDED)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -102,27 +118,82 @@ FAULTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def planted():
-    (sound,) = compiled("verl", SPECS, FAULTED, RELEASES[-1])
+FAULTED_REWARDED = "compared"
+FAULTS_REWARDED = {
+    "estimator": Planted(
+        put("algorithm.adv_estimator", "rloo"), "algorithm.adv_estimator", "rloo", "objective.kind"
+    ),
+    "samples": Planted(
+        put("actor_rollout_ref.rollout.n", 4), "actor_rollout_ref.rollout.n", 4, "batch.global"
+    ),
+    "share": Planted(
+        put("actor_rollout_ref.rollout.gpu_memory_utilization", 0.9),
+        "actor_rollout_ref.rollout.gpu_memory_utilization",
+        0.9,
+        "generation.device_share",
+    ),
+    "engine deleted": Planted(
+        drop("actor_rollout_ref.rollout.name"),
+        "actor_rollout_ref.rollout.name",
+        None,
+        status="refused",
+    ),
+    "reference": Planted(
+        put("actor_rollout_ref.actor.use_kl_loss", False),
+        "actor_rollout_ref.actor.use_kl_loss",
+        False,
+        "objective.reference",
+    ),
+    "micro batch deleted": Planted(
+        drop("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"),
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",
+        None,
+        status="refused",
+    ),
+    "average": Planted(
+        put("actor_rollout_ref.actor.loss_agg_mode", "mean"),
+        "actor_rollout_ref.actor.loss_agg_mode",
+        "mean",
+        status="refused",
+    ),
+    "answers": Planted(
+        put("data.max_response_length", 64), "data.max_response_length", 64, "data.sequence"
+    ),
+}
+KINDS = {
+    TRAINER: (SPECS, FAULTED, FAULTS),
+    REWARDING: (REWARDED, FAULTED_REWARDED, FAULTS_REWARDED),
+}
+
+
+def _asked_of(program):
+    specs, name, faults = KINDS[program]
+    (sound,) = compiled("verl", specs, name, RELEASES[-1])
     (old,) = sound.delivered.values()
-    texts = {name: fault.edit(old.text) for name, fault in FAULTS.items()}
+    texts = {name: fault.edit(old.text) for name, fault in faults.items()}
     assert all(text != old.text for text in texts.values())
     return {
-        each.spec: each
+        (program, each.spec): each
         for each in verify(
             [
                 replace(sound, spec=name, delivered={old.name: Delivered(old.name, name, text)})
                 for name, text in texts.items()
             ]
         )
-        if each.program == TRAINER
+        if each.program == program
     }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found(planted, name):
-    check, fault = planted[name], FAULTS[name]
+@pytest.fixture(scope="module")
+def planted():
+    return {at: check for program in KINDS for at, check in _asked_of(program).items()}
+
+
+@pytest.mark.parametrize(
+    ("program", "name"), [(program, name) for program in KINDS for name in KINDS[program][2]]
+)
+def test_a_planted_fault_is_found(planted, program, name):
+    check, fault = planted[program, name], KINDS[program][2][name]
     if check.status == "unchecked":
         pytest.skip(f"not checked: {check.reason}")
     assert check.status == fault.status, check

@@ -154,7 +154,7 @@ def least_bytes(workload: Workload, layout: Layout) -> float:
         return 0.0
     workload = of_rank(reached(workload, layout), layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
-    held = sum(term.bytes for term in always_held(workload, plan))
+    held = sum(term.bytes for term in always_held(workload, plan) if term.freed == At.END)
     return held * (1 + slack(workload, layout).still) + sum(apart(layout.parallel.world).values())
 
 

@@ -140,6 +140,8 @@ class At:
     GENERATION: Final = Moment(13, "generation")
     GENERATION_HEAD: Final = Moment(14, "generation head")
     GENERATION_GATHERING: Final = Moment(15, "generation gathering")
+    WRITTEN: Final = Moment(15.5)
+    """Answers are written, and what waited on the host is back."""
     SCORING_LAYERS: Final = Moment(16, "scoring layers")
     SCORING_GATHERING: Final = Moment(17, "scoring gathering")
     SCORING_BEGINS: Final = Moment(18, "scoring gathering")

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.analyses.memory.account import required_bytes
 from tunec.compiler.analyses.memory.sharding import gathers_twice
 from tunec.compiler.analyses.memory.workload import Generation as Written
-from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
+from tunec.compiler.analyses.memory.workload import InTurns, Layout, Preference, Workload
 from tunec.compiler.analyses.padding import padded_counts
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
@@ -150,19 +150,18 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
 
 def preference_of(objective: Objective, generation: Generation) -> Preference | None:
     """What the accounts know of an objective; None for supervised training."""
-    if objective.kind == "sft":
-        return None
-    if objective.kind == "dpo":
-        return Preference(2, objective.reference)
-    engine = generation.engine in ("vllm_colocate", "vllm_server")
-    return Preference(1, objective.reference, generation.completion, engine)
+    if objective.kind != "grpo":
+        return Preference(2, objective.reference) if objective.kind == "dpo" else None
+    is_apart = generation.engine not in ("none", "transformers")
+    told = (1, objective.reference, generation.completion, is_apart)
+    turns = (generation.engine_sleeps, generation.offload_training)
+    return InTurns(*told, *turns) if any(turns) else Preference(*told)
 
 
 def written_of(generation: Generation) -> Written | None:
     """What is written on the devices; at ZeRO stage 3 TRL makes the parameters whole for it.
 
-    trl 0.15.2 to 1.16.0 trainer/grpo_config.py `ds3_gather_for_generation`. vLLM keeps its cache
-    within its own share.
+    trl 0.15.2 to 1.16.0 trainer/grpo_config.py `ds3_gather_for_generation`.
     """
     if generation.engine in ("none", "vllm_server"):
         return None

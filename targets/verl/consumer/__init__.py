@@ -1,10 +1,11 @@
 """verl asked about itself.
 
 Runs inside an environment that holds one release of it, never in tunec's own process. Verbs:
-`schema` and `resolve`; see the functions.
+`schema`, `resolve` and `rewarded`; see the functions.
 """
 
 from tunec.targets.verl.consumer.resolve import resolve
+from tunec.targets.verl.consumer.rewards import resolve_rewarded
 from tunec.targets.verl.consumer.schema import schema
 
-VERBS = {"schema": schema, "resolve": resolve}
+VERBS = {"schema": schema, "resolve": resolve, "rewarded": resolve_rewarded}

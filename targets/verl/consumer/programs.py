@@ -17,6 +17,9 @@ _ABSENT: Final[Mapping[str, str]] = {
     "fastapi": "workers/rollout serves answers with it",
     "uvicorn": "workers/rollout serves answers with it",
     "zmq": "workers/rollout/vllm_rollout hands on weights with it",
+    "cachetools": "workers/rollout keeps which server has what in it",
+    "aiohttp": "experimental/reward_loop asks servers with it",
+    "transfer_queue": "trainer/ppo/v1 hands on answers with it",
     "nvtx": "utils/profiler marks ranges with it",
 }
 """Packages stood in for, and what they are for (verl 0.8.0 to 0.9.1)."""

@@ -18,8 +18,8 @@ from tunec.compiler.consumers.refusal import Refused, stage
 from tunec.compiler.consumers.workplace import workplace
 from tunec.targets.verl.consumer.programs import importable
 
-_MODEL: Final = "model-of-the-plan"
-_FOLDER: Final = "verl"
+MODEL: Final = "model-of-the-plan"
+FOLDER: Final = "verl"
 _SECTIONS: Final = ("model", "engine", "optim", "checkpoint")
 """The sections of which the trainer makes its classes: `_build_config`."""
 _PLAIN: Final = ("data", "trainer")
@@ -45,8 +45,8 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
         "derived": {},
     }
     files = {
-        f"{_FOLDER}/{question['name']}.yaml": question["yaml"],
-        f"{_MODEL}/config.json": json.dumps(_whole(question["config"])),
+        f"{FOLDER}/{question['name']}.yaml": question["yaml"],
+        f"{MODEL}/config.json": json.dumps(whole(question["config"])),
     }
     with importable(), workplace(files):
         try:
@@ -56,7 +56,7 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _whole(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def whole(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The configuration of a model, of which verl asks for one architecture."""
     return {"architectures": ["LlamaForCausalLM"], **config}
 
@@ -74,7 +74,7 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
     ]
     trainer = object.__new__(program.SFTTrainer)
     trainer.config = config
-    with stage("classes"), _unloaded():
+    with stage("classes"), unloaded():
         trainer._build_config()
     made = (
         *(trainer.model_config, trainer.engine_config),
@@ -89,7 +89,7 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
 def _composed(program: Any, name: str = "") -> Any:
     """What the program's own entry hands to its trainer; without a name its own file."""
     found: list[Any] = []
-    named = ["--config-dir", _FOLDER, "--config-name", name] if name else []
+    named = ["--config-dir", FOLDER, "--config-name", name] if name else []
     words = [program.__file__, *named]
     with patch.object(program, "run_sft", found.append), patch.object(sys, "argv", words):
         program.main()
@@ -97,10 +97,10 @@ def _composed(program: Any, name: str = "") -> Any:
 
 
 @contextmanager
-def _unloaded() -> Iterator[None]:
+def unloaded() -> Iterator[None]:
     """A model that is not fetched, without tokenizer."""
     module: Any = importlib.import_module("verl.workers.config.model")
-    there = str(Path(_MODEL).absolute())
+    there = str(Path(MODEL).absolute())
     with ExitStack() as stack:
         for name, stood_in in (
             ("copy_to_local", lambda *_, **__: there),
@@ -120,9 +120,9 @@ def _derived(trainer: Any, question: Mapping[str, Any]) -> Iterator[tuple[str, A
     width = question["world_size"] // shared
     yield from _steps(trainer, question["samples"], width)
     yield "micro_batches", _micro_batches(trainer, width)
-    yield from _optimizer(trainer)
-    yield from _sharding(trainer.engine_config, question["world_size"])
-    yield "adapter", _adapter(trainer)
+    yield from optimizer(trainer)
+    yield from sharding(trainer.engine_config, question["world_size"])
+    yield "adapter", adapter(trainer)
 
 
 def _steps(trainer: Any, samples: int | None, width: int) -> Iterator[tuple[str, Any]]:
@@ -143,21 +143,23 @@ def _steps(trainer: Any, samples: int | None, width: int) -> Iterator[tuple[str,
 
 def _micro_batches(trainer: Any, width: int) -> int | None:
     """How many micro batches a process makes of its share of a batch; None: tokens decide it."""
-    if trainer.config.data.use_dynamic_bsz:
-        return None
+    data = trainer.config.data
+    return None if data.use_dynamic_bsz else micro_batches(data, data.train_batch_size // width)
+
+
+def micro_batches(said: Any, share: int) -> int:
+    """How many the engine makes of so many samples, by a section with its numbers."""
     tensors: Any = importlib.import_module("verl.utils.tensordict_utils")
     engines: Any = importlib.import_module("verl.workers.engine.utils")
-    data = trainer.config.data
-    share = data.train_batch_size // width
     names = ("use_dynamic_bsz", "micro_batch_size_per_gpu", "max_token_len_per_gpu")
     held = tensors.get_tensordict(
         tensor_dict={"input_ids": torch.zeros(share, 1)},
-        non_tensor_dict={name: data[name] for name in names},
+        non_tensor_dict={name: said[name] for name in names},
     )
     return len(engines.prepare_micro_batches(held)[0])
 
 
-def _optimizer(trainer: Any) -> Iterator[tuple[str, Any]]:
+def optimizer(trainer: Any) -> Iterator[tuple[str, Any]]:
     """The optimizer of one parameter, and the factors of its rate."""
     optimizers: Any = importlib.import_module("verl.workers.config.optimizer")
     engine: Any = importlib.import_module("verl.workers.engine.fsdp.transformer_impl").FSDPEngine
@@ -167,11 +169,11 @@ def _optimizer(trainer: Any) -> Iterator[tuple[str, Any]]:
     held = SimpleNamespace(rank=1, optimizer_config=config)
     factor = engine._build_lr_scheduler(held, made).lr_lambdas[0]  # noqa: SLF001
     total = config.total_training_steps
-    whole = (step for step in range(total + 1) if factor(step) == 1.0)
-    yield "rate", {"warmup": next(whole, None), "last": factor(total)}
+    highest = (step for step in range(total + 1) if factor(step) == 1.0)
+    yield "rate", {"warmup": next(highest, None), "last": factor(total)}
 
 
-def _sharding(config: Any, world: int) -> Iterator[tuple[str, Any]]:
+def sharding(config: Any, world: int) -> Iterator[tuple[str, Any]]:
     """The mesh of all processes, torch's name for what is split over it, and the dtypes."""
     module: Any = importlib.import_module("verl.workers.engine.fsdp.utils")
     dtypes: Any = importlib.import_module("verl.utils.torch_dtypes").PrecisionType
@@ -188,7 +190,7 @@ def _sharding(config: Any, world: int) -> Iterator[tuple[str, Any]]:
     yield "compute", plain(dtypes.to_dtype(mixed.get("param_dtype", "bf16")))
 
 
-def _adapter(trainer: Any) -> dict[str, Any] | None:
+def adapter(trainer: Any) -> dict[str, Any] | None:
     """The arguments of peft's LoraConfig, as the engine makes one."""
     if trainer.model_config.lora_rank <= 0:
         return None

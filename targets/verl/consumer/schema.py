@@ -1,9 +1,10 @@
-"""The JSON Schema of verl's file for its trainer of given texts."""
+"""The JSON Schemas of what is laid over verl's own files: for given texts, and for rewards."""
 
 import dataclasses
 import importlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -11,12 +12,16 @@ from tunec.compiler.consumers.json_types import Schema, annotations_of, any_of, 
 from tunec.targets.verl.consumer.programs import importable
 
 _BASE: Final = "sft_trainer_engine"
+_MISSING: Final = "???"
+"""OmegaConf's word for a value that somebody has to give."""
 _TARGET: Final = "_target_"
 _OPEN: Final[Schema] = {"type": "object"}
+_OPEN_SECTION: Final[Schema] = {"additionalProperties": True}
 _RESOLVED: Final[Schema] = {"type": "string", "pattern": r"\$\{"}
 """A value that OmegaConf resolves when it is read."""
 _WIDER: Final[Mapping[str, Schema]] = {
     "train_files": {"type": ["array", "string"]},
+    "val_files": {"type": ["array", "null", "string"]},
     "logger": {"type": ["array", "string"]},
     "save_freq": {"type": ["integer", "string"]},
     "test_freq": {"type": ["integer", "string"]},
@@ -24,44 +29,61 @@ _WIDER: Final[Mapping[str, Schema]] = {
 """Keys of no class beside whose default the program reads another type.
 
 verl 0.8.0 to 0.9.1 trainer/sft_trainer.py `_init_engine`, utils/tracking.py `Tracking`,
-utils/dataset/multiturn_sft_dataset.py `MultiTurnSFTDataset`.
+utils/dataset/multiturn_sft_dataset.py `MultiTurnSFTDataset`, rl_dataset.py `RLHFDataset`.
 """
-_ALSO_READ: Final[Mapping[str, Mapping[str, Schema]]] = {
-    "data": {
-        "image_key": {"type": "string", "default": "images"},
-        "video_key": {"type": "string", "default": "videos"},
-        "image_patch_size": {"type": "integer"},
-        "shuffle": {"type": "boolean", "default": False},
-        "seed": {"type": ["integer", "null"], "default": None},
+_TRAINER: Final[Mapping[str, Schema]] = {
+    "wandb_proxy": {"type": ["null", "string"], "default": None},
+    "rl_insight": {"type": ["null", "object"], "default": None},
+}
+_ALSO_READ: Final[Mapping[str, Mapping[str, Mapping[str, Schema]]]] = {
+    _BASE: {
+        "data": {
+            "image_key": {"type": "string", "default": "images"},
+            "video_key": {"type": "string", "default": "videos"},
+            "image_patch_size": {"type": "integer"},
+            "shuffle": {"type": "boolean", "default": False},
+            "seed": {"type": ["integer", "null"], "default": None},
+        },
+        "trainer": _TRAINER,
     },
-    "trainer": {
-        "wandb_proxy": {"type": ["null", "string"], "default": None},
-        "rl_insight": {"type": ["null", "object"], "default": None},
+    "ppo_trainer": {
+        "data": {
+            "cache_dir": {"type": "string", "default": "~/.cache/verl/rlhf"},
+            "chat_template_func": {"type": ["null", "string"], "default": None},
+            "filter_prompts": {"type": "boolean", "default": True},
+            "need_tools_kwargs": {"type": "boolean", "default": False},
+        },
+        "trainer": _TRAINER,
     },
 }
 """Keys that its own file lacks, and that are asked for: verl 0.8.0 to 0.9.1 utils/dataset/
-multiturn_sft_dataset.py `MultiTurnSFTDataset.__init__`, utils/tracking.py `Tracking`."""
+multiturn_sft_dataset.py `MultiTurnSFTDataset.__init__`, rl_dataset.py `RLHFDataset.__init__`,
+utils/tracking.py `Tracking`."""
+_OPEN_KEYS: Final = frozenset({"custom_reward_function"})
+"""Sections whose further keys are read: trainer/ppo/reward.py `get_custom_reward_fn`."""
 _HYDRA: Final[Mapping[str, Schema]] = {"defaults": {"type": "array"}, "hydra": _OPEN}
 
 
-def schema(_: Mapping[str, Any]) -> Schema:
+def schema(question: Mapping[str, Any]) -> Schema:
     """The JSON Schema (draft 2020-12) of what is laid over verl's own file, in this release.
 
+    `base` names that file, `sft_trainer_engine` or `ppo_trainer`.
     A section with a class refuses what the class has no field for, as Hydra makes one of it;
     `x-unknown` of others says that nothing reads a further key.
     """
+    base = question.get("base", _BASE)
     with importable():
         hydra: Any = importlib.import_module("hydra")
         omegaconf: Any = importlib.import_module("omegaconf").OmegaConf
         with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-            composed = hydra.compose(_BASE)
+            composed = hydra.compose(base)
         sections: Any = omegaconf.to_container(composed, resolve=False)
         found = _section(sections)
-    for name, further in _ALSO_READ.items():
+    for name, further in _ALSO_READ[base].items():
         found["properties"][name]["properties"] |= further
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"verl {version('verl')}: {_BASE}",
+        "title": f"verl {version('verl')}: {base}",
         "x-consumer": f"verl=={version('verl')}",
         **found,
         "properties": {**_HYDRA, **found["properties"]},
@@ -106,7 +128,8 @@ def _default(field: "dataclasses.Field[Any]") -> Schema:
     if field.default is not dataclasses.MISSING:
         return _defaults(field.default)
     if field.default_factory is not dataclasses.MISSING:
-        return _defaults(field.default_factory())
+        with suppress(AssertionError, AttributeError, TypeError, ValueError):
+            return _defaults(field.default_factory())  # some cannot be made of nothing
     return {}
 
 
@@ -122,7 +145,11 @@ def _defaults(value: Any) -> Schema:
 def _key(value: Any, name: str) -> Schema:
     """A key by its default: a null says nothing of the type, and an empty mapping is open."""
     if isinstance(value, Mapping):
-        return _section(value) if value else {**_OPEN, "default": {}}
+        if not value:
+            return {**_OPEN, "default": {}}
+        return {**_section(value), **_OPEN_SECTION} if name in _OPEN_KEYS else _section(value)
+    if value == _MISSING:
+        return {"type": "string"}
     kind = {} if value is None or _is_resolved(value) else json_type(type(value)) or {}
     return _or_resolved(_WIDER.get(name, kind), _defaults(value))
 

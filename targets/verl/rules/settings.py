@@ -34,7 +34,11 @@ SETTING_REFUSED_BY_VERL: Final = rows(
             help="write fsdp or fsdp2, or use verl 0.9.1",
             since="verl<0.9.1",
         ),
-        _word("data.truncation", "error|left|right", "write error, left or right"),
+        _word(
+            "data.truncation",
+            "error|left|right & no actor_rollout_ref{}",
+            "write error, left or right",
+        ),
         _word("data.pad_mode", "no_padding", "write no_padding", _NO_PADDING),
         Row(
             "verl:engine.ulysses_sequence_parallel_size>1",
@@ -54,7 +58,7 @@ CLIPPED_TO_NOTHING: Final = rows(
     consumers=("verl",),
     rows=(
         Row(
-            "verl:optim.clip_grad=0",
+            "verl:optim.clip_grad|actor_rollout_ref.actor.optim.clip_grad=0",
             "{0.path} 0 leaves no gradient",
             "every gradient becomes 0",
             "verl always clips, and a norm of 0 turns nothing off",

@@ -18,6 +18,7 @@ from tunec.compiler.analyses.memory.terms.optimizer import (
     paged_moments,
 )
 from tunec.compiler.analyses.memory.terms.passes import activations, pass_of
+from tunec.compiler.analyses.memory.terms.turns import waiting
 from tunec.compiler.analyses.memory.terms.weights import frozen_bytes, second_shards
 from tunec.compiler.analyses.memory.timeline import (
     At,
@@ -169,7 +170,8 @@ def _terms(workload: Workload, layout: Layout) -> Iterator[Term]:
     ranks = -(-layout.parallel.world // layout.nodes)
     away = _away(rank, plan, stepped, ranks)
     moved = {"offloaded activations": moved_activations(workload, layout).taken * ranks}
-    trains = {**away.held, **moved, **_data_loading(workload, layout, ranks)}
+    aside = {**moved, **waiting(rank, stepped, ranks)}
+    trains = {**away.held, **aside, **_data_loading(workload, layout, ranks)}
     processes = {"processes": float(_PROCESS * ranks)}
     yield from lasting(processes, _At.LOADING, _At.SAVING_STATES)
     loaded = {**away.loaded, **loading(workload, plan, ranks)}

@@ -32,6 +32,7 @@ from tunec.compiler.analyses.memory.terms.passes import (
     of_pass,
     sequences_of,
 )
+from tunec.compiler.analyses.memory.terms.turns import engine_terms, first_held
 from tunec.compiler.analyses.memory.terms.weights import (
     encoders,
     loaded_whole,
@@ -77,12 +78,14 @@ def of_plan(
 @cached(4096)
 def always_held(workload: Workload, plan: Sharding) -> tuple[Term, ...]:
     """Weights and training state that never leave: the least that any phase holds."""
-    sizes = (
-        weights(workload, plan),
-        optimizer_states(workload, plan),
-        resident_gradients(workload, plan),
+    begin = first_held(workload)
+    found = (
+        *engine_terms(workload, plan),
+        *lasting(weights(workload, plan), begin, At.END),
+        *lasting(optimizer_states(workload, plan), begin, At.END),
+        *lasting(resident_gradients(workload, plan), begin, At.END),
     )
-    return tuple(term for each in sizes for term in lasting(each, At.START, At.END) if term.bytes)
+    return tuple(term for term in found if term.bytes)
 
 
 def _zero(

@@ -137,9 +137,7 @@ def weights(workload: Workload, plan: Sharding) -> Sizes:
     them in `quantization.storage`, so that they can be split) but for their scales; stages 1 and 2
     leave all weights whole on every rank, a frozen base too.
     """
-    terms: dict[str, float] = {
-        "generation engine": float(workload.generation_engine_bytes),
-    }
+    terms: dict[str, float] = {}
     if workload.architecture.family == "SD3Transformer2DModel":
         terms["position table"] = float(BYTES[plan.states.weights] * _positions(workload))
     scales = scale_bytes(workload, plan) if plan.counts.quantized else 0.0

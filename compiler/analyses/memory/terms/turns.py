@@ -1,0 +1,50 @@
+"""An engine that writes answers on the devices that train: beside the training, or in turn with it.
+
+verl 0.8.0 to 0.9.1 workers/engine_workers.py `update_weights`: the engine's weights come back,
+those of the training are handed over and, with `param_offload`, go to the host, and then the
+engine's cache comes back. trl 0.27.2 to 1.16.0 `generation/vllm_generation.py`, before it
+trainer/grpo_trainer.py: `vllm_enable_sleep_mode`.
+"""
+
+from collections.abc import Iterator
+
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.sharding import Sharding
+from tunec.compiler.analyses.memory.terms.optimizer import optimizer_states
+from tunec.compiler.analyses.memory.terms.weights import weights
+from tunec.compiler.analyses.memory.timeline import At, Moment, Sizes, Term, lasting
+from tunec.compiler.analyses.memory.workload import InTurns, Workload
+
+_ENGINE = "generation engine"
+
+
+def engine_terms(workload: Workload, plan: Sharding) -> Iterator[Term]:
+    """Bytes of the engine: from the first step to the last, or while it does not sleep."""
+    taken = float(workload.generation_engine_bytes)
+    if not taken:
+        return
+    asked = workload.preference
+    if not (isinstance(asked, InTurns) and asked.sleeps):
+        yield from lasting({_ENGINE: taken}, At.START, At.END)
+        return
+    whole = float(BYTES[workload.precision.compute] * plan.counts.base)
+    yield from lasting({_ENGINE: taken}, At.GENERATION, At.GENERATION)
+    yield from lasting({_ENGINE: min(taken, whole)}, At.HANDING_OVER, At.HANDING_OVER)
+
+
+def is_away(workload: Workload) -> bool:
+    """Whether weights and optimizer states are on the host while answers are written."""
+    return isinstance(workload.preference, InTurns) and workload.preference.training_waits
+
+
+def first_held(workload: Workload) -> Moment:
+    """From when on a device holds weights and optimizer states in a step."""
+    return At.WRITTEN if is_away(workload) else At.START
+
+
+def waiting(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
+    """What the host holds of it, for so many ranks."""
+    if not is_away(workload):
+        return {}
+    found = (weights(workload, plan), optimizer_states(workload, plan))
+    return {"training that waits": ranks * sum(sum(each.values()) for each in found)}

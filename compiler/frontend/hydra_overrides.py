@@ -1,0 +1,96 @@
+"""Words of Hydra's command line as the document that they say: `a.b=c`, `+a.b=c`, `++a.b=[d,e]`.
+
+hydra-core 1.3.8 grammar/OverrideLexer.g4 and OverrideParser.g4. Words with sweeps, functions and
+deletions (`~a.b`) say no value.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.shell_flags import Builder, around, typed
+from tunec.compiler.frontend.shell_references import Reference
+from tunec.compiler.frontend.shell_variables import Field
+from tunec.schemas.frozen import replace
+from tunec.schemas.source import Path
+
+_PROGRAM: Final = re.compile(
+    r"(?:\A|[./])verl[./]trainer[./](?:main_ppo(?:_sync)?|sft_trainer|fsdp_sft_trainer)(?:\.py)?\Z"
+)
+"""verl 0.8.0 to 0.9.1 trainer: programs that train; before 0.8 the trainer of texts had another
+name."""
+_OVERRIDE: Final = re.compile(r"(?P<sign>\+{0,2})(?P<key>[A-Za-z_][\w.]*)=")
+_LIST: Final = re.compile(r"\[(?P<items>[^\[\]{}]*)\]")
+
+
+def is_composed(started: str) -> bool:
+    """Whether a program that is started reads its words so."""
+    return _PROGRAM.search(started) is not None
+
+
+def file_of(flags: Node) -> Iterator[Reference]:
+    """The file that is composed in place of the program's own: `--config-dir d --config-name n`."""
+    folder, name = flags.child("config_dir"), flags.child("config_name")
+    if folder is None or name is None:
+        return
+    if isinstance(folder.value, str) and isinstance(name.value, str):
+        file = f"{folder.value.rstrip('/')}/{name.value.removesuffix('.yaml')}.yaml"
+        yield Reference(("config_name",), file, "verl", name.span)
+
+
+def overridden(words: Sequence[Field], builder: Builder) -> tuple[Node, tuple[Field, ...]]:
+    """The document that overrides say, and the words that are none."""
+    found: dict[Path, Node] = {}
+    loose: list[Field] = []
+    for word in words:
+        said = _OVERRIDE.match(word.text)
+        if said is None:
+            loose.append(word)
+            continue
+        key = replace(word, chars=word.chars.cut(said.start("key"), said.end("key")))
+        found[tuple(said["key"].split("."))] = replace(
+            _value(word.cut(said.end()), builder), key_span=builder.span(key)
+        )
+    return _nested(found, builder), tuple(loose)
+
+
+def _value(word: Field, builder: Builder) -> Node:
+    """A leaf, or a list of leaves; quotes are Hydra's own, and no part of a text."""
+    leaf = builder.leaf(word)
+    if not word.is_known:
+        return leaf
+    text = word.text.strip()
+    if text == "null":
+        return replace(leaf, value=None)
+    listed = _LIST.fullmatch(text)
+    if listed is not None:
+        parts = [each.strip() for each in listed["items"].split(",") if each.strip()]
+        return replace(
+            leaf, value=None, written=None, items=tuple(_leaf(leaf, each) for each in parts)
+        )
+    return _leaf(leaf, text)
+
+
+def _leaf(leaf: Node, text: str) -> Node:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return replace(leaf, value=text[1:-1], written=text)
+    return replace(leaf, value=typed(text), written=text)
+
+
+def _nested(found: Mapping[Path, Node], builder: Builder) -> Node:
+    """Leaves by path as mappings in mappings; where a leaf and a mapping meet, the last counts."""
+    heads: dict[str, dict[Path, Node]] = {}
+    fields: dict[str, Node] = {}
+    for (head, *rest), node in found.items():
+        if rest:
+            fields.pop(str(head), None)
+            heads.setdefault(str(head), {})[tuple(rest)] = node
+        else:
+            heads.pop(str(head), None)
+            fields[str(head)] = node
+    for head, inner in heads.items():
+        below = _nested(inner, builder)
+        first = next(iter(inner.values()))
+        fields[head] = replace(below, key_span=first.key_span)
+    return Node(around(list(fields.values()), builder.places), fields=fields)

@@ -1,0 +1,161 @@
+"""Settings of `main_ppo` that its checks refuse, and some that nothing reads."""
+
+from typing import Final
+
+from tunec.compiler.lints.rows import Row, rows
+
+_ACTOR: Final = "actor_rollout_ref.actor"
+_REF: Final = "actor_rollout_ref.ref"
+_ROLLOUT: Final = "actor_rollout_ref.rollout"
+_MODEL: Final = "actor_rollout_ref.model"
+_REFUSED: Final = "{0.path} {0.value} is refused"
+_BY_TOKENS: Final = f"no {_ACTOR}.use_dynamic_bsz=true"
+_WORDS: Final = (
+    "gae|grpo|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|rloo|opo|grpo_passk|gpg|"
+    "rloo_vectorized|grpo_vectorized|optimal_token_baseline|tir_optimal_token_baseline|gdpo"
+)
+
+
+def _both(section: str, name: str) -> Row:
+    """The number of a batch on all devices beside that of each, which took its place."""
+    return Row(
+        f"verl:{section}.{name} & {section}.{name}_per_gpu & {_BY_TOKENS}",
+        "{0.key} is refused beside {1.key}",
+        "given twice",
+        "the first counts all devices, and is deprecated",
+        f"remove {name}",
+    )
+
+
+def _missing(section: str, name: str, *beside: str) -> Row:
+    """No number of samples that are taken at once; another file or word may still give it."""
+    return Row(
+        " & ".join(
+            (
+                f"verl:{_MODEL}.path",
+                f"no {section}.{name}_per_gpu|{section}.{name}",
+                _BY_TOKENS,
+                *beside,
+            )
+        ),
+        f"{section}.{name}_per_gpu is missing",
+        "of this model",
+        "nothing says how many samples a device takes at once",
+        f"write {section}.{name}_per_gpu, or {_ACTOR}.use_dynamic_bsz: true",
+        severity="warning",
+    )
+
+
+REWARDED_SETTING_REFUSED: Final = rows(
+    "rewarded-setting-refused",
+    "error",
+    "parse",
+    consumers=("verl",),
+    rows=(
+        _both(_ACTOR, "ppo_micro_batch_size"),
+        _both(_ROLLOUT, "log_prob_micro_batch_size"),
+        _both(_REF, "log_prob_micro_batch_size"),
+        _missing(_ACTOR, "ppo_micro_batch_size"),
+        _missing(_ROLLOUT, "log_prob_micro_batch_size"),
+        _missing(_REF, "log_prob_micro_batch_size", f"{_ACTOR}.use_kl_loss=true"),
+        Row(
+            f"verl:{_MODEL}.path & no {_ROLLOUT}.name",
+            f"{_ROLLOUT}.name is missing",
+            "of this model",
+            "nothing says what writes the answers",
+            f"write {_ROLLOUT}.name: vllm, or sglang",
+            severity="warning",
+        ),
+        Row(
+            f"verl:{_ROLLOUT}.mode=sync",
+            _REFUSED,
+            "not taken",
+            "answers are written by servers alone",
+            "remove mode",
+        ),
+        Row(
+            f"verl:{_ACTOR}.loss_agg_mode!=token-mean|token-sum|seq-mean-token-sum|"
+            "seq-mean-token-mean|seq-mean-token-sum-norm",
+            _REFUSED,
+            "not taken",
+            help="write token-mean, seq-mean-token-mean or seq-mean-token-sum-norm",
+        ),
+        Row(
+            f"verl:algorithm.adv_estimator!={_WORDS}",
+            _REFUSED,
+            "not taken",
+            "no estimator of verl's own has that name",
+            "write grpo, gae, rloo or reinforce_plus_plus",
+            severity="warning",
+        ),
+        Row(
+            f"verl:{_ACTOR}.optim.lr_scheduler_type!=constant|cosine",
+            _REFUSED,
+            "not taken",
+            "a rate falls along a cosine, or it does not fall",
+            "write constant or cosine",
+        ),
+        Row(
+            f"verl:{_ACTOR}.ulysses_sequence_parallel_size>1",
+            "{0.key} {0.value} is refused beside {1.path} {1.value}",
+            "refused",
+            "ranks share a sequence of all samples in a row",
+            "remove model.use_remove_padding, which is true unless it is said",
+            beside=(f"{_MODEL}.use_remove_padding=false",),
+        ),
+        Row(
+            f"verl:{_MODEL}.lora_rank>512 & {_ROLLOUT}.name=vllm",
+            "{0.path} {0.value} is more than vLLM takes",
+            "not taken",
+            "vLLM holds adapters of rank 512 at most",
+            "write 512 or less",
+        ),
+        Row(
+            f"verl:{_ROLLOUT}.temperature<=0 & {_ROLLOUT}.val_kwargs.do_sample=true",
+            "{1.path} {1.value} is refused beside {0.path} {0.value}",
+            "nothing is sampled",
+            "answers that are validated are to be sampled",
+            "write a temperature above 0, or val_kwargs.do_sample: false",
+        ),
+    ),
+)
+
+REWARDED_SETTING_UNREAD: Final = rows(
+    "rewarded-setting-unread",
+    "warning",
+    "silent",
+    consumers=("verl",),
+    rows=(
+        Row(
+            f"verl:{_ACTOR}.grad_clip?",
+            "{0.path} is read by nothing",
+            "without effect",
+            "the engine clips gradients at optim.clip_grad, 1.0 unless it is said",
+            "write actor.optim.clip_grad",
+        ),
+        Row(
+            f"verl:{_ACTOR}.kl_loss_coef>0 & no {_ACTOR}.use_kl_loss=true & "
+            "no algorithm.use_kl_in_reward=true",
+            "{0.path} {0.value} weighs nothing",
+            "without effect",
+            "use_kl_loss is false unless it is said, and there is no reference model",
+            "write actor.use_kl_loss: true, or remove kl_loss_coef",
+        ),
+        Row(
+            f"verl:{_ACTOR}.fsdp_config.offload_policy=true & "
+            f"{_ACTOR}.fsdp_config.param_offload|{_ACTOR}.fsdp_config.optimizer_offload=true & "
+            f"{_ACTOR}.strategy=fsdp2",
+            "{1.key} has no effect beside {0.key}",
+            "in force",
+            "with it all states are on the host already",
+            "remove one of them",
+        ),
+        Row(
+            f"verl:{_ACTOR}.fsdp_config.offload_policy=true & no {_ACTOR}.strategy=fsdp2",
+            "{0.path} {0.value} has no effect",
+            "without effect",
+            "only FSDP 2 has such a policy, and the strategy is fsdp unless it is said",
+            "write actor.strategy: fsdp2, or fsdp_config.param_offload and optimizer_offload",
+        ),
+    ),
+)
