@@ -16,6 +16,7 @@ from tunec.compiler.diagnostics.wording import (
     shortened,
     shown,
 )
+from tunec.compiler.frontend.adapter_words import unplanned
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.fields import description, fields_at, unknown_field
 from tunec.compiler.frontend.nodes import Node, descend, place
@@ -225,14 +226,17 @@ def _not_a_choice(fault: Fault, value: Any, node: Node, choices: list[str]) -> D
     span = place(node)
     near = meant or nearest(word, choices)
     fix = Fix((Edit(span, near[0]),), "unsafe") if len(near) == 1 and node.is_leaf else None
+    why, instead = (unplanned(word) if fault.path == ("method",) else None) or ("", "")
+    if why:
+        fix = None
     return error(
         "E0304",
         f"`{dotted(fault.path)}` cannot be `{shortened(word)}`",
         span,
         label="not one of the choices",
         path=fault.path,
-        notes=(f"it can be {quoted(choices)}",),
-        help=did_you_mean(near) or f"write one of {quoted(choices, 'and')}",
+        notes=(*filter(None, (why,)), f"it can be {quoted(choices)}"),
+        help=instead or did_you_mean(near) or f"write one of {quoted(choices, 'and')}",
         fix=fix,
     )
 

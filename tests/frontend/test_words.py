@@ -3,17 +3,23 @@
 import ast
 import importlib.util
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.version import Version
 
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.adapter_words import UNPLANNED, unplanned
 from tunec.compiler.frontend.fields import fields_at, places
+from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.frontend.words import FIELD_WORDS, VALUE_WORDS, place_of
 from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas import terms
 from tunec.schemas.spec import EXCLUSIVE, Spec
+from tunec.targets.registry import TARGETS
 
 EVERY = [(word, place) for rows in FIELD_WORDS.values() for word, place in rows.items()]
 ALL_WORDS = [word for rows in FIELD_WORDS.values() for word in rows]
@@ -108,3 +114,20 @@ def test_places():
     assert places(Spec)["learning_rate"] == (("train", "learning_rate"),)
     assert ("method", "qlora", "rank") in places(Spec)["rank"]
     assert ("batch", "global") in places(Spec)["global"]
+
+
+@pytest.mark.parametrize("word", sorted(UNPLANNED))
+def test_a_way_to_adapt_that_is_no_method_says_what_to_write(word):
+    spec = {"tunec": 1, "model": "llama-3.1-8b", "method": word, "data": "train.jsonl"}
+    (found,) = load_mapping({**spec, "hardware": "a100-80g-x1"}).diagnostics
+    assert found.id == "E0304"
+    assert found.fix is None
+    why, instead = unplanned(word)
+    assert (found.notes[0], found.help) == (why, instead)
+    passed = re.search(r"extra: (\{.*?\}\})`", instead)
+    if passed is not None:
+        extra = yaml.safe_load(passed[1])
+        (target,) = extra
+        spec = {**spec, "method": "lora", "hardware": "a100-80g-x1", "extra": extra}
+        loaded = load_mapping({**spec, "data": {"train": "train.jsonl", "samples": 100}})
+        assert compile_spec(loaded, [TARGETS.resolve(target)]).ok

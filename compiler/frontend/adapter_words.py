@@ -1,0 +1,68 @@
+"""What people call ways to adapt a model that no method of a spec is, and what to write instead."""
+
+from collections.abc import Mapping
+from typing import Final
+
+_STARTS: Final = (
+    (
+        "it gives LoRA other values to start from: memory and time are those of lora, and a "
+        "trainer is told by a key that is passed through"
+    ),
+    "write `method: lora` and `extra: {{axolotl: {{peft_init_lora_weights: {word}}}}}`",
+)
+_OWN_KIND: Final = (
+    "it is no LoRA: no account is kept of what it trains, and no target writes it",
+    "write `method: lora`, or plan without it and start a script of your own",
+)
+
+UNPLANNED: Final[Mapping[str, tuple[str, str]]] = {
+    "dora": ("it is LoRA with a magnitude beside it", "write `method: {{lora: {{dora: true}}}}`"),
+    "rslora": (
+        "it is LoRA with another scale",
+        "write `method: {{lora: {{rslora: true}}}}`",
+    ),
+    "pissa": (
+        _STARTS[0],
+        (
+            "write `method: lora` and `extra: {{llamafactory: {{pissa_init: true}}}}`, or "
+            "`{{axolotl: {{peft_init_lora_weights: pissa}}}}`"
+        ),
+    ),
+    **dict.fromkeys(("olora", "eva", "gaussian"), _STARTS),
+    "loftq": (
+        (
+            "it starts LoRA from what packing the base lost, and packs it itself: a spec packs it "
+            "by qlora, from plain values"
+        ),
+        (
+            "write `method: qlora`, or `method: lora` with `extra: {{axolotl: "
+            "{{peft_init_lora_weights: loftq}}}}`"
+        ),
+    ),
+    "loraplus": (
+        "it is LoRA with two learning rates: memory and time are those of lora",
+        (
+            "write `method: lora` and `extra: {{llamafactory: {{loraplus_lr_ratio: 16}}}}`, or the "
+            "same for axolotl"
+        ),
+    ),
+    **dict.fromkeys(
+        (
+            *("oft", "oftv2", "boft", "ia3", "vera", "lokr", "loha", "adalora", "hra", "fourierft"),
+            *("prompt_tuning", "prefix_tuning", "p_tuning", "prompt", "prefix", "ptuning"),
+            *("galore", "badam", "lisa", "apollo", "bitfit", "adapter", "xlora", "randlora"),
+        ),
+        _OWN_KIND,
+    ),
+}
+"""By the word, in lower case: why no method is called so, and what to write. peft 0.10.0 to 0.21.2
+utils/peft_types.py `PeftType`, tuners/lora/config.py `init_lora_weights`, optimizers/loraplus.py;
+llamafactory 0.9.3 to 0.9.5 hparams/finetuning_args.py, axolotl 0.13.2 to 0.19.0
+utils/schemas/peft.py `LoraConfig`."""
+
+
+def unplanned(word: str) -> tuple[str, str] | None:
+    """Why no method is called so, and what to write instead; None for a word that nobody uses."""
+    spelled = word.lower().replace("-", "_").replace("+", "plus").strip()
+    found = UNPLANNED.get(spelled)
+    return None if found is None else (found[0], found[1].format(word=spelled))
