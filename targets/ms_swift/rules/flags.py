@@ -52,6 +52,12 @@ _TOGETHER: Final = (
         "remove one",
     ),
     _pair("fsdp", "deepspeed", "each shards by itself", "remove one of the two"),
+    _pair(
+        "save_only_model=true",
+        "fsdp=fsdp2",
+        "its preset saves shards, and no whole model",
+        "remove save_only_model",
+    ),
     Row(
         "ms-swift:ref_model",
         "ref_model is refused where adapters are trained",
