@@ -45,6 +45,7 @@ generated:
 # fetch the consumers that every run of the tests asks, those that are not here yet (needs PyPI)
 fetch:
     python -m tests.recording.starts
+    python -m docs.try_out --fetch
 
 # every test; arguments go to pytest, as in `just test -k house`
 test *arguments:
@@ -78,6 +79,10 @@ generate:
 # build the site into build/site/html, strictly and with every link checked (pip install '.[site]')
 site *arguments:
     python -m docs.site {{ arguments }}
+
+# build the page that plans in the browser, and serve it on this machine (needs npm and PyPI once)
+try-out:
+    python -m docs.try_out --serve
 
 # begin a lint rule: tells which stand near it, then writes its skeleton and page (--help)
 [positional-arguments]

@@ -1,5 +1,6 @@
 """Every link of a built site, held to the files and the anchors that were built."""
 
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
@@ -24,14 +25,19 @@ class _Page(HTMLParser):
             self.links.append(link)
 
 
-def faults(folder: Path) -> list[str]:
-    """The links of the pages below a folder that lead to nothing there, each with its page."""
+def faults(folder: Path, left_out: Sequence[Path] = ()) -> list[str]:
+    """The links of the pages below a folder that lead to nothing there, each with its page.
+
+    Links into folders that were left out on purpose are none of them.
+    """
+    absent = {path.resolve() for path in left_out}
     pages = {path.resolve(): _read(path) for path in sorted(folder.rglob("*.html"))}
     return [
         f"{path.relative_to(folder.resolve())}: {link} leads nowhere"
         for path, page in pages.items()
         for link in dict.fromkeys(page.links)
-        if not _leads(link, path, folder.resolve(), pages)
+        if _aim(link, path, folder.resolve()) not in absent
+        and not _leads(link, path, folder.resolve(), pages)
     ]
 
 
@@ -41,13 +47,19 @@ def _read(path: Path) -> _Page:
     return page
 
 
+def _aim(link: str, page: Path, folder: Path) -> Path:
+    """The path that a link names."""
+    path = unquote(urlsplit(link).path)
+    base = folder if path.startswith("/") else page.parent
+    return (base / path.lstrip("/")).resolve() if path else page
+
+
 def _leads(link: str, page: Path, folder: Path, pages: dict[Path, _Page]) -> bool:
     """Whether there is what a link names; what lies elsewhere is not looked at."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return True
-    base = folder if parts.path.startswith("/") else page.parent
-    to = (base / unquote(parts.path).lstrip("/")).resolve() if parts.path else page
+    to = _aim(link, page, folder)
     if to.is_dir():
         to = to / "index.html"
     if not to.is_file() or not to.is_relative_to(folder):

@@ -2,8 +2,9 @@
 
 `python -m docs.site` gathers every page that README.md, docs and examples lead to, keeps their
 paths, so that their links hold on the site as in the repository, and runs Zensical in its strict
-mode on `mkdocs.yml`. Then it adds each page as Markdown and `llms.txt`, and holds every link of the
-built pages to what was built. A link that leads nowhere ends it with status 1.
+mode on `mkdocs.yml`. Then it adds each page as Markdown, `llms.txt` and the page that plans in the
+browser (docs/try_out.py), and holds every link of the built pages to what was built. A link that
+leads nowhere ends it with status 1.
 """
 
 import argparse
@@ -19,8 +20,12 @@ from typing import Any, Final
 import yaml
 from docs.built_links import faults
 from docs.readme import ROOT
+from docs.try_out import Unfetched, fetch
+from docs.try_out import build as build_try_out
 
 SETTINGS: Final = "mkdocs.yml"
+TRY_OUT: Final = "try"
+"""The folder of the page that plans in the browser."""
 _PLACES: Final = (
     "README.md",
     "CHANGELOG.md",
@@ -157,9 +162,21 @@ def build(root: Path, html: Path, pages: Mapping[str, str]) -> None:
         (html / path).parent.mkdir(parents=True, exist_ok=True)
         (html / path).write_text(text, "utf-8")
     (html / "llms.txt").write_text(llms(read_settings(root), pages), "utf-8")
-    broken = faults(html)
+    left_out = try_out(html / TRY_OUT) if (root / "docs/tryout").is_dir() else ()
+    broken = faults(html, left_out)
     if broken:
         raise SiteFault("\n".join(broken))
+
+
+def try_out(folder: Path) -> Sequence[Path]:
+    """Build the page that plans in the browser; the folder that is left out where it cannot be."""
+    try:
+        fetch()
+        build_try_out(folder)
+    except Unfetched as reason:
+        sys.stderr.write(f"the try-out page is left out: {reason}\n")
+        return (folder,)
+    return ()
 
 
 def llms(settings: Mapping[str, Any], pages: Mapping[str, str]) -> str:

@@ -131,7 +131,7 @@ def browser(profile: Path) -> Iterator[Browser]:
             "--disable-gpu",
             "--disable-dev-shm-usage",
             f"--user-data-dir={profile}",
-            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             "--force-prefers-reduced-motion",
             "--hide-scrollbars",
         ]
