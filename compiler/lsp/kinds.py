@@ -1,7 +1,6 @@
 """What an open file is: a spec, another file of ours, or a config that lint reads."""
 
 import re
-from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
@@ -24,25 +23,35 @@ class Kind(Struct, frozen=True):
     name: str
     """As its JSON Schema is called."""
     shape: type[Shape]
-    marks: tuple[frozenset[str], ...] = ()
-    """Keys at its top: a file with all of one set is of this kind."""
+    marks: tuple[str, ...] = ()
+    """Patterns that all match in a file of this kind, and in few others."""
 
 
+def _key(name: str, value: str = "") -> str:
+    """The pattern of a key at the margin, or of one in quotes at any depth, as JSON has them."""
+    return rf"""(?m)^(?:\{{?[ \t]*["']|){name}["']?[ \t]*:{value}"""
+
+
+_VERSION: Final = r"[ \t]*(?:\d|$)"
+"""Of a language of ours; other programs have policies and fleets too."""
+_BASE: Final = r"""[ \t]*(?:["']?[^\s"']+\.ya?ml|\[|$|[^\n:]+\n(?:tunec|model|data|hardware):)"""
+"""What a spec extends; configs of linters and compilers extend JSON, and names."""
 OURS: Final = (
-    Kind("spec", Spec, (frozenset({"tunec"}), frozenset({"extends"}))),
-    Kind("fleet", Fleet, (frozenset({"fleet"}),)),
-    Kind("policy", Policy, (frozenset({"policy"}),)),
-    Kind("model-card", ModelCard, (frozenset({"config_source"}),)),
-    Kind("prices", PriceList, (frozenset({"provider", "dated"}),)),
-    Kind("device", Device, (frozenset({"vendor", "bandwidth", "rates"}),)),
-    Kind("cluster", Cluster, (frozenset({"name", "nodes"}),)),
+    Kind("spec", Spec, (_key("tunec"),)),
+    Kind(
+        "spec",
+        Spec,
+        (rf"(?m)^extends[ \t]*:{_BASE}", r"(?m)\A(?!(?s:.*)^(?:jobs|services|stages):)"),
+    ),
+    Kind("fleet", Fleet, (_key("fleet", _VERSION),)),
+    Kind("policy", Policy, (_key("policy", _VERSION),)),
+    Kind("model-card", ModelCard, (_key("config_source"),)),
+    Kind("prices", PriceList, (_key("provider"), _key("dated"))),
+    Kind("device", Device, (_key("vendor"), _key("bandwidth"), _key("rates"))),
+    Kind("cluster", Cluster, (_key("name"), _key("nodes"), r"\baccelerators\b")),
 )
 """In the order in which they are tried."""
 SETTINGS: Final = Kind("lint", LintSettings)
-_STRANGE: Final = frozenset({"services", "jobs", "stages", "steps", "repos", "rules"})
-"""Keys of compose files, of CI and of linters, which have `extends` too."""
-_TOP: Final = re.compile(r"""(?m)^(?:\{?[ \t]*["']|)([A-Za-z_][\w-]*)["']?[ \t]*:""")
-"""A key at the margin, or in quotes at any depth: JSON is indented throughout."""
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _READ_BY_LINT: Final = frozenset(
     {*_SUFFIXES, ".toml", ".env", ".sh", ".slurm", ".sbatch", ".hostfile", ".py"}
@@ -56,18 +65,11 @@ def kind_of(name: str, text: str) -> Kind | None:
         return SETTINGS
     if path.suffix.lower() not in _SUFFIXES:
         return None
-    keys = frozenset(_keys(text))
-    return next((each for each in OURS if _is(each, keys)), None)
+    return next((each for each in OURS if _is(each, text)), None)
 
 
-def _keys(text: str) -> Iterator[str]:
-    return (found[1] for found in _TOP.finditer(text))
-
-
-def _is(kind: Kind, keys: frozenset[str]) -> bool:
-    if kind.name == "spec" and "tunec" not in keys and not keys.isdisjoint(_STRANGE):
-        return False
-    return any(mark <= keys for mark in kind.marks)
+def _is(kind: Kind, text: str) -> bool:
+    return all(re.search(each, text) for each in kind.marks)
 
 
 def may_be_linted(name: str) -> bool:

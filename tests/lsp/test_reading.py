@@ -134,6 +134,11 @@ def test_files_of_no_concern_stay_silent(editor):
     texts = {
         "compose.yaml": "services:\n  web:\n    image: nginx\n",
         "ci.yaml": "jobs: {test: {steps: [{run: pytest}]}}\nextends: x\n",
+        "kind.yaml": "kind: Cluster\nname: x\nnodes:\n- role: worker\n",
+        "graph.json": '{\n  "name": "g",\n  "nodes": []\n}',
+        "tsconfig.json": '{\n  "extends": "./base.json",\n  "files": []\n}',
+        "renovate.json": '{\n  "extends": ["config:base"]\n}',
+        "fleet.yaml": "fleet: {name: rancher}\n",
         "package.json": '{"name": "x", "dependencies": {"a": "1"}}',
         "notes.py": "print('model')\n",
         "run.sh": "echo hello\n",
