@@ -252,7 +252,10 @@ def catalogued(name: str) -> ResolvedModel:
 def _of_weights(path: str) -> ResolvedModel:
     """The catalogue's model with weights in a repository: one object for each, as facts are."""
     found = card(path)
-    components = tuple(_derived(each.config) for each in found.components)
+    components = tuple(
+        catalogued(each.model).architecture if each.model else _derived(each.config)
+        for each in found.components
+    )
     architecture = _derived(found.config, found.processor)
     published = published_in(found.config)
     return ResolvedModel(

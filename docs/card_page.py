@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from docs.readme import ROOT
 
+from tunec.schemas.models.unplanned import UNPLANNED
+
 _ROWS: Final = ROOT / "benchmarks" / "card_sweep.jsonl"
 _INTRODUCTION: Final = """\
 A model of a family that no rule of tunec derives is planned by a card, which `tunec card` reads off
@@ -54,6 +56,9 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     reasons = Counter(_kind(row["refused"]) for row in rows if not _is_derived(row))
     for reason, count in sorted(reasons.items(), key=lambda each: (-each[1], each[0])):
         yield f"| {reason} | {count} |"
+    yield from ("", "## Models by name that are refused", "", "| name | reason |", "| --- | --- |")
+    for start, why in UNPLANNED.items():
+        yield f"| `{start}*` | {why} |"
     yield from ("", "## Every family", "", "| family | head | card |", "| --- | --- | --- |")
     for row in rows:
         yield f"| `{row['family']}` | {row['head']} | {_cell(row)} |"

@@ -91,10 +91,15 @@ _OTHER_MODELS: Final = (
 
 def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
     from tunec.schemas.models.catalogue import UnknownName, card
+    from tunec.schemas.models.unplanned import why_unplanned
 
+    why = why_unplanned(name)
     try:
         card(name)
     except UnknownName as unknown:
+        if why is not None:
+            yield _unplanned(name, why, tree)
+            return
         last = name.rpartition("/")[2]
         near = nearest(name, unknown.known) or nearest(last, unknown.known)
         yield error(
@@ -106,6 +111,16 @@ def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
             notes=(_OTHER_MODELS,),
             help=did_you_mean(near) or "`tunec catalog models` lists the known ones",
         )
+
+
+def _unplanned(name: str, why: str, tree: Node) -> Diagnostic:
+    return error(
+        "E0305",
+        f"`{shortened(name)}` cannot be planned yet: {why}",
+        _at(tree, ("model",)),
+        path=("model",),
+        help="`tunec catalog models` lists those that can",
+    )
 
 
 def check_stored(data: Mapping[str, Any], model: Named, tree: Node) -> Iterator[Diagnostic]:

@@ -96,7 +96,8 @@ def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
         where = " and its tower" if lora.vision else ""
         why = f"{asked} linear modules of the {_adapted_part(scribe)}{where}, by the module tree"
     else:
-        targets, why = asked, "as the method says"
+        given = "targets" in lora.model_fields_set
+        targets, why = asked, "as the method says" if given else "the family's own, by the card"
     targets = scribe.say("adapter.targets", targets, why, spec(f"{at}.targets"), model("config"))
     _check_targets(scribe, targets, scribe.place("adapter.targets", f"{at}.targets"))
 
@@ -115,12 +116,15 @@ def _names(architecture: Architecture, asked: str, *, vision: bool) -> str | tup
 def _asked_targets(scribe: Scribe, lora: Lora) -> str | tuple[str, ...]:
     """The method's wish; by default every linear module, for diffusion models attention alone.
 
-    diffusers' and SimpleTuner's own default for LoRA is `to_k, to_q, to_v, to_out.0`.
+    diffusers' and SimpleTuner's own default for LoRA is `to_k, to_q, to_v, to_out.0`; a card says
+    what it is for a denoiser that was derived.
     """
-    diffusion = scribe.facts.model.architecture.kind == "diffusion"
-    if diffusion and "targets" not in lora.model_fields_set:
-        return "attention"
-    return lora.targets
+    model = scribe.facts.model
+    if model.architecture.kind != "diffusion" or "targets" in lora.model_fields_set:
+        return lora.targets
+    if model.architecture.denoiser is not None and model.card is not None:
+        return model.card.lora_targets or "attention"
+    return "attention"
 
 
 def _adapted_part(scribe: Scribe) -> str:

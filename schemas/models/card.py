@@ -16,7 +16,10 @@ class Component(Shape):
     """A further model that a run loads beside the trained one (text encoder, VAE)."""
 
     part: Literal["text_encoder", "vae"]
-    config: dict[str, Any]
+    config: dict[str, Any] = {}
+    """The facts of its own config; none where a card of the catalogue has them."""
+    model: str | None = None
+    """The card that it is, whole: a language model that encodes texts."""
     source: str
 
 

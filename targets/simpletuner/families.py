@@ -15,6 +15,8 @@ from tunec.schemas.models.catalogue import UnknownName, card
 
 LAZY_REGISTRY: Final = "4.0.0"
 """First release whose families come from `model_metadata.json`; 3.3.4 still registers classes."""
+FLAVOURS_ADDED: Final = "4.10.0"
+"""First minor release whose `HUGGINGFACE_PATHS` were read to hold the flavours of `later`."""
 
 
 class Family(Struct, frozen=True):
@@ -24,19 +26,50 @@ class Family(Struct, frozen=True):
     denoiser: str
     """The diffusers class of the trained component."""
     default: str
-    """`DEFAULT_MODEL_FLAVOUR`: what is trained when neither path nor flavour is given."""
+    """`DEFAULT_MODEL_FLAVOUR`: what is trained when neither path nor flavour is given.
+
+    "": the releases do not agree.
+    """
     flavours: Mapping[str, str]
-    """Repository by flavour (`HUGGINGFACE_PATHS`), those that both releases hold."""
+    """Repository by flavour (`HUGGINGFACE_PATHS`), those that every release of the family holds."""
     targets: tuple[str, ...]
     """`DEFAULT_LORA_TARGET`, less the fused names that only `--fuse_qkv_projections` makes."""
+    since: str | None = None
     until: str | None = None
+    later: Mapping[str, str] = {}
+    """Flavours that only releases from `FLAVOURS_ADDED` on are known to hold."""
 
     def holds_at(self, version: Version) -> bool:
         """Whether the parser of that version knows the family."""
-        return self.until is None or version < Version(self.until)
+        after = self.since is None or version >= Version(self.since)
+        return after and (self.until is None or version < Version(self.until))
 
 
 _QKVO: Final = ("to_k", "to_q", "to_v", "to_out.0")
+_JOINT: Final = (*_QKVO, "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out")
+_WAN: Final = {
+    "t2v-480p-1.3b-2.1": "Wan-AI/Wan2.1-T2V-1.3B-Diffusers",
+    "t2v-480p-14b-2.1": "Wan-AI/Wan2.1-T2V-14B-Diffusers",
+    "i2v-14b-2.1": "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers",
+    "i2v-14b-2.1-720p": "Wan-AI/Wan2.1-I2V-14B-720P-Diffusers",
+    "i2v-14b-2.2-high": "Wan-AI/Wan2.2-I2V-A14B-Diffusers",
+    "i2v-14b-2.2-low": "Wan-AI/Wan2.2-I2V-A14B-Diffusers",
+    "flf2v-14b-2.1": "Wan-AI/Wan2.1-FLF2V-14B-720P-diffusers",
+    "ti2v-5b-2.2": "Wan-AI/Wan2.2-TI2V-5B-Diffusers",
+}
+_SANA: Final = {
+    "sana1.5-4.8b-1024": "Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers",
+    "sana1.5-1.6b-1024": "Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers",
+    "sana1.0-1.6b-2048": "Efficient-Large-Model/Sana_1600M_2Kpx_BF16_diffusers",
+    "sana1.0-1.6b-1024": "Efficient-Large-Model/Sana_1600M_1024px_BF16_diffusers",
+    "sana1.0-600m-1024": "Efficient-Large-Model/Sana_600M_1024px_diffusers",
+    "sana1.0-600m-512": "Efficient-Large-Model/Sana_600M_512px_diffusers",
+}
+_PIXART: Final = {
+    "600M-512": "PixArt-alpha/PixArt-Sigma-XL-2-512-MS",
+    "600M-1024": "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS",
+    "600M-2048": "PixArt-alpha/PixArt-Sigma-XL-2-2K-MS",
+}
 
 FAMILIES: Final = (
     Family(
@@ -106,6 +139,97 @@ FAMILIES: Final = (
         {"1.0": "terminusresearch/kwai-kolors-1.0"},
         _QKVO,
     ),
+    Family(
+        "flux2",
+        "Flux2Transformer2DModel",
+        "",
+        {"dev": "black-forest-labs/FLUX.2-dev"},
+        ("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),
+        later={
+            "klein-4b": "black-forest-labs/FLUX.2-klein-base-4B",
+            "klein-9b": "black-forest-labs/FLUX.2-klein-base-9B",
+        },
+    ),
+    Family(
+        "qwen_image",
+        "QwenImageTransformer2DModel",
+        "",
+        {
+            "v1.0": "Qwen/Qwen-Image",
+            "edit-v1": "Qwen/Qwen-Image-Edit",
+            "edit-v2": "Qwen/Qwen-Image-Edit-2509",
+        },
+        _QKVO,
+        later={"v2.0": "Qwen/Qwen-Image-2512", "edit-v3": "Qwen/Qwen-Image-Edit-2511"},
+    ),
+    Family("wan", "WanTransformer3DModel", "t2v-480p-1.3b-2.1", _WAN, _QKVO),
+    Family(
+        "z_image",
+        "ZImageTransformer2DModel",
+        "",
+        {},
+        # helpers/models/common.py: the targets where a model has none of its own
+        _QKVO,
+        since=LAZY_REGISTRY,
+        later={"base": "TONGYI-MAI/Z-Image", "turbo": "TONGYI-MAI/Z-Image-Turbo"},
+    ),
+    Family(
+        "chroma",
+        "ChromaTransformer2DModel",
+        "base",
+        {
+            "base": "lodestones/Chroma1-Base",
+            "hd": "lodestones/Chroma1-HD",
+            "flash": "lodestones/Chroma1-Flash",
+        },
+        _QKVO,
+    ),
+    Family(
+        "auraflow",
+        "AuraFlowTransformer2DModel",
+        "v0.3",
+        {
+            "pony": "purplesmartai/pony-v7-base",
+            "v0.3": "terminusresearch/auraflow-v0.3",
+            "v0.2": "fal/AuraFlow-v0.2",
+            "v0.1": "fal/AuraFlow",
+        },
+        _JOINT,
+    ),
+    Family(
+        "hidream",
+        "HiDreamImageTransformer2DModel",
+        "full",
+        {
+            "dev": "HiDream-ai/HiDream-I1-Dev",
+            "full": "HiDream-ai/HiDream-I1-Full",
+            "fast": "HiDream-ai/HiDream-I1-Fast",
+        },
+        _QKVO,
+    ),
+    Family(
+        "ltxvideo",
+        "LTXVideoTransformer3DModel",
+        "0.9.5",
+        {"0.9.5": "Lightricks/LTX-Video-0.9.5", "0.9.0": "Lightricks/LTX-Video"},
+        _QKVO,
+    ),
+    Family(
+        "lumina2",
+        "Lumina2Transformer2DModel",
+        "2.0",
+        {"2.0": "Alpha-VLLM/Lumina-Image-2.0", "neta-lumina": "terminusresearch/neta-lumina-v1"},
+        _QKVO,
+    ),
+    Family(
+        "pixart",
+        "PixArtTransformer2DModel",
+        "900M-1024-v0.6",
+        _PIXART,
+        _QKVO,
+        since=LAZY_REGISTRY,
+    ),
+    Family("sana", "SanaTransformer2DModel", "sana1.5-4.8b-1024", _SANA, _QKVO),
 )
 
 
@@ -135,7 +259,7 @@ def _of_card(path: str) -> Family | None:
 def flavour_of(path: str) -> tuple[Family, str] | None:
     """The family and flavour whose repository a path is; the hub ignores case in names."""
     for family in FAMILIES:
-        for flavour, repository in family.flavours.items():
+        for flavour, repository in (*family.flavours.items(), *family.later.items()):
             if repository.lower() == path.lower():
                 return family, flavour
     return None

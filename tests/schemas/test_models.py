@@ -10,6 +10,7 @@ from tunec.compiler.analyses.architecture import derive
 from tunec.schemas import entries
 from tunec.schemas.caches import clear
 from tunec.schemas.models.catalogue import UnknownName, card, card_names, repository
+from tunec.schemas.models.unplanned import UNPLANNED, why_unplanned
 
 PEFT_TABLE = "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING"
 
@@ -47,6 +48,10 @@ def test_a_card_derives_to_the_published_count(name):
         assert architecture.parameters == found.published_parameters
     assert sum(architecture.by_part.values()) == architecture.parameters
     for component in found.components:
+        assert bool(component.config) != bool(component.model)
+        if component.model:
+            assert component.model in card_names()
+            continue
         assert set(derive(component.config).by_part) == {component.part}
 
 
@@ -149,3 +154,15 @@ def test_nothing_heavy_is_imported():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == []
+
+
+def test_models_that_are_refused_by_name_have_no_card():
+    for start in UNPLANNED:
+        assert why_unplanned(f"{start.upper()}x")
+        assert not [
+            each
+            for name in card_names()
+            for each in repositories(card(name))
+            if each.lower().startswith(start.lower())
+        ]
+    assert why_unplanned("Qwen/Qwen3-8B") is None

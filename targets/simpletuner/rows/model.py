@@ -28,6 +28,14 @@ def _write_model(plan: Plan) -> Mapping[str, Json]:
     return keys if known is None else {**keys, "model_flavour": known[1]}
 
 
+def _write_before(plan: Plan) -> Mapping[str, Json]:
+    """The model where its flavour may not be there yet: the path alone loads it."""
+    known = families.flavour_of(plan.model.path)
+    is_later = known is not None and known[1] in known[0].later
+    written = _write_model(plan)
+    return {k: v for k, v in written.items() if not (is_later and k == "model_flavour")}
+
+
 def _read_model(found: Mapping[str, Json]) -> Mapping[str, Any]:
     family = families.named(str(found.get("model_family", "")))
     path = found.get("pretrained_model_name_or_path") or _repository(family, found)
@@ -39,7 +47,8 @@ def _repository(family: families.Family | None, found: Mapping[str, Json]) -> st
     """What `setup_model_flavour` loads where no path is given: the default flavour, if need be."""
     if family is None:
         return None
-    return family.flavours.get(str(found.get("model_flavour") or family.default))
+    flavour = str(found.get("model_flavour") or family.default)
+    return {**family.flavours, **family.later}.get(flavour)
 
 
 def _write_adapter(plan: Plan) -> Mapping[str, Json]:
@@ -109,13 +118,24 @@ def _read_resolution(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"data.image_width": side, "data.image_height": side}
 
 
+_NAMES: Final = ("model_family", "model_flavour", "pretrained_model_name_or_path")
+_SETUP: Final = "helpers/models/registry.py; helpers/models/common.py setup_model_flavour"
 MODEL: Final = (
     Entry(
-        ("model_family", "model_flavour", "pretrained_model_name_or_path"),
+        _NAMES,
+        ("model.path", "model.family"),
+        _write_before,
+        _read_model,
+        _SETUP,
+        until=families.FLAVOURS_ADDED,
+    ),
+    Entry(
+        _NAMES,
         ("model.path", "model.family"),
         _write_model,
         _read_model,
-        "helpers/models/registry.py; helpers/models/common.py setup_model_flavour",
+        _SETUP,
+        since=families.FLAVOURS_ADDED,
     ),
     Entry(
         ("model_type", "lora_type", "lora_rank", "lora_alpha", "lora_dropout", "use_dora"),

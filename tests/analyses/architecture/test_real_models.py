@@ -31,7 +31,7 @@ def components() -> Iterator[tuple[str, Mapping[str, Any]]]:
     seen = []
     for name in card_names():
         for component in card(name).components:
-            if component.config not in seen:
+            if component.config and component.config not in seen:
                 seen.append(component.config)
                 yield f"{name} {component.part} {len(seen)}", component.config
 
