@@ -34,15 +34,16 @@ from tunec.compiler.requirements import (
     Asked,
     contradicted,
     counting,
-    entry_of,
     needs,
     releases,
     requirements,
     take_fsdp,
     torn,
+    with_entry,
 )
 from tunec.compiler.resolve import Unresolved, resolve
 from tunec.compiler.target import Artifact
+from tunec.compiler.watch.probe_files import Carried, carried
 from tunec.schemas.caches import Kept
 from tunec.schemas.frozen import replace
 
@@ -78,6 +79,8 @@ class Compiled(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     run: Artifact | None = None
     """The entry of a bundle, where there is something to start."""
+    beside: Mapping[str, tuple[Artifact, ...]] = field(default_factory=dict)
+    """Files of the bundle that no target writes, by their folder."""
     plans: Mapping[str, Plan] = field(default_factory=dict)
     """The plan as the files of each target say it: with local paths as its program sees them."""
 
@@ -90,7 +93,7 @@ class Compiled(Struct, frozen=True):
         """The text of each file by its path below the output directory."""
         every = {
             f"{target}/{each.name}": each.text
-            for target, artifacts in self.artifacts.items()
+            for target, artifacts in (*self.artifacts.items(), *self.beside.items())
             for each in artifacts
         }
         entry = {self.run.name: self.run.text} if self.run else {}
@@ -145,21 +148,9 @@ def plan(
 
             found = tuple(repairs(facts, found, partial(_attempt, loaded, asked)))
         return Planned(loaded, locate(found, loaded), facts, ledger)
-    decided, ledger = _with_entry(decided, ledger, facts, asked)
+    decided, ledger = with_entry(decided, ledger, facts, asked)
     memory, time = _accounts(decided, facts, answer or search(problem_of(facts, draft)))
     return Planned(loaded, locate(found, loaded), facts, ledger, decided, memory, time)
-
-
-def _with_entry(
-    plan: Plan, ledger: Ledger, facts: Facts, asked: Sequence[Asked]
-) -> tuple[Plan, Ledger]:
-    """The plan with the program of the asked trainer, unless the spec names a script."""
-    if facts.spec.run.script is not None or "launch.script" in facts.pins:
-        return plan, ledger
-    found = entry_of(asked, plan, facts.versions)
-    if found is None:
-        return plan, ledger
-    return plan.with_values({found.slot: found.value}), ledger.add((found,))
 
 
 def _is_in_vain(decided: Plan, facts: Facts, asked: Sequence[Asked], *, fits: bool) -> bool:
@@ -273,7 +264,8 @@ def written(
     loaded, spec, decided = planned.loaded, planned.facts.spec, planned.plan
     if outset is not None:
         asked = completed(asked, decided, spec, outset.starter)
-    plans = _as_seen(asked, decided, loaded, outset)
+    probe = carried(asked) if spec.watch and outset is not None else Carried()
+    plans = probe.put_into(_as_seen(asked, decided, loaded, outset))
     header = header_of(loaded, decided)
     artifacts: dict[str, tuple[Artifact, ...]] = {}
     found = [*planned.diagnostics, *locate(unread((each for each, _ in asked), decided), loaded)]
@@ -287,13 +279,14 @@ def written(
     if has_errors(found):
         return Compiled(planned, {}, tuple(found))
     if outset is None:
-        return Compiled(planned, enclosed(asked, decided, artifacts), tuple(found), None, plans)
+        return Compiled(planned, enclosed(asked, decided, artifacts), tuple(found), plans=plans)
     made = bundle(asked, artifacts, decided, spec, header)
-    found += locate(made.diagnostics, loaded)
+    found += locate((*made.diagnostics, *probe.diagnostics), loaded)
     if has_errors(found):
         return Compiled(planned, {}, tuple(found))
     files = enclosed(asked, decided, made.artifacts)
-    return Compiled(planned, files, tuple(found), made.run, plans)
+    beside = probe.files(planned.facts, planned.memory, planned.time, loaded, outset.spec)
+    return Compiled(planned, files, tuple(found), made.run, beside=beside, plans=plans)
 
 
 def _as_seen(

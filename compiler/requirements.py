@@ -11,9 +11,9 @@ from packaging.version import InvalidVersion, Version
 from tunec.compiler.analyses.counting import TRAINER, Counting
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
-from tunec.compiler.facts import Need
+from tunec.compiler.facts import Facts, Need
 from tunec.compiler.frontend.load import Loaded
-from tunec.compiler.ir.ledger import Definition, Origin, Rank
+from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import show
 from tunec.compiler.target import Target
@@ -180,3 +180,15 @@ def contradicted(loaded: Loaded, asked: Sequence[Asked]) -> Iterator[Diagnostic]
                     (Label("requested here", path=dotted(path)),),
                     help=f"ask for {show(slot, needed)}, or compile to another target",
                 )
+
+
+def with_entry(
+    plan: Plan, ledger: Ledger, facts: Facts, asked: Sequence[Asked]
+) -> tuple[Plan, Ledger]:
+    """The plan with the program of the asked trainer, unless the spec names a script."""
+    if facts.spec.run.script is not None or "launch.script" in facts.pins:
+        return plan, ledger
+    found = entry_of(asked, plan, facts.versions)
+    if found is None:
+        return plan, ledger
+    return plan.with_values({found.slot: found.value}), ledger.add((found,))

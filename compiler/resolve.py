@@ -24,6 +24,7 @@ from tunec.compiler.derived_cards import KEY, NoCard, card_of
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.facts import Facts, ResolvedModel
+from tunec.compiler.frontend.measurements import with_measured
 from tunec.compiler.frontend.names import (
     File,
     check_hardware,
@@ -273,10 +274,18 @@ def resolve_cluster(
         known: Cluster = followed[hardware]
         return known
     if not _is_path(hardware, base, followed):
-        return cluster(hardware)
+        known = cluster(hardware)
+        return known if followed is not None else _with_measured(known, base)
     found = check_hardware(hardware, _NOWHERE, Project(base))
     if found.cluster is None:
         raise Unresolved(found.faults, found.files)
+    return found.cluster
+
+
+def _with_measured(known: Cluster, base: Path) -> Cluster:
+    found = with_measured(known, base)
+    if found.faults and found.path is not None:
+        raise Unresolved(found.faults, (File(found.path, found.content),))
     return found.cluster
 
 

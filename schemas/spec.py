@@ -18,14 +18,7 @@ from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.script import Script
 from tunec.schemas.shape import Shape
 from tunec.schemas.task import Task
-from tunec.schemas.terms import (
-    Attention,
-    Engine,
-    FloatDtype,
-    Launcher,
-    OptimizerName,
-    ScheduleKind,
-)
+from tunec.schemas.terms import Attention, Engine, FloatDtype, Launcher, OptimizerName, ScheduleKind
 from tunec.schemas.units import INT64, Budget, Count, Length, Positive, PositiveCount, Share, Whole
 
 
@@ -365,6 +358,8 @@ class Spec(Shape):
     three."""
     launcher: Launcher | None = None
     """How the processes are started; when absent, what fits the engine."""
+    watch: bool = False
+    """Whether a bundle records each step for `tunec calibrate`, and stops what cannot go on."""
     job: Job = Job.model_construct()
     """What a cluster is told of the job that runs it: queue, account, time, image, setup."""
     extra: dict[str, dict[str, Any]] = {}

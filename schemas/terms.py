@@ -1,7 +1,7 @@
 """The field's words, as closed sets: what a spec may say and what a plan can hold."""
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 FloatDtype = Literal["bf16", "fp16", "fp32"]
 StateDtype = Literal["bf16", "fp16", "fp32", "int8"]
@@ -77,6 +77,14 @@ Generator = Literal["none", "transformers", "vllm_colocate", "sglang_colocate", 
 devices, or a vLLM server elsewhere."""
 BESIDE_TRAINING: Final = ("vllm_colocate", "sglang_colocate")
 """Engines on the devices that train, of which they take a share."""
+
+Resource = Literal["products", "memory", "host", "links", "pcie", "host memory", "storage"]
+"""What a term of the time account waits for: matrix products, a device's memory, Python on the
+host, the links between devices, PCIe, the host's memory, its drives."""
+RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
+EDITION: Final = 1
+"""Of the time account whose terms runs are compared with: one more whenever its terms or its
+constants change, since factors of other terms mean nothing."""
 
 Vendor = Literal["nvidia", "amd", "intel", "huawei"]
 VISIBLE: Final[Mapping[Vendor, str]] = {

@@ -10,6 +10,7 @@ from tunec.compiler.choose.options import Asking, option_of
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import Loaded, for_hardware, moved, with_settings
+from tunec.compiler.frontend.measurements import with_measured
 from tunec.compiler.requirements import Asked
 from tunec.schemas.choice import Option
 from tunec.schemas.hardware.catalogue import cluster, cluster_names
@@ -40,7 +41,8 @@ class Ground(Struct, frozen=True):
         if not self.names:
             yield self.loaded
         for name in self.names:
-            yield moved(self.loaded, name, cluster(name))
+            found = with_measured(cluster(name), self.loaded.base).cluster
+            yield moved(self.loaded, name if found.measured is None else found, found)
 
 
 class Grounds(Struct, frozen=True):

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tunec.compiler.cli.calibrate_grammar import add_calibrate
 from tunec.compiler.cli.choose_grammar import add_choose
 from tunec.compiler.cli.data_grammar import add_data
 from tunec.compiler.cli.options import (
@@ -108,6 +109,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
         "verify": add_verify,
         "rehearse": add_rehearse,
         "trace": add_trace,
+        "calibrate": add_calibrate,
         "card": _card,
         "probe": _probe,
         "catalog": _catalog,
@@ -137,6 +139,12 @@ def _compile(commands: "Subparsers") -> None:
     parser.add_argument("-o", "--output", type=place, metavar="DIR", help="output directory")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if the files in DIR differ"
+    )
+    parser.add_argument(
+        "--smoke",
+        action="store_true",
+        help="write beside each bundle a short one (DIR/smoke): two steps on the longest samples, "
+        "an evaluation, a checkpoint, a resume",
     )
     format_option(parser)
 

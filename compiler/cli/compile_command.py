@@ -9,6 +9,7 @@ from tunec.compiler.bundle import LAUNCH, Outset, outset
 from tunec.compiler.cli.delivery import Files, deliver, to_json
 from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import OK, Misuse, Session, exit_code
+from tunec.compiler.cli.smoke_bundle import IMPOSSIBLE, SMOKE, smoke_of
 from tunec.compiler.driver import Compiled, compile_spec
 from tunec.compiler.frontend.load import Loaded
 from tunec.schemas.frozen import replace
@@ -16,6 +17,8 @@ from tunec.schemas.frozen import replace
 
 def run(options: Namespace, session: Session) -> int:
     """Compile every spec; write nothing unless all of them are fine."""
+    if options.smoke and options.output is None:
+        raise Misuse("--smoke writes a bundle beside the bundle: give a directory with -o")
     if options.check and options.output is None:
         raise Misuse("--check compares with a directory: give it with -o")
     results = [
@@ -25,14 +28,21 @@ def run(options: Namespace, session: Session) -> int:
     ]
     _same_places(results, options)
     files = _layout(results, options)
+    short = _short(results, options, session) if options.smoke else []
+    files |= _layout(short, options, SMOKE)
     if session.format == "json":
         session.json(_json(results))
+    results = [*results, *short]
     said = [each for result in results for each in result.diagnostics]
     if not all(result.ok for result in results):
         return exit_code(said, fine=False)
     delivered = deliver(files, options, session, are_bundled=True)
     if options.output is not None and not options.check:
         _tell(results, options, session)
+    if short and not options.check:
+        session.note(
+            "first run the short ones: bash .../smoke/run.sh, then tunec calibrate .../smoke"
+        )
     return exit_code(said, fine=delivered == OK)
 
 
@@ -64,10 +74,27 @@ def _compile(spec: str, on: Namespace, options: Namespace, session: Session) -> 
     return result
 
 
-def _outset(loaded: Loaded, options: Namespace, session: Session) -> Outset | None:
+def _short(results: list[Compiled], options: Namespace, session: Session) -> list[Compiled]:
+    """The short bundle of each result; nothing but its errors is told of it."""
+    made = []
+    for result in results:
+        if not result.ok:
+            continue
+        loaded = result.planned.loaded
+        asked = asked_targets(options.targets, loaded, session)
+        found = smoke_of(loaded, result, asked, _outset(loaded, options, session, SMOKE))
+        if found is None:
+            raise Misuse(IMPOSSIBLE)
+        errors = tuple(each for each in found.diagnostics if each.severity == "error")
+        session.diagnose(errors, found.planned.loaded.sources)
+        made.append(replace(found, diagnostics=errors))
+    return made
+
+
+def _outset(loaded: Loaded, options: Namespace, session: Session, below: str = "") -> Outset | None:
     if options.output is None:
         return None
-    root = Path(options.output, _place(loaded, options))
+    root = Path(options.output, _place(loaded, options), below)
     return outset(loaded, root, session.registry.resolve(LAUNCH, loaded.software))
 
 
@@ -101,10 +128,10 @@ def _twice(names: Iterable[str]) -> str | None:
     return next((each for each in every if every.count(each) > 1), None)
 
 
-def _layout(results: list[Compiled], options: Namespace) -> Files:
+def _layout(results: list[Compiled], options: Namespace, below: str = "") -> Files:
     """Path of each file below the output directory."""
     return {
-        _place(result.planned.loaded, options) / path: text
+        _place(result.planned.loaded, options) / below / path: text
         for result in results
         for path, text in result.texts().items()
     }

@@ -11,6 +11,7 @@ from tunec.compiler.bundle import LAUNCH
 from tunec.compiler.fleet.lock import Inputs, as_json, opening
 from tunec.compiler.fleet.selection import Selection, Site
 from tunec.compiler.frontend.load import Loaded, load_spec, moved
+from tunec.compiler.frontend.measurements import SUFFIX
 from tunec.compiler.requirements import Asked
 from tunec.compiler.review.outcome import Pair
 from tunec.compiler.target import Target
@@ -155,7 +156,8 @@ def _software(site: Site) -> _Software:
 def _own_files(loaded: Loaded) -> tuple[tuple[str, str], ...]:
     """Files of a spec but for the cluster that it was read for, which differs from pair to pair."""
     clusters = {path for path, found in loaded.followed.items() if isinstance(found, Cluster)}
-    return tuple(each for each in loaded.files if each[0] not in clusters)
+    own = (each for each in loaded.files if each[0] not in clusters)
+    return tuple(each for each in own if not each[0].endswith(SUFFIX))
 
 
 def _files(spec: str, loaded: Loaded) -> tuple[tuple[str, str], ...]:
@@ -172,7 +174,8 @@ def _moved(loaded: Loaded, site: Site, cluster: Cluster, fleet: str) -> Loaded:
 
     What is said of the hardware is said of the entry in the fleet file, whose text is given.
     """
-    hardware = site.hardware if site.is_catalogued else cluster
+    is_named = site.is_catalogued and cluster.measured is None
+    hardware = site.hardware if is_named else cluster
     spans, sources = loaded.spans, loaded.sources
     if site.span is not None:
         spans = {**spans, ("hardware",): site.span}
@@ -182,6 +185,8 @@ def _moved(loaded: Loaded, site: Site, cluster: Cluster, fleet: str) -> Loaded:
 
 def _texts(cluster: Cluster) -> Iterator[str]:
     yield cluster.model_dump_json()
+    if cluster.measured is not None:
+        yield cluster.measured.model_dump_json()
     for node in cluster.nodes:
         for group in node.accelerators:
             try:

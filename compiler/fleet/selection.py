@@ -15,6 +15,7 @@ from tunec.compiler.fleet.lock import is_own
 from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.document import Document, load_document
 from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.frontend.measurements import SUFFIX, with_measured
 from tunec.compiler.frontend.names import check_targets
 from tunec.compiler.frontend.project import (
     Outside,
@@ -211,7 +212,7 @@ def _files(pattern: str, base: Path) -> Iterator[Path]:
         yield from (file for file in (base / pattern,) if file.is_file())
         return
     for file in base.glob(pattern):
-        if file.is_file() and file.suffix in _FILES:
+        if file.is_file() and file.suffix in _FILES and not file.name.endswith(SUFFIX):
             yield file
 
 
@@ -230,7 +231,7 @@ def _sites(
         span = _span(document, "clusters", at)
         files = sorted(_files(pattern, project.base)) if pattern.endswith(_FILES) else []
         named = map(_of_file, _inside(files, project, span, faults))
-        sites = list(named) if files else list(_named(pattern))
+        sites = list(named) if files else list(_named(pattern, project.base))
         if not (files or sites):
             faults.append(_fault(f"no cluster matches `{pattern}`", span, _near(pattern)))
         for site in sites:
@@ -247,30 +248,32 @@ def _add(found: dict[str, Site], site: Site, span: Span | None, faults: list[Dia
         faults.append(_fault(message, span, "give each cluster a name of its own"))
 
 
-def _named(pattern: str) -> Iterator[Site]:
+def _named(pattern: str, base: Path) -> Iterator[Site]:
     """The clusters of the catalogue that a name or a pattern means."""
     if pattern.endswith(_FILES):
         return
     if _is_pattern(pattern):
         for name in hardware_names():
             if fnmatchcase(name, pattern):
-                yield _of_catalogue(name)
+                yield _of_catalogue(name, base)
     else:
         try:
-            yield _of_catalogue(pattern)
+            yield _of_catalogue(pattern, base)
         except UnknownName:
             return
 
 
-def _of_catalogue(name: str) -> Site:
-    found = cluster(name)
+def _of_catalogue(name: str, base: Path) -> Site:
+    found = with_measured(cluster(name), base).cluster
     return Site(found.name, name, found)
 
 
 def _of_file(file: Path) -> Site:
     document = load_document(file, Cluster)
-    name = document.value.name if document.value else file.stem
-    return Site(name, str(file), document.value)
+    if document.value is None:
+        return Site(file.stem, str(file), None)
+    found = with_measured(document.value, file.parent, file)
+    return Site(document.value.name, str(file), None if found.faults else found.cluster)
 
 
 # ── policies ─────────────────────────────────────────────────────────────────────────────────────

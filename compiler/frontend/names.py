@@ -13,6 +13,7 @@ from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, qu
 from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import format_of
+from tunec.compiler.frontend.measurements import with_measured
 from tunec.compiler.frontend.nodes import Node, descend, place, plain
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.project import Outside, Project, lies_outside
@@ -218,14 +219,14 @@ def check_hardware(value: Any, tree: Node, project: Project) -> Named:
         return Named()
     if is_path(value, project.base):
         return _cluster_file(value, tree, project)
-    return _catalogue_cluster(value, tree)
+    return _catalogue_cluster(value, tree, project)
 
 
-def _catalogue_cluster(name: str, tree: Node) -> Named:
+def _catalogue_cluster(name: str, tree: Node, project: Project) -> Named:
     from tunec.schemas.hardware.catalogue import UnknownName, cluster
 
     try:
-        return Named(cluster=cluster(name))
+        return _measured(Named(cluster=cluster(name)), project)
     except UnknownName as unknown:
         return Named((_unknown_hardware(name, unknown.near, _at(tree, ("hardware",))),))
 
@@ -275,7 +276,18 @@ def _cluster_file(name: str, tree: Node, project: Project) -> Named:
     found = typed(Cluster, data, node)
     names = tuple(_faults_of_cluster(data, node, ())) if isinstance(data, Mapping) else ()
     every = (*faults, *found.faults, *names)
-    return Named(every, files, None if every else found.value)
+    return _measured(Named(every, files, None if every else found.value), project, path)
+
+
+def _measured(named: Named, project: Project, file: Path | None = None) -> Named:
+    """A cluster with what runs on it came to, where a file beside it has that."""
+    if named.cluster is None:
+        return named
+    found = with_measured(named.cluster, project.base, file)
+    if found.path is None:
+        return named
+    files = (*named.files, File(found.path, found.content))
+    return Named((*named.faults, *found.faults), files, found.cluster)
 
 
 def _faults_of_cluster(data: Mapping[str, Any], tree: Node, base: Place) -> Iterator[Diagnostic]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tunec.compiler.analyses.measurements import is_outdated
 from tunec.compiler.analyses.memory.account import Account
 from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.time.account import TimeAccount
@@ -11,6 +12,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.ir.values import plain, show
 from tunec.compiler.review.explain import definition_json
+from tunec.compiler.review.measurements import measured_lines, measured_of
 from tunec.schemas.units import format_bytes
 
 _WIDTH = 34
@@ -28,6 +30,7 @@ def plan_json(planned: Planned) -> dict[str, Any]:
         "decisions": dict(_decisions(planned)),
         "memory": _memory_json(planned.plan, planned.memory),
         "time": _time_json(planned.time),
+        **_measured_json(planned),
         "diagnostics": found,
     }
 
@@ -73,13 +76,27 @@ def _time_json(time: TimeAccount) -> dict[str, Any]:
     }
 
 
+def _measured_json(planned: Planned) -> dict[str, Any]:
+    """What runs on the cluster came to, as the accounts take it, where one is known."""
+    found = measured_of(planned)
+    if found is None:
+        return {}
+    about = {
+        "cluster": found.cluster,
+        "runs": len(found.runs),
+        "factors": {} if is_outdated(found) else dict(found.factors),
+        "margin": found.margin.model_dump(mode="json"),
+    }
+    return {"measured": about}
+
+
 def plan_text(planned: Planned) -> str:
     """The whole plan as sections of aligned lines; empty if there is none."""
     if planned.plan is None or planned.memory is None or planned.time is None:
         return ""
     sections: list[Iterable[str]] = [*_groups(planned)]
     sections += [_memory(planned.plan, planned.memory), _host(planned.plan, planned.memory)]
-    sections.append(_time(planned.time))
+    sections.append([*_time(planned.time), *(f"  {each}" for each in measured_lines(planned))])
     return "\n\n".join("\n".join(section) for section in sections)
 
 

@@ -6,14 +6,17 @@ what the box says.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from tunec.schemas.hardware.silicon import Dtype, Silicon
 from tunec.schemas.shape import Shape
 from tunec.schemas.terms import Vendor
 from tunec.schemas.units import Bytes, Rate
+
+if TYPE_CHECKING:
+    from tunec.schemas.hardware.measurements import Measured
 
 Support = Literal["native", "emulated", "absent"]
 """`native`: the arithmetic units do it at the stated rate. `emulated`: libraries run it by
@@ -229,6 +232,18 @@ class Cluster(Shape):
     """Where the numbers were read, by field path: `nodes[0].host.memory`, `network`."""
     notes: tuple[str, ...] = ()
     """What else is to be known of it."""
+    _measured: "Measured | None" = PrivateAttr(default=None)
+
+    @property
+    def measured(self) -> "Measured | None":
+        """What runs on it came to, from the file beside it that `tunec calibrate` writes."""
+        return self._measured
+
+    def calibrated(self, measured: "Measured | None") -> Self:
+        """The same cluster with what runs on it came to."""
+        copy = self.model_copy()
+        copy._measured = measured  # noqa: SLF001  its own copy
+        return copy
 
     @property
     def node_count(self) -> int:

@@ -8,7 +8,7 @@ from planning import codes, decided, errors, pins_of, planned
 from tunec.compiler.analyses import liger
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping
-from tunec.compiler.passes.fit.fit import preference_of, written_of
+from tunec.compiler.passes.fit.answers import preference_of, written_of
 from tunec.targets.registry import REGISTRY
 
 GRPO = {"grpo": {"rewards": ["accuracy_reward"], "samples": 6, "completion": 256}}

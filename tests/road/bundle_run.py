@@ -65,15 +65,17 @@ def travel(project: Path, beside: Sequence[str] = ()) -> Journey:
     return Journey(planned, project, _output(planned, project), log)
 
 
-def start(project: Path, *words: str, libraries: Sequence[str] = ()) -> str:
-    """What `out/run.sh` of a project prints to its end, with further words for its trainer."""
+def start(
+    project: Path, *words: str, libraries: Sequence[str] = (), entry: str = "out/run.sh"
+) -> str:
+    """What the entry of a bundle prints to its end, with further words for its trainer."""
     path = os.pathsep.join([*map(str, _PROGRAMS), os.environ["PATH"]])
     found = [str(HERE / "cpu"), *libraries, os.environ.get("PYTHONPATH")]
     places = os.pathsep.join(filter(None, found))
     caches = {"HF_HOME": str(project / "cache"), "TMPDIR": str(project)}
     around = os.environ | ENVIRONMENT | caches | {"PATH": path, "PYTHONPATH": places}
     done = subprocess.run(
-        ["bash", str(project / "out" / "run.sh"), *words],
+        ["bash", str(project / entry), *words],
         cwd=project,
         env=around,
         text=True,

@@ -109,6 +109,7 @@ def _painting(name: str, steps: int, pictures: Mapping[str, int], **changed: Any
 
 RUNS: Final = (
     Run("lora of texts under ddp", 7, {"method": "lora", "engine": "ddp"}, always=True),
+    Run("lora of texts with a probe", 7, {"method": "lora", "engine": "ddp", "watch": True}),
     Run("lora of messages", 7, {"method": "lora"}, form="messages"),
     Run("lora of answers to prompts", 7, {"method": "lora"}, form="completion"),
     Run("full under ddp", 7, {"method": "full", "engine": "ddp"}),

@@ -1,6 +1,6 @@
 """The memory account: where every byte of a run's peak goes, on the device and on its host."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -59,13 +59,18 @@ class Account(Struct, frozen=True):
     def margin(self) -> dict[str, int]:
         """Bytes that a device needs beyond the peak, by name."""
         slack_bytes = self._needed_bytes - self.peak_bytes
-        unmoved = apart(self.layout.parallel.world, self.vendor)
+        unmoved = self.apart
         return {**unmoved, "allocator slack": slack_bytes}
 
     @property
     def required_bytes(self) -> int:
         """Peak and margin: what a budget is compared with."""
-        return self._needed_bytes + sum(apart(self.layout.parallel.world).values())
+        return self._needed_bytes + sum(self.apart.values())
+
+    @property
+    def apart(self) -> Mapping[str, int]:
+        """Bytes of a device beside torch's allocator, and what libraries hold in it, by name."""
+        return apart(self.layout.parallel.world, self.vendor, self.workload.margin)
 
     @property
     def _needed_bytes(self) -> int:
@@ -81,7 +86,7 @@ class Account(Struct, frozen=True):
         world = self.layout.parallel.world
         kept = self.peak_bytes * READING[kind_of(self.workload, world)]
         ahead = running_ahead(self.workload, self.layout)
-        return round(sum(apart(world).values()) + self.peak_bytes + max(kept, ahead))
+        return round(sum(self.apart.values()) + self.peak_bytes + max(kept, ahead))
 
     @property
     def calibration(self) -> str | None:
@@ -137,7 +142,7 @@ def _largest(workload: Workload, layout: Layout, budget_bytes: int, *, short: bo
     The tile takes the less of both, so that a micro batch fits if it does by one of them. What does
     not fit with one sample, which nothing pads, does not with several.
     """
-    room = budget_bytes - sum(apart(layout.parallel.world).values())
+    room = budget_bytes - _apart_bytes(workload, layout)
     one = min(_most(_bounds(workload, layout, several=False, short=short), room), 1)
     if not one:
         return 0
@@ -155,7 +160,11 @@ def least_bytes(workload: Workload, layout: Layout) -> float:
     workload = of_rank(reached(workload, layout), layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
     held = sum(term.bytes for term in always_held(workload, plan) if term.freed == At.END)
-    return held * (1 + slack(workload, layout).still) + sum(apart(layout.parallel.world).values())
+    return held * (1 + slack(workload, layout).still) + _apart_bytes(workload, layout)
+
+
+def _apart_bytes(workload: Workload, layout: Layout) -> int:
+    return sum(apart(layout.parallel.world, margin=workload.margin).values())
 
 
 @cached(4096)

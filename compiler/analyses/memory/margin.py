@@ -8,7 +8,12 @@ from msgspec import Struct
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.timeline import Phase
-from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.memory.workload import (
+    NOT_SEEN,
+    Layout,
+    SeenMargin,
+    Workload,
+)
 from tunec.schemas.terms import Vendor
 from tunec.schemas.units import GIB, MIB
 
@@ -79,6 +84,10 @@ def running_ahead(workload: Workload, layout: Layout) -> int:
     return BYTES[layout.states.weights] * count(workload).base
 
 
+SEEN: Final = "outside the allocator, as measured"
+"""What stands for context and collectives where runs showed them together."""
+
+
 class Slack(NamedTuple):
     """Shares to add for the allocator's fragmentation."""
 
@@ -95,7 +104,14 @@ _STREAMS: Final = Slack(_SLACK_STILL, _SLACK_STREAMS)
 
 
 def slack(workload: Workload, layout: Layout) -> Slack:
-    """The shares for a workload in a layout."""
+    """The shares for a workload in a layout, and what runs had more than was accounted for."""
+    shares = _usual_slack(workload, layout)
+    if workload.margin.tensors == 1:
+        return shares
+    return Slack(*((1 + share) * workload.margin.tensors - 1 for share in shares))
+
+
+def _usual_slack(workload: Workload, layout: Layout) -> Slack:
     if workload.expandable_segments:
         return _EXPANDABLE
     if layout.fsdp.version == 1 and layout.parallel.world > 1:
@@ -114,12 +130,16 @@ def with_slack(shares: Slack, lines: Iterable[Phase], micro: int, evaluation: in
     return round(most)
 
 
-def apart(world: int, vendor: Vendor = "nvidia") -> Mapping[str, int]:
-    """Bytes that do not depend on the tensors, by name.
+def apart(
+    world: int, vendor: Vendor = "nvidia", margin: SeenMargin = NOT_SEEN
+) -> Mapping[str, int]:
+    """Bytes that do not depend on the tensors, by name; as `margin` has them where runs showed it.
 
     For other vendors than NVIDIA the same amounts are assumed: no published record parts them.
     """
-    return _APART_OF_SEVERAL[vendor] if world > 1 else _APART_OF_ONE[vendor]
+    usual = _APART_OF_SEVERAL[vendor] if world > 1 else _APART_OF_ONE[vendor]
+    seen = margin.several if world > 1 else margin.one
+    return usual if seen is None else {SEEN: seen, _CALLED[vendor][2]: WORKSPACE}
 
 
 _CALLED: Final[Mapping[Vendor, tuple[str, str, str]]] = {

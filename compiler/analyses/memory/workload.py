@@ -103,6 +103,20 @@ class Generation(Struct, frozen=True):
     """Of these sequences, how many compete to be one answer; 1: no beam search."""
 
 
+class SeenMargin(Struct, frozen=True):
+    """What runs on the cluster had of a device beside what was accounted for."""
+
+    tensors: float = 1.0
+    """Times that they had more tensors at most; 1: never more."""
+    one: int | None = None
+    """Bytes beside torch's allocator, in a run of one process; None: as assumed."""
+    several: int | None = None
+    """In a run of several."""
+
+
+NOT_SEEN: Final = SeenMargin()
+
+
 class Workload(Struct, frozen=True, eq=False):
     """What a search over layouts leaves as it is.
 
@@ -155,6 +169,8 @@ class Workload(Struct, frozen=True, eq=False):
     """Of the components, those that stay through training."""
     calibration: Calibration | None = None
     """A kept trace of the model, which is used for the layout that it speaks of."""
+    margin: SeenMargin = NOT_SEEN
+    """What runs on the cluster had beside the account."""
     shares_host_memory: bool = False
     """Whether devices have no memory but their host's RAM: the host's terms are then a device's."""
     lengths: tuple[tuple[int, int], ...] = ()

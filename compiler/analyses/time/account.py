@@ -3,7 +3,7 @@
 from math import sqrt
 from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.padding import padded_length
@@ -13,6 +13,7 @@ from tunec.compiler.analyses.time.compute import Work, compute, rate_at, sequenc
 from tunec.compiler.analyses.time.flops import sample_tokens
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.offloading import offloading
+from tunec.compiler.analyses.time.pace import scaled
 from tunec.compiler.analyses.time.update import Moved, moved_of, update
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
@@ -27,6 +28,8 @@ class TimeAccount(Struct, frozen=True):
     """Samples in one step, over all devices."""
     tokens: float
     """Tokens in one step, over all devices."""
+    accounted: dict[str, float] = field(default_factory=dict)
+    """The terms without what runs on the cluster came to; empty where nothing is known of any."""
 
     @property
     def step_seconds(self) -> float:
@@ -116,7 +119,9 @@ def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccou
     if workload.preference is not None:
         terms |= answers(workload, layout, machine)
     spent = {name: seconds for name, seconds in terms.items() if seconds}
-    return TimeAccount(spent, asked.samples, asked.tokens)
+    if not machine.pace:
+        return TimeAccount(spent, asked.samples, asked.tokens)
+    return TimeAccount(scaled(spent, machine.pace), asked.samples, asked.tokens, spent)
 
 
 MARGIN: Final = 0.5

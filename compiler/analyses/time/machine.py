@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from tunec.compiler.analyses.time.pace import Pace
 from tunec.schemas.hardware.profile import Device, Network, Node
 from tunec.schemas.hardware.silicon import Dtype
 from tunec.schemas.terms import FloatDtype
@@ -30,6 +31,8 @@ class Machine(Struct, frozen=True):
     nodes: int
     per_node: int
     """Devices used on each node."""
+    pace: Pace = ()
+    """What runs on it came to beside the account, by what they wait for."""
 
 
 def machine_of(
@@ -41,6 +44,7 @@ def machine_of(
     per_node: int,
     dtype: FloatDtype,
     tf32: bool = False,
+    pace: Pace = (),
 ) -> Machine:
     """Take the slowest of the chosen devices for all of them, since a step waits for each.
 
@@ -59,6 +63,7 @@ def machine_of(
         nvme_write=nvme.write if nvme else 0,
         nodes=nodes,
         per_node=per_node,
+        pace=pace,
     )
 
 

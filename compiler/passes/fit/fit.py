@@ -4,19 +4,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from tunec.compiler.analyses.measurements import margin_of, pace_of
 from tunec.compiler.analyses.memory.account import required_bytes
 from tunec.compiler.analyses.memory.sharding import gathers_twice
-from tunec.compiler.analyses.memory.workload import Generation as Written
-from tunec.compiler.analyses.memory.workload import InTurns, Layout, Preference, Workload
+from tunec.compiler.analyses.memory.workload import NOT_SEEN, Layout, Workload
 from tunec.compiler.analyses.padding import padded_counts
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group, values_of
-from tunec.compiler.ir.slots import SLOTS, Evaluation, Generation, Objective, Precision
+from tunec.compiler.ir.slots import SLOTS, Precision
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS, GRADIENTS
+from tunec.compiler.passes.fit.answers import answers_of, kept_batches, preference_of, written_of
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes, usual_batch
@@ -56,7 +57,7 @@ _FOLLOWS = {
 
 
 POSED_OF: Final = (
-    *("model", "selection", "cluster.network"),
+    *("model", "selection", "cluster.network", "cluster.measured"),
     *("spec.batch", "spec.engine", "versions", "takes_fsdp", "lengths"),
 )
 """The facts that the problem is posed of, besides pins."""
@@ -78,6 +79,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
             per_node=draft.devices.per_node,
             dtype=draft.precision.compute,
             tf32=draft.precision.tf32,
+            pace=pace_of(facts.cluster.measured),
         ),
         budget=draft.devices.budget,
         reserve=draft.devices.reserve,
@@ -103,6 +105,7 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
         *(draft.adapter, draft.optimizer, draft.loss, draft.objective, draft.generation),
         *(draft.evaluation, facts.lengths),
         *(facts.versions, _engine_bytes(draft), facts.selection.shares_host_memory),
+        margin_of(facts.cluster.measured),
     )
     return _WORKLOADS.of(told, (), partial(_workload, facts, draft))
 
@@ -140,47 +143,13 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         preference=preference_of(draft.objective, draft.generation),
         generation=written_of(draft.generation),
         evaluated=answers_of(draft.evaluation, draft.data.image_tokens),
-        kept_evaluation_batches=_kept(draft.evaluation),
+        kept_evaluation_batches=kept_batches(draft.evaluation),
         generation_engine_bytes=_engine_bytes(draft),
         calibration=facts.model.calibration,
         shares_host_memory=facts.selection.shares_host_memory,
         lengths=padded_counts(facts.lengths, draft.data, draft.objective),
+        margin=margin_of(facts.cluster.measured),
     )
-
-
-def preference_of(objective: Objective, generation: Generation) -> Preference | None:
-    """What the accounts know of an objective; None for supervised training."""
-    if objective.kind != "grpo":
-        return Preference(2, objective.reference) if objective.kind == "dpo" else None
-    is_apart = generation.engine not in ("none", "transformers")
-    told = (1, objective.reference, generation.completion, is_apart)
-    turns = (generation.engine_sleeps, generation.offload_training)
-    return InTurns(*told, *turns) if any(turns) else Preference(*told)
-
-
-def written_of(generation: Generation) -> Written | None:
-    """What is written on the devices; at ZeRO stage 3 TRL makes the parameters whole for it.
-
-    trl 0.15.2 to 1.16.0 trainer/grpo_config.py `ds3_gather_for_generation`.
-    """
-    if generation.engine in ("none", "vllm_server"):
-        return None
-    tokens, own = generation.prompt + generation.completion, generation.engine == "transformers"
-    return Written(tokens, int(own), gathers=own, by_sample=True, steps=generation.completion)
-
-
-def answers_of(evaluation: Evaluation, image_tokens: int) -> Written | None:
-    """What evaluation writes to each sample, the tokens of its images read before."""
-    if evaluation.predictions != "answers":
-        return None
-    written, beams = evaluation.completion, evaluation.beams
-    read = evaluation.prompt + image_tokens
-    return Written(read + written, beams, by_sample=True, steps=written, beams=beams)
-
-
-def _kept(evaluation: Evaluation) -> int:
-    """Batches whose logits are on a device at once."""
-    return (evaluation.kept_batches or 0) if evaluation.predictions == "logits" else 0
 
 
 def fit(facts: Facts, draft: Draft) -> Outcome:
@@ -285,13 +254,20 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
         newest = "the newest version that these releases accept"
         return (newest if has else "another engine is used"), (spec("software"), spec("engine"))
     if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
-        return f"{_chosen(answer)} {_room(problem, answer)}", rests
+        return f"{_chosen(answer)} {_room(problem, answer)}{_by_runs(problem)}", rests
     if path == "batch.global":
         return _why_so_many(problem), (spec("batch.global"),)
     if path == "batch.evaluation":
         return "as in training: evaluation keeps fewer activations", (slot("batch.micro"),)
     why, above = _FOLLOWS[path.partition(".")[0]]
     return why, tuple(map(slot, above))
+
+
+def _by_runs(problem: Problem) -> str:
+    """Whether runs on the cluster say how fast it is, or what margin it needs."""
+    said = ["time"] if problem.machine.pace else []
+    said += ["margin"] if problem.workload.margin != NOT_SEEN else []
+    return f"; {' and '.join(said)} as runs on this cluster had it" if said else ""
 
 
 def _why_so_many(problem: Problem) -> str:

@@ -13,6 +13,7 @@ from tunec.compiler.diagnostics.terminal import printable
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.passes.defaults import RESERVE
+from tunec.compiler.review.measurements import in_short, measured_of
 from tunec.compiler.review.outcome import expected_steps, needs_of
 from tunec.compiler.review.screen.decisions import decision_lines
 from tunec.compiler.review.screen.pen import HEIGHT, WIDTH, Pen
@@ -73,6 +74,8 @@ def length_lines(planned: Planned, pen: Pen) -> Iterator[str]:
     price = _price(planned)
     if price:
         yield _labelled(price, pen)
+    if (found := measured_of(planned)) is not None:
+        yield _labelled(("runs", in_short(found)), pen)
 
 
 def _labelled(line: tuple[str, str], pen: Pen) -> str:

@@ -85,7 +85,10 @@ class Estimate(Struct, frozen=True):
     def _apart(self) -> "Mapping[str, int]":
         from tunec.compiler.analyses.memory.margin import apart
 
-        return apart(1, self.account.vendor)  # what collectives take differs by release and link
+        margin = self.account.workload.margin
+        return apart(
+            1, self.account.vendor, margin
+        )  # what collectives take differs by release and link
 
     @property
     def beside_bytes(self) -> int:
@@ -331,6 +334,7 @@ OWN_STATES: Final = ("axolotl", "unsloth", "verl")
 def _workload(
     run: LintContext, architecture: "Architecture", parts: Trained, compute: Any
 ) -> "Workload":
+    from tunec.compiler.analyses.measurements import margin_of
     from tunec.compiler.analyses.memory.workload import Workload
     from tunec.compiler.ir.slots import AttentionKernel, Optimizer, Precision, Quantization
 
@@ -357,6 +361,7 @@ def _workload(
         preference=pairs_of(run, parts.adapter.kind),
         evaluated=answers_of(run),
         kept_components=kept_encoders(run),
+        margin=margin_of(run.environment.cluster.measured if run.environment.cluster else None),
         shares_host_memory=any(
             each.shares_host_memory for each in run.environment.devices.values()
         ),

@@ -1,0 +1,226 @@
+"""From what runs took to factors on what their terms wait for: a pure function.
+
+A run gives one sum and the account many terms, so they are told apart by what is known beforehand:
+how far off the whole account may be, and each resource from the whole (`_WIDTHS`). With x their
+logarithms, one for all and one for each resource, the most likely x has the least sum of squares of
+ln(scaled terms / measured) over the noise and of ln(1 + (x / width)^2). That is a Cauchy prior: the
+account is mostly right to within its width, and where it is not it may be off by any factor. So a
+small difference teaches little, since it may be that run's own, and a large one is taken whole.
+Runs of other shapes, or the parts of a step that DeepSpeed's clocks tell, part the terms further.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import exp, log
+from statistics import median
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.analyses.time.pace import resource_of
+from tunec.schemas.hardware.measurements import (
+    Error,
+    Margin,
+    Ran,
+    Seconds,
+    seen_beside,
+    seen_tensors,
+)
+from tunec.schemas.terms import EDITION, RESOURCES, Resource
+
+_NOISE: Final = 0.1
+"""Of ln(measured / accounted) between runs of one cluster: what the account misses of shapes."""
+_ALL: Final = 0.15
+_WIDTHS: Final[Mapping[Resource, float]] = {
+    "products": 0.03,
+    "memory": 0.1,
+    "host": 0.5,
+    "links": 0.7,
+    "pcie": 0.7,
+    "host memory": 0.5,
+    "storage": 0.7,
+}
+"""Little where the account was fitted to published runs, much where its numbers are judgements or
+depend on the host. Chosen among ten sets by `benchmarks/calibrate.py`, before the rows of peft were
+added to it."""
+_ROUNDS: Final = 80
+_STEP: Final = 0.7
+"""Of the way to where the linear system is solved: the prior's weights change on the way."""
+_STEADY: Final = 1e-7
+
+SURE: Final = 3
+"""Runs after which a margin may also be below what is assumed, but never below what they showed."""
+
+PARTS: Final[Mapping[str, frozenset[str]]] = {
+    "update": frozenset(
+        {
+            "optimizer step",
+            "host optimizer step",
+            "offloaded gradients",
+            "orthogonalisation",
+            "NVMe optimizer states",
+            "paged optimizer states",
+        }
+    ),
+    "exchange": frozenset({"gradient exchange"}),
+}
+"""Terms of the parts of a step that logs tell apart; what is in no part is in `passes`."""
+PASSES: Final = "passes"
+
+
+class Equation(Struct, frozen=True):
+    """Seconds that some resources took together, as accounted and as measured."""
+
+    accounted: Mapping[Resource, float]
+    measured: float
+
+
+def factors(runs: Sequence[Ran]) -> dict[Resource, float]:
+    """The most likely factors of the resources that some run waits for."""
+    known = tuple(_equations(runs))
+    if not known:
+        return {}
+    found = _solved(known)
+    waited = {name for each in known for name in each.accounted}
+    return {
+        name: round(exp(found[0] + found[1 + at]), 4) for at, name in _names() if name in waited
+    }
+
+
+def error(runs: Sequence[Ran], scale: Mapping[Resource, float]) -> Error | None:
+    """The median of |ln(measured / accounted)| without the factors and with them."""
+    steps = [_whole(each.seconds) for each in runs if each.seconds and _is_current(each.seconds)]
+    if not steps:
+        return None
+    return Error(
+        before=round(median(abs(off(each, {})) for each in steps), 4),
+        after=round(median(abs(off(each, scale)) for each in steps), 4),
+    )
+
+
+def off(each: Equation, scale: Mapping[Resource, float]) -> float:
+    """ln(measured / accounted) of an equation under factors."""
+    return log(each.measured / _sum(each, scale))
+
+
+def margin(runs: tuple[Ran, ...], assumed: Mapping[str, int]) -> Margin:
+    """The margin that follows: raised by any run, lowered only by `SURE` of them.
+
+    `assumed`: bytes beside the allocator by ranks, as plans assume them.
+    """
+    beside = {}
+    for ranks in ("one", "several"):
+        seen = seen_beside(runs, ranks)
+        if seen and (len(seen) >= SURE or max(seen) > assumed[ranks]):
+            beside[ranks] = max(seen)
+    return Margin(tensors=_up(seen_tensors(runs)), beside=beside)
+
+
+def _up(share: float) -> float:
+    """Rounded so that it is not below what was seen."""
+    return -(-share * 10_000 // 1) / 10_000
+
+
+def _is_current(seconds: Seconds) -> bool:
+    return seconds.edition == EDITION
+
+
+def _equations(runs: Sequence[Ran]) -> Iterator[Equation]:
+    """An equation for each step that was planned alike, and for each part of one that is told."""
+    alike: dict[tuple[tuple[str, float], ...], list[Seconds]] = {}
+    for each in runs:
+        if each.seconds is not None and _is_current(each.seconds):
+            alike.setdefault(tuple(sorted(each.seconds.accounted.items())), []).append(each.seconds)
+    for group in alike.values():
+        together = exp(sum(log(each.measured) for each in group) / len(group))
+        yield equation(group[0].accounted, together)
+        yield from _parts(group[-1])
+
+
+def _whole(seconds: Seconds) -> Equation:
+    return equation(seconds.accounted, seconds.measured)
+
+
+def _parts(seconds: Seconds) -> Iterator[Equation]:
+    """The parts of a step that are told, where the account has terms for them."""
+    for part, measured in seconds.parts.items():
+        own = {name: time for name, time in seconds.accounted.items() if part_of(name) == part}
+        if own:
+            yield equation(own, measured)
+
+
+def part_of(term: str) -> str:
+    """The part of a step in which a term's seconds pass."""
+    return next((part for part, terms in PARTS.items() if term in terms), PASSES)
+
+
+def equation(accounted: Mapping[str, float], measured: float) -> Equation:
+    """Seconds by term that were measured together."""
+    sums: dict[Resource, float] = {}
+    for name, seconds in accounted.items():
+        resource = resource_of(name)
+        sums[resource] = sums.get(resource, 0.0) + seconds
+    return Equation(sums, measured)
+
+
+def _sum(each: Equation, scale: Mapping[Resource, float]) -> float:
+    return sum(seconds * scale.get(name, 1.0) for name, seconds in each.accounted.items())
+
+
+# ── the most likely factors ──────────────────────────────────────────────────────────────────────
+
+
+def _names() -> Iterator[tuple[int, Resource]]:
+    return iter(enumerate(RESOURCES))
+
+
+def _solved(known: Sequence[Equation]) -> list[float]:
+    """Gauss and Newton's steps from no factor at all, until they are still."""
+    widths = [_ALL, *(_WIDTHS[name] for name in RESOURCES)]
+    found = [0.0] * len(widths)
+    for _ in range(_ROUNDS):
+        step = _eliminated(*_system(known, found, widths))
+        found = [value + _STEP * change for value, change in zip(found, step, strict=True)]
+        if max(map(abs, step)) < _STEADY:
+            break
+    return found
+
+
+def _system(
+    known: Sequence[Equation], found: Sequence[float], widths: Sequence[float]
+) -> tuple[list[list[float]], list[float]]:
+    """The matrix and the vector of the next step."""
+    weights = [2 / (width**2 + value**2) for value, width in zip(found, widths, strict=True)]
+    size = range(len(widths))
+    matrix = [[weights[row] if row == column else 0.0 for column in size] for row in size]
+    vector = [-weight * value for value, weight in zip(found, weights, strict=True)]
+    for each in known:
+        shares, residual = _linear(each, found)
+        for row, share in enumerate(shares):
+            vector[row] += share * residual / _NOISE**2
+            for column, other in enumerate(shares):
+                matrix[row][column] += share * other / _NOISE**2
+    return matrix, vector
+
+
+def _linear(each: Equation, found: Sequence[float]) -> tuple[list[float], float]:
+    """How the sum's logarithm changes with each unknown, and how far it is off."""
+    scale = {name: exp(found[0] + found[1 + at]) for at, name in _names()}
+    whole = _sum(each, scale)
+    shares = [each.accounted.get(name, 0.0) * scale[name] / whole for name in RESOURCES]
+    return [1.0, *shares], log(each.measured / whole)
+
+
+def _eliminated(matrix: list[list[float]], vector: list[float]) -> list[float]:
+    """The solution of a positive definite system, by elimination without pivots."""
+    size = len(vector)
+    for at in range(size):
+        for below in range(at + 1, size):
+            ratio = matrix[below][at] / matrix[at][at]
+            for column in range(at, size):
+                matrix[below][column] -= ratio * matrix[at][column]
+            vector[below] -= ratio * vector[at]
+    solved = [0.0] * size
+    for at in reversed(range(size)):
+        rest = sum(matrix[at][column] * solved[column] for column in range(at + 1, size))
+        solved[at] = (vector[at] - rest) / matrix[at][at]
+    return solved

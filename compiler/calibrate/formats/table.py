@@ -1,0 +1,78 @@
+"""The forms of files that are read, and the files of a folder that are looked at."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.calibrate.formats import driver_table, lines, records, snapshot
+from tunec.compiler.calibrate.observation import Observation
+
+MOST_BYTES: Final = 1 << 29
+"""Of one file."""
+
+
+class Form(Struct, frozen=True):
+    """Files that are read in one way."""
+
+    name: str
+    patterns: tuple[str, ...]
+    """Of the files in a folder that are taken for it, and of what is asked for by name."""
+    read: Callable[[bytes], Sequence[Observation]]
+
+
+def _text(read: Callable[[str], Sequence[Observation]]) -> Callable[[bytes], Sequence[Observation]]:
+    return lambda content: read(content.decode("utf-8", errors="replace"))
+
+
+FORMS: Final = (
+    Form("a memory snapshot", ("*.pickle", "*.pkl"), snapshot.read),
+    Form("JSON lines", ("*.jsonl",), _text(records.read_lines)),
+    Form("JSON", ("trainer_state.json", "*memory_stats*.json"), _text(records.read)),
+    Form("nvidia-smi's table", ("*smi*.csv",), _text(driver_table.read)),
+    Form("a log", ("*.log", "*.out", "*.err", "*log*.txt"), _text(lines.read)),
+)
+"""In the order in which they are tried."""
+_PICKLE: Final = b"\x80"
+
+
+class Unread(ValueError):
+    """A file that shows nothing of a run; the message says why."""
+
+
+def read_file(path: Path) -> list[Observation]:
+    """What one file shows, whatever it is called; raises Unread."""
+    content = _content(path)
+    try:
+        for form in FORMS:
+            is_pickle = form is FORMS[0]
+            if is_pickle == content.startswith(_PICKLE) and (found := list(form.read(content))):
+                return found
+    except ValueError as fault:
+        raise Unread(str(fault)) from None
+    forms = ", ".join(("trainer_state.json", "trainer_log.jsonl", *(f.name for f in FORMS)))
+    raise Unread(f"nothing in it shows time or memory of a run; what is read: {forms}")
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise Unread("there is no such file")
+        if path.stat().st_size > MOST_BYTES:
+            raise Unread(f"it has more than {MOST_BYTES:,} bytes")
+        return path.read_bytes()
+    except OSError as fault:
+        raise Unread((fault.strerror or "it cannot be read").lower()) from None
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """The files of a folder, and of the probe's folder in it, that can show something."""
+    found = {
+        each
+        for form in FORMS
+        for pattern in form.patterns
+        for inside in (folder, folder / "watch")
+        for each in inside.glob(pattern)
+    }
+    yield from sorted(found)

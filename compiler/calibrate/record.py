@@ -1,0 +1,99 @@
+"""The file of what runs came to: one run more, and the numbers that then follow."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Final
+
+from tunec.compiler.calibrate.attribution import error, factors, margin
+from tunec.compiler.calibrate.observation import Observation
+from tunec.compiler.version import __version__
+from tunec.compiler.watch.expectation import Expected
+from tunec.schemas.hardware.measurements import Measured, Memory, Ran, Seconds
+
+_HEAD: Final = """\
+# What runs on {cluster} came to, written by tunec calibrate: {runs}.
+# Plans, lint and fleets on this cluster take `factors` and `margin` from here. Remove a run and
+# `tunec calibrate {name}` works them out anew.
+"""
+
+
+def ran(
+    plan: Expected, seen: Observation, files: Sequence[str], contents: Sequence[bytes], when: str
+) -> Ran:
+    """One run, beside its plan; `when` is the day of its files, where they do not tell."""
+    return Ran(
+        name=plan.name,
+        when=seen.when or when,
+        files=tuple(files),
+        digest=_digest(contents),
+        versions={**plan.versions, **seen.versions},
+        tunec=__version__,
+        devices=plan.devices,
+        seconds=seconds_of(plan, seen),
+        memory=memory_of(plan, seen),
+    )
+
+
+def _digest(contents: Sequence[bytes]) -> str:
+    """Sixteen hexadecimal digits of what was read."""
+    return sha256(b"".join(sha256(each).digest() for each in contents)).hexdigest()[:16]
+
+
+def seconds_of(plan: Expected, seen: Observation) -> Seconds | None:
+    """A step's time; None where nothing shows it."""
+    measured = seen.seconds
+    if measured is None and seen.samples_per_second:
+        measured = plan.samples / seen.samples_per_second
+    if measured is None or not plan.seconds:
+        return None
+    return Seconds(
+        measured=_short(measured),
+        steps=max(seen.steps, 1),
+        accounted={name: _short(value) for name, value in plan.seconds.items()},
+        parts={name: _short(value) for name, value in seen.parts.items()},
+    )
+
+
+def _short(value: float) -> float:
+    """Six digits, for people."""
+    return float(f"{value:.6g}")
+
+
+def memory_of(plan: Expected, seen: Observation) -> Memory | None:
+    """The peaks; None where nothing shows any."""
+    peaks = (seen.allocated, seen.reserved, seen.used)
+    if not any(peaks):
+        return None
+    return Memory(
+        accounted=plan.tensors, allocated=seen.allocated, reserved=seen.reserved, used=seen.used
+    )
+
+
+def with_run(known: Measured | None, run: Ran, cluster: str, beside: Mapping[str, int]) -> Measured:
+    """The file with one run more; one that was read before is put in the place of the earlier."""
+    earlier = tuple(each for each in known.runs if each.digest != run.digest) if known else ()
+    return derived((*earlier, run), cluster, beside)
+
+
+def derived(runs: tuple[Ran, ...], cluster: str, beside: Mapping[str, int]) -> Measured:
+    """The numbers that follow from runs; `beside`: what is assumed beside the allocator."""
+    found = factors(runs)
+    return Measured(
+        tunec_measured=1,
+        cluster=cluster,
+        factors=found,
+        margin=margin(runs, beside),
+        error=error(runs, found),
+        runs=runs,
+    )
+
+
+def text_of(found: Measured, name: str) -> str:
+    """The file's text; `name` is what it is called."""
+    import yaml
+
+    number = len(found.runs)
+    runs = f"{number} run{'' if number == 1 else 's'}"
+    data = found.model_dump(mode="json", exclude_defaults=True)
+    head = _HEAD.format(cluster=found.cluster, runs=runs, name=name)
+    return head + str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100))

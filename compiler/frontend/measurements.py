@@ -1,0 +1,70 @@
+"""What runs on a cluster came to: the file beside its own, or beside a spec that names it."""
+
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.frontend.faults import error
+from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.source import start_of
+
+SUFFIX: Final = ".measured.yaml"
+"""Of the file beside `NAME.yaml`; of a cluster of the catalogue, in the directory of the spec."""
+
+
+class Beside(Struct, frozen=True):
+    """A cluster with what runs on it came to, where a file has that."""
+
+    cluster: Cluster
+    path: Path | None = None
+    content: bytes = b""
+    faults: tuple[Diagnostic, ...] = ()
+
+
+def path_beside(cluster: str, base: Path, file: Path | None = None) -> Path:
+    """Where the file is of a cluster: beside its own, else in a directory by its name."""
+    return base / f"{cluster}{SUFFIX}" if file is None else file.with_name(file.stem + SUFFIX)
+
+
+def with_measured(cluster: Cluster, base: Path, file: Path | None = None) -> Beside:
+    """Read the file of a cluster, if there is one; a faulty one leaves the cluster as it is."""
+    path = path_beside(cluster.name, base, file)
+    try:
+        if not path.is_file():
+            return Beside(cluster)
+        content = read_bytes(path)
+    except (Unreadable, OSError, ValueError):
+        return Beside(cluster)
+    return _read(cluster, path, content)
+
+
+def _read(cluster: Cluster, path: Path, content: bytes) -> Beside:
+    from tunec.compiler.frontend.files import format_of
+    from tunec.compiler.frontend.nodes import plain
+    from tunec.compiler.frontend.parse import parse
+    from tunec.compiler.frontend.validation import typed
+    from tunec.schemas.hardware.measurements import Measured
+
+    node, faults = parse(content, str(path), format_of(path))
+    if node is None:
+        return Beside(cluster, path, content, faults)
+    found = typed(Measured, plain(node), node)
+    faults = (*faults, *found.faults)
+    if found.value is not None and found.value.cluster != cluster.name:
+        faults = (*faults, _of_another(cluster.name, found.value.cluster, path))
+    if faults or found.value is None:
+        return Beside(cluster, path, content, faults)
+    return Beside(cluster.calibrated(found.value), path, content)
+
+
+def _of_another(name: str, other: str, path: Path) -> Diagnostic:
+    return error(
+        "E0305",
+        f"`{path.name}` was measured on `{other}`, and the cluster is `{name}`",
+        start_of(str(path)),
+        help="move the file beside the cluster that it is of, or calibrate this one: "
+        "`tunec calibrate SPEC RUN`",
+    )

@@ -1,0 +1,40 @@
+"""What the accounts know of answers: preferred ones, and those that are written."""
+
+from tunec.compiler.analyses.memory.workload import Generation as Written
+from tunec.compiler.analyses.memory.workload import InTurns, Preference
+from tunec.compiler.ir.slots import Evaluation, Generation, Objective
+
+
+def preference_of(objective: Objective, generation: Generation) -> Preference | None:
+    """What the accounts know of an objective; None for supervised training."""
+    if objective.kind != "grpo":
+        return Preference(2, objective.reference) if objective.kind == "dpo" else None
+    is_apart = generation.engine not in ("none", "transformers")
+    told = (1, objective.reference, generation.completion, is_apart)
+    turns = (generation.engine_sleeps, generation.offload_training)
+    return InTurns(*told, *turns) if any(turns) else Preference(*told)
+
+
+def written_of(generation: Generation) -> Written | None:
+    """What is written on the devices; at ZeRO stage 3 TRL makes the parameters whole for it.
+
+    trl 0.15.2 to 1.16.0 trainer/grpo_config.py `ds3_gather_for_generation`.
+    """
+    if generation.engine in ("none", "vllm_server"):
+        return None
+    tokens, own = generation.prompt + generation.completion, generation.engine == "transformers"
+    return Written(tokens, int(own), gathers=own, by_sample=True, steps=generation.completion)
+
+
+def answers_of(evaluation: Evaluation, image_tokens: int) -> Written | None:
+    """What evaluation writes to each sample, the tokens of its images read before."""
+    if evaluation.predictions != "answers":
+        return None
+    written, beams = evaluation.completion, evaluation.beams
+    read = evaluation.prompt + image_tokens
+    return Written(read + written, beams, by_sample=True, steps=written, beams=beams)
+
+
+def kept_batches(evaluation: Evaluation) -> int:
+    """Batches whose logits are on a device at once."""
+    return (evaluation.kept_batches or 0) if evaluation.predictions == "logits" else 0

@@ -1,0 +1,1 @@
+"""Code that a bundle carries, and that runs beside torch and transformers."""

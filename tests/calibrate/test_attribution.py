@@ -1,0 +1,80 @@
+"""Factors and margins that follow from runs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from tests.calibrate.logs import ran
+
+from tunec.compiler.analyses.time.pace import WAITS_FOR, scaled
+from tunec.compiler.calibrate.attribution import error, factors, margin, part_of
+from tunec.compiler.calibrate.record import derived
+from tunec.schemas.hardware.measurements import Measured
+
+ASSUMED = {"one": 1000, "several": 2000}
+
+
+def forecast(run, learnt):
+    return sum(scaled(run.seconds.accounted, tuple(learnt.items())).values())
+
+
+def test_a_run_as_accounted_for_teaches_nothing():
+    learnt = factors([ran(3.0)])
+    assert set(learnt) == {"products", "links"}
+    assert all(factor == pytest.approx(1, abs=1e-3) for factor in learnt.values())
+
+
+def test_a_run_that_takes_twice_as_long_is_forecast_and_mends_the_judgements_first():
+    learnt = factors([ran(6.0)])
+    assert forecast(ran(6.0), learnt) == pytest.approx(6.0, rel=0.1)
+    assert learnt["links"] > 1.5 * learnt["products"] >= 1
+
+
+def test_runs_of_other_shapes_part_the_terms():
+    long = {"forward": 9.0, "gradient exchange": 1.0}
+    short = {"forward": 1.0, "gradient exchange": 1.0}
+    learnt = factors([ran(9 + 3, terms=long), ran(1 + 3, terms=short)])
+    assert learnt["products"] == pytest.approx(1, abs=0.1)
+    assert learnt["links"] == pytest.approx(3, rel=0.2)
+
+
+def test_the_parts_of_a_step_part_its_terms():
+    terms = {"forward": 2.0, "optimizer step": 2.0}
+    whole = factors([ran(6.0, terms=terms)])
+    told = factors([ran(6.0, terms=terms, parts={"update": 4.0, "passes": 2.0})])
+    assert told["memory"] > whole["memory"]
+    assert told["products"] < whole["products"]
+    assert {part_of(term) for term in WAITS_FOR} == {"update", "exchange", "passes"}
+
+
+@given(st.floats(0.01, 100))
+def test_a_run_s_own_factors_are_never_further_off_than_the_account(time):
+    runs = [ran(time)]
+    found = error(runs, factors(runs))
+    assert found.after <= found.before + 1e-3
+
+
+def test_tensors_beyond_the_account_raise_the_margin_and_fewer_do_not_lower_it():
+    more = ran(memory={"accounted": 1000, "allocated": 1026})
+    less = ran(memory={"accounted": 1000, "allocated": 600})
+    assert margin((more, less), ASSUMED).tensors == pytest.approx(1.026)
+    assert margin((less,), ASSUMED).tensors == 1
+
+
+def test_what_is_beside_the_allocator_counts_at_once_where_it_is_more():
+    def beside(size, devices=1):
+        return ran(memory={"accounted": 1, "reserved": 500, "used": 500 + size}, devices=devices)
+
+    assert margin((beside(1500),), ASSUMED).beside == {"one": 1500}
+    assert margin((beside(300), beside(200)), ASSUMED).beside == {}
+    assert margin((beside(300), beside(200), beside(250)), ASSUMED).beside == {"one": 300}
+    assert margin((beside(2100, devices=2), beside(10)), ASSUMED).beside == {"several": 2100}
+
+
+def test_a_file_whose_margin_is_below_what_a_run_showed_is_refused():
+    run = ran(memory={"accounted": 1000, "allocated": 1100, "reserved": 1100, "used": 4000})
+    found = derived((run,), "lab", ASSUMED).model_dump()
+    Measured.model_validate(found)
+    for wrong in ({"tensors": 1.05, "beside": {}}, {"tensors": 1.1, "beside": {"one": 2000}}):
+        with pytest.raises(ValidationError, match="and a run had"):
+            Measured.model_validate({**found, "margin": wrong})
