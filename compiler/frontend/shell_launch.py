@@ -236,7 +236,10 @@ def _flags(words: Sequence[Field], launcher: str) -> tuple[Flags, Sequence[Field
         if is_hidden and _hides_flags(words, at + 1):
             at += 1
             continue
-        if not word.text.startswith("-") or word.text == "--":
+        if word.text == "--":
+            at += 1  # argparse: the end of the flags, and no word of its own
+            break
+        if not word.text.startswith("-"):
             break
         at += 1
         if "=" in word.text or _is_switch(word.text, launcher):

@@ -191,6 +191,8 @@ def _default(
         return (unknown(written),)
     start = found.start("rest") + len(mark)
     word = written.cut(start, found.end("rest"))
+    if word.text in ('""', "''"):
+        return (unknown(written),)  # an empty word stays a word, unlike nothing
     if word.text[:1] in ('"', "'") and word.text[-1:] == word.text[:1] and len(word.text) > 1:
         word = word.cut(1, len(word.text) - 1)
     if word.text.startswith("$") and _PARAMETER.match(word.text):

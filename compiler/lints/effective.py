@@ -220,11 +220,19 @@ def _any_of(*keys: str) -> Fill:
             return None
         if any(each.value is True for each in values):
             return True
-        if run.hides("trainer", *keys):
+        if run.hides("trainer", *keys) or any(_is_left_open(each) for each in values):
             return None
         return False if values[0].known else None
 
     return fill
+
+
+def _is_left_open(found: Effective) -> bool:
+    """Whether a class settles the value itself, as TRL's do of bf16.
+
+    trl 0.20.0 to 1.16.0 trainer/sft_config.py `__post_init__`: bf16 None is what fp16 is not.
+    """
+    return found.source == "default" and found.value is None
 
 
 def _train_batch(run: "LintContext") -> Any:
@@ -279,7 +287,7 @@ def default_of(run: "LintContext", kind: str, key: str) -> Effective:
         return _of_table(run.release("deepspeed"), key, _deepspeed_default)
     for stem, package in CLASSES.get(kind, ()):
         found = _of_table(run.release(package), key, partial(_class_default, stem))
-        if found.known:
+        if found.known or _has_field(stem, str(run.release(package).version), key):
             return found
     return UNKNOWN
 
@@ -308,6 +316,12 @@ def _class_default(stem: str, version: str, key: str) -> Any:
     if not values or any(value is _MISSING or value != values[0] for value in values):
         return _MISSING
     return values[0]
+
+
+def _has_field(stem: str, version: str, key: str) -> bool:
+    """Whether a release around has the field, with a default of its own of its own."""
+    around = releases_around(stem, version)
+    return any(_default_at(stem, each, key) is not _MISSING for each in around)
 
 
 @cached()

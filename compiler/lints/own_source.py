@@ -52,6 +52,10 @@ class OwnSource(Struct, frozen=True, dict=True):
         """Whether some file has a text."""
         return any(text in each for each in self._texts)
 
+    def shows(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern is found in some file."""
+        return any(pattern.search(text) for text in self._texts)
+
     def lacks(self, text: str) -> bool:
         """Whether there are files, and none has a text."""
         return bool(self._texts) and not self.holds(text)

@@ -53,7 +53,8 @@ _AXOLOTL: Final[Mapping[str, str]] = {
         )
     },
 }
-"""Axolotl 0.4 to 0.13 core/builders/base.py, causal.py: what TrainingArguments are given."""
+"""Axolotl 0.4 to 0.13 core/builders/base.py, causal.py: what TrainingArguments are given. Of
+`evaluation_strategy` they get `eval_strategy` (0.19.0 utils/schemas/validation.py)."""
 
 
 _ALPACA: Final[Mapping[str, str]] = {
@@ -90,6 +91,9 @@ def _block(document: Document, kind: str, key: str) -> Document:
 
 def _axolotl(document: Document) -> Iterator[Document]:
     found = {new: each for old, new in _AXOLOTL.items() if (each := document.get(old))}
+    older = document.get("evaluation_strategy")
+    if older is not None:
+        found.setdefault("eval_strategy", older)
     yield view(document, "hf", found | _axolotl_precision(document))
 
 

@@ -37,7 +37,8 @@ _INSTALLED: Final = (
 
 
 def _held(table: tuple[tuple[str, Mapping[str, str]], ...], version: Version) -> Mapping[str, str]:
-    return [found for since, found in table if version >= Version(since)][-1]
+    """The row of a release; nothing where it is older than those that were read."""
+    return next((found for since, found in reversed(table) if version >= Version(since)), {})
 
 
 def ranges(version: Version) -> Mapping[str, Releases]:

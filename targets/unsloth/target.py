@@ -51,6 +51,8 @@ def _is_unsloth(document: Json) -> bool:
     """A section of its own, with a key of its own."""
     if not isinstance(document, dict) or not {*document} <= {"model", *_SECTIONS}:
         return False
+    if isinstance(document.get("model"), dict):
+        return False  # its model is a name; scripts of many have a section there
     return any(
         isinstance(document.get(name), dict) and keys & {*document[name]}
         for name, keys in _SECTIONS.items()

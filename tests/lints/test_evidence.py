@@ -16,6 +16,11 @@ LLAMAFACTORY = (
 SCRIPT = "--output_dir out --bf16 true --learning_rate 1e-5 --model_name_or_path a/b\n"
 SLOW = SCRIPT.strip().replace("1e-5", "1e-6")
 FAST = SCRIPT.strip().replace("1e-5", "3e-4").replace("a/b", LLAMA)
+MANY = (
+    "--deepspeed ds.json --bf16 True --lr_scheduler_type cosine --gradient_accumulation_steps 1"
+    " --per_device_train_batch_size 1 --per_device_eval_batch_size 1 --learning_rate 1e-5"
+    " --max_grad_norm 0.5 --logging_steps 5 --save_steps 100 --output_dir out"
+)
 NODES = "torchrun --nnodes 2 --nproc_per_node 8 --master_port 29500 --master_addr"
 
 LLAVA = "--vision_tower openai/clip-vit-large-patch14 --version v1 --image_aspect_ratio resize"
@@ -271,6 +276,49 @@ SPEAKS: dict[str, Case] = {
         "",
     ),
 }
+SPEAKS |= {
+    "a flag that is none": (
+        "unknown-key",
+        {"run.sh": f"torchrun train.py {MANY} --lr_warmup_ratio 0.03\n"},
+        "",
+    ),
+    "a word before the script": (
+        "word-taken-for-script",
+        {"run.sh": f"accelerate launch --num_processes 2 4 train.py {SLOW}\n"},
+        "",
+    ),
+    "an evaluation of another pace": (
+        "best-model-cadence",
+        {
+            "run.yaml": TRAINER + "save_strategy: epoch\neval_strategy: steps\n"
+            "load_best_model_at_end: true\n"
+        },
+        "",
+    ),
+    "a launcher's dtype beside another": (
+        "deepspeed-and-trainer-differ",
+        {
+            "run.yaml": TRAINER + "fp16: true\n",
+            "accelerate.yaml": BLOCK + "  zero_stage: 2\nmixed_precision: bf16\n",
+        },
+        "",
+    ),
+    "a config that a release of TRL has not": (
+        "field-of-another-release",
+        {
+            "train.py": "from trl import SFTConfig\n"
+            "arguments = SFTConfig(output_dir='out', max_seq_length=1024)\n",
+            "requirements.txt": "trl==0.25.0\n",
+        },
+        "train.py",
+    ),
+    "a bound of GRPO on the wrong side": (
+        "clip-bounds-crossed",
+        {"grpo.yaml": VLLM + "learning_rate: 1.0e-6\ndelta: 0.8\n"},
+        "",
+    ),
+}
+
 SILENT: dict[str, Case] = {
     "bf16 under ZeRO, whose file is elsewhere": (
         "bf16-updates-lost",
@@ -514,6 +562,72 @@ SILENT: dict[str, Case] = {
             "sft.yaml": SFT + "learning_rate: 2e-5\ndataset_mixer: {a: 1.0}\n",
             "train.py": "parser = TrlParser((Arguments, SFTConfig))\n",
             "requirements.txt": "trl==0.9.6\n",
+        },
+        "",
+    ),
+    "a flag that argparse takes for the one that begins so": (
+        "unknown-key",
+        {"run.sh": f"torchrun train.py {MANY} --max_step 50\n"},
+        "",
+    ),
+    "a flag of the repository's own parser": (
+        "unknown-key",
+        {
+            "run.sh": f"torchrun train.py {MANY} --lr_warmup_ratio 0.03\n",
+            "train.py": "parser.add_argument('--lr_warmup_ratio')\n",
+        },
+        "",
+    ),
+    "an empty word for what no script sets": (
+        "resume-from-a-word",
+        {"run.sh": 'torchrun train.py --resume_from_checkpoint ${checkpoint:-""} ' + SLOW + "\n"},
+        "",
+    ),
+    "the end of a launcher's flags": (
+        "word-taken-for-script",
+        {"run.sh": f"accelerate launch --num_processes 2 -- train.py {SLOW}\n"},
+        "",
+    ),
+    "an evaluation that a class of one's own turns on": (
+        "interval-without-strategy",
+        {
+            "run.sh": f"torchrun train.py {SLOW} --eval_steps 100\n",
+            "train.py": "class Arguments(TrainingArguments):\n    eval_strategy: str = 'steps'\n",
+        },
+        "",
+    ),
+    "an older word of Axolotl's for when to evaluate": (
+        "best-model-cadence",
+        {
+            "run.yaml": "base_model: a/b\nmicro_batch_size: 1\nnum_epochs: 1\noutput_dir: out\n"
+            "datasets: [{path: a, type: alpaca}]\nsave_strategy: steps\neval_steps: 100\n"
+            "save_steps: 200\nevaluation_strategy: steps\nload_best_model_at_end: true\n"
+        },
+        "",
+    ),
+    "a launcher's dtype beside a class that settles its own": (
+        "deepspeed-and-trainer-differ",
+        {
+            "sft.yaml": SFT + "learning_rate: 2.0e-5\n",
+            "accelerate.yaml": BLOCK + "  zero_stage: 2\nmixed_precision: bf16\n",
+            "requirements.txt": "trl==0.25.0\n",
+        },
+        "",
+    ),
+    "a config that unsloth puts in place of TRL's": (
+        "field-of-another-release",
+        {
+            "train.py": "from unsloth import FastModel\nfrom trl import SFTConfig\n"
+            "arguments = SFTConfig(output_dir='out', max_seq_length=1024)\n",
+            "requirements.txt": "trl==0.25.0\n",
+        },
+        "train.py",
+    ),
+    "an option of a trainer of one's own": (
+        "clip-bounds-crossed",
+        {
+            "grpo.yaml": VLLM + "learning_rate: 1.0e-6\ndelta: 0.8\n",
+            "config.py": "class Config(GRPOConfig):\n    delta: float = 0.5\n",
         },
         "",
     ),

@@ -231,6 +231,12 @@ def of_unknown(run: LintContext, document: Document) -> Consequence:
     return "silent" if is_file and run.runs(_STRICT) is False else "parse"
 
 
+def may_be_dropped(run: LintContext, document: Document) -> bool:
+    """Whether it rests with a release that is not known if an unknown key is refused."""
+    is_file = document.kind in CLASSES and document.format not in ("shell", "python")
+    return is_file and run.runs(_STRICT) is None
+
+
 @cached()
 def script_keys() -> frozenset[str]:
     """The keys of TRL's scripts that are of no trainer: of ScriptArguments and ModelConfig."""

@@ -1,5 +1,6 @@
 """When is evaluated and saved, and from where training resumes."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -120,7 +121,7 @@ def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
     for document in run.of("trainer"):
         if document.is_view:
             continue  # Axolotl evaluates wherever eval_steps is written
-        yield from _evaluation(document)
+        yield from _evaluation(run, document)
         yield from _delay(document)
         for steps, strategy in _OTHERS:
             place, said = document.get(steps), document.get(strategy)
@@ -130,10 +131,18 @@ def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
                 yield _unused_interval(place, said, f"{strategy} {_word(said)}")
 
 
-def _evaluation(document: Document) -> Iterator[Finding]:
+_OF_SWIFT: Final = re.compile(r"\bfrom swift\b|\bimport swift\b")
+"""ms-swift 2.0 to 3.9 llm/argument/train_args.py: eval_strategy is what save_strategy is."""
+
+
+def _evaluation(run: LintContext, document: Document) -> Iterator[Finding]:
     place, said = document.get("eval_steps"), strategy_of(document)
     if place is None or not is_positive(place.value):
         return
+    if document.format == "shell" and (
+        run.own.shows(_OF_SWIFT) or run.own.declares("eval_strategy")
+    ):
+        return  # ms-swift, or a class of the repository's own, has another default
     if never_evaluates(document) or (said is not None and said.value == "epoch"):
         what = f"{said.path} {_word(said)}" if said else "no eval_strategy"
         found = _unused_interval(place, said, what)
@@ -216,7 +225,24 @@ def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
             ),
             "leave it out" if is_off else "write the folder of the checkpoint",
             Fix((place.removed(),), "unsafe") if is_off else None,
+            severity="note" if _is_handed_on(run, place) is False else None,
         )
+
+
+_HANDED_ON: Final = re.compile(
+    r"resume_from_checkpoint\s*=(?!=)|\.resume_from_checkpoint|[\"']resume_from_checkpoint[\"']"
+)
+
+
+def _is_handed_on(run: LintContext, place: Place) -> bool | None:
+    """Whether a script of the repository reads the field; None where no script is there.
+
+    transformers 4.40.2 to 5.23.0 trainer.py `Trainer.train` reads its own argument alone: the field
+    of TrainingArguments is for scripts.
+    """
+    if place.document.format != "shell" or run.own.lacks("TrainingArguments"):
+        return None
+    return run.own.shows(_HANDED_ON) if run.own.holds("TrainingArguments") else None
 
 
 @rule(

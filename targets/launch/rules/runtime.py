@@ -1,5 +1,6 @@
 """Variables of the allocator, of threads and for debugging."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -8,6 +9,7 @@ from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.launch import count, flags, launches, per_node, variable, variables
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 _NAMES: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _SWITCHES: Final = (
@@ -173,7 +175,14 @@ _VARIABLES: Final = tuple(
 def debugging_left_on(run: LintContext) -> Iterator[Finding]:
     """A variable that is for finding faults is set for a whole run."""
     yield from _of_accelerate(run)
-    yield from found(_VARIABLES, run)
+    scripts = (each.name for each in run.of("launch"))
+    is_test = any(_OF_TESTS.search(name) for name in scripts)
+    for each in found(_VARIABLES, run):
+        yield replace(each, severity="note") if is_test else each
+
+
+_OF_TESTS: Final = re.compile(r"(?<![a-z])tests?(?![a-z])")
+"""A script that tests the network or the devices is what the variable is for."""
 
 
 def _of_accelerate(run: LintContext) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
     "load",
     consumers=("llamafactory",),
     reads=("llamafactory:template",),
+    unless="quoted",
 )
 def template_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A template that the release of LLaMA-Factory does not have."""
@@ -104,6 +105,8 @@ def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
         at, model = document.get("template"), document.get("model_name_or_path")
         if document.kind != "llamafactory" or at is None or at.value not in _WORDS or not model:
             continue
+        if document.get("export_dir") is not None:
+            continue  # it merges what another file has trained
         name = f"/{str(model.value).lower().rpartition('/')[2]}"
         is_learnt = bool(_EMBEDDINGS & {last(each) for each in lora.saved})
         if document.value("stage", "sft") != "pt" and _BASE.search(name) and not is_learnt:

@@ -61,6 +61,7 @@ _EPSILON = 0.2
     "silent",
     consumers=("trl",),
     reads=grouped("epsilon_high", "delta"),
+    unless="declared",
 )
 def clip_bounds_crossed(run: LintContext) -> Iterator[Finding]:
     """The ratio of a policy's update is clipped at a bound on the wrong side."""

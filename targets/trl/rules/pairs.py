@@ -98,7 +98,13 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
                 (at.label("not read"), *also(beside)),
                 (need.why,),
                 f"write {told(need.others[0])}, or remove it",
+                severity="note" if _is_read_here(run, at) else None,
             )
+
+
+def _is_read_here(run: LintContext, at: Place) -> bool:
+    """Whether the repository has a trainer of its own that reads the option."""
+    return at.document.format != "python" and run.own.holds(f".{at.path}")
 
 
 def _by_default(run: LintContext, document: Document) -> Iterator[Finding]:
@@ -118,6 +124,7 @@ def _by_default(run: LintContext, document: Document) -> Iterator[Finding]:
                 (at.label("not read"), engine.label("", primary=False)),
                 (f"vllm_mode is {mode} by default, in {_words(is_late=is_late)}",),
                 f"write vllm_mode: {other}",
+                severity="note" if _is_read_here(run, at) else None,
             )
 
 

@@ -155,6 +155,7 @@ _PAIRS: Final = (
     "init",
     consumers=("trl",),
     reads=(*reads_of((*_SILENT, *_PAIRS)), "grpo:max_completion_length"),
+    unless="declared",
 )
 def trl_pair_of_some_releases(run: LintContext) -> Iterator[Finding]:
     """Two settings that TRL's trainers refused together in some of its releases."""

@@ -143,6 +143,14 @@ def _agree(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
+_LAUNCHERS_WORD: Final = "mixed_precision"
+"""Of an accelerate file: which scripts start with it, and with which flags, is not told there."""
+
+
+def _says_a_half(run: LintContext) -> bool:
+    return run.said("trainer", "fp16", "bf16") is not None
+
+
 def _differ(run: LintContext, key: str, place: Place, words: str, theirs: Any) -> Finding:
     others = _places(run, words)
     text = f"{place.value!r} (text)" if isinstance(place.value, str) else f"{place.value}"
@@ -155,6 +163,7 @@ def _differ(run: LintContext, key: str, place: Place, words: str, theirs: Any) -
         ),
         (f"the trainer compares `{key}` with its own arguments and refuses to start",),
         f'set `{place.path}` to "auto", or give both the same value',
+        certain=bool(others) or place.path != _LAUNCHERS_WORD or _says_a_half(run),
     )
 
 

@@ -1,5 +1,6 @@
 """Fields that a release does not have."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -83,12 +84,20 @@ def _of_document(run: LintContext, document: Document, here: tuple[str, ...]) ->
             continue
         if kind == "axolotl" and (is_off or path.startswith(_REFUSED)):
             continue
+        if path == _OF_UNSLOTH and document.format == "python" and _UNSLOTH.search(document.text):
+            continue
         if not (having(kind, path, here) or _is_of_trainer(run, kind, path)):
             yield from _not_here(run, place)
         elif came := came_later(run, kind, path) or not_yet(run, kind, path):
             yield _too_new(run, place, came)
         elif gone := no_more(run, kind, path):
             yield _too_old(run, place, gone)
+
+
+_OF_UNSLOTH: Final = "max_seq_length"
+_UNSLOTH: Final = re.compile(r"(?m)^\s*(?:from|import) unsloth\b")
+"""unsloth 2025.2 to 2026.10 models/rl.py `_patch_trl_rl_trainers`: the configs that take the place
+of TRL's have the field in every release."""
 
 
 def _too_new(run: LintContext, place: Place, came: str) -> Finding:

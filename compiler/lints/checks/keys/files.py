@@ -111,9 +111,22 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
                 ),
             ),
             "give the file, or run tunec where the training is started",
+            severity="note" if _SHIPPED in each.why or _is_left(each.place) else None,
         )
 
 
+_GOES: Final = re.compile(r"^\s*(?:cd|pushd)\s+(?!-)\S")
+
+
+def _is_left(place: Place) -> bool:
+    """Whether a script goes to another folder before it names the file."""
+    before = lines_of(place.document.text)[: place.span.line]
+    return place.document.format == "shell" and any(_GOES.match(line) for line in before)
+
+
+_SHIPPED: Final = "it is taken as"
+"""How the reason goes on where a trainer's own file of that name is taken: its image starts where
+it lies (`tunec.compiler.lints.neighbours`)."""
 _OF_RUNS: Final = re.compile(r"(?:^|/)(?:checkpoint-\d+|checkpoints?|out|outputs?|results?|runs)/")
 """Folders that hold what a run writes."""
 _OUTPUTS: Final = ("output_dir", "logging_dir")

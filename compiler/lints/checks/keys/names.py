@@ -27,6 +27,7 @@ from tunec.compiler.lints.facts.known_keys import (
     keys_ever,
     known_at,
     known_in_other_releases,
+    may_be_dropped,
     of_unknown,
     script_keys,
 )
@@ -102,6 +103,7 @@ def _misspelt(run: LintContext, place: Place, near: str) -> Finding:
         f"did you mean `{near}`?" if is_free else f"remove it: `{near}` is there",
         Fix((place.renamed(near) if is_free else place.removed(),), "unsafe"),
         consequence=consequence,
+        severity="warning" if may_be_dropped(run, place.document) else None,
     )
 
 
@@ -127,7 +129,18 @@ def unknown_key(run: LintContext) -> Iterator[Finding]:
     for document in run.of("hf"):
         if not document.is_partial:
             for place, near in foreign_keys(run, document):
-                yield _near_miss(place, near)
+                if not _is_taken(run, place):
+                    yield _near_miss(place, near)
+
+
+def _is_taken(run: LintContext, place: Place) -> bool:
+    """Whether a script's own parser has the flag, or takes it for the one flag that begins so.
+
+    python 3.11 argparse: `allow_abbrev` is on, also for transformers' HfArgumentParser.
+    """
+    name, is_flag = place.path.removeprefix("--"), place.document.format == "shell"
+    begun = [each for each in _of_trainer() if each.startswith(name)] if is_flag else ()
+    return len(begun) == 1 or run.own.declares(name, as_flag=is_flag)
 
 
 def _is_told_elsewhere(run: LintContext, fault: Fault) -> bool:

@@ -118,6 +118,8 @@ _COERCED: Final = frozenset({"llamafactory", "axolotl"})
 _BY_PYYAML: Final = "llamafactory<0.9.4"
 """llamafactory 0.9.1 to 0.9.3 hparams/parser.py `read_args`: yaml.safe_load; 0.9.4 and 0.9.5:
 OmegaConf.load, which reads 1e-4 as a number, and leaves text in quotes as it is."""
+_BY_OMEGACONF: Final = "OmegaConf.load(Path(sys.argv[1])"
+"""What a repository that holds the program's own source shows of it."""
 
 
 _YAML_1_2: Final = "glm4"
@@ -205,7 +207,7 @@ def _in_llamafactory(run: LintContext, document: Document) -> Iterator[Finding]:
             continue
         is_bare = fault.place.node.written is not None
         is_old = run.runs(_BY_PYYAML)
-        if is_bare and is_old is False:
+        if is_bare and (is_old is False or (is_old is None and run.own.holds(_BY_OMEGACONF))):
             continue
         found = _number_finding(fault.place, fault.path, value, number)
         yield replace(

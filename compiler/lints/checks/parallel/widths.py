@@ -36,7 +36,7 @@ def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
         return
     product = math.prod(each.value for each in widths)
     places = [place for each in widths if (place := run.place(each)) is not None]
-    if world.value % product == 0 or not places:
+    if world.value % product == 0 or not places or _is_started_as(run, product):
         return
     said = run.place(world)
     yield Finding(
@@ -47,6 +47,16 @@ def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
         sum=tuple(Term(each.slot, each.value, "processes") for each in widths),
         severity="warning" if world.rank == Rank.CATALOGUE else None,
     )
+
+
+_PROCESSES: Final = "environment.NPROC_PER_NODE"
+"""Of which ms-swift and LLaMA-Factory start as many: swift 2.0 to 4.3 cli/main.py `main`."""
+
+
+def _is_started_as(run: LintContext, product: int) -> bool:
+    """Whether the program starts its processes itself, in a number that the groups divide."""
+    starts = (each.value for each in run.each("launch", _PROCESSES))
+    return any(str(each).isdecimal() and int(str(each)) % product == 0 for each in starts)
 
 
 def _written(run: LintContext, world: int) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity, Term
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm
 from tunec.compiler.lints.facts.model import sees
 from tunec.compiler.lints.rule import Finding, keys, rule
@@ -42,6 +42,8 @@ def image_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
     at = run.place(length)
     if length is None or at is None or at.document.kind not in _CUTS:
         return
+    if at.document.kind in TRL and run.own.holds("skip_prepare_dataset"):
+        return  # the script makes batches of its own, and TRL cuts nothing
     images = run.model.architecture.images if run.model is not None else None
     if run.model is None:
         yield from _by_name(run, at, length.value)

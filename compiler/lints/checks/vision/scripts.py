@@ -219,6 +219,8 @@ def script_word_unknown(run: LintContext) -> Iterator[Finding]:
             )
 
 
+_OWN_COLLATOR: Final = "skip_prepare_dataset"
+"""What a script says that makes batches of its own: TRL then packs and cuts nothing."""
 BY_MODEL: Final = "trl>=0.22,<1.11"
 """Releases whose trainer of samples looks at the model; later ones look at the data."""
 
@@ -232,7 +234,7 @@ BY_MODEL: Final = "trl>=0.22,<1.11"
 )
 def images_packed(run: LintContext) -> Iterator[Finding]:
     """Samples with images are to be packed."""
-    if not sees(run):
+    if not sees(run) or run.own.holds(_OWN_COLLATOR):
         return
     by_model = run.runs(BY_MODEL)
     for document in run.of("sft"):
