@@ -48,7 +48,7 @@ class Option(Shape):
     seconds: float | None = None
     """Forecast of the whole run, loading and saving included; none where its steps are unknown."""
     seconds_asked: int | None = None
-    """The same with the margin of the forecast, as a cluster's queue is asked for."""
+    """The forecast with its margin, as a cluster's queue is asked for."""
     price: HourlyPrice | None = None
     cost_dollars: float | None = None
     """Of the whole run: nodes x hours x price."""

@@ -31,7 +31,7 @@ class Ground(Struct, frozen=True):
     """Of the catalogue; with none, the cluster that the spec was read for."""
 
     def settled(self, settings: Sequence[str]) -> "Ground":
-        """The same clusters under more settings."""
+        """These clusters under more settings."""
         if not settings:
             return self
         return Ground(with_settings(self.loaded, settings), self.names)
@@ -54,7 +54,7 @@ class Grounds(Struct, frozen=True):
     """Diagnostics with the texts that they point into, each said once."""
 
     def settled(self, settings: Sequence[str]) -> "Grounds":
-        """The same clusters under more settings."""
+        """These clusters under more settings."""
         return _read([each.settled(settings) for each in self.grounds]) if settings else self
 
 

@@ -55,7 +55,7 @@ class Part(Struct, frozen=True, eq=False, dict=True):
     files: frozenset[Path]
     """All that were read for it."""
     names: frozenset[str]
-    """The same, as spans name them."""
+    """Those files by the names that spans have for them."""
     is_read: bool
     """Whether anything in it is of a known kind."""
 

@@ -332,7 +332,7 @@ def _in_layer(run: Run) -> Sizes:
 
 
 def _gathering_kept(run: Run, layers: int) -> tuple[float, Sizes]:
-    """The same where units stay whole: at the last layer, or at a head of its own behind it."""
+    """What is gathered of whole units: at the last layer, or at a head of its own behind it."""
     every, layer = run.units.every.size, run.units.layer.size
     tail = 0.0 if run.shares else run.units.tail.size
     if 2 * tail > layer:
