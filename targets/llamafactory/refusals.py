@@ -9,7 +9,7 @@ from tunec.targets.llamafactory.packages import RELEASES, WRITTEN
 from tunec.targets.llamafactory.templates import sees
 from tunec.targets.rows import has_adapter, has_images, in_four_bits
 from tunec.targets.scripts.launchers import refusing_rank_flag
-from tunec.targets.scripts.refusals import Refusal
+from tunec.targets.scripts.refusals import TEXT_ALONE, Refusal
 
 
 def _is_pattern(plan: Plan) -> bool:
@@ -68,7 +68,7 @@ REFUSALS: Final = (
         _has_no_eyes,
         "llamafactory 0.9.3 to 0.9.5 data/mm_plugin.py; a template made of the tokenizer's own has "
         "the plugin `base`, which takes no images",
-        "choose a model that it has a template for, or compile to trl",
+        f"choose a model that it has a template for, or compile to trl; {TEXT_ALONE}",
     ),
     Refusal(
         ("precision.compute", "adapter.kind"),

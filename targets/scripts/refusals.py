@@ -1,6 +1,7 @@
 """What a trainer does not run, or runs otherwise than planned, though every key is well formed."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from packaging.version import Version
 
@@ -8,7 +9,10 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.deepspeed.refusals import Refusal
 
-__all__ = ["Refusal", "refusing"]
+__all__ = ["TEXT_ALONE", "Refusal", "refusing"]
+
+TEXT_ALONE: Final = "where samples hold text alone, `--set data.images.per_sample=0`"
+"""What helps where images are planned for a model that sees, and the data may have none."""
 
 
 def refusing(

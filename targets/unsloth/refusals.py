@@ -7,7 +7,7 @@ from packaging.version import Version
 from tunec.compiler.ir.plan import Plan
 from tunec.schemas.terms import FloatDtype
 from tunec.targets.rows import has_adapter, has_images
-from tunec.targets.scripts.refusals import Refusal
+from tunec.targets.scripts.refusals import TEXT_ALONE, Refusal
 from tunec.targets.unsloth.packages import SEES, WRITTEN
 from tunec.targets.unsloth.row import TRAINER
 from tunec.targets.unsloth.vision import parts_of
@@ -125,7 +125,7 @@ REFUSALS: Final = (
         "does not hold",
         lambda plan: has_images(plan) and plan.quantization.format != "none",
         "unsloth_zoo 2026.10.9 peft_utils.py `SKIP_QUANTIZATION_MODULES`",
-        "set `method: lora`",
+        f"set `method: lora`; {TEXT_ALONE}",
     ),
     Refusal(
         ("runtime.output",),

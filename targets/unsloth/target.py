@@ -131,12 +131,17 @@ _WARMUP: Final = 5
 """Steps of rising learning rate where its file names none."""
 
 
-def _needs(spec: Spec, _: Draft) -> Mapping[str, Any]:
+def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """Its numbers for samples with images are others than those for texts.
+
+    Samples of a model that sees may hold images that the spec does not speak of.
 
     Its warm-up is in steps: a share that nobody asked for gives none where the length is not known.
     """
-    usual = _OF_TEXT if spec.data.images is None else _OF_IMAGES
+    data = draft.groups.get("data")
+    if data is None:
+        return {}
+    usual = _OF_IMAGES if data.images else _OF_TEXT
     is_open = spec.train.steps is None and (spec.data.packing or spec.data.samples is None)
     if is_open and spec.data.lengths is None and "warmup" not in spec.train.model_fields_set:
         return {**usual, "schedule.warmup_steps": _WARMUP}

@@ -27,7 +27,13 @@ def parts_of(plan: Plan) -> tuple[bool, bool] | None:
     """Whether adapters are on attention and on the feed-forward; None: on others than either."""
     targets = plan.adapter.targets
     names = names_in_the_text(plan) if isinstance(targets, str) else targets
-    return _PARTS.get(frozenset(names))
+    return _PARTS.get(frozenset(name.rpartition(".")[2] for name in names))
+
+
+def _sees_unadapted(plan: Plan) -> bool:
+    """Whether adapters are on the language model alone, by a pattern or by paths of its layers."""
+    targets = plan.adapter.targets
+    return isinstance(targets, str) or all("." in name for name in targets)
 
 
 def _adapts_beside_images(plan: Plan) -> bool:
@@ -48,9 +54,9 @@ def _written(key: str, write: Callable[[Plan], bool | None]) -> Entry:
 
 VISION: Final = (
     _written("vision_all_linear", lambda _: False),
-    _written("finetune_vision_layers", lambda plan: not isinstance(plan.adapter.targets, str)),
+    _written("finetune_vision_layers", lambda plan: not _sees_unadapted(plan)),
     _written("finetune_language_layers", lambda _: True),
     _part("finetune_attention_modules", 0),
     _part("finetune_mlp_modules", 1),
 )
-"""Names are adapted wherever they stand, and a pattern means those of the language model."""
+"""Bare names are adapted wherever they stand; a pattern or paths mean the language model's."""
