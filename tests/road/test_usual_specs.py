@@ -1,0 +1,37 @@
+"""The spec that everybody writes first, for models of today and each trainer: files, or a reason.
+
+What stops a plan is the hardware, the model or the trainer: never a value that tunec itself chose.
+"""
+
+import pytest
+
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_mapping
+from tunec.targets.registry import REGISTRY
+
+TRAINERS = ("trl", "axolotl", "llamafactory", "unsloth", "ms-swift")
+CLUSTERS = ("rtx-4090-x1", "h100-80g-x8")
+METHODS = ("lora", "qlora", "full")
+MODELS = (
+    "Qwen/Qwen3-4B-Instruct-2507",
+    "google/gemma-3-4b-it",
+    "Qwen/Qwen2.5-VL-7B-Instruct",
+    "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
+    "openai/gpt-oss-20b",
+)
+OF_THE_WORLD = {"E0602", "E0701", "E0702", "E0905"}
+"""Not for this model, nothing fits, no layout can run, the trainer does not run it."""
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_usual_spec_has_files_or_a_reason(model, trainer):
+    data = {"train": "train.jsonl", "samples": 5000, "sequence": 2048}
+    asked = [REGISTRY.resolve(trainer)]
+    for cluster in CLUSTERS:
+        for method in METHODS:
+            spec = {"tunec": 1, "model": model, "hardware": cluster, "method": method, "data": data}
+            found = compile_spec(load_mapping(spec), asked, repairing=False)
+            told = {each.id for each in found.diagnostics if each.severity == "error"}
+            assert told <= OF_THE_WORLD, (cluster, method)
+            assert bool(told) != bool(found.artifacts), (cluster, method)
