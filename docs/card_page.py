@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from docs.readme import ROOT
 
-from tunec.schemas.models.unplanned import UNPLANNED
+from tunec.schemas.models.refusals import UNPLANNED
 
 _ROWS: Final = ROOT / "benchmarks" / "card_sweep.jsonl"
 _INTRODUCTION: Final = """\

@@ -92,7 +92,7 @@ _OTHER_MODELS: Final = (
 
 def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
     from tunec.schemas.models.catalogue import UnknownName, card
-    from tunec.schemas.models.unplanned import why_unplanned
+    from tunec.schemas.models.refusals import why_unplanned
 
     why = why_unplanned(name)
     try:

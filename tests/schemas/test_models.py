@@ -10,7 +10,7 @@ from tunec.compiler.analyses.architecture import derive
 from tunec.schemas import entries
 from tunec.schemas.caches import clear
 from tunec.schemas.models.catalogue import UnknownName, card, card_names, repository
-from tunec.schemas.models.unplanned import UNPLANNED, why_unplanned
+from tunec.schemas.models.refusals import UNPLANNED, why_unplanned
 
 PEFT_TABLE = "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING"
 
