@@ -102,7 +102,7 @@ def leak(editor: Any, edits: int) -> None:
         file, text = str(files[at % len(files)]), texts[at % len(files)]
         new = variants(text, at % 512 + 1)[-1]
         editor.type(file, new[: at * 7 % len(new)] if at % 2 else new)
-    print(f"said in the log: {len(editor.log)}")
+    print(f"said in the log: {len(editor.log)}", *editor.log, sep="\n")
 
 
 def resident(pid: int) -> int:
