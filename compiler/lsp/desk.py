@@ -35,7 +35,10 @@ class Open(NamedTuple):
 
 
 class Desk:
-    """Open files by where they lie. Texts change at any time; the rest, one call after another."""
+    """Open files by where they lie. Texts change at any time; the rest, one call after another.
+
+    What only looks may look in between: it goes over a copy.
+    """
 
     def __init__(self, registry: Registry, encoding: str = "utf-16") -> None:
         self.registry = registry
@@ -102,7 +105,7 @@ class Desk:
         """Other open files for which a file is read."""
         return tuple(
             each
-            for each, analysis in self.analyses.items()
+            for each, analysis in list(self.analyses.items())
             if each != path and path in set(_files(analysis))
         )
 
@@ -151,7 +154,7 @@ class Desk:
         own = self.analyses.get(file)
         if own is not None and own.kind is not None:
             return own
-        readers = [each for each in self.analyses.values() if file in set(_files(each))]
+        readers = [each for each in list(self.analyses.values()) if file in set(_files(each))]
         return max(readers, key=lambda each: (each.is_known, len(each.sources)), default=None)
 
 
