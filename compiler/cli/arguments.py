@@ -115,6 +115,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
         "catalog": _catalog,
         "schema": _schema,
         "lsp": _lsp,
+        "mcp": _mcp,
         "init": _init,
         "completion": _completion,
     }
@@ -274,6 +275,25 @@ def _lsp(commands: "Subparsers") -> None:
         "docs/editor.md shows how VS Code, Neovim, Helix and Zed are set up.",
     )
     parser.add_argument("--stdio", action="store_true", help="as some editors say; the only way")
+
+
+def _mcp(commands: "Subparsers") -> None:
+    parser = new_command(
+        commands,
+        "mcp",
+        "run the server of the Model Context Protocol, for agents",
+        "An agent starts it and talks to it over stdin and stdout (install tunec[mcp]). Tools are\n"
+        "plan, explain, lint, choose, verify, diff, translate and compile, with typed results.\n"
+        "Specs, configs and output lie below DIR; translate and compile write into the directory\n"
+        "that a call names, the others write nothing, and verify fetches nothing.",
+    )
+    parser.add_argument(
+        "--directory",
+        type=place,
+        metavar="DIR",
+        default=".",
+        help="where the files lie; default: the working directory",
+    )
 
 
 def _init(commands: "Subparsers") -> None:

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import current_thread, main_thread
 from types import FrameType
 
 
@@ -13,6 +14,9 @@ def ended_by_signals() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
+    if current_thread() is not main_thread():
+        yield  # a server asks, which minds signals itself
+        return
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield

@@ -12,6 +12,7 @@ from tunec.compiler.cli.arguments import build_parser, parsed
 from tunec.compiler.cli.session import (
     BUG,
     INPUT,
+    OK,
     USAGE,
     Misuse,
     Registry,
@@ -29,7 +30,20 @@ _REPORT = "this is a bug in tunec; please report it with the command, the spec a
 def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
     """Run one command; return the exit code. Only argparse's own --help and usage errors exit."""
     options = parsed(build_parser(version, arguments[0] if arguments else None), arguments)
-    session = standard(registry, getattr(options, "format", "text"))
+    return _answer(options, standard(registry, getattr(options, "format", "text")))
+
+
+def answer(arguments: Sequence[str], session: Session, version: str) -> int:
+    """Run one command within another one, on the streams of a session; return the exit code."""
+    try:
+        options = parsed(build_parser(version, arguments[0]), arguments)
+    except SystemExit as left:
+        return USAGE if left.code else OK
+    return _answer(options, session)
+
+
+def _answer(options: Namespace, session: Session) -> int:
+    """Run a command, and say in words and exit code what keeps it from ending well."""
     try:
         return _dispatch(options, session)
     except (Misuse, Unwritable) as misuse:

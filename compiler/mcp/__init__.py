@@ -1,0 +1,1 @@
+"""tunec's commands as tools of the Model Context Protocol, for agents."""
