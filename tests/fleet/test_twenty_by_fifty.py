@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tunec.compiler.cli import diff_command
+from tunec.compiler.cli import diff_output
 from tunec.compiler.fleet.lock import LOCK, read_lock
 from tunec.compiler.review.diff.formats import comparison_json
 from tunec.schemas.hardware.catalogue import cluster_names
@@ -115,9 +115,9 @@ def test_each_class_of_change(built, copy, tunec, kind, monkeypatch, request):
     """Both sides are planned once; what is shown as Markdown is also looked at as JSON."""
     edit(copy, *CHANGES[kind])
     compared = []
-    shown = diff_command.comparison_markdown
+    shown = diff_output.comparison_markdown
     monkeypatch.setattr(
-        diff_command, "comparison_markdown", lambda found: compared.append(found) or shown(found)
+        diff_output, "comparison_markdown", lambda found: compared.append(found) or shown(found)
     )
     result = tunec(
         *("diff", built / "specs", copy / "specs", "--fleet", copy / "fleet.yaml"),
