@@ -337,5 +337,5 @@ def _completion(commands: "Subparsers") -> None:
         "print a shell's completion script",
         "example:\n  tunec completion bash > ~/.local/share/bash-completion/completions/tunec",
     )
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="which shell")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"), help="which shell")
     format_option(parser)

@@ -1,7 +1,7 @@
 """`tunec fleet`: many specs on many clusters, incrementally; drift; the summary."""
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from tunec.compiler.cli.inputs import targets_for
 from tunec.compiler.cli.session import BUG, INPUT, OK, Misuse, Session
 from tunec.compiler.fleet.build import build
-from tunec.compiler.fleet.drift import Drift, drifts, inside, outside, prune, visible
+from tunec.compiler.fleet.drift import Drift, drifts, edited, inside, outside, prune, visible
 from tunec.compiler.fleet.inputs import Reader, digest
 from tunec.compiler.fleet.lock import LOCK, PART, exclusive, lock_lines
 from tunec.compiler.fleet.pair import Builder
@@ -99,6 +99,9 @@ def _check(builder: Builder, session: Session) -> int:
 
 def _build(builder: Builder, options: Namespace, session: Session) -> int:
     work = survey(builder, options.jobs)
+    mine = () if options.overwrite else tuple(edited(builder.folder, work.pending))
+    if mine:
+        return _refuse(mine, session)
     session.note(f"{work.fresh:,} pairs are up to date, {len(work.pending):,} will be compiled")
     teller = _Teller(work.builder, session, Progress(len(work.pending), session.stderr))
     seen = work.strays
@@ -113,6 +116,19 @@ def _build(builder: Builder, options: Namespace, session: Session) -> int:
         session.note(f"tunec failed to check some pairs: {', '.join(sorted(fits.failed))}")
         return BUG
     return OK if fits.all_fit else INPUT
+
+
+def _refuse(edits: Sequence[Drift], session: Session) -> int:
+    """Say which edits would be lost."""
+    for each in edits[:_TOLD]:
+        session.note(f"{each.path}: edited since it was written")
+    if len(edits) > _TOLD:
+        session.note(f"{len(edits) - _TOLD:,} more files were edited")
+    session.note(
+        "nothing was written: --overwrite replaces edited files; to keep an edit, make it in the "
+        "spec or the fleet file"
+    )
+    return INPUT
 
 
 class _Teller:

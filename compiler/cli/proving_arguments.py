@@ -254,7 +254,8 @@ def add_fleet(commands: "Subparsers") -> None:
         "fleet",
         "compile many specs for many clusters, incrementally",
         "Writes DIR/SPEC/CLUSTER/TARGET/FILE and DIR/tunec.lock. Only stale pairs are compiled\n"
-        "again. --check finds files that were edited, are stale or are missing.\n"
+        "again. --check finds files that were edited, are stale or are missing. A build that\n"
+        "would replace an edited file writes nothing and says which, unless --overwrite is given.\n"
         "\n"
         "examples:\n"
         "  tunec fleet fleet.yaml -o build -j 4\n"
@@ -270,6 +271,11 @@ def add_fleet(commands: "Subparsers") -> None:
     )
     parser.add_argument(
         "--prune", action="store_true", help="remove files in the tree that belong to no pair"
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace files that were edited since they were written; otherwise none is written",
     )
     outside_option(parser)
     parser.add_argument("--sort", metavar="COLUMN", help="order the summary by this column")

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tunec.compiler.fleet.lock import Locked, Vouched, is_own, lock_lines, read_lock
 from tunec.compiler.fleet.pair import Builder
-from tunec.compiler.fleet.pairing import beside, tasks
+from tunec.compiler.fleet.pairing import Task, beside, tasks
 from tunec.compiler.fleet.selection import Selection
 from tunec.compiler.fleet.tree import are_older, files_below
 
@@ -55,6 +55,14 @@ def file_drifts(root: Path, locked: Locked) -> Iterator[Drift]:
             yield Drift(f"{where}/{name}", "missing")
         elif found != digest:
             yield Drift(f"{where}/{name}", "edited", "differs from what was written")
+
+
+def edited(root: Path, tasks_to_write: Iterable[Task]) -> Iterator[Drift]:
+    """The files that a build of these pairs would replace, though somebody has edited them."""
+    wanted = {(spec, site.name) for spec, site in tasks_to_write}
+    for locked in read_lock(root, whole=False):
+        if locked.pair in wanted:
+            yield from (each for each in file_drifts(root, locked) if each.kind == "edited")
 
 
 def drifts(builder: Builder) -> Iterator[Drift]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -244,7 +245,19 @@ def test_bash_completes_commands_files_and_names(tunec, tmp_path, typed, offered
     assert offered in done.stdout.split(), done.stderr
 
 
-@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("pl", "plan"), ("plan spec.yaml --hardware a100-sxm4-80g-x", "a100-sxm4-80g-x8")],
+)
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed here")
+def test_fish_completes_commands_and_names(tunec, tmp_path, typed, offered):
+    (tmp_path / "tunec.fish").write_text(tunec("completion", "fish").out, "utf-8")
+    line = f"source tunec.fish; complete -C 'tunec {typed}'"
+    done = subprocess.run(["fish", "-c", line], capture_output=True, text=True, cwd=tmp_path)
+    assert offered in [each.split("\t")[0] for each in done.stdout.splitlines()], done.stderr
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
 def test_other_shells_have_one_too(tunec, shell):
     assert tunec("completion", shell).out
 

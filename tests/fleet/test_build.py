@@ -33,8 +33,8 @@ def check(tunec, fleet, tree) -> dict[str, str]:
 
 
 def compiled(tunec, fleet, tree) -> int:
-    """How many pairs a build compiles."""
-    said = tunec("fleet", fleet, "-o", tree).err.splitlines()[0]
+    """How many pairs a build compiles, that replaces what was edited."""
+    said = tunec("fleet", fleet, "-o", tree, "--overwrite").err.splitlines()[0]
     return int(said.partition(", ")[2].partition(" ")[0])
 
 
@@ -156,7 +156,22 @@ def test_edited_missing_and_not_built(built, fleet, tunec):
     assert check(tunec, fleet, built) == {}
 
 
-def test_an_edit_is_mended_by_the_next_build(built, fleet, tunec):
+def test_an_edit_by_hand_ends_the_build_before_anything_is_written(built, fleet, tunec):
+    name = "small/g5.12xlarge/huggingface/training_args.yaml"
+    (built / name).write_text("mine: true\n", "utf-8")
+    fleet.write_text(fleet.read_text("utf-8").replace("128", "256"), "utf-8")
+    before = files(built)
+    found = tunec("fleet", fleet, "-o", built)
+    assert found.code == 1
+    first, last = found.err.splitlines()
+    assert first == f"{name}: edited since it was written"
+    assert last.startswith("nothing was written: --overwrite replaces edited files")
+    assert files(built) == before
+    assert tunec("fleet", fleet, "-o", built, "--overwrite").code in (0, 1)
+    assert "mine" not in (built / name).read_text("utf-8")
+
+
+def test_an_edit_is_mended_by_a_build_that_overwrites(built, fleet, tunec):
     before = files(built)
     for name in ("small/g5.12xlarge/huggingface/training_args.yaml",):
         (built / name).write_bytes(before[name].replace(b"true", b"TRUE"))

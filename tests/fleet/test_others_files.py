@@ -30,7 +30,7 @@ def tree(fleet, tunec) -> Path:
 def said(tunec, fleet, tree) -> tuple[str, str]:
     """What --check says, and the first line of the build that comes after it."""
     checked = tunec("fleet", fleet, "-o", tree, "--check").out
-    return checked, tunec("fleet", fleet, "-o", tree).err.splitlines()[0]
+    return checked, tunec("fleet", fleet, "-o", tree, "--overwrite").err.splitlines()[0]
 
 
 @pytest.mark.parametrize("folder", [".", "specs"])

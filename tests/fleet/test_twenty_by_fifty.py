@@ -99,7 +99,7 @@ def test_each_kind_of_drift(copy, tunec):
         "missing": 1,
     }
     assert {path.split("/")[0] for path in orphans} == {"stray", "mistral-7b-v0.3-qlora-4096"}
-    tunec("fleet", copy / "fleet.yaml", "-o", tree, "--prune")
+    tunec("fleet", copy / "fleet.yaml", "-o", tree, "--prune", "--overwrite")
     assert tunec("fleet", copy / "fleet.yaml", "-o", tree, "--check").out == "nothing differs\n"
 
 

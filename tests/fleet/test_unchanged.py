@@ -25,7 +25,8 @@ def again(built, tunec):
     """Builds again; gives what it says first, and which files it calls nobody's."""
 
     def run() -> tuple[str, list[str]]:
-        first, *lines = tunec("fleet", built.parent / "fleet.yaml", "-o", built).err.splitlines()
+        building = ("fleet", built.parent / "fleet.yaml", "-o", built, "--overwrite")
+        first, *lines = tunec(*building).err.splitlines()
         return first, [line.partition(":")[0] for line in lines if "belongs to no pair" in line]
 
     return run
