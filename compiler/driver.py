@@ -32,6 +32,7 @@ from tunec.compiler.passes.stage import Stage
 from tunec.compiler.passthrough import unread
 from tunec.compiler.requirements import (
     Asked,
+    brought,
     contradicted,
     counting,
     needs,
@@ -128,7 +129,7 @@ def plan(
     written_for = releases(asked, facts.versions)
     facts = replace(
         facts,
-        versions={**_brought(written_for), **facts.versions},
+        versions={**brought(written_for), **facts.versions},
         needs=needs(asked),
         releases=written_for,
         takes_fsdp=take_fsdp(asked),
@@ -153,15 +154,6 @@ def plan(
     decided, ledger = with_entry(decided, ledger, facts, asked)
     memory, time = _accounts(decided, facts, answer or search(problem_of(facts, draft)))
     return Planned(loaded, locate(found, loaded), facts, ledger, decided, memory, time)
-
-
-_UNDERNEATH: Final = ("accelerate", "deepspeed", "transformers")
-"""What trainers run on, of releases of their own choice: the accounts follow those."""
-
-
-def _brought(releases: Mapping[str, str]) -> dict[str, str]:
-    """The releases that the asked trainers bring, where nobody names others."""
-    return {name: releases[name] for name in _UNDERNEATH if name in releases}
 
 
 def _is_in_vain(decided: Plan, facts: Facts, asked: Sequence[Asked], *, fits: bool) -> bool:

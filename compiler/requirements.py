@@ -85,6 +85,15 @@ def _releases(asked: Iterable[Asked], versions: Mapping[str, str]) -> dict[str, 
     return found
 
 
+_UNDERNEATH: Final = ("accelerate", "deepspeed", "transformers")
+"""What trainers run on, of releases of their own choice: the accounts follow those."""
+
+
+def brought(releases: Mapping[str, str]) -> dict[str, str]:
+    """The releases that the asked trainers bring, where nobody names others."""
+    return {name: releases[name] for name in _UNDERNEATH if name in releases}
+
+
 def take_fsdp(asked: Sequence[Asked]) -> bool:
     """Whether the search may choose FSDP unasked."""
     return bool(asked) and all(target.takes_fsdp for target, _ in asked)
