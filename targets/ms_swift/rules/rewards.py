@@ -28,7 +28,7 @@ GENERATION_REFUSED: Final = rows(
     "generation-refused",
     "error",
     "parse",
-    consumers=("ms-swift",),
+    consumers=("ms-swift>=4",),
     rows=(
         Row(
             "ms-swift:vllm_mode=colocate|server & no use_vllm=true",
