@@ -228,7 +228,10 @@ def _catalogue_cluster(name: str, tree: Node, project: Project) -> Named:
     try:
         return _measured(Named(cluster=cluster(name)), project)
     except UnknownName as unknown:
-        return Named((_unknown_hardware(name, unknown.near, _at(tree, ("hardware",))),))
+        span = _at(tree, ("hardware",))
+        if unknown.uncounted is not None:
+            return Named((_uncounted(name, unknown.near, span),))
+        return Named((_unknown_hardware(name, unknown.near, span),))
 
 
 def _unknown_hardware(name: str, near: tuple[str, ...], span: Span) -> Diagnostic:
@@ -245,6 +248,18 @@ def _unknown_hardware(name: str, near: tuple[str, ...], span: Span) -> Diagnosti
         path=("hardware",),
         notes=("it is a cluster's name, or `<device>-x<devices>[-n<nodes>]`, or a file",),
         help=did_you_mean(near) or "`tunec catalog clusters` and `devices` list the known ones",
+    )
+
+
+def _uncounted(name: str, near: tuple[str, ...], span: Span) -> Diagnostic:
+    one, many = near
+    return error(
+        "E0305",
+        f"`{shortened(name)}` is a device, and `hardware` does not say how many of them",
+        span,
+        label="how many?",
+        path=("hardware",),
+        help=f"write `{one}` for one of them, `{many}` for eight",
     )
 
 

@@ -6,7 +6,7 @@ Besides the files in `clusters/`, two forms of name are built when asked for:
   assumed to be those of the device's `machine` in `machines.yaml`, as the cluster's notes say;
 - `<cluster>-n<M>`: M nodes of a one-node cluster that has a file.
 
-`8x V100 32G`, as people write it, is `v100-32g-x8`.
+`8x V100 32G` and `V100 32GB x8`, as people write it, are `v100-32g-x8`.
 
 A file of the same name wins, whichever alias of the device the name uses.
 """
@@ -48,7 +48,7 @@ _SILENT_WORDS: Final = frozenset(
 """Words of a driver's device name that people leave out."""
 _BREAKS: Final = re.compile(r"[\s._-]+")
 _GIGABYTES: Final = re.compile(r"^(\d+)gi?b$")
-_DERIVED: Final = re.compile(r"(.+?)(?:-x([1-9]\d{0,2}))?(?:-n([1-9]\d{0,4}))?")
+_DERIVED: Final = re.compile(r"(.+?)(?:[-\s]x ?([1-9]\d{0,2}))?(?:[-\s]n ?([1-9]\d{0,4}))?")
 """A name built from a device or a cluster: the base, up to 999 devices a node, 99,999 nodes."""
 _NEGATIVE: Final = re.compile(r"-[xn]-\d")
 """`p100-x-1` asks for less than one device, and is no spelling of `p100-x1`."""
@@ -106,14 +106,25 @@ class UnknownName(KeyError):
 
         if unsupported(self.name) is not None:
             return ()
+        if self.uncounted is not None:
+            return tuple(f"{self.uncounted}-x{count}" for count in (1, 8))
         found = get_close_matches(self.name.lower(), self.known, n=9)
         once = {_spelled(word): word for word in reversed(found)}
         return tuple(dict.fromkeys(word for word in found if word in once.values()))[:3]
+
+    @property
+    def uncounted(self) -> str | None:
+        """The device that a name stands for, where it does not say how many of them."""
+        word = re.sub(r"\s+", "-", self.name.strip().lower())
+        found = _device_named(word)
+        return word if found and word in _device_words() else found
 
     def __str__(self) -> str:
         what = unsupported(self.name)
         if what is not None:
             return f"{self.name!r} is not supported: {no_account_of(what)}"
+        if self.uncounted is not None:
+            return f"{self.name!r} is a device, and does not say how many of them"
         return f"{self.name!r} is not in the hardware catalogue"
 
 

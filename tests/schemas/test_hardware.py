@@ -285,6 +285,16 @@ class TestNames:
             cluster(word)
         assert near in caught.value.near
 
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_a_device_without_a_number_is_offered_by_one_and_by_eight(self, name: str) -> None:
+        words = {name, *device(name).aliases, device(name).title} - set(CLUSTERS)
+        for word in words:
+            with pytest.raises(UnknownName, match="does not say how many") as caught:
+                cluster(word)
+            offered = [cluster(near) for near in caught.value.near]
+            assert [each.device_count for each in offered] == [1, 8]
+            assert {each.nodes[0].accelerators[0].device for each in offered} == {name}
+
     @pytest.mark.parametrize(
         ("word", "what"),
         [
@@ -438,9 +448,12 @@ class TestBuiltClusters:
             ("4x4090", "4090-x4"),
             ("1 x P100", "p100-x1"),
             ("2x RTX 3090", "rtx-3090-x2"),
+            ("A100 80GB x8", "a100-80g-x8"),
+            ("rtx 4090 x 2", "rtx-4090-x2"),
+            ("h100 x8 n2", "h100-x8-n2"),
         ],
     )
-    def test_a_number_may_stand_in_front(self, words: str, name: str) -> None:
+    def test_a_number_may_stand_as_people_write_it(self, words: str, name: str) -> None:
         found, meant = cluster(words), cluster(name)
         assert found.nodes == meant.nodes
 
