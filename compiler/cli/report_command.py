@@ -1,6 +1,7 @@
 """`tunec report`: one page about a plan, or about the tree of a fleet."""
 
 from argparse import Namespace
+from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -59,4 +60,10 @@ def _plan(options: Namespace, session: Session) -> Page:
     said = (*planned.diagnostics, *found)
     texts = {**loaded.sources, **sources}
     session.diagnose(said, texts)
-    return plan_page(planned, said, texts), said
+    return _from_its_folder(plan_page(planned, said, texts), options.what), said
+
+
+def _from_its_folder(text: str, spec: str) -> str:
+    """A page without the folder of a spec that was named in full: it is read on other machines."""
+    folder = Path(spec).parent
+    return text.replace(f"{escape(str(folder))}/", "") if folder.is_absolute() else text

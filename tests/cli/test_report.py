@@ -21,6 +21,15 @@ def test_a_spec_that_does_not_fit_has_a_page_and_exit_code_1(tunec, tmp_path):
     assert "there is no plan" in (tmp_path / "report.html").read_text("utf-8")
 
 
+def test_page_of_a_spec_named_in_full_does_not_say_where_it_lies(tunec, tmp_path):
+    spec = tmp_path / "a & b" / "spec.yaml"
+    spec.parent.mkdir()
+    spec.write_text(Path(INFEASIBLE).read_text("utf-8"), "utf-8")
+    page = tunec("report", spec).out
+    assert str(tmp_path) not in page
+    assert "spec.yaml:" in page
+
+
 def test_overrides_and_policies_are_in_the_page(tunec, tmp_path):
     (tmp_path / "policy.yaml").write_text(
         "policy: 1\nrules:\n  - name: no-adamw\n    because: we say so\n"

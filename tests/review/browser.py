@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import os
 import shutil
 import socket
@@ -89,12 +90,26 @@ class Browser:
     def log(self) -> list[dict[str, Any]]:
         return self.call("POST", "se/log", {"type": "browser"})
 
-    def shot(self, file: Path) -> None:
-        """The whole page as a picture."""
+    def shot(self, height: float = math.inf) -> bytes:
+        """The page as a PNG, from its top, in full or as far as a height."""
         size = self.cdp("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        size = {"width": size["width"], "height": min(size["height"], height)}
+        clip = {"x": 0, "y": 0, **size, "scale": 1}
         found = self.cdp("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
-        file.write_bytes(base64.b64decode(found["data"]))
+        return base64.b64decode(found["data"])
+
+    def spoken(self) -> list[tuple[str, str]]:
+        """What a screen reader is given, in its order: each role with its name."""
+        found = self.cdp("Accessibility.getFullAXTree")["nodes"]
+        nodes = {each["nodeId"]: each for each in found}
+
+        def walk(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
+            if not node["ignored"]:
+                yield node["role"]["value"], node.get("name", {}).get("value", "")
+            for child in node["childIds"]:
+                yield from walk(nodes[child])
+
+        return list(walk(found[0]))
 
     def pdf(self) -> bytes:
         """The page as it is printed."""

@@ -116,6 +116,8 @@ def test_page_of_what_does_not_fit_says_why(pages):
     assert "needs 73.1 GiB of 27.0 GiB host memory" in text
     assert "E0701" in text
     assert text.index('id="diagnostics"') < text.index('id="search"')
+    assert "unlimited memory:</p><pre>--set " in text
+    assert "is chosen" not in text
 
 
 def test_page_of_what_cannot_be_read_has_its_faults(tmp_path):

@@ -66,6 +66,27 @@ def test_texts_of_charts_do_not_cover_each_other(chromium, pages, name, width):
     assert found[1] == []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_screen_reader_is_told_what_is_there(chromium, pages, name):
+    chromium.open(pages[name])
+    spoken = chromium.spoken()
+    assert spoken[1] == ("link", "skip to the content")
+    headings = [words for role, words in spoken if role == "heading"]
+    regions = [words for role, words in spoken if role == "region"]
+    links = [words for role, words in spoken if role == "link"]
+    sections = [words for words in headings if words in regions]
+    assert sections == links[1 : 1 + len(sections)], "the list at the top is in the page's order"
+    assert len(sections) > 1
+    named = {"image", "region", "table", "button", "combobox", "searchbox", "navigation", "link"}
+    assert [role for role, words in spoken if role in named and not words] == []
+    for role in ("DescriptionList", "list", "table"):
+        after = [spoken[at + 1][0] for at, each in enumerate(spoken) if each[0] == role]
+        assert role not in after
+    if name == "fits":
+        charts = [words for role, words in spoken if role == "image"]
+        assert any(words.startswith("memory of a device by phase: budget") for words in charts)
+
+
 @pytest.mark.parametrize(
     ("name", "scheme"),
     [("fits", "light"), ("lacks", "dark"), ("fleet", "light"), ("fleet", "dark")],

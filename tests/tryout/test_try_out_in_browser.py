@@ -127,6 +127,19 @@ def test_a_plan_is_made_by_keyboard_and_kept_in_the_link(chromium):
     assert chromium.focused() == "A link to this plan"
 
 
+def test_a_screen_reader_is_told_what_to_write_and_what_came_of_it(chromium):
+    chromium.js("location.hash = arguments[0]", urlencode(SPECS[0]))
+    verdict = settled(chromium)
+    spoken = chromium.spoken()
+    controls = {"textbox", "combobox", "button", "spinbutton", "checkbox", "searchbox"}
+    names = [words for role, words in spoken if role in controls]
+    assert len(names) > 5
+    assert all(names)
+    assert "status" in [role for role, _ in spoken], "what the page does is told while it does it"
+    assert ("heading", verdict) in spoken
+    assert [words for role, words in spoken if role == "image" and not words] == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("fields", [SPECS[0], LACKS], ids=["fits", "lacks"])
 def test_axe_finds_nothing(chromium, scheme, fields):

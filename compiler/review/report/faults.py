@@ -1,6 +1,7 @@
 """The section about what was said: errors, warnings, notes, with their places and sums."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import dedent
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.terminal import show, sum_lines, summary
@@ -36,7 +37,9 @@ def _body(each: Diagnostic, sources: Mapping[str, str]) -> Iterator[Element]:
     for note in each.notes:
         yield tag("p", note, class_="note")
     if each.help:
-        yield tag("p", tag("strong", "help: "), each.help)
+        first, _, rest = each.help.partition("\n")
+        yield tag("p", tag("strong", "help: "), first)
+        yield from (tag("pre", dedent(rest)),) if rest else ()
 
 
 def _place(label: Label, sources: Mapping[str, str]) -> Iterator[Element]:

@@ -290,7 +290,7 @@ def page(frame: Frame, sections: Sequence[Section], extra: Sequence[Element] = (
     )
     body = tag(
         "body",
-        tag("a", "skip skip to the content", href="#content", class_="skip"),
+        tag("a", "skip to the content", href="#content", class_="skip"),
         _hatch(),
         _header(frame),
         _navigation(sections),
@@ -325,7 +325,7 @@ def _hatch() -> Element:
 
 
 def _header(frame: Frame) -> Element:
-    facts = tag("dl", map(_fact, frame.facts), class_="facts")
+    facts = tag("dl", map(_fact, frame.facts), class_="facts") if frame.facts else None
     verdict = tag("p", frame.verdict, class_=f"verdict {'good' if frame.fits else 'bad'}")
     return tag("header", tag("h1", frame.title), tag("p", frame.subtitle), verdict, facts)
 

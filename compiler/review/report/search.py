@@ -29,6 +29,9 @@ _LEGEND: Final = {
     "device memory": "needs more memory than a device may give (one sample at a time)",
     "host memory": "needs more memory than the host has (one sample at a time)",
 }
+_CHOICE: Final = (
+    "The fastest one that fits is chosen; among those that are almost equally fast, the simplest."
+)
 _COLUMNS: Final = (
     Column("layout"),
     Column("no.", is_number=True),
@@ -70,10 +73,8 @@ def _words(considered: Considerations) -> str:
         (states["refused"], "is ruled out", "are ruled out"),
     )
     counted = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in kinds if n)
-    return (
-        f"{len(considered.layouts)} layouts were considered: {counted}. The fastest one that "
-        "fits is chosen; among those that are almost equally fast, the simplest."
-    )
+    words = f"{len(considered.layouts)} layouts were considered: {counted}."
+    return f"{words} {_CHOICE}" if states["chosen"] else words
 
 
 def _needs(what: str) -> tuple[str, str]:
