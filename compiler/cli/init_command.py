@@ -1,19 +1,18 @@
 """`tunec init`: a starting spec."""
 
+import os
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tunec.compiler.analyses.architecture.derive import derive
-from tunec.compiler.cli.session import OK, Misuse, Session
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
-from tunec.compiler.diagnostics.wording import nearest
-from tunec.schemas.hardware.catalogue import UnknownName as UnknownHardware
-from tunec.schemas.hardware.catalogue import cluster
-from tunec.schemas.models.card import ModelCard
-from tunec.schemas.models.catalogue import UnknownName as UnknownModel
-from tunec.schemas.models.catalogue import card, repository
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.facts import ResolvedModel
+from tunec.compiler.frontend.load import MAPPING, Loaded, load_mapping
+from tunec.compiler.frontend.names import is_path
+from tunec.compiler.resolve import Unresolved, resolve
+from tunec.schemas.models.catalogue import repository
 
 _MODEL: Final = "llama-3.2-3b"
 _HARDWARE: Final = "a100-80g-x1"
@@ -32,19 +31,19 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _begin(options: Namespace, session: Session) -> int:
-    """A spec for a known model on known hardware."""
-    model, hardware = options.model or _MODEL, options.hardware or _HARDWARE
-    try:
-        found = card(model)
-        cluster(hardware)
-    except UnknownModel as unknown:
-        raise Misuse(f"{unknown}{_hint(nearest(unknown.name, unknown.known), 'models')}") from None
-    except UnknownHardware as unknown:
-        raise Misuse(f"{unknown}{_hint(unknown.near, 'clusters')}") from None
+    """A spec for a known model, or one whose config is there, on known hardware."""
     output = None if options.output is None else Path(options.output)
     refuse_existing(output)
-    names = " ".join(_name(found, model).split()), " ".join(hardware.split())
-    text = _text(found, *names, options.method or _METHOD, output)
+    folder = output.parent if output else Path()
+    model = _seen_from(folder, options.model or _MODEL)
+    hardware = _seen_from(folder, options.hardware or _HARDWARE)
+    spec = {"model": model, "hardware": hardware, "method": _METHOD, "data": {"train": "data"}}
+    loaded = load_mapping({"tunec": 1, **spec}, base=folder, allow_outside=True)
+    if any(each.span is not None and each.span.file != MAPPING for each in loaded.diagnostics):
+        session.diagnose(loaded.diagnostics, loaded.sources)
+        return INPUT
+    found = _resolved(loaded)
+    text = _text(found, _name(found, model, folder), hardware, options.method or _METHOD, output)
     if output is not None:
         write_spec(output, text, session)
     elif session.format == "json":
@@ -54,19 +53,38 @@ def _begin(options: Namespace, session: Session) -> int:
     return OK
 
 
-def _hint(near: Sequence[str], kind: str) -> str:
-    hint = f"did you mean {' or '.join(near)}?" if near else f"`tunec catalog {kind}` lists them"
-    return f"; {hint}"
+def _seen_from(folder: Path, given: str) -> str:
+    """A name without needless spaces; a path as a spec in a folder writes it."""
+    if is_path(given, Path()):
+        return Path(os.path.relpath(given, folder)).as_posix()
+    return " ".join(given.split())
 
 
-def _name(found: ModelCard, given: str) -> str:
+def _resolved(loaded: Loaded) -> ResolvedModel:
+    """What the names stand for; Misuse where they lead nowhere."""
+    faults = loaded.diagnostics
+    if loaded.spec is not None:
+        try:
+            return resolve(loaded.spec, loaded.base, followed=loaded.followed).model
+        except Unresolved as unresolved:
+            faults = unresolved.diagnostics
+    raise Misuse("; ".join(_told(each) for each in faults))
+
+
+def _told(fault: Diagnostic) -> str:
+    return "; ".join((fault.message, *fault.notes, *([fault.help] if fault.help else [])))
+
+
+def _name(found: ResolvedModel, given: str, folder: Path) -> str:
     """The card's name where it stands for the asked weights, else where these lie."""
+    if found.card is None or is_path(given, folder):
+        return given
     path = repository(given)
-    return found.name if path.lower() == found.repo.lower() else path
+    return found.card.name if path.lower() == found.card.repo.lower() else path
 
 
-def _text(found: ModelCard, model: str, hardware: str, method: str, output: Path | None) -> str:
-    diffusion = derive(found.config).kind == "diffusion"
+def _text(found: ResolvedModel, model: str, hardware: str, method: str, output: Path | None) -> str:
+    diffusion = found.architecture.kind == "diffusion"
     size = "resolution: 1024" if diffusion else "sequence: 2048"
     data = "images" if diffusion else "train.jsonl"
     target = "simpletuner" if diffusion else "trl"

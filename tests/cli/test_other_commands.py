@@ -15,7 +15,7 @@ from shell import FIVE, files_below
 
 from tunec import __version__
 from tunec.compiler.ir.slots import SLOTS
-from tunec.schemas.models.catalogue import card_names
+from tunec.schemas.models.catalogue import card, card_names
 
 KINDS = ("devices", "clusters", "models", "targets", "slots", "passes", "codes", "rules")
 
@@ -208,6 +208,49 @@ def test_init_of_something_unknown_is_wrong_usage(tunec, arguments):
     result = tunec("init", *arguments)
     assert (result.code, result.out) == (2, "")
     assert arguments[1] in result.err
+
+
+@pytest.mark.parametrize("named", ["mine", "mine/config.json", "{folder}/mine"])
+def test_init_takes_a_model_and_hardware_by_their_files(tunec, tmp_path, monkeypatch, named):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "specs").mkdir()
+    config = json.dumps(dict(card("qwen3-8b").config))
+    (tmp_path / "mine/config.json").write_text(config, "utf-8")
+    node = {"accelerators": [{"device": "rtx-4090", "count": 2}]}
+    host = {"memory": "128GiB", "cores": 16, "memory_bandwidth": "80GB/s"}
+    lab = {"name": "lab", "title": "Our lab", "nodes": [{**node, "host": host}]}
+    (tmp_path / "lab.yaml").write_text(yaml.safe_dump(lab), "utf-8")
+    asked = (
+        "--model",
+        named.format(folder=tmp_path),
+        "--hardware",
+        "lab.yaml",
+        "--method",
+        "qlora",
+    )
+    written = tunec("init", *asked, "-o", "specs/spec.yaml")
+    assert written.code == 0, written.err
+    text = (tmp_path / "specs/spec.yaml").read_text("utf-8")
+    assert "model: ../mine" in text
+    assert "hardware: ../lab.yaml" in text
+    assert str(tmp_path) not in text
+
+
+def test_init_shows_faults_of_a_file_where_they_are(tunec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lab.yaml").write_text("name: lab\nnodes:\n  - accelerators: []\n", "utf-8")
+    result = tunec("init", "--hardware", "lab.yaml")
+    assert (result.code, result.out) == (1, "")
+    assert "--> lab.yaml:3:" in result.err
+
+
+def test_init_of_a_model_that_has_no_card_says_how_to_make_one(tunec, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "nobody_knows"}', "utf-8")
+    result = tunec("init", "--model", tmp_path / "config.json", "-o", tmp_path / "spec.yaml")
+    assert (result.code, result.out) == (2, "")
+    assert "nobody_knows" in result.err
+    assert not (tmp_path / "spec.yaml").exists()
 
 
 # ── completion ───────────────────────────────────────────────────────────────────────────────────
