@@ -32,15 +32,20 @@ _YES: Final = {
 }
 _THOUSANDS: Final = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+")
 
+_WORD: Final = re.compile(r"[A-Za-z][\w./-]*")
+"""Text that means the same inside the brackets of a list."""
+
 
 def trap(value: Any, wanted: list[str], node: Node) -> Trap:
-    """Why a value is not what was wanted, where YAML's own rules are the cause."""
+    """Why a value is not what was wanted, where what is meant can be told from it."""
     written = node.written
     if isinstance(value, str):
         if "`true` or `false`" in wanted and value.lower() in _YES | {"true": "", "false": ""}:
             return _truth(value, written)
         if _NUMBER_WORDS & set(wanted):
             return _number(value, written)
+    if "a list" in wanted and isinstance(value, str) and _WORD.fullmatch(value):
+        return Trap((), f"write `[{value}]`", f"[{value}]")
     if "text" in wanted and written is not None and isinstance(value, bool | int | float):
         return _text(value, written)
     if "a whole number" in wanted and isinstance(value, float) and value.is_integer():
