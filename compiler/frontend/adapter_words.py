@@ -54,6 +54,20 @@ UNPLANNED: Final[Mapping[str, tuple[str, str]]] = {
         ),
         _OWN_KIND,
     ),
+    **dict.fromkeys(
+        ("sft", "dpo", "grpo"),
+        (
+            "a method says which weights train; what they learn from is the objective",
+            "write `method: lora` and `objective: {word}`",
+        ),
+    ),
+    **dict.fromkeys(
+        ("ppo", "orpo", "kto", "simpo", "cpo", "rloo", "reward", "rm", "pretrain", "cpt", "pt"),
+        (
+            "a method says which weights train; what they learn from is the objective",
+            "write `objective: sft`, `dpo` or `grpo`: those can be planned",
+        ),
+    ),
 }
 """By the word, in lower case: why no method is called so, and what to write. peft 0.10.0 to 0.21.2
 utils/peft_types.py `PeftType`, tuners/lora/config.py `init_lora_weights`, optimizers/loraplus.py;

@@ -10,7 +10,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, descend, place
-from tunec.compiler.frontend.words import place_of
+from tunec.compiler.frontend.words import place_of, unsaid
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.schemas.caches import cached
 from tunec.schemas.shape import Shape
@@ -132,7 +132,7 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
         label="unknown field",
         path=(*path, name),
         notes=(f"{where} has {quoted(known, 'and')}",) if known else (),
-        help=_help(shape, name, node, near, tree) or "remove it",
+        help=unsaid((*path, name)) or _help(shape, name, node, near, tree) or "remove it",
         fix=_rename(span, near),
     )
 

@@ -7,6 +7,8 @@ place in a spec where what it means is said.
 from collections.abc import Mapping
 from typing import Final
 
+from tunec.schemas.source import Path, dotted
+
 FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     # transformers 5.23.0, training_args.py, TrainingArguments; older versions where noted
     "transformers.TrainingArguments": {
@@ -88,6 +90,8 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "lora_modules_to_save": "method.lora.also_train",
         "adapter": "method",
         "wandb_project": "train.report_to",
+        "val_set_size": "data.evaluation",
+        "rl": "objective",
     },
     "llamafactory": {
         "cutoff_len": "data.sequence",
@@ -139,9 +143,31 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "model_name_or_path": "model",
         "base_model": "model",
         "pins": "pin",
+        "wandb": "train.report_to",
+        "tensorboard": "train.report_to",
+        "quantization": "method",
+        "quantize": "method",
+        "bits": "method",
+        "nodes": "hardware",
+        "num_nodes": "hardware",
+        "trainer": "targets",
+        "framework": "targets",
     },
 }
 """By who says it: the word, and the path in a spec; under `pin.`, a slot."""
+
+UNSAID_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("resume", "resume_from_checkpoint", "resume_from"),
+        "a spec says what to train, not from where it goes on: give run.sh the trainer's own flag, "
+        "and ask `tunec resume CHECKPOINT --spec SPEC` first",
+    ),
+    **dict.fromkeys(
+        ("chat_template", "prompt_template", "template", "columns", "text_column", "data.format"),
+        "a spec does not say how samples are written: give the trainer's own key below `extra`",
+    ),
+}
+"""Words, or paths, for what no field says, and what to do instead."""
 
 VALUE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bfloat16": ("bf16",),
@@ -181,3 +207,9 @@ def place_of(word: str) -> str | None:
     """Where a spec says what a word of another program means."""
     spelled = word.lower().replace("-", "_").strip()
     return next((rows[spelled] for rows in FIELD_WORDS.values() if spelled in rows), None)
+
+
+def unsaid(path: Path) -> str | None:
+    """What to do about a field that says what a spec does not say."""
+    *_, name = path
+    return UNSAID_WORDS.get(dotted(path)) or UNSAID_WORDS.get(str(name).lower())
