@@ -241,7 +241,10 @@ def _catalog(commands: "Subparsers") -> None:
     )
     parser.add_argument("kind", metavar="KIND", nargs="?", help="what to list; default: all kinds")
     parser.add_argument(
-        "name", metavar="NAME", nargs="?", help="one entry in full, with its sources"
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="one entry in full, with its sources; or part of a name, to list those with it",
     )
     format_option(parser)
 

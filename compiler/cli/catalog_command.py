@@ -1,5 +1,6 @@
 """`tunec catalog`: what is known."""
 
+import re
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from tunec.schemas.units import format_bytes
 
 
 def run(options: Namespace, session: Session) -> int:
-    """List a kind, or show one entry."""
+    """List a kind, show one entry, or list those with a word in their line."""
     known = kinds(session)
     if options.kind is None:
         return _kinds({name: tuple(names()) for name, (names, _) in known.items()}, session)
@@ -32,6 +33,9 @@ def run(options: Namespace, session: Session) -> int:
     try:
         found = entry(options.name)
     except LookupError as unknown:
+        holding = _holding(options.name, names())
+        if holding and session.format != "json":
+            return _show(holding, session)
         near = getattr(unknown, "near", ()) or nearest(options.name, names())
         hint = did_you_mean(near) or f"`tunec catalog {options.kind}` lists them"
         what = f"there is no {options.kind.rstrip('s')} {options.name!r}"
@@ -78,6 +82,12 @@ def _show(rows: Mapping[str, str], session: Session) -> int:
     width = max(map(len, rows), default=0)
     session.result("\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in rows.items()))
     return OK
+
+
+def _holding(word: str, rows: Mapping[str, str]) -> dict[str, str]:
+    """The entries in whose names or texts a word begins so."""
+    begins = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
+    return {name: text for name, text in rows.items() if begins.search(f"{name} {text}")}
 
 
 def _devices() -> dict[str, str]:

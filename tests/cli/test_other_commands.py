@@ -385,6 +385,13 @@ def test_starting_imports_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_part_of_a_name_lists_the_entries_with_it(tunec):
+    listed = tunec("catalog", "models", "Qwen3-VL").out.splitlines()
+    every = tunec("catalog", "models").out.splitlines()
+    assert len(listed) == sum("qwen3-vl" in line.lower() for line in every) > 3
+    assert tunec("catalog", "models", "Qwen3-VL", "--format", "json").code == 2
+
+
 def test_every_catalogue_model_can_be_listed(tunec):
     found = tunec("catalog", "models", "--format", "json").json
     assert [name for name in found if name in card_names()] == sorted(card_names())
