@@ -55,22 +55,24 @@ def emit(
     drafts, refusals = _passed_through(target, plan, dialect, drafts, header)
     artifacts = tuple(draft.artifact for draft in drafts)
     unsaid = (*_losses(target, plan, version, drafts), *_unsaid(target, plan, version, drafts))
+    checked = tuple(target.check(plan, version))
+    told = (*unsaid, *checked)
     found = [
         *(_left_out(draft, plan) for draft in every if draft.is_left_out),
         *unsaid,
         *refusals,
-        *(fault for draft in drafts for fault in _own_faults(draft, unsaid, dialect)),
+        *(fault for draft in drafts for fault in _own_faults(draft, told, dialect)),
         *(fault for draft in drafts for fault in draft.file.check(plan, dialect)),
-        *target.check(plan, version),
+        *checked,
     ]
     return artifacts, tuple(dict.fromkeys(found))
 
 
 def _own_faults(
-    draft: "Draft", unsaid: Iterable[Diagnostic], dialect: Dialect
+    draft: "Draft", told: Iterable[Diagnostic], dialect: Dialect
 ) -> Iterator[Diagnostic]:
-    """The faults of a file, without those at keys that would have held what it cannot say."""
-    slots = {each.primary.path for each in unsaid if each.primary}
+    """The faults of a file, without those at keys of slots that are told to be at fault."""
+    slots = {label.path for each in told for label in each.labels if each.severity == "error"}
     rows = (row for row in rows_of(draft.file, dialect) if slots.intersection(row.slots))
     keys = {key for row in rows for key in row.keys} if draft.faults and slots else set()
     yield from (each for each in draft.faults if not each.primary or each.primary.path not in keys)

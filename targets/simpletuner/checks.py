@@ -18,6 +18,7 @@ from tunec.compiler.ir.slots import Devices
 from tunec.compiler.target import on_deepspeed
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.scheduler import is_known
+from tunec.targets.simpletuner.families import of_model
 from tunec.targets.simpletuner.rows.schedule import KINDS, lacks_steps
 
 
@@ -99,9 +100,23 @@ RULES: Final = (
 )
 
 
+def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
+    family = of_model(plan.model.path, plan.model.family)
+    if family is not None and not family.holds_at(version):
+        yield Rule(
+            lambda _: True,
+            f"this release has no family {family.name}",
+            ("model.path",),
+            f"ask for simpletuner before {family.until}"
+            if family.until is not None
+            else f"ask for simpletuner {family.since} or later",
+            "helpers/models/registry.py ModelRegistry.model_families",
+        )
+
+
 def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
-    """An error for every rule that the plan breaks; they hold in every version known here."""
-    for rule in RULES:
+    """An error for every rule that the plan breaks; RULES hold in every version known here."""
+    for rule in (*RULES, *_of_family(plan, version)):
         if rule.breaks(plan):
             yield Diagnostic(
                 "E0905",

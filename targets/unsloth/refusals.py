@@ -117,7 +117,8 @@ REFUSALS: Final = (
         _are_no_parts,
         "unsloth 2026.10.9 unsloth_cli/config.py `model_kwargs`; "
         "studio/backend/core/training/trainer.py `prepare_model_for_training`",
-        "leave `targets` out, or name the layers of one of the two",
+        "name in `targets` the layers of its attention (q_proj, k_proj, v_proj, o_proj), of its "
+        "feed-forward (gate_proj, up_proj, down_proj), or all seven",
     ),
     Refusal(
         ("quantization.format", "data.images"),

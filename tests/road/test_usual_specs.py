@@ -7,6 +7,7 @@ import pytest
 
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping
+from tunec.schemas.models.catalogue import card, card_names
 from tunec.targets.registry import REGISTRY
 
 TRAINERS = ("trl", "axolotl", "llamafactory", "unsloth", "ms-swift")
@@ -35,3 +36,18 @@ def test_a_usual_spec_has_files_or_a_reason(model, trainer):
             told = {each.id for each in found.diagnostics if each.severity == "error"}
             assert told <= OF_THE_WORLD, (cluster, method)
             assert bool(told) != bool(found.artifacts), (cluster, method)
+
+
+DENOISERS = tuple(name for name in card_names() if "_class_name" in card(name).config)
+
+
+@pytest.mark.parametrize("model", DENOISERS)
+def test_a_usual_spec_of_a_denoiser_has_files_or_a_reason(model):
+    data = {"train": "images", "samples": 500, "resolution": 512}
+    asked = [REGISTRY.resolve("simpletuner")]
+    base = {"tunec": 1, "model": model, "hardware": "h100-80g-x8", "data": data}
+    for method in METHODS:
+        found = compile_spec(load_mapping({**base, "method": method}), asked, repairing=False)
+        told = {each.id for each in found.diagnostics if each.severity == "error"}
+        assert told <= OF_THE_WORLD, method
+        assert bool(told) != bool(found.artifacts), method

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, fixed, named, on_deepspeed
+from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, named, on_deepspeed
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import FloatDtype, QuantFormat
 from tunec.targets.rows import has_adapter
@@ -118,6 +118,12 @@ def _read_resolution(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"data.image_width": side, "data.image_height": side}
 
 
+def _fast_schedule(plan: Plan) -> bool | None:
+    """The flag without which the distilled FLUX is not trained; None: another model."""
+    known = families.flavour_of(plan.model.path)
+    return True if known is not None and known[1] == "schnell" else None
+
+
 _NAMES: Final = ("model_family", "model_flavour", "pretrained_model_name_or_path")
 _SETUP: Final = "helpers/models/registry.py; helpers/models/common.py setup_model_flavour"
 MODEL: Final = (
@@ -136,6 +142,11 @@ MODEL: Final = (
         _read_model,
         _SETUP,
         since=families.FLAVOURS_ADDED,
+    ),
+    derived(
+        "flux_fast_schedule",
+        _fast_schedule,
+        "helpers/models/flux/model.py check_user_config: Schnell requires --flux_fast_schedule",
     ),
     Entry(
         ("model_type", "lora_type", "lora_rank", "lora_alpha", "lora_dropout", "use_dora"),
