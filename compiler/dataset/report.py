@@ -169,7 +169,7 @@ def peak(planned: Planned, longest: int) -> int:
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """The same for machines."""
+    """The report as JSON."""
     lengths = report.lengths
     longer, over = cut_tokens(lengths, report.sequence)
     return {

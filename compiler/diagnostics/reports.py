@@ -42,7 +42,7 @@ def _description(diagnostic: Diagnostic) -> str:
 
 
 def _fingerprint(diagnostic: Diagnostic, seen: dict[str, int]) -> str:
-    """The same for a finding that only moved to another line; each finding has its own."""
+    """What names a finding: its own, and kept where it only moved to another line."""
     first = diagnostic.primary
     parts = (diagnostic.id, diagnostic.file, first.path if first else "", diagnostic.message)
     text = "\0".join(parts)

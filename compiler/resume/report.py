@@ -223,7 +223,7 @@ def _data(report: Report) -> str:
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """The same for machines."""
+    """The report as JSON."""
     found, way = report.found, report.way
     return {
         "checkpoint": {

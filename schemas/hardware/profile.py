@@ -240,7 +240,7 @@ class Cluster(Shape):
         return self._measured
 
     def calibrated(self, measured: "Measured | None") -> Self:
-        """The same cluster with what runs on it came to."""
+        """A copy that holds what runs on the cluster came to."""
         copy = self.model_copy()
         copy._measured = measured  # noqa: SLF001  its own copy
         return copy

@@ -35,7 +35,7 @@ _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
 
 
 _REWARDED: Final = "ppo_trainer"
-"""The same for `main_ppo`."""
+"""verl's own configuration of `main_ppo`, which trains by reward."""
 
 
 def _is_grpo(document: Json) -> bool:

@@ -147,7 +147,7 @@ def test_nothing_of_a_pickle_is_run(tmp_path):
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run["what"])
 def test_what_real_runs_did(run, tmp_path):
-    """The same losses as without a stop, where it is said that the state goes on; else not."""
+    """Losses are as without a stop where it is said that the state goes on; else not."""
     for name in (each for each in run["files"] if not each.endswith(".safetensors")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(

@@ -17,7 +17,7 @@ def step_seconds(facts: Facts, draft: Draft) -> float | None:
 
 
 def step_seconds_of(facts: Facts, draft: Draft, tokens: float) -> float | None:
-    """The same, with samples or packed rows of so many tokens, padding included."""
+    """As `step_seconds`, with samples or packed rows of so many tokens, padding included."""
     problem = problem_of(facts, draft)
     try:
         workload = of_length(problem.workload, tokens)
