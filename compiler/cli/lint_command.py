@@ -14,7 +14,7 @@ from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Severity
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
 from tunec.compiler.lints.lint import Linted, lint_files
-from tunec.compiler.lints.settings_file import settings_file
+from tunec.compiler.lints.settings import settings_file
 from tunec.compiler.version import __version__
 from tunec.compiler.writing import write_all
 

@@ -25,21 +25,21 @@ from tunec.compiler.lints.formats import (
     with_inline_json,
 )
 from tunec.compiler.lints.kinds import kind_by_class, kind_of, known_keys
-from tunec.compiler.lints.leniency import as_read, of_somebody
 from tunec.compiler.lints.neighbours import (
     LONGEST,
     as_shipped,
-    called_as,
     checkpoints,
+    is_among,
     is_file_name,
     is_python,
     is_shipped,
     is_written,
+    references,
+    script_references,
 )
-from tunec.compiler.lints.parses import Parses, listed
-from tunec.compiler.lints.reach import Reach, near, reach_of
+from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
+from tunec.compiler.lints.reach import Reach, called_as, near, reach_of
 from tunec.compiler.lints.recognition import recognised
-from tunec.compiler.lints.references import is_among, references, script_references
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import File, Json, Target

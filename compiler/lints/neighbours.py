@@ -5,7 +5,6 @@ then seen in the key that names it.
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
 
 
+from tunec.compiler.lints.formats import Parsed
+
 _PYTHON: Final = ".py"
 LONGEST: Final = 500
 """Characters of a file's name."""
@@ -32,11 +33,6 @@ LONGEST: Final = 500
 def is_written(script: Document, name: str) -> bool:
     """Whether a script sends something to a file of that name before it starts the program."""
     return script.format == "shell" and f"> {name}" in script.text.replace("./", "")
-
-
-def called_as(found: Path, by: Path) -> Path:
-    """A file that another one names: from the working directory, as that one is called."""
-    return found if by.is_absolute() else Path(os.path.relpath(found))
 
 
 def is_python(name: str) -> bool:
@@ -50,8 +46,6 @@ def is_file_name(text: str) -> bool:
     return is_path and len(text) < LONGEST
 
 
-_LONGEST: Final = 500
-"""Characters of a path."""
 _MOST: Final = 100_000
 """Names that are looked at in one folder."""
 _STATES: Final = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_(\d+)_mp_rank_\d+_optim_states\.pt")
@@ -71,7 +65,7 @@ def checkpoints(
     """
     said, output = (document.value(key) for key in ("resume_from_checkpoint", "output_dir"))
     wanted = output if said is True else said
-    if not isinstance(wanted, str) or not 0 < len(wanted) < _LONGEST:
+    if not isinstance(wanted, str) or not 0 < len(wanted) < LONGEST:
         return
     for each in filter(admits, near(Path(wanted))):
         folder = last_of(each) if said is True else each
@@ -249,7 +243,7 @@ def _model(files: tuple[Path, ...], reach: Reach, name: str) -> "ResolvedModel |
 
 def _in_folder(files: tuple[Path, ...], reach: Reach, name: str) -> "Iterator[ResolvedModel]":
     """The model whose folder has that name."""
-    if len(name) > _LONGEST or "\0" in name:
+    if len(name) > LONGEST or "\0" in name:
         return
     for file in files:
         for path, content in reach.contents(Path(name) / _CONFIG, file):
@@ -316,3 +310,36 @@ def catalogue_model(name: str) -> "ResolvedModel | None":
         except (LookupError, ValueError, OSError):
             continue
     return None
+
+
+_REFERENCES: Final = (
+    *("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config"),
+    "training_args.deepspeed",
+)
+"""Keys that name another file of the run: TrainingArguments, LLaMA-Factory and Axolotl; accelerate;
+SimpleTuner and accelerate's command line; GLM-4's scripts."""
+
+
+def named_by(documents: Iterable[Document]) -> frozenset[str]:
+    """The files that documents name."""
+    return frozenset(str(place.value) for each in documents for place in references(each))
+
+
+def is_among(path: str, names: Iterable[str]) -> bool:
+    """Whether one of some names is that of a file, wherever it is looked for from."""
+    return any(path == name or Path(path).name == Path(name).name for name in names)
+
+
+def script_references(document: Document, parsed: Parsed) -> Iterator[Place]:
+    """The files that a script names, beside those under the keys of a configuration."""
+    for key, file, span in parsed.references:
+        if key not in _REFERENCES and is_file_name(file):
+            yield Place(document, key, Node(span, value=file))
+
+
+def references(document: Document) -> Iterator[Place]:
+    """The places of a document that name another file of the run."""
+    for key in _REFERENCES:
+        place = document.get(key)
+        if place is not None and isinstance(place.value, str) and is_file_name(place.value):
+            yield place

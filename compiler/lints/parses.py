@@ -1,14 +1,21 @@
-"""What files hold, and whose they are: worked out once, however often they are read."""
+"""What files hold and whose they are, and faults of syntax as their reader takes them."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.json_nodes import COMMA, COMMENT
+from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.formats import Parsed, parse_text
+from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.lints.recognition import recognised
+from tunec.compiler.lints.rule import CONSEQUENCES, Consequence
 from tunec.compiler.target import File, Target
 from tunec.schemas.frozen import replace
+from tunec.schemas.source import lines_of
 
 Known = tuple[Target, File, str]
 """The target, its file, and what rules call it."""
@@ -53,3 +60,143 @@ def listed(parsed: Parsed) -> Parsed:
         return parsed
     fields = {f"[{at}]": each for at, each in enumerate(items)}
     return replace(parsed, root=replace(parsed.root, items=None, fields=fields))
+
+
+_LENIENT: Final = frozenset({COMMENT, COMMA})
+_STRICT: Final = ("huggingface", "simpletuner", "accelerate")
+_KEY: Final = re.compile(r"""(?m)(?:^|[{,])[ \t]*(?:- )?["']?([A-Za-z][\w-]*)["']?[ \t]*[:=]""")
+_SHARE: Final = 0.25
+_LONG: Final = 1_000
+"""Characters of a text without a key from which on it is data, and no beginning of a config."""
+_STRANGE: Final = "none of the programs that are known has a file with such keys"
+_KEYLESS: Final = "nothing in it has the form of a key"
+_OF_CLUSTERS: Final = ("kubeflow", "skypilot")
+"""Kinds that hold one run among much that is for others to judge, templates of charts too."""
+_SYNTAX: Final = "E01"
+_VALUE: Final = re.compile(r"\s+#.*|,\s*\Z")
+"""What follows a value in its line."""
+_TWICE: Final = "E0107"
+_OWN_LIMITS: Final = ("E0101", "E0110")
+"""Of tunec itself, which reads no data and no bombs: another reader may go on."""
+_SURROGATE: Final = "surrogate"
+"""Half a character as an escape: `json` makes one without a word."""
+_WITHOUT_TWINS: Final = ("llamafactory", "glm4")
+"""Whose reader refuses a key that is given twice: omegaconf 2.3.0 _utils.py `get_yaml_loader`, and
+ruamel.yaml 0.18 constructor.py `DuplicateKeyError`. So does deepspeed 0.14.5 to 0.19.8 where it
+reads a file itself (runtime/config_utils.py `dict_raise_error_on_duplicate_keys`). PyYAML and
+`json` keep the last."""
+_FILLING: Final = frozenset({*TRAINERS, "accelerate", "axolotl", "simpletuner", "glm4"})
+"""Whose trainer reads ds_config.json by `json.load` and hands on what it has read."""
+_NOTE: Final = "deepspeed.initialize reads it by hjson; transformers and accelerate refuse it"
+
+
+def of_somebody(
+    faults: Iterable[Diagnostic],
+    documents: Iterable[Document],
+    sources: Mapping[str, str],
+    targets: Mapping[str, Target],
+) -> Iterator[Diagnostic]:
+    """Warn only of what is wrong with the text of a file that is no config of a known program.
+
+    Workflows, editors' settings and templates of charts have syntax of their own (comments in JSON,
+    tags, `{{ }}`), which is for their own readers to judge.
+    """
+    known = {each.name for each in documents if each.kind not in _OF_CLUSTERS}
+    strange: dict[str, bool] = {}
+    for fault in faults:
+        name = fault.file
+        if name not in known and name in sources and name not in strange:
+            strange[name] = _is_strange(sources[name], targets)
+        if strange.get(name):
+            yield replace(fault, severity="warning", notes=(*fault.notes, _STRANGE))
+        elif name not in known and _KEY.search(sources.get(name, "a:")) is None:
+            yield replace(fault, notes=(*fault.notes, _KEYLESS))
+        else:
+            yield fault
+
+
+def is_of_nobody(fault: Diagnostic) -> bool:
+    """Whether a fault is of a file of which `of_somebody` only warns."""
+    return _STRANGE in fault.notes
+
+
+def is_of_nothing(fault: Diagnostic) -> bool:
+    """Whether a fault is of a file in which no line has the form of a key: it is empty, or data."""
+    return _KEYLESS in fault.notes
+
+
+def _is_strange(text: str, targets: Mapping[str, Target]) -> bool:
+    """Whether few of the words before a colon are keys of a program that is known."""
+    keys = set(_KEY.findall(text))
+    if not keys:
+        return len(text) > _LONG
+    every = (known_keys(target, file) for target in targets.values() for file in target.files)
+    mine = {key for key in keys & frozenset().union(*every) if "_" in key}
+    return len(mine) < _SHARE * len(keys) or len(mine) < min(2, len(keys) - 1)
+
+
+def as_read(
+    faults: Iterable[Diagnostic],
+    documents: Iterable[Document],
+    readers: Sequence[str],
+    sources: Mapping[str, str],
+) -> Iterator[Diagnostic]:
+    """The faults that the reader of each file does not take, each with what it comes to there.
+
+    A key that is given twice with the same value does no harm where the last one counts.
+    """
+    every = [each for each in documents if not each.is_view]
+    kinds = {each.name: each.kind for each in every}
+    is_plain = "deepspeed" in readers or not {*kinds.values()} & _FILLING
+    for fault in _not_taken(faults, every, readers):
+        if not fault.id.startswith(_SYNTAX):
+            yield fault
+            continue
+        consequence = _consequence(fault, kinds.get(fault.file), is_plain=is_plain)
+        notes = (f"what happens: {CONSEQUENCES[consequence]}", *fault.notes)
+        told = replace(fault, consequence=consequence, notes=notes)
+        is_idle = consequence == "silent" and _says_the_same(fault, sources.get(fault.file, ""))
+        yield replace(told, severity="warning") if is_idle else told
+
+
+def _says_the_same(fault: Diagnostic, text: str) -> bool:
+    """Whether the lines of a key that is given twice hold the same value."""
+    lines = lines_of(text)
+    at = {each.span.line for each in fault.labels if each.span is not None}
+    if fault.id != _TWICE or len(at) < len(fault.labels) or max(at) > len(lines):
+        return False
+    said = {_VALUE.sub("", lines[each - 1]).strip() for each in at}
+    return len(said) == 1 and not next(iter(said)).endswith((":", "{", "["))
+
+
+def _consequence(fault: Diagnostic, kind: str | None, *, is_plain: bool) -> Consequence:
+    if fault.id in _OWN_LIMITS or is_of_nobody(fault):
+        return "unclear"
+    if fault.id == _TWICE:
+        is_refused = is_plain if kind == "deepspeed" else kind in _WITHOUT_TWINS
+        return "parse" if is_refused else "silent"
+    return "silent" if _SURROGATE in fault.message else "parse"
+
+
+def _not_taken(
+    faults: Iterable[Diagnostic], every: Sequence[Document], readers: Sequence[str]
+) -> Iterator[Diagnostic]:
+    """Leave out what the reader of a DeepSpeed file takes; warn where nobody says who reads it.
+
+    deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig.__init__` reads by hjson, which
+    has comments and a comma too many; transformers and accelerate (utils/deepspeed.py
+    `HfDeepSpeedConfig.__init__`) read the same file by `json.load`.
+    """
+    files = {each.name: each for each in every if each.kind == "deepspeed"}
+    is_strict = any(each.kind in ("accelerate", "simpletuner") for each in every)
+    for fault in faults:
+        at = files.get(fault.file)
+        if (
+            at is None
+            or fault.message not in _LENIENT
+            or is_strict
+            or (at.target is not None and at.target.name in _STRICT)
+        ):
+            yield fault
+        elif "deepspeed" not in readers:
+            yield replace(fault, severity="warning", notes=(*fault.notes, _NOTE))

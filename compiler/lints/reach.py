@@ -1,5 +1,6 @@
 """What may be read for the sake of a file that names it, and where that is looked for."""
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -76,3 +77,8 @@ def near(wanted: Path, path: Path) -> Iterator[Path]:
     """Beside the file that names it, in the directories around that, where the command runs."""
     yield from (folder / wanted for folder in path.resolve().parents)
     yield wanted
+
+
+def called_as(found: Path, by: Path) -> Path:
+    """A file that another one names: from the working directory, as that one is called."""
+    return found if by.is_absolute() else Path(os.path.relpath(found))

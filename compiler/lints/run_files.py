@@ -1,17 +1,21 @@
 """The files of each run: which were named or found, read once, and put together."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.lints.alternatives import alternatives
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.grouping import Group, Part, grouped, part_of
-from tunec.compiler.lints.neighbours import is_python
+from tunec.compiler.lints.neighbours import is_among, is_python, named_by
 from tunec.compiler.lints.parses import Parses
 from tunec.compiler.lints.reach import Reach
 from tunec.compiler.target import Target
+from tunec.schemas.frozen import replace
 
 Watch = Callable[[str, int], None]
 """Told of each file that is read, and of each run that is checked, with the number of all."""
@@ -104,3 +108,115 @@ def apart(run: Run) -> Iterator[Run]:
     readings = tuple(alternatives(run.reading))
     group = run.group if len(readings) == 1 else ()
     return (Run(each, group) for each in readings)
+
+
+_SUFFIXES: Final = frozenset(
+    {".json", ".yaml", ".yml", ".toml", ".env", ".sh", ".slurm", ".sbatch", ".hostfile"}
+)
+_NAMES: Final = frozenset({"hostfile"})
+_NO_CONFIGS: Final = frozenset({"tunec.toml", "pyproject.toml"})
+"""What is read for its settings and its requirements alone."""
+_NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+_MOST_FILES: Final = 1_000
+_MOST_FOLDERS: Final = 10_000
+"""Where a walk ends: what was named is then no project, but a disk that holds many."""
+
+
+class Gathered(Struct, frozen=True):
+    """Files that were named, or found below folders that were."""
+
+    files: Mapping[Path, bool]
+    """In order; true: it was found, and not named."""
+    cut_short: tuple[Path, ...] = ()
+    """Folders below which there are more than were looked at."""
+
+
+LeavesOut = Callable[[Path], bool]
+"""Whether a file or a folder below one that was named is left out."""
+
+
+def _nothing(_: Path) -> bool:
+    return False
+
+
+def files_of(paths: Iterable[Path], leaves_out: LeavesOut = _nothing) -> Gathered:
+    """Each file once, folders as the files below them that are not left out.
+
+    Hidden folders, links to folders, other file systems and folders of packages are not entered,
+    and no more than 1,000 files in 10,000 folders are taken of one that is named. A folder that
+    cannot be read, or holds nothing, is given as it is, so that whoever reads it says so.
+    """
+    every: dict[Path, bool] = {}
+    cut: list[Path] = []
+    for path in paths:
+        found = list(islice(_below(path, leaves_out), _MOST_FILES + 1)) if path.is_dir() else []
+        files = [each for each in found if each is not None][:_MOST_FILES]
+        if len(files) < len(found):
+            cut.append(path)
+        for each in files or (path,):
+            every.setdefault(each, bool(files))
+    return Gathered(every, tuple(cut))
+
+
+def _below(folder: Path, leaves_out: LeavesOut) -> Iterator[Path | None]:
+    """The files below a folder; None at last, where there are too many folders to enter them."""
+    device = folder.stat().st_dev
+    for entered, (place, folders, names) in enumerate(os.walk(folder)):
+        if entered == _MOST_FOLDERS:
+            yield None
+            return
+        inner = (Path(place, each) for each in sorted(folders))
+        folders[:] = [e.name for e in inner if _is_entered(e, device) and not leaves_out(e)]
+        found = (Path(place, name) for name in sorted(names))
+        mine = (each for each in found if not leaves_out(each))
+        yield from (each for each in mine if _may_be_read(each) and each.is_file())
+
+
+def _is_entered(folder: Path, device: int) -> bool:
+    if folder.name.startswith(".") or folder.name in _NOT_ENTERED:
+        return False
+    try:
+        return folder.lstat().st_dev == device
+    except OSError:
+        return False
+
+
+def _may_be_read(path: Path) -> bool:
+    if is_python(path.name):
+        return _configures(path)
+    is_config = path.suffix.lower() in _SUFFIXES or path.name in _NAMES
+    return is_config and path.name not in _NO_CONFIGS
+
+
+def _configures(path: Path) -> bool:
+    """Whether a Python file may call what is read; tests call it to see it fail."""
+    from tunec.compiler.lints.python_files import is_of_tests, may_configure
+
+    try:
+        return not is_of_tests(str(path)) and may_configure(read_bytes(path).decode("utf-8"))
+    except (Unreadable, UnicodeDecodeError):
+        return False
+
+
+def alternatives(reading: Reading) -> Iterator[Reading]:
+    """The runs of what was read together: each takes one of the alternatives of a file.
+
+    Of the files that another one names, an alternative has its own, and not those of the others.
+    """
+    runs: dict[str, set[int]] = {}
+    for each in reading.documents:
+        runs.setdefault(each.name, set()).update(each.alternatives)
+    several = {name: sorted(every) for name, every in runs.items() if len(every) > 1}
+    if not several:
+        yield reading
+    for name, number in ((name, each) for name, every in several.items() for each in every):
+        mine = [
+            each for each in reading.documents if number in each.alternatives or each.name != name
+        ]
+        others = [each for each in reading.documents if each not in mine]
+        strange = named_by(others) - named_by(each for each in mine if each.name == name)
+        kept = (each for each in mine if each.name == name or each.name not in several)
+        documents = tuple(each for each in kept if not is_among(each.name, strange))
+        yield replace(reading, documents=documents)

@@ -4,6 +4,8 @@ What it names stays inside its project, as with every file.
 """
 
 import os
+import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -32,7 +34,6 @@ from tunec.compiler.frontend.toml_nodes import parse_toml
 from tunec.compiler.frontend.validation import typed
 from tunec.compiler.lints.index import rule_names
 from tunec.compiler.lints.rule import UNCERTAIN
-from tunec.compiler.lints.settings_file import SHARED
 from tunec.compiler.releases import Releases
 from tunec.schemas.frozen import replace
 from tunec.schemas.lint_settings import Level, LintSettings
@@ -317,3 +318,43 @@ def _faults_of_baseline(
     except Unreadable as why:
         how = near_files(path) or "write it: `tunec lint . --write-baseline`"
         yield error("E0305", f"`{shortened(name)}`: {why}", span, path=at, help=how)
+
+
+OWN: Final = "tunec.toml"
+SHARED: Final = "pyproject.toml"
+_HEADER: Final = re.compile(r"(?m)^\s*\[+\s*tool\s*\.\s*tunec\b")
+
+
+def settings_file(paths: Iterable[Path]) -> Path | None:
+    """The file that holds for what is linted: upward from the folder around all of it."""
+    folders = {os.path.realpath(each if each.is_dir() else each.parent) for each in paths}
+    try:
+        start = Path(os.path.commonpath(folders))
+    except ValueError:  # no folder, or several disks
+        return None
+    around = (start, *start.parents)
+    root = next((each for each in around if (each / ".git").exists()), None)
+    root = root or project_root(start / OWN)
+    inside = (each for each in around if each.is_relative_to(root))
+    return next(filter(None, map(_in_folder, inside)), None)
+
+
+def _in_folder(folder: Path) -> Path | None:
+    if (folder / OWN).is_file():
+        return folder / OWN
+    shared = folder / SHARED
+    return shared if shared.is_file() and _has_section(shared) else None
+
+
+def _has_section(path: Path) -> bool:
+    """Whether a pyproject.toml speaks to tunec; what is wrong with others is not ours to say."""
+    try:
+        text = read_bytes(path).decode("utf-8", "replace")
+    except Unreadable:
+        return False
+    if "tunec" not in text:
+        return False
+    try:
+        return "tunec" in tomllib.loads(text).get("tool", {})
+    except (tomllib.TOMLDecodeError, RecursionError, TypeError, AttributeError):
+        return _HEADER.search(text) is not None

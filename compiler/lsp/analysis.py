@@ -24,10 +24,9 @@ from tunec.compiler.frontend.toml_nodes import parse_toml
 from tunec.compiler.lints.environment import Environment, Faulty, Unusable, environment_of
 from tunec.compiler.lints.kinds import is_a_config_by_name
 from tunec.compiler.lints.lint import Linted, lint_files
-from tunec.compiler.lints.own_source import OwnSource, own_source
 from tunec.compiler.lints.reach import reach_of
-from tunec.compiler.lints.settings import Settings, read_settings
-from tunec.compiler.lints.settings_file import SHARED, settings_file
+from tunec.compiler.lints.repository import OwnSource, own_source
+from tunec.compiler.lints.settings import SHARED, Settings, read_settings, settings_file
 from tunec.compiler.lints.suppression import read_baseline, without
 from tunec.compiler.lsp.kinds import Kind, kind_of, may_be_linted
 from tunec.compiler.requirements import Asked, together
@@ -86,7 +85,7 @@ class Analysis(Struct, frozen=True):
         return self.kind is not None or self.linted is not None
 
     def after(self, other: "Analysis | None") -> "Analysis":
-        """The same with what an earlier one knew of what this one does not know."""
+        """Itself, with what an earlier one knew of what it does not know."""
         planned = self.planned if self.planned is not None and self.planned.plan else None
         linted = self.linted if self.holds_documents else None
         return replace(
@@ -176,7 +175,7 @@ def _spec(empty: Analysis, _: Kind, around: Surroundings) -> Analysis:
 
 
 def repaired(analysis: Analysis, around: Surroundings) -> Analysis | None:
-    """The same with changes of intent that would help, of a spec that has no plan; else None."""
+    """A spec without a plan, with changes of intent that would help; None for any other."""
     planned = analysis.planned
     if planned is None or planned.facts is None or planned.plan is not None:
         return None

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.lints.settings_file import OWN, SHARED
+from tunec.compiler.lints.settings import OWN, SHARED
 from tunec.schemas.fleet import Fleet
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.lint_settings import LintSettings

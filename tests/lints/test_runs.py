@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from lint_asking import Answer, lint
 
-from tunec.compiler.lints import gathering
+from tunec.compiler.lints import run_files
 from tunec.compiler.lints.lint import Linted, lint_files
 from tunec.targets.registry import TARGETS
 
@@ -115,22 +115,22 @@ def test_a_walk_of_a_folder_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("{}")
     (tmp_path / "a/around").symlink_to(tmp_path)
-    assert gathering.files_of([tmp_path]).cut_short == ()
-    monkeypatch.setattr(gathering, "_MOST_FILES", 2)
-    assert [each.name for each in gathering.files_of([tmp_path]).files] == ["one.json", "two.json"]
-    assert gathering.files_of([tmp_path, tmp_path / "a"]).cut_short == (tmp_path,)
-    monkeypatch.setattr(gathering, "_MOST_FOLDERS", 2)
-    assert [each.name for each in gathering.files_of([tmp_path]).files] == ["one.json"]
+    assert run_files.files_of([tmp_path]).cut_short == ()
+    monkeypatch.setattr(run_files, "_MOST_FILES", 2)
+    assert [each.name for each in run_files.files_of([tmp_path]).files] == ["one.json", "two.json"]
+    assert run_files.files_of([tmp_path, tmp_path / "a"]).cut_short == (tmp_path,)
+    monkeypatch.setattr(run_files, "_MOST_FOLDERS", 2)
+    assert [each.name for each in run_files.files_of([tmp_path]).files] == ["one.json"]
     assert "holds too many files to read at once" in _asked(tmp_path, ".").err
 
 
 def test_another_file_system_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as /proc below /."""
-    monkeypatch.setattr(gathering.os, "walk", lambda _: iter(seen))
+    monkeypatch.setattr(run_files.os, "walk", lambda _: iter(seen))
     below = ["proc", "no such folder"]
     seen = [("/", below, [])]
     assert Path("/proc").stat().st_dev != Path("/").stat().st_dev
-    assert (gathering.files_of([Path("/")]).files, below) == ({Path("/"): False}, [])
+    assert (run_files.files_of([Path("/")]).files, below) == ({Path("/"): False}, [])
 
 
 def _asked(folder: Path, *arguments: str) -> Answer:

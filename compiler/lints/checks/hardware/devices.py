@@ -1,18 +1,20 @@
-"""Devices that torch does not serve, that differ, or whose memory does not hold the run."""
+"""Devices that torch does not serve or that differ, and what they do not have or hold."""
 
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.precision import with_capability
+from tunec.compiler.lints.document import TRL, Place
+from tunec.compiler.lints.facts.precision import below, turned_on, with_capability
 from tunec.compiler.lints.facts.quantization import processes
-from tunec.compiler.lints.rule import ALWAYS, Finding, rule
+from tunec.compiler.lints.rule import ALWAYS, Consequence, Finding, keys, rule
 from tunec.schemas.torch_builds import BUILDS, INDEX, Build, builds_of, spelled
 
 if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
-
 
 _BLACKWELL: Final = (10, 0)
 
@@ -157,3 +159,241 @@ def _most_alike(run: LintContext) -> int:
         for group in node.accelerators:
             counts[group.device] = counts.get(group.device, 0) + group.count * node.count
     return max(counts.values(), default=0)
+
+
+_PATCHED: Final = re.compile(r"(^|/)(llava|fastchat)/train/train_mem\.py$")
+"""Scripts that put FlashAttention in themselves."""
+_MECHANISM: Final = re.compile(r"flash-attn(?:-([234]))?(?:-varlen)?(?:-hub)?\Z")
+_HOPPER: Final = (9, 0)
+_ASKS: Final = "simpletuner>=4.1"
+_IMPLEMENTATIONS: Final = ("attn_implementation", "model_init_kwargs.attn_implementation")
+_LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
+
+
+@rule(
+    "flash-attention-without-hardware",
+    "error",
+    "step",
+    consumers=("transformers",),
+    reads=(
+        *("simpletuner:attention_mechanism", "slot:attention.implementation", "launch:script"),
+        *keys("model|trainer|axolotl", *_IMPLEMENTATIONS),
+    ),
+    hardware=True,
+)
+def flash_attention_without_hardware(run: LintContext) -> Iterator[Finding]:
+    """FlashAttention on devices that it has no kernels for."""
+    yield from _xformers(run)
+    found = _asked_kernel(run)
+    if found is None:
+        return
+    word, place = found
+    device = below(run, *_LEAST[word])
+    if device is None:
+        return
+    least = ".".join(map(str, _LEAST[word]))
+    is_word = place.value == word
+    yield Finding(
+        f"{with_capability(device)} has no kernels of {word}",
+        (place.label(f"needs {least}"),),
+        ("the first forward pass ends in `FlashAttention only supports Ampere GPUs or newer`",),
+        "use sdpa: torch picks what the device supports"
+        if place.path != "script"
+        else "start train.py, or train_xformers.py, of the same folder",
+        Fix((place.replaced("sdpa"),), "safe") if is_word else None,
+    )
+
+
+def _xformers(run: LintContext) -> Iterator[Finding]:
+    """SimpleTuner asks the device itself, and takes no xformers from Hopper on."""
+    device = run.environment.weakest
+    newest = (device.compute_capability or (0, 0)) if device is not None else (0, 0)
+    for at in run.each("simpletuner", "attention_mechanism"):
+        if device is None or at.value != "xformers" or newest < _HOPPER:
+            continue
+        if run.runs(_ASKS) is not False:
+            yield Finding(
+                f"SimpleTuner takes no xformers on {with_capability(device)}",
+                (at.label("refused"),),
+                ("xformers is not supported on GPUs with compute capability 9.0+",),
+                "use diffusers: torch picks what the device supports",
+                Fix((at.replaced("diffusers"),), "safe"),
+                consequence="parse",
+            )
+
+
+def _named(value: object) -> str | None:
+    """The implementation that a word of SimpleTuner's `attention_mechanism` asks for."""
+    found = _MECHANISM.match(str(value))
+    return None if found is None else f"flash_attention_{found[1] or 2}"
+
+
+def _asked_kernel(run: LintContext) -> tuple[str, Place] | None:
+    for each in run.each("simpletuner", "attention_mechanism"):
+        word = _named(each.value)
+        if word in _LEAST:
+            return str(word), each
+    observed = run.observed("attention.implementation")
+    place = run.place(observed)
+    if observed is not None and place is not None and observed.value in _LEAST:
+        return str(observed.value), place
+    for kind in ("model", *TRL, "hf", "axolotl"):
+        for key in _IMPLEMENTATIONS:
+            for each in run.each(kind, key):
+                if isinstance(each.value, str) and each.value in _LEAST:
+                    return each.value, each
+    started = (each.get("script") for each in run.of("launch"))
+    patched = (at for at in started if at is not None and _PATCHED.search(_first(at)))
+    return next((("flash_attention_2", at) for at in patched), None)
+
+
+def _first(at: Place) -> str:
+    words = at.value if isinstance(at.value, list) else [at.value]
+    return str(words[0]) if words else ""
+
+
+_FP8_KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
+    ("accelerate", "mixed_precision", ("fp8",)),
+    ("launch", "flags.mixed_precision", ("fp8",)),
+    ("simpletuner", "mixed_precision", ("fp8",)),
+    ("simpletuner", "base_model_precision", ("fp8-torchao",)),
+    ("llamafactory", "fp8", (True,)),
+    ("axolotl", "fp8", (True,)),
+)
+
+
+@rule(
+    "fp8-without-hardware",
+    "error",
+    "step",
+    consumers=("torch", "accelerate"),
+    reads=tuple(f"{kind}:{key}" for kind, key, _ in _FP8_KEYS),
+    hardware=True,
+)
+def fp8_without_hardware(run: LintContext) -> Iterator[Finding]:
+    """fp8 on devices whose tensor cores do not have it."""
+    device = below(run, 8, 9)
+    if device is None:
+        return
+    for kind, key, words in _FP8_KEYS:
+        for place in run.each(kind, key):
+            if any(place.value is word or place.value == word for word in words):
+                yield Finding(
+                    f"{with_capability(device)} has no fp8 tensor cores",
+                    (place.label("needs 8.9"),),
+                    ("the first scaled product fails: torch._scaled_mm asks for 8.9 (Ada) or 9.0",),
+                    "use bf16 where the device has it, else fp16",
+                    consequence=_parsed(run) if kind == "axolotl" else None,
+                )
+
+
+def _parsed(run: LintContext) -> Consequence | None:
+    return None if run.runs("axolotl>=0.13") is False else "parse"
+
+
+_ONE_PRODUCT: Final = "bitsandbytes>=0.45"
+_TRANSFORMERS: Final = "transformers>=5"
+"""It takes no bitsandbytes before 0.46.1."""
+_MIXED: Final = (
+    "bitsandbytes before 0.45 falls back to fp16 products; under autocast the backward pass then "
+    "mixes dtypes: `expected mat1 and mat2 to have the same dtype, but got: c10::Half != float`"
+)
+_SLOW: Final = (
+    "bitsandbytes 0.45 and later have one product for all devices, and say of older ones: Only "
+    "slow 8-bit matmul is supported"
+)
+
+
+@rule(
+    "int8-without-hardware",
+    "error",
+    "step",
+    consumers=("transformers",),
+    reads=("slot:quantization.format",),
+    hardware=True,
+)
+def int8_without_hardware(run: LintContext) -> Iterator[Finding]:
+    """LLM.int8() on devices without int8 tensor cores."""
+    found = run.observed("quantization.format")
+    place, device = run.place(found), below(run, 7, 5)
+    if found is None or found.value != "int8" or place is None or device is None:
+        return
+    if place.document.kind == "simpletuner":
+        return
+    is_slow = _has_one_product(run)
+    yield Finding(
+        f"{with_capability(device)} has no int8 tensor cores for LLM.int8()",
+        (place.label("needs 7.5"),),
+        (_SLOW,) if is_slow else (_MIXED, *((_SLOW,) if is_slow is None else ())),
+        "use 4 bits, which every device can expand, or an fp16 base",
+        severity=None if is_slow is False and _is_in_fp16(run) else "warning",
+        consequence="slow" if is_slow else None,
+    )
+
+
+def _has_one_product(run: LintContext) -> bool | None:
+    """Whether bitsandbytes multiplies alike on every device; None where nothing tells."""
+    if run.runs(_TRANSFORMERS) is True:
+        return True
+    return run.runs(_ONE_PRODUCT)
+
+
+def _is_in_fp16(run: LintContext) -> bool:
+    if run.value("precision.compute") == "fp16":
+        return True
+    return any(where(each, "use_fp16") for each in run.of("llama-cookbook"))
+
+
+@rule(
+    "vllm-without-hardware",
+    "error",
+    "init",
+    consumers=("trl",),
+    reads=("trainer:use_vllm", "axolotl:trl.use_vllm"),
+    hardware=True,
+)
+def vllm_without_hardware(run: LintContext) -> Iterator[Finding]:
+    """vLLM on devices that it does not run on."""
+    device = below(run, 7)
+    if device is None:
+        return
+    places = [*run.each("trainer", "use_vllm"), *run.each("axolotl", "trl.use_vllm")]
+    for place in places:
+        if place.value is True:
+            yield Finding(
+                f"{with_capability(device)} is too old for vLLM",
+                (place.label("needs 7.0"),),
+                ("vLLM's kernels are built for compute capability 7.0 and more",),
+                "generate with transformers: use_vllm: false",
+            )
+
+
+_COMPILE_KEYS: Final = (
+    ("trainer", "torch_compile"),
+    ("axolotl", "torch_compile"),
+    ("trainer", "use_liger_kernel"),
+    ("llamafactory", "enable_liger_kernel"),
+    ("axolotl", "liger_rms_norm"),
+)
+
+
+@rule(
+    "compile-without-hardware",
+    "error",
+    "step",
+    consumers=("torch",),
+    reads=tuple(f"{kind}:{key}" for kind, key in _COMPILE_KEYS),
+    hardware=True,
+)
+def compile_without_hardware(run: LintContext) -> Iterator[Finding]:
+    """torch.compile on devices that Triton has no code for."""
+    device = below(run, 7)
+    if device is None:
+        return
+    for place in turned_on(run, _COMPILE_KEYS, ""):
+        yield Finding(
+            f"{with_capability(device)} is too old for Triton",
+            (place.label("needs 7.0"),),
+            ("Found GPU which is too old to be supported by the triton GPU compiler",),
+            "leave it out",
+        )

@@ -1,14 +1,13 @@
 """Fields that a release does not have."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tunec.compiler.consumers.moved_keys import former_name, moved_key
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.doubtful_keys import perhaps
 from tunec.compiler.lints.facts.key_releases import came_later, former, no_more, not_yet
 from tunec.compiler.lints.facts.known_keys import (
     CLASSES,
@@ -23,7 +22,7 @@ from tunec.compiler.lints.facts.known_keys import (
 from tunec.compiler.lints.facts.training_loop import is_started_by_trl
 from tunec.compiler.lints.kinds import OF_SCRIPTS, own_keys
 from tunec.compiler.lints.kinds import fields_of as class_fields
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.schemas.frozen import replace
 
 _ELSEWHERE: Final = frozenset({"trust_remote_code", "activation_offloading", "loss_type"})
@@ -253,3 +252,48 @@ def _other_name(kind: str, path: str) -> tuple[str | None, bool]:
 
 
 _DROPPED: Final = "it is silently dropped"
+
+
+_MOST_TOLD: Final = 6
+_MOST_NAMED: Final = 12
+
+Doubtful = Mapping[str, tuple[Place, Sequence[str]]]
+"""Where each key is written, and the known releases that have it, oldest first."""
+
+
+def perhaps(package: str, doubtful: Doubtful, consequence: Consequence) -> Finding:
+    """That a file has these keys: a note, or a warning where no known release has them all."""
+    places = [place for place, _ in doubtful.values()]
+    names = _listed([f"`{path}`" for path in doubtful], _MOST_NAMED)
+    told = [f"{path}: {package} {_span(having)}" for path, (_, having) in doubtful.items()]
+    common = frozenset[str].intersection(*(frozenset(having) for _, having in doubtful.values()))
+    message = (
+        f"not every release of {package} has {names}, and nothing here says which one runs"
+        if common
+        else f"no known release of {package} has all of {names}"
+    )
+    return Finding(
+        message,
+        tuple(each.key_label("", primary=each is places[0]) for each in places),
+        (*told[:_MOST_TOLD], *_more(told)),
+        f"require a release of {package} in a file beside this one, such as requirements.txt, or "
+        f"name it: --software {package}=VERSION",
+        certain=not common,
+        severity=None if common else "warning",
+        consequence=consequence,
+    )
+
+
+def _span(having: Sequence[str]) -> str:
+    if not having:
+        return "none"
+    return having[0] if len(having) == 1 else f"{having[0]} to {having[-1]}"
+
+
+def _more(told: Sequence[str]) -> tuple[str, ...]:
+    return (f"and {len(told) - _MOST_TOLD} more",) if len(told) > _MOST_TOLD else ()
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

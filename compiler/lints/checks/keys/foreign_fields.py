@@ -1,18 +1,22 @@
-"""Keys beside a trainer's own that no program which is known has."""
+"""Keys that the class, the call or the section which holds them does not have."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 from tunec.compiler.consumers.moved_keys import moved_key
+from tunec.compiler.consumers.schemas import known_releases
+from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.checks.keys.other_tools import OF_ENGINES
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.facts.key_releases import HANDBOOK, PPO
-from tunec.compiler.lints.facts.known_keys import fields_ever, keys_ever, script_keys
+from tunec.compiler.lints.facts.known_keys import fields_ever, foreign_keys, keys_ever, script_keys
 from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.schemas import Fault, Schema, faults, schemas
 from tunec.compiler.target import Target
 from tunec.schemas.caches import ByIdentity
 
@@ -96,3 +100,116 @@ def _nearest(key: str, fields: frozenset[str]) -> list[str]:
 def _today(field: str) -> str:
     moved = moved_key("transformers", field)
     return moved.new if moved is not None and moved.new and "." not in moved.new else field
+
+
+_CLASSES: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
+    "hf": ("TrainingArguments", "transformers", ("seq2seq_training_arguments",)),
+    "peft": ("LoraConfig", "peft", ("lora_config",)),
+    **{kind: (f"{kind.upper()}Config", "trl", (f"{kind}_config",)) for kind in TRL},
+    "reward": ("RewardConfig", "trl", ("reward_config",)),
+}
+"""Kind -> the class, its package, and what of its fields is known."""
+_OF_TRAINER: Final = "training_arguments"
+
+
+@rule(
+    "argument-of-no-release",
+    "error",
+    "parse",
+    consumers=("transformers", "trl", "peft"),
+    reads=tuple(f"{kind}:*" for kind in _CLASSES),
+)
+def argument_of_no_release(run: LintContext) -> Iterator[Finding]:
+    """A call gives a class an argument that it has in no release that is known."""
+    for document in run.of(*_CLASSES):
+        if document.format != "python" or document.is_view:
+            continue
+        oldest = known_releases(_CLASSES[document.kind][2][0])[0]
+        if run.runs(f"{_CLASSES[document.kind][1]}>={oldest}") is False:
+            continue
+        known = _arguments_of(document)
+        told = _told_elsewhere(run, document)
+        for path, place in document.found.items():
+            if "." not in path and path not in known and path not in told:
+                yield _no_argument(place, known)
+
+
+def _arguments_of(document: Document) -> frozenset[str]:
+    _, package, stems = _CLASSES[document.kind]
+    own = frozenset[str]().union(*(fields_ever(each) for each in stems))
+    return own if package == "peft" else own | fields_ever(_OF_TRAINER)
+
+
+def _told_elsewhere(run: LintContext, document: Document) -> frozenset[str]:
+    """What `unknown-key` tells as misspelt, and the releases before those that are known had."""
+    if document.kind != "hf":
+        return frozenset()
+    return frozenset(place.path for place, _ in foreign_keys(run, document))
+
+
+def _no_argument(place: Place, known: frozenset[str]) -> Finding:
+    name, package, stems = _CLASSES[place.document.kind]
+    releases = known_releases(stems[0])
+    return Finding(
+        f"{name} takes no argument `{place.path}`",
+        (place.key_label("TypeError: unexpected keyword argument"),),
+        (f"no release of {package} from {releases[0]} to {releases[-1]} has it",),
+        did_you_mean(nearest(place.path, known)) or "give it to what takes it, or remove it",
+    )
+
+
+KINDS: Final = ("unsloth", "verl")
+"""Kinds of files that are sections, each with a schema of its own."""
+
+
+@rule(
+    "key-outside-its-section",
+    "error",
+    "parse",
+    consumers=KINDS,
+    reads=tuple(f"{kind}:*" for kind in KINDS),
+)
+def key_outside_its_section(run: LintContext) -> Iterator[Finding]:
+    """A key that the section which holds it does not have."""
+    for document in chain.from_iterable(map(run.of, KINDS)):
+        for fault in faults(run, document):
+            if fault.what == "unknown":
+                yield _not_here(fault, schemas(run, document)[0])
+
+
+def _not_here(fault: Fault, whole: Schema) -> Finding:
+    holder, _, name = fault.path.rpartition(".")
+    where = f"section `{holder}`" if holder else "the file"
+    return Finding(
+        f"{where} has no key `{name}`",
+        (fault.place.key_label("refused" if fault.is_refused else "ignored"),),
+        () if fault.is_refused else ("it is silently dropped",),
+        *_instead(fault.place, holder, name, whole, fault.schema),
+        consequence=None if fault.is_refused else "silent",
+        severity=None if fault.is_refused else "warning",
+    )
+
+
+def _instead(
+    place: Place, holder: str, name: str, whole: Schema, around: Schema
+) -> tuple[str, Fix | None]:
+    """What is meant: a key of another section, or one of nearly the same name here."""
+    said = name.replace("-", "_")
+    home = next((path for path in _paths(whole) if path.rpartition(".")[2] == said), None)
+    if home is not None and home.rpartition(".")[0] != holder:
+        section = home.rpartition(".")[0]
+        return (f"move it to section `{section}`" if section else "move it to the top"), None
+    near = nearest(said, around.get("properties", {}))[:1]
+    if (
+        near
+        and is_near(said, frozenset(near))
+        and place.document.get(f"{holder}.{near[0]}" if holder else near[0]) is None
+    ):
+        return f"did you mean `{near[0]}`?", Fix((place.renamed(near[0]),), "unsafe")
+    return "remove it", None
+
+
+def _paths(whole: Schema) -> Iterator[str]:
+    for name, each in whole["properties"].items():
+        yield name
+        yield from (f"{name}.{key}" for key in each.get("properties", {}))

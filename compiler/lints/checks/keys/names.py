@@ -10,9 +10,9 @@ from tunec.compiler.consumers.moved_keys import moved_key
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.checks.keys.fields import Doubtful, perhaps
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
-from tunec.compiler.lints.facts.doubtful_keys import Doubtful, perhaps
 from tunec.compiler.lints.facts.known_keys import (
     BF16_SCALING,
     CLASSES,
