@@ -5,6 +5,9 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 # the tools of .venv where there is one, else those of the active environment
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
 
+# modules are compiled once, and not by each of the thousand processes that tests start
+export PYTHONDONTWRITEBYTECODE := ""
+
 [private]
 default:
     @just --list --unsorted
