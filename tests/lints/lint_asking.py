@@ -11,6 +11,8 @@ from typing import Any
 from tunec.compiler.cli.main import run
 from tunec.targets.registry import REGISTRY
 
+JSON = ("--format", "json")
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -38,8 +40,12 @@ def lint(folder: Path, files: Mapping[str, str], arguments: Sequence[str]) -> An
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8", newline="")
-    asked = [*arguments] if "--format" in arguments else [*arguments, "--format", "json"]
+    return ask(folder, "lint", *arguments, *(() if "--format" in arguments else JSON))
+
+
+def ask(folder: Path, *words: str) -> Answer:
+    """Run a command of `tunec` in a folder."""
     out, err = io.StringIO(), io.StringIO()
     with chdir(folder), redirect_stdout(out), redirect_stderr(err):
-        code = run(["lint", *asked], REGISTRY, "0")
+        code = run([*words], REGISTRY, "0")
     return Answer(code, out.getvalue(), err.getvalue())

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import subprocess
 import sys
 from copy import deepcopy
 from pathlib import Path
@@ -15,6 +14,7 @@ import yaml
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
+from apart import apart  # noqa: E402
 from programs import example  # noqa: E402
 
 torch = pytest.importorskip("torch")
@@ -92,30 +92,26 @@ def test_nothing_is_compiled_without_a_backend() -> None:
     assert held["ACCELERATE_DYNAMO_BACKEND"] == "NO"
 
 
-_STATE = """
-from types import SimpleNamespace as Given
-from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DistributedType, ParallelismConfig, TorchDynamoPlugin
-PartialState(cpu=True)
-PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
-AcceleratorState(
-    parallelism_config=ParallelismConfig(cp_size=2),
-    fsdp_plugin={plugin},
-    dynamo_plugin=TorchDynamoPlugin(),
-    _from_accelerator=True,
-)
-"""
+def _state(plugin: Any) -> None:
+    from accelerate.state import AcceleratorState, PartialState
+    from accelerate.utils import DistributedType, ParallelismConfig, TorchDynamoPlugin
+
+    PartialState(cpu=True)
+    PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+    AcceleratorState(
+        parallelism_config=ParallelismConfig(cp_size=2),
+        fsdp_plugin=plugin,
+        dynamo_plugin=TorchDynamoPlugin(),
+        _from_accelerator=True,
+    )
 
 
 @pytest.mark.parametrize(
     ("plugin", "text"),
-    [("None", "no `fsdp_plugin` was provided"), ("Given(fsdp_version=1)", "requires FSDP2")],
+    [(None, "no `fsdp_plugin` was provided"), (SimpleNamespace(fsdp_version=1), "requires FSDP2")],
 )
-def test_a_width_of_context_asks_for_fsdp_2(plugin: str, text: str) -> None:
-    asked = [sys.executable, "-c", _STATE.format(plugin=plugin)]
-    ended = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    assert text in ended.stderr.splitlines()[-1]
+def test_a_width_of_context_asks_for_fsdp_2(plugin: Any, text: str) -> None:
+    assert text in apart(_state, plugin)
 
 
 def test_a_precision_of_the_launcher_is_compared_with_the_file() -> None:

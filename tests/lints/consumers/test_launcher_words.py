@@ -13,6 +13,7 @@ import yaml
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
+from apart import apart  # noqa: E402
 from programs import example  # noqa: E402
 
 torch = pytest.importorskip("torch")
@@ -108,15 +109,17 @@ def test_a_configuration_of_deepspeed_is_none_of_accelerate(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("kind", "is_taken"), [("bad", False), ("good", True)])
 def test_fsdp_has_few_ways_to_fetch_ahead(kind: str, is_taken: bool) -> None:
-    """In another process: the plugin reads the environment, and torch's groups are its own."""
+    """In another process: the plugin writes the environment."""
     said = yaml.safe_load(example("fsdp-prefetch-refused", kind, 0).files["args.yaml"])
     word = said["fsdp_config"]["backward_prefetch"].upper()
-    code = (
-        "from accelerate import FullyShardedDataParallelPlugin as P;"
-        f"print(P(backward_prefetch={word!r}).backward_prefetch)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (run.returncode == 0) is is_taken, run.stderr[-400:]
+
+    def plugin() -> str:
+        from accelerate import FullyShardedDataParallelPlugin
+
+        return str(FullyShardedDataParallelPlugin(backward_prefetch=word).backward_prefetch)
+
+    told = apart(plugin)
+    assert (told == f"BackwardPrefetch.{word}") is is_taken, told
 
 
 def test_fsdp_2_asks_for_a_newer_torch(monkeypatch) -> None:

@@ -14,6 +14,7 @@ import yaml
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
+from apart import apart  # noqa: E402
 from programs import example  # noqa: E402
 
 torch = pytest.importorskip("torch")
@@ -101,13 +102,15 @@ def test_a_launcher_refuses_the_flags_of_another(number: int, capsys) -> None:
 
 def test_accelerate_computes_no_fp16_on_a_cpu() -> None:
     """In another process: the state of an Accelerator is the process's own."""
-    told = "from accelerate import Accelerator as A; a = A(cpu=True, mixed_precision='{}')"
-    seen = []
-    for precision in ("fp16", "bf16"):
-        code = told.format(precision) + "; print(a.native_amp, a.scaler)"
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        seen.append(run.stdout.split())
-    assert seen == [["False", "None"], ["True", "None"]]
+
+    def made(precision: str) -> list[str]:
+        from accelerate import Accelerator
+
+        accelerator = Accelerator(cpu=True, mixed_precision=precision)
+        return [str(accelerator.native_amp), str(accelerator.scaler)]
+
+    assert apart(made, "fp16") == ["False", "None"]
+    assert apart(made, "bf16") == ["True", "None"]
 
 
 def test_argparse_keeps_the_last_value() -> None:
@@ -147,11 +150,13 @@ def test_a_count_of_devices_takes_the_place_of_slots() -> None:
 
 
 def test_a_world_without_a_rank_is_one_process() -> None:
-    ask = "from accelerate import PartialState; print(PartialState().num_processes)"
-    environment = {**os.environ, "WORLD_SIZE": "4"}
-    command = [sys.executable, "-c", ask]
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout.split()[-1] == "1"
+    def counted() -> int:
+        from accelerate import PartialState
+
+        os.environ["WORLD_SIZE"] = "4"
+        return int(PartialState().num_processes)
+
+    assert apart(counted) == 1
 
 
 def test_without_a_hostfile_there_is_one_node(tmp_path: Path) -> None:
