@@ -38,8 +38,8 @@ from tunec.compiler.lints.neighbours import (
     script_references,
 )
 from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
-from tunec.compiler.lints.reach import Reach, called_as, near, reach_of
 from tunec.compiler.lints.recognition import recognised
+from tunec.compiler.lints.repository import Reach, called_as, near, reach_of
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import File, Json, Target
@@ -208,7 +208,7 @@ class _Reader(Struct):
         )
         self.documents += [document, *map(self._with_table, views(document))]
         if kind == "simpletuner":
-            from tunec.compiler.lints.facts.simpletuner import flags_view
+            from tunec.compiler.lints.facts.diffusion import flags_view
 
             self._in_words_of_simpletuner(flags_view(document))
         if path is not None:
@@ -253,7 +253,7 @@ class _Reader(Struct):
         document = Document(name, kind, parsed.format, parsed.text, root, unknown=parsed.unknown)
         self.documents += [document, *map(self._with_table, views(document))]
         if parsed.reader == "diffusers":
-            from tunec.compiler.lints.facts.diffusers_examples import example_view
+            from tunec.compiler.lints.facts.diffusion import example_view
 
             self._in_words_of_simpletuner(example_view(document, parsed.program))
         if path is not None:

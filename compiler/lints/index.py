@@ -26,8 +26,7 @@ _READERS: Final[Mapping[str, frozenset[str]]] = {
 """Subjects that speak only of runs with a document of one of these kinds."""
 _DEEPSPEED_ALONE: Final = frozenset({"deepspeed"})
 _OF_TRAINERS: Final = frozenset(
-    {"accelerate", "adapter", "fsdp", "huggingface", "launch", "quantization", "sequence", "trl"}
-    | {"vision"}
+    {"accelerate", "adapter", "fsdp", "huggingface", "launch", "quantization", "trl", "vision"}
 )
 """Subjects that have nothing to say of a file that DeepSpeed reads alone."""
 

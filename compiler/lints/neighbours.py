@@ -15,7 +15,7 @@ from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.reach import Reach
+from tunec.compiler.lints.repository import Reach
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
 

@@ -13,7 +13,7 @@ from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.grouping import Group, Part, grouped, part_of
 from tunec.compiler.lints.neighbours import is_among, is_python, named_by
 from tunec.compiler.lints.parses import Parses
-from tunec.compiler.lints.reach import Reach
+from tunec.compiler.lints.repository import Reach
 from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace
 

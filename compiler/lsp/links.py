@@ -9,7 +9,7 @@ import tunec.schemas
 from tunec.compiler.frontend.names import is_written_as_path
 from tunec.compiler.frontend.nodes import Node, walk
 from tunec.compiler.lints.neighbours import references
-from tunec.compiler.lints.reach import reach_of
+from tunec.compiler.lints.repository import reach_of
 from tunec.compiler.lsp import dialect
 from tunec.compiler.lsp.analysis import Analysis
 from tunec.schemas.hardware.catalogue import UnknownName as UnknownHardware

@@ -16,7 +16,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.neighbours import catalogue_model
-from tunec.compiler.lints.reach import reach_of
+from tunec.compiler.lints.repository import reach_of
 from tunec.compiler.locate import locate
 from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS

@@ -23,7 +23,7 @@ from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.lints.lint import check
 from tunec.compiler.lints.neighbours import catalogue_model
-from tunec.compiler.lints.reach import reach_of
+from tunec.compiler.lints.repository import reach_of
 from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target

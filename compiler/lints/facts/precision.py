@@ -1,15 +1,21 @@
-"""Where a run asks for a precision, the words for dtypes, and devices below a capability."""
+"""Where a run asks for a precision or a quantised base, and devices below a capability."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Label, Severity
+from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Place
+from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.compiler.lints.facts.diffusion import configs, said
 from tunec.compiler.lints.rule import keys
+from tunec.schemas.models.published_form import Published
 
 if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
-
 
 LAUNCHED: Final = ("launch:flags.mixed_precision", "accelerate:mixed_precision")
 """Where a launcher is told a precision: what rules read that compare it with another one."""
@@ -94,3 +100,207 @@ def with_capability(device: "Device") -> str:
     """A device with what is compiled for it: `Tesla V100 (compute capability 7.0)`, `(gfx942)`."""
     major, minor = device.compute_capability or (0, 0)
     return f"{device.title} ({device.gfx or f'compute capability {major}.{minor}'})"
+
+
+_SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+_STORAGE: Final = "bnb_4bit_quant_storage"
+_STORED: Final = re.compile(
+    r"(?:^|[-_./])(gptq|awq|bnb-4bit|bnb-8bit|gguf|aqlm|hqq|int4|int8|4bit|8bit)(?:$|[-_./])",
+    re.IGNORECASE,
+)
+_FP8: Final = re.compile(
+    r"(?:^|/)(?:deepseek-(?:v3|r1)|minimax-m2)(?!.*(?:distill|qwen|llama|bf16|gguf))"
+    r"|^(?:qwen|zai-org)/.*-fp8$",
+    re.IGNORECASE,
+)
+"""Models whose makers publish FP8 alone (deepseek-ai/DeepSeek-V3 and -R1, MiniMaxAI/MiniMax-M2:
+`quantization_config` of their config.json), and makers whose names say it (Qwen/Qwen3-8B-FP8)."""
+_NO_CHANGE: Final = (None, "no_change")
+_BLOCKS: Final = (
+    *("quantization_config", "bnb_config", "model_init_kwargs.quantization_config"),
+    "model_kwargs.quantization_config",
+)
+"""Where a file holds what `from_pretrained` is given as its quantization_config: transformers
+4.40.2 to 5.23.0 quantizers/auto.py `AutoQuantizationConfig.from_dict`."""
+BLOCKS: Final = keys("model|trainer", *_BLOCKS)
+QUANTISED: Final = (
+    *keys("model|trainer|axolotl", "load_in_4bit", "load_in_8bit"),
+    *("llamafactory:quantization_bit", "llama-cookbook:quantization", "sat:use_qlora"),
+    *("simpletuner:*", *BLOCKS),
+)
+NAMED: Final = (
+    *keys("model|trainer|minicpm-v", "model_name_or_path"),
+    *("axolotl:base_model", "peft:base_model_name_or_path", "llama-cookbook:model_name"),
+    *("simpletuner:*", "glm4:script"),
+)
+SHARDED: Final = (*keys("trainer|axolotl", "fsdp", "fsdp_config"), "accelerate:distributed_type")
+"""What rules read that ask for a quantised base, for the name of a base, and for FSDP."""
+
+
+class Base(Struct, frozen=True):
+    """A base that a file asks to be quantised."""
+
+    form: str
+    """In words: `nf4`, `int8`, `fp8-quanto`."""
+    place: Place
+
+    @property
+    def document(self) -> Document:
+        """The file that asks for it."""
+        return self.place.document
+
+
+def quantised(run: LintContext) -> Base | None:
+    """The quantised base, by slot, or by SimpleTuner's own words for what no slot holds."""
+    found = run.observed("quantization.format")
+    place = run.place(found)
+    if found is not None and place is not None and found.value not in (None, "none"):
+        own = _of_simpletuner(run) if place.document.kind == "simpletuner" else None
+        return Base(str(found.value), own or place)
+    own = _of_simpletuner(run)
+    if own is not None:
+        return Base(str(own.value).strip().lower(), own)
+    return next((each for block in blocks(run) if (each := _of_block(block)) is not None), None)
+
+
+def blocks(run: LintContext) -> Iterator[Place]:
+    """The blocks that hold the fields of one of transformers' quantisation configurations."""
+    for document in run.of(*LOADERS):
+        for key in _BLOCKS if not document.is_view else ():
+            at = document.get(key)
+            if at is not None and isinstance(at.value, dict):
+                yield at
+
+
+def _of_block(block: Place) -> Base | None:
+    """What bitsandbytes is asked for in a block: its two switches go before `quant_method`."""
+    four, eight = (block.document.get(f"{block.path}.load_in_{bits}bit") for bits in (4, 8))
+    if four is not None and four.value is True:
+        return Base(str(block.value.get("bnb_4bit_quant_type", "fp4")), four)
+    return Base("int8", eight) if eight is not None and eight.value is True else None
+
+
+def storage_of(run: LintContext, base: Base) -> str:
+    """The dtype that 4-bit weights are held in: `uint8`, `bf16`, `fp16`, `fp32`."""
+    block, _, _ = base.place.path.rpartition(".")
+    if block in _BLOCKS:
+        word = base.document.value(f"{block}.{_STORAGE}")
+        return _SHORT.get(str(word), "uint8")
+    said = run.value("quantization.storage")
+    return said if isinstance(said, str) else "uint8"
+
+
+def storage_label(place: Place) -> tuple[Label, ...]:
+    """Where 4 bits are asked for, what they are held in, if the file says it."""
+    block, _, key = place.path.rpartition(".")
+    said = place.document.get(f"{block}.{_STORAGE}" if block else _STORAGE)
+    is_there = key == "load_in_4bit" and said is not None
+    return (said.label("held in it", primary=False),) if said is not None and is_there else ()
+
+
+def dtype_beside(base: Base) -> tuple[str, Place] | None:
+    """The dtype that the file of a base gives its other weights, where it is a dtype's name."""
+    said = (base.document.get(key) for key in ("torch_dtype", "dtype"))
+    place = next((each for each in said if each is not None), None)
+    short = _SHORT.get(str(place.value).removeprefix("torch.")) if place is not None else None
+    return (short, place) if short is not None and place is not None else None
+
+
+def _of_simpletuner(run: LintContext) -> Place | None:
+    """Where SimpleTuner's base is quantised, in a file or as a variable."""
+    for document in configs(run):
+        at = said(document, "base_model_precision")
+        if at is not None and isinstance(at.value, str) and at.value not in _NO_CHANGE:
+            return at
+    return None
+
+
+def stored_form(run: LintContext) -> tuple[str, Place] | None:
+    """The quantisation that the name of the base says it is stored in, and that name's place."""
+    place = run.place(run.observed("model.path"))
+    if place is None or not isinstance(place.value, str):
+        return None
+    found = _STORED.search(place.value)
+    return (found[1].lower(), place) if found else None
+
+
+def published(run: LintContext) -> tuple[Published, Place] | None:
+    """The form in which a base is published, where transformers can expand it, and its name."""
+    place = run.place(run.observed("model.path"))
+    if place is None or not isinstance(place.value, str) or stored_form(run) is not None:
+        return None
+    known = run.model
+    if known is not None:
+        return None if known.published == "none" else (known.published, place)
+    return ("fp8", place) if _FP8.search(place.value.rstrip("/")) else None
+
+
+_LEAST: Final = {"fp8": (8, 9), "mxfp4": (7, 5)}
+"""The compute capability from which devices keep a form: transformers 5.0 to 5.23
+quantizers/quantizer_finegrained_fp8.py and quantizer_mxfp4.py, `validate_environment`."""
+
+
+def kept(run: LintContext) -> tuple[Published, Place] | None:
+    """A published form that stays after loading, on these devices and by these files."""
+    found, device = published(run), run.environment.weakest
+    capability = device.compute_capability if device is not None else None
+    if found is None or capability is None or capability < _LEAST[found[0]]:
+        return None
+    said = found[1].document.value("model_quantization_config_kwargs.dequantize")
+    return None if said is True else found
+
+
+def refused_by_llamafactory(run: LintContext) -> tuple[str, Place, Severity | None] | None:
+    """A base that LLaMA-Factory takes in no shards: its form, its name, how sure that is.
+
+    llamafactory 0.9.1 and 0.9.3 model/model_utils/quantization.py `configure_quantization` refuse
+    all; 0.9.5 expands FP8 and MXFP4.
+    """
+    found = stored_form(run)
+    if found is not None:
+        return (*found, None) if found[1].document.kind == "llamafactory" else None
+    stored = published(run)
+    if stored is None or stored[0] != "fp8" or stored[1].document.kind != "llamafactory":
+        return None
+    place = stored[1]
+    is_expanded = run.runs("llamafactory>=0.9.4")
+    return None if is_expanded else ("fp8", place, "warning" if is_expanded is None else None)
+
+
+def severity_of(run: LintContext, place: Place) -> Severity | None:
+    """A warning at the name of a base that only some releases refuse in shards."""
+    found = refused_by_llamafactory(run)
+    return found[2] if found is not None and found[1] == place else None
+
+
+def by_another_library(run: LintContext) -> tuple[str, Place, str] | None:
+    """What HQQ or EETQ quantises for LLaMA-Factory, which never shards it: what, where, why."""
+    for document in run.of("llamafactory"):
+        method, bits = document.get("quantization_method"), document.get("quantization_bit")
+        is_on = bits is not None and bits.value and not document.is_view
+        if is_on and method is not None and method.value in ("hqq", "eetq"):
+            word = str(method.value).upper()
+            note = f"{word} quantization is incompatible with DeepSpeed ZeRO-3 or FSDP"
+            return f"a base quantised by {word}", method, note
+    return None
+
+
+def sharded_by_fsdp(run: LintContext) -> Place | None:
+    """Where FSDP is turned on, whoever says it."""
+    for each in run.each("accelerate", "distributed_type"):
+        if each.value == "FSDP":
+            return each
+    for key in ("fsdp", "fsdp_config"):
+        for kind in ("trainer", "axolotl"):
+            for each in run.each(kind, key):
+                if each.value and each.value != "none":
+                    return each
+    return None
+
+
+def processes(run: LintContext) -> int | None:
+    """How many processes a launcher or --world-size says there are; hardware alone says nothing."""
+    world = run.world
+    if world is None or world.rank == Rank.CATALOGUE or not isinstance(world.value, int):
+        return None
+    return world.value

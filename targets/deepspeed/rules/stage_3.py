@@ -6,9 +6,9 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.diffusion import configs, is_on, said
 from tunec.compiler.lints.facts.launch import starts_an_example
 from tunec.compiler.lints.facts.sharding import stage_of
-from tunec.compiler.lints.facts.simpletuner import configs, is_on, said
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace

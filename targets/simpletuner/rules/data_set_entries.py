@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, nearly, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.simpletuner import DataSet, configs, lists, said
+from tunec.compiler.lints.facts.diffusion import DataSet, configs, lists, said
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.simpletuner.rules.flag_names import flags
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
-from tunec.compiler.lints.facts.simpletuner import DataSet, configs, family, lists
+from tunec.compiler.lints.facts.diffusion import DataSet, configs, family, lists
 from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.rule import Finding, rule
 

@@ -7,8 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.quantization import processes
-from tunec.compiler.lints.facts.simpletuner import (
+from tunec.compiler.lints.facts.diffusion import (
     EPSILON,
     FLOW,
     amount,
@@ -20,6 +19,7 @@ from tunec.compiler.lints.facts.simpletuner import (
     said,
     word,
 )
+from tunec.compiler.lints.facts.precision import processes
 from tunec.compiler.lints.rule import Finding, rule
 
 _PATH: Final = "pretrained_model_name_or_path"

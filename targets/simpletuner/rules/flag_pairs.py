@@ -9,7 +9,7 @@ from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.conditions import Pair, is_checked, notes, one_of_two, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.simpletuner import (
+from tunec.compiler.lints.facts.diffusion import (
     amount,
     configs,
     family,

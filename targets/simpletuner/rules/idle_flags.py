@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.simpletuner import FLOW, amount, configs, family, is_on, said, word
+from tunec.compiler.lints.facts.diffusion import FLOW, amount, configs, family, is_on, said, word
 from tunec.compiler.lints.facts.training_loop import means_never
 from tunec.compiler.lints.rule import Finding, rule
 

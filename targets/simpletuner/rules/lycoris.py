@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.wording import nearest, nearly, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.simpletuner import (
+from tunec.compiler.lints.facts.diffusion import (
     configs,
     family,
     flags_read,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.simpletuner import (
+from tunec.compiler.lints.facts.diffusion import (
     amount,
     configs,
     deepspeed_of,

@@ -7,7 +7,7 @@ from typing import Final
 from tunec.compiler.lints.conditions import one_of_two
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.simpletuner import (
+from tunec.compiler.lints.facts.diffusion import (
     FLOW,
     amount,
     configs,

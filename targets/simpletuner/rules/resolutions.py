@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
-from tunec.compiler.lints.facts.simpletuner import amount, configs, flags_read, said, word
+from tunec.compiler.lints.facts.diffusion import amount, configs, flags_read, said, word
 from tunec.compiler.lints.rule import Finding, rule
 
 _LEAST: Final = "minimum_image_size"

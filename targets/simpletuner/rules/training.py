@@ -6,9 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.precision import on_deepspeed
-from tunec.compiler.lints.facts.quantization import processes, sharded_by_fsdp
-from tunec.compiler.lints.facts.simpletuner import (
+from tunec.compiler.lints.facts.diffusion import (
     MORE,
     amount,
     configs,
@@ -23,6 +21,7 @@ from tunec.compiler.lints.facts.simpletuner import (
     variables_of,
     word,
 )
+from tunec.compiler.lints.facts.precision import on_deepspeed, processes, sharded_by_fsdp
 from tunec.compiler.lints.rule import Finding, rule
 
 _FAMILIES: Final = frozenset({"flux", "sana", "sdxl", "sd3", "chroma"})

@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.simpletuner import (
+from tunec.compiler.lints.facts.diffusion import (
     DataSet,
     amount,
     configs,

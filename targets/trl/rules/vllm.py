@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.quantization import sharded_by_fsdp
+from tunec.compiler.lints.facts.precision import sharded_by_fsdp
 from tunec.compiler.lints.facts.training_loop import GROUPED, grouped, preferences, real, trl, whole
 from tunec.compiler.lints.rule import Finding, rule
 

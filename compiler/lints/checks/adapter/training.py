@@ -16,7 +16,7 @@ from tunec.compiler.lints.facts.lora import (
     loras,
     number,
 )
-from tunec.compiler.lints.facts.quantization import quantised, stored_form
+from tunec.compiler.lints.facts.precision import quantised, stored_form
 from tunec.compiler.lints.facts.sharding import ungathered
 from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.rule import Finding, keys, rule

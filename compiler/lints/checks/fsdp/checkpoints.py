@@ -1,11 +1,12 @@
-"""What FSDP saves."""
+"""What FSDP saves, and recomputation of what it shards."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.sharding import Asked, asked, fsdp_keys, offloaded
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -192,3 +193,59 @@ def fsdp_weights_only_in_shards(run: LintContext) -> Iterator[Finding]:
                 ("shards are saved with what resumes them, or not at all",),
                 "write FULL_STATE_DICT, or drop save_only_model",
             )
+
+
+_SWITCHES: Final = ("gradient_checkpointing", "activation_checkpointing")
+_GATHERED_OWN: Final = (
+    "fsdp_config.activation_checkpointing",
+    "fsdp_config.fsdp_activation_checkpointing",
+)
+_WHOLE: Final = ("full_shard", "hybrid_shard")
+
+
+@rule(
+    "gathered-again-for-recomputation",
+    "warning",
+    "slow",
+    consumers=("transformers<4.53",),
+    reads=("trainer:fsdp",),
+)
+def gathered_again_for_recomputation(run: LintContext) -> Iterator[Finding]:
+    """The trainer recomputes activations of a model that FSDP shards."""
+    for document in run.of("trainer"):
+        fsdp, switch = document.get("fsdp"), _switch(document)
+        if fsdp is None or switch is None or document.is_view or not _shards(fsdp.value):
+            continue
+        if document.kind == "llamafactory" or any(document.value(key) for key in _GATHERED_OWN):
+            continue
+        if document.hides("fsdp_config", *_GATHERED_OWN):
+            continue
+        if has_adapter(run):
+            continue  # its frozen layers have to let gradients through, which the trainer sees to
+        yield _gathered_twice(switch, fsdp)
+
+
+def _switch(document: Document) -> Place | None:
+    found = (document.get(key) for key in _SWITCHES)
+    return next((at for at in found if at is not None and at.value is True), None)
+
+
+def _shards(said: Any) -> bool:
+    """Whether parameters are given back after each layer."""
+    words = said.replace(",", " ").split() if isinstance(said, str) else said
+    return isinstance(words, list) and any(each in _WHOLE for each in words)
+
+
+def _gathered_twice(switch: Place, fsdp: Place) -> Finding:
+    return Finding(
+        f"{switch.path} on a model that FSDP shards: each layer is gathered twice",
+        (switch.label("calls a wrapped layer again"), fsdp.label("", primary=False)),
+        (
+            (
+                "the trainer's recomputation wraps FSDP's layer, whose parameters are gathered for "
+                "it and freed again; FSDP's own runs inside the layer"
+            ),
+            "transformers warns of a redundant AllGather operation in backward pass",
+        ),
+        "write fsdp_config: {activation_checkpointing: true} instead",
+    )

@@ -8,8 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Place
-from tunec.compiler.lints.facts.precision import below, turned_on, with_capability
-from tunec.compiler.lints.facts.quantization import processes
+from tunec.compiler.lints.facts.precision import below, processes, turned_on, with_capability
 from tunec.compiler.lints.rule import ALWAYS, Consequence, Finding, keys, rule
 from tunec.schemas.torch_builds import BUILDS, INDEX, Build, builds_of, spelled
 

@@ -8,7 +8,7 @@ from tunec.compiler.facts import ResolvedModel
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
-from tunec.compiler.lints.facts.diffusers_examples import commands
+from tunec.compiler.lints.facts.diffusion import commands
 from tunec.compiler.lints.facts.known_keys import kind_behind
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.precision import LAUNCHED, LOADED, dtype_of, loaded_in, on_deepspeed

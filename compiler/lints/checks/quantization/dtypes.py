@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Place
-from tunec.compiler.lints.facts.quantization import (
+from tunec.compiler.lints.facts.precision import (
     BLOCKS,
     LOADERS,
     QUANTISED,
@@ -243,3 +243,26 @@ def _expanded(run: LintContext, base: Base) -> tuple[str | None, Place | None]:
         return _QUANTISED_DTYPES.get(str(own.value)), own
     said = run.observed("quantization.compute")
     return (said.value if said is not None else None), run.place(said)
+
+
+@rule("int8-products-in-fp16", "note", "silent", consumers=("transformers",), reads=QUANTISED)
+def int8_products_in_fp16(run: LintContext) -> Iterator[Finding]:
+    """LLM.int8() computes in fp16 whatever the run's dtype is."""
+    base = quantised(run)
+    if base is None or base.form != "int8" or base.document.kind == "simpletuner":
+        return
+    computed = run.observed("precision.compute")
+    place = run.place(computed)
+    if computed is None or place is None or computed.value != "bf16":
+        return
+    yield Finding(
+        "8-bit products are made in fp16, and the run computes in bf16",
+        (base.place.label("LLM.int8()"), place.label("bf16", primary=False)),
+        (
+            (
+                "bitsandbytes casts each input to fp16: activations past 65504 overflow, which "
+                "models trained in bf16 may have"
+            ),
+        ),
+        "use 4 bits with bnb_4bit_compute_dtype bfloat16 if the loss turns nan",
+    )

@@ -1,4 +1,4 @@
-"""Settings of a quantisation configuration."""
+"""Settings of a quantisation configuration, and bases that are quantised twice or merged into."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -9,9 +9,17 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.quantization import BLOCKS, LOADERS, blocks
+from tunec.compiler.lints.facts.precision import (
+    BLOCKS,
+    LOADERS,
+    QUANTISED,
+    blocks,
+    published,
+    quantised,
+    stored_form,
+)
 from tunec.compiler.lints.facts.training_loop import is_number, is_whole
-from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _METHODS: Final = frozenset(
     {
@@ -249,4 +257,87 @@ def _finding(said: list[Place], switches: tuple[str, ...]) -> Finding:
         tuple(each.key_label("does nothing", primary=at == 0) for at, each in enumerate(said)),
         ("the base is loaded in 16 or 32 bits: two to eight times the memory",),
         f"set {switches[0]}, or remove {'it' if len(said) == 1 else 'them'}",
+    )
+
+
+@rule(
+    "merge-into-quantised-base",
+    "error",
+    "load",
+    consumers=("axolotl", "llamafactory"),
+    reads=("axolotl:merge_lora", "llamafactory:export_dir"),
+)
+def merge_into_quantised_base(run: LintContext) -> Iterator[Finding]:
+    """An adapter is to be merged into a base that is loaded quantised."""
+    for document in run.of("axolotl", "llamafactory"):
+        is_axolotl = document.kind == "axolotl"
+        found = _axolotl(document) if is_axolotl else _llamafactory(run, document)
+        if found is None:
+            continue
+        merged, base, when = found
+        yield Finding(
+            "an adapter is to be merged into a quantised base",
+            (merged.key_label("merges"), base.label("quantised", primary=False)),
+            ("packed weights cannot take the adapter's product in",),
+            "merge into the base in bf16 or fp16, and quantise the result",
+            consequence=when,
+        )
+
+
+Merge = tuple[Place, Place, Consequence]
+
+
+def _axolotl(document: Document) -> Merge | None:
+    merged, adapter = document.get("merge_lora"), document.value("adapter")
+    if merged is None or merged.value is not True or adapter != "qlora":
+        return None
+    for key in ("load_in_8bit", "gptq", "load_in_4bit"):
+        base = document.get(key)
+        if base is not None and base.value is True:
+            return merged, base, "parse"
+    return None
+
+
+def _llamafactory(run: LintContext, document: Document) -> Merge | None:
+    """`llamafactory-cli export` with an adapter, and bits or a base that is stored so."""
+    merged, adapter = document.get("export_dir"), document.get("adapter_name_or_path")
+    if merged is None or adapter is None or not merged.value or not adapter.value:
+        return None
+    after = document.get("export_quantization_bit")
+    if after is not None and after.value is not None:
+        return merged, after, "init"
+    base = document.get("quantization_bit")
+    if base is not None and base.value is not None:
+        return merged, base, "load"
+    stored = stored_form(run)
+    return None if stored is None else (merged, stored[1], "load")
+
+
+_SAME = {"nf4": "bnb-4bit", "fp4": "bnb-4bit", "int8": "bnb-8bit"}
+_BY_BITSANDBYTES = ("bnb-4bit", "bnb-8bit")
+
+
+@rule(
+    "quantised-twice", "error", "load", consumers=("transformers", "llamafactory"), reads=QUANTISED
+)
+def quantised_twice(run: LintContext) -> Iterator[Finding]:
+    """A base that is stored quantised is to be quantised again."""
+    base, stored = quantised(run), stored_form(run) or published(run)
+    if base is None or stored is None or base.document.kind == "simpletuner":
+        return
+    form, name = stored
+    if _SAME.get(base.form) == form or form in ("int4", "int8", "4bit", "8bit"):
+        return
+    ignored = base.document.kind == "llamafactory" or form in _BY_BITSANDBYTES
+    yield Finding(
+        f"{name.value} is stored as {form}, and is asked for in {base.form}",
+        (base.place.label(f"{base.form}"), name.label(f"{form}", primary=False)),
+        (
+            "what is stored holds, and the rest is ignored"
+            if ignored
+            else "from_pretrained refuses a configuration of another class than the stored one",
+        ),
+        "name the base that is stored in 16 bits, or ask for no quantisation",
+        consequence="silent" if ignored else "load",
+        severity="warning" if ignored else None,
     )

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.quantization import (
+from tunec.compiler.lints.facts.precision import (
     LOADERS,
     SHARDED,
     Base,
     by_another_library,
-    dtype_of,
+    dtype_beside,
     processes,
     quantised,
     refused_by_llamafactory,
@@ -133,7 +133,7 @@ def _is_said_by(run: LintContext) -> bool:
 
 def _rest(base: Base, storage: str | None) -> str | None:
     """What the file gives the weights beside the packed ones, where that is another dtype."""
-    said = dtype_of(base)
+    said = dtype_beside(base)
     return said[0] if said is not None and said[0] != storage else None
 
 

@@ -1,14 +1,14 @@
-"""Quantised forms that cannot be trained."""
+"""Quantised forms that cannot be trained, and options that are refused beside them."""
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.facts.lora import loras
-from tunec.compiler.lints.facts.quantization import (
+from tunec.compiler.lints.facts.precision import (
     BLOCKS,
     NAMED,
     QUANTISED,
@@ -300,3 +300,76 @@ def _in_bf16(run: LintContext) -> Iterator[Finding]:
 
 def _is_adapted(run: LintContext) -> bool:
     return any(True for _ in loras(run)) or run.value("adapter.kind", "none") != "none"
+
+
+Test = Callable[[Document, Any], bool]
+
+
+def _on(_: Document, value: Any) -> bool:
+    return value is True
+
+
+def _is_several(_: Document, value: Any) -> bool:
+    return len(value) > 1 if isinstance(value, list) else "," in str(value or "")
+
+
+def _beside_adapter(document: Document, value: Any) -> bool:
+    return value is True and bool(document.value("adapter_name_or_path"))
+
+
+def _is_auto(document: Document, value: Any) -> bool:
+    return bool(value == "auto") and document.value("do_train") is True
+
+
+def _by_lora_in_8_bits(document: Document, value: Any) -> bool:
+    return value is True and document.value("adapter") == "lora" and _in_8_bits(document)
+
+
+def _in_8_bits(document: Document) -> bool:
+    return document.value("load_in_8bit") is True
+
+
+def _is_fp8(document: Document, value: Any) -> bool:
+    return bool(value == "fp8" and document.value("base_model_precision") != "fp8-torchao")
+
+
+_REFUSED_BESIDE: Final[tuple[tuple[str, str, Test, str], ...]] = (
+    ("llamafactory", "pissa_init", _on, "use scripts/pissa_init.py first"),
+    ("llamafactory", "resize_vocab", _on, "resize the base before it is quantised"),
+    ("llamafactory", "create_new_adapter", _beside_adapter, "merge the old adapter first"),
+    ("llamafactory", "adapter_name_or_path", _is_several, "merge the adapters first"),
+    ("llamafactory", "quantization_device_map", _is_auto, "leave it out in training"),
+    ("llamafactory", "fp8", _on, "turn one of the two off"),
+    ("axolotl", "lora_mlp_kernel", _by_lora_in_8_bits, "use 4 bits, or no kernels"),
+    ("axolotl", "lora_qkv_kernel", _by_lora_in_8_bits, "use 4 bits, or no kernels"),
+    ("axolotl", "lora_o_kernel", _by_lora_in_8_bits, "use 4 bits, or no kernels"),
+    ("simpletuner", "mixed_precision", _is_fp8, "use bf16"),
+)
+"""Kind, key, when it is refused, what helps."""
+
+
+@rule(
+    "refused-beside-quantisation",
+    "error",
+    "parse",
+    consumers=("llamafactory", "axolotl", "simpletuner"),
+    reads=tuple(f"{kind}:{key}" for kind, key, _, _ in _REFUSED_BESIDE),
+)
+def refused_beside_quantisation(run: LintContext) -> Iterator[Finding]:
+    """Options that a trainer refuses beside a quantised base."""
+    base = quantised(run)
+    if base is None:
+        return
+    for kind, key, is_refused, mended in _REFUSED_BESIDE:
+        place = base.document.get(key) if base.document.kind == kind else None
+        if place is not None and is_refused(base.document, place.value):
+            yield _beside_quantisation(place, base.place, mended)
+
+
+def _beside_quantisation(place: Place, base: Place, mended: str) -> Finding:
+    return Finding(
+        f"{place.path} beside a quantised base",
+        (place.key_label("refused"), base.label("quantised", primary=False)),
+        (),
+        mended,
+    )

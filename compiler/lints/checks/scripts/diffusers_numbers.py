@@ -1,4 +1,4 @@
-"""Numbers that diffusers' example scripts cannot work with."""
+"""Numbers that diffusers' example scripts cannot work with, and flags that exclude each other."""
 
 import re
 from collections.abc import Iterator
@@ -6,9 +6,11 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.checks.scripts.diffusers_flags import is_whole_command
+from tunec.compiler.lints.conditions import Need, Pair, refused_alone, refused_pair, where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.diffusers_examples import commands, scripts
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.diffusion import commands, scripts
 from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -226,3 +228,155 @@ def _rate(run: LintContext, document: Document) -> Iterator[Finding]:
             sum=tuple(Term(name, each, "") for name, each in counts.items()),
             severity="warning",
         )
+
+
+_PAIRS: Final = (
+    Pair("hub_token", "report_to=wandb", "the token would be written into the tracked config"),
+    Pair("train_text_encoder", "pre_compute_text_embeddings", "embeddings of frozen weights"),
+    Pair("train_text_encoder", "train_text_encoder_ti", "specify only one"),
+    Pair("snr_gamma", "do_edm_style_training", "Min-SNR is for other noise schedules"),
+    Pair("do_fp8_training", "bnb_quantization_config_path", "cannot both be passed"),
+)
+_SOURCES: Final = (
+    ("dataset_name", "instance_data_dir"),
+    ("dataset_name", "train_data_dir"),
+    ("dataset_name", "jsonl_for_train"),
+)
+"""Of two ways to name the data a script takes one; which pair it has is told by its flags."""
+_NEEDS: Final = (
+    Need("with_prior_preservation", ("class_data_dir",), "where the class images are kept"),
+    Need("with_prior_preservation", ("class_prompt",), "prompt for class images"),
+    Need("aspect_ratio_buckets", ("use_aspect_ratio_buckets",)),
+)
+_CONTROLNETS: Final = (
+    Need("validation_prompt", ("validation_image",)),
+    Need("validation_image", ("validation_prompt",)),
+)
+_ONE_SOURCE: Final = (
+    *("train_dreambooth", "train_control_", "train_controlnet_flux", "train_controlnet_sd3"),
+)
+_EIGHT: Final = 8
+"""Pixels of a side of the VAE's cells."""
+
+
+@rule(
+    "example-flags-refused-together",
+    "error",
+    "parse",
+    consumers=("diffusers",),
+    reads=("diffusers:*",),
+)
+def example_flags_refused_together(run: LintContext) -> Iterator[Finding]:
+    """Flags that an example script of diffusers refuses together, or the one without the other."""
+    for document, script in commands(run):
+        for pair in _PAIRS:
+            yield from refused_pair(run, document, pair)
+        for need in _NEEDS:
+            yield from refused_alone(run, document, need)
+        yield from _data(document, script)
+        if script.startswith("train_controlnet"):
+            for need in _CONTROLNETS:
+                yield from refused_alone(run, document, need)
+            yield from _both_sides(document)
+            yield from _pictures(document)
+        yield from _two_models(run, document)
+        yield from _share(document)
+        yield from _both_trained(run, document, script)
+
+
+def _data(document: Document, script: str) -> Iterator[Finding]:
+    flags = scripts().get(script, {}).get("flags", ())
+    pair = next((each for each in _SOURCES if set(each) <= {*flags}), None)
+    if pair is None:
+        return
+    first, second = (document.get(flag) for flag in pair)
+    is_open = document.unknown & {*pair}
+    if first and second and script.startswith(_ONE_SOURCE):
+        yield Finding(
+            f"{pair[0]} cannot stand beside {pair[1]}",
+            (first.label("refused"), second.label("", primary=False)),
+            ("specify only one of them",),
+            "remove one of the two",
+        )
+    if not first and not second and not is_open and (at := _any(document)) is not None:
+        yield Finding(
+            f"neither {pair[0]} nor {pair[1]} is given",
+            (at.key_label("among these flags"),),
+            ("the script ends where it is told of no data",),
+            f"write --{pair[1]}",
+            # a part of a command is shown more often than all of it
+            severity="warning" if is_whole_command(document) else "note",
+        )
+
+
+def _any(document: Document) -> Place | None:
+    return next(iter(document.found.values()), None)
+
+
+def _both_sides(document: Document) -> Iterator[Finding]:
+    at = document.get("resolution")
+    if at is not None and isinstance(at.value, int) and at.value % _EIGHT:
+        yield Finding(
+            f"resolution {at.value} cannot be divided by {_EIGHT}",
+            (at.label("refused"),),
+            ("the VAE and the control network would see images of different sizes",),
+            f"write {at.value // _EIGHT * _EIGHT}",
+        )
+
+
+def _pictures(document: Document) -> Iterator[Finding]:
+    """One picture, one prompt, or as many of the one as of the other."""
+    images, prompts = document.get("validation_image"), document.get("validation_prompt")
+    if images is None or prompts is None or {images.path, prompts.path} & document.unknown:
+        return
+    count, told = (len(at.value) if isinstance(at.value, list) else 1 for at in (images, prompts))
+    if count != told and 1 not in (count, told):
+        yield Finding(
+            f"{count} validation_image beside {told} validation_prompt",
+            (images.label("refused"), prompts.label("", primary=False)),
+            ("one of the two is one, or there are as many of each",),
+            "give each picture its prompt",
+        )
+
+
+def _two_models(run: LintContext, document: Document) -> Iterator[Finding]:
+    """accelerate makes one engine, and a text encoder that is trained too is another model."""
+    at = where(document, "train_text_encoder")
+    engine = next(
+        (each for each in run.each("accelerate", "distributed_type") if each.value == "DEEPSPEED"),
+        None,
+    ) or next((each for each in run.each("launch", "flags.use_deepspeed") if each.value), None)
+    if at is not None and engine is not None:
+        yield Finding(
+            "train_text_encoder under DeepSpeed, which takes one model",
+            (at.label("a second model"), engine.label("", primary=False)),
+            ("AssertionError: You can't use same Accelerator() instance with multiple models",),
+            "leave the text encoder frozen, or do without DeepSpeed",
+            consequence="init",
+        )
+
+
+def _share(document: Document) -> Iterator[Finding]:
+    at = document.get("proportion_empty_prompts")
+    if at is not None and isinstance(at.value, int | float) and not 0 <= at.value <= 1:
+        yield Finding(
+            f"proportion_empty_prompts {at.value} is no share",
+            (at.label("refused"),),
+            ("it must be in the range [0, 1]",),
+            "write a share such as 0.2",
+        )
+
+
+def _both_trained(run: LintContext, document: Document, script: str) -> Iterator[Finding]:
+    """Accumulation of two models over several processes, in the first script alone."""
+    at = where(document, "gradient_accumulation_steps>1")
+    beside = where(document, "train_text_encoder")
+    world = run.world
+    if script != "train_dreambooth" or not at or not beside or world is None or world.value < 2:
+        return
+    yield Finding(
+        "gradients of unet and text encoder cannot be accumulated over several processes",
+        (at.label("refused"), beside.label("", primary=False)),
+        (f"{world.reason}",),
+        "write 1, or train with one process",
+    )

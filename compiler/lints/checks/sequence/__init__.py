@@ -1,1 +1,1 @@
-"""Rules about attention, and samples as token sequences."""
+"""Rules about attention, samples as token sequences, widths of parallelism and experts."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.facts.diffusion import lists
 from tunec.compiler.lints.facts.lora import is_true
 from tunec.compiler.lints.facts.memory.scripts import script_of
-from tunec.compiler.lints.facts.simpletuner import lists
 from tunec.compiler.lints.facts.training_loop import evaluates, is_whole
 from tunec.schemas.frozen import replace
 

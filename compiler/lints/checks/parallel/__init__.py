@@ -1,1 +1,0 @@
-"""Rules about widths of parallelism and mixtures of experts."""
