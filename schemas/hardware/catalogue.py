@@ -299,7 +299,20 @@ def _device(name: str) -> Device:
 
 @cached()
 def _cluster(name: str) -> Cluster:
-    return read_entry(_CLUSTERS, name, Cluster)
+    found = read_entry(_CLUSTERS, name, Cluster)
+    for n, node in enumerate(found.nodes):
+        for a, group in enumerate(node.accelerators):
+            if _device_named(group.device) is None:
+                place = ("nodes", n, "accelerators", a, "device")
+                raise _no_device(_CLUSTERS / f"{name}.yaml", group.device, place)
+    return found
+
+
+def _no_device(file: Path, name: str, place: Place) -> BrokenEntry:
+    near = UnknownName(name, tuple(_device_words())).near
+    remedy = f"name one of {_DEVICES.name}, or add it there"
+    remedy = f"{remedy}: {', '.join(near)}" if near else remedy
+    return BrokenEntry(file, f"no device is called `{name}`", place, remedy)
 
 
 @cached()

@@ -118,6 +118,19 @@ def test_a_copied_name_is_refused_with_its_place(shelf):
     )
 
 
+def test_a_cluster_of_a_device_that_is_not_there_is_refused(shelf, monkeypatch):
+    (shelf / "clusters").mkdir()
+    shutil.copy(hardware._CLUSTERS / "g5.2xlarge.yaml", shelf / "clusters")
+    monkeypatch.setattr(hardware, "_CLUSTERS", shelf / "clusters")
+    changed(shelf / "clusters/g5.2xlarge.yaml", "device: a10g", "device: rtx-4095")
+    assert fault(shelf, lambda: hardware.cluster("g5.2xlarge")) == (
+        "E0305",
+        "clusters/g5.2xlarge.yaml:5",
+        "no device is called `rtx-4095`",
+        "name one of devices, or add it there: rtx-4090",
+    )
+
+
 def test_a_machine_that_is_not_there_is_refused_with_those_that_are(shelf):
     changed(shelf / "devices/rtx-4090.yaml", "machine: workstation-64g", "machine: mine")
     code, place, message, remedy = fault(shelf)
