@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.launch import LOCAL, launches
+from tunec.compiler.lints.facts.launch import LOCAL, is_unknown, launches
 from tunec.compiler.lints.facts.precision import LAUNCHED
 from tunec.compiler.lints.facts.sharding import count, engine
 from tunec.compiler.lints.facts.training_loop import is_whole
@@ -47,6 +47,8 @@ _TELLING: Final = ("main_process_ip", "config_file", "use_deepspeed", "deepspeed
 def machines_without_address(run: LintContext) -> Iterator[Finding]:
     """Several machines, and no address at which they meet."""
     yield from _by_flags(run)
+    if any(_is_met_by_flag(each) for each in launches(run, "accelerate")):
+        return
     for document in run.of("accelerate"):
         kind, machines = engine(document), count(document, "num_machines")
         if kind is None or kind.value not in _ENGINES or machines is None or machines[0] < 2:
@@ -60,6 +62,11 @@ def machines_without_address(run: LintContext) -> Iterator[Finding]:
                 "write main_process_ip and main_process_port",
                 severity="warning",
             )
+
+
+def _is_met_by_flag(document: Document) -> bool:
+    flag = "flags.main_process_ip"
+    return document.get(flag) is not None or is_unknown(document, flag)
 
 
 def _by_flags(run: LintContext) -> Iterator[Finding]:
