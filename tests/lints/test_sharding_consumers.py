@@ -78,6 +78,19 @@ def test_a_model_is_one_unit_where_no_policy_is_named() -> None:
     assert _plugin(AUTO_WRAP_POLICY="TRANSFORMER_BASED_WRAP").auto_wrap_policy is not None
 
 
+def test_a_model_names_its_own_units_where_no_class_is_named() -> None:
+    """Why fsdp-wraps-nothing is silent beside FSDP 2 by class."""
+    from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
+    from torch import nn
+
+    model: Any = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    model._no_split_modules = ["Linear"]
+    plugin = _plugin(VERSION="2", AUTO_WRAP_POLICY="TRANSFORMER_BASED_WRAP")
+    plugin.set_auto_wrap_policy(model)
+    is_unit = fsdp2_prepare_auto_wrap_policy(plugin, model)
+    assert [is_unit(each) for each in model] == [True, False]
+
+
 def _launch(**config: Any) -> Namespace:
     from accelerate.commands.launch import launch_command_parser
 

@@ -8,9 +8,8 @@ from tunec.compiler.analyses.fsdp_units import embedding_in_two_units
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
-from tunec.compiler.lints.facts.sharding import TURNS_ON, Asked, asked, fsdp_keys, is_true, words
+from tunec.compiler.lints.facts.sharding import TURNS_ON, Asked, asked, fsdp_keys, words
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.schemas.frozen import replace
 
 _KEYS: Final = (
     ("accelerate", "fsdp_config.fsdp_transformer_layer_cls_to_wrap"),
@@ -268,9 +267,7 @@ def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:
     """The whole model is one unit, which is gathered whole."""
     others = list(asked(run))
     for each in others:
-        if _names_no_class(run, each):
-            yield _of_no_class(each)
-        elif each.who == "accelerate" and not any(one.who == "trainer" for one in others):
+        if each.who == "accelerate" and not any(one.who == "trainer" for one in others):
             yield from _accelerate(each)
         elif (
             each.who == "trainer" and (words(each.on) or _is_old(run)) and _is_old(run) is not False
@@ -302,25 +299,6 @@ def _accelerate(each: Asked) -> Iterator[Finding]:
         word == "SIZE_BASED_WRAP" and smallest is None and policy is not None and each.version == 1
     ):
         yield _wraps_finding(policy, "no fsdp_min_num_params, which is then 0", _BY_CLASS)
-
-
-def _names_no_class(run: LintContext, each: Asked) -> bool:
-    """FSDP2 by class, of which no name is told: accelerate takes the model's own from 1.14 on."""
-    policy = each.get(_POLICY)
-    if policy is None and each.who != "trainer":
-        return False
-    by_class = policy is None or str(policy.value).upper() == "TRANSFORMER_BASED_WRAP"
-    is_told = each.get(_CLASSES) is not None or each.who == "axolotl"
-    return by_class and each.version == 2 and not is_told and run.runs("accelerate<1.14") is True
-
-
-def _of_no_class(each: Asked) -> Finding:
-    place, recomputed = each.get(_POLICY) or each.on, each.get("activation_checkpointing")
-    found = _wraps_finding(place, "no class is named", "write fsdp_transformer_layer_cls_to_wrap")
-    if recomputed is None or not is_true(recomputed):
-        return found
-    label = recomputed.label("no layer is recomputed either", primary=False)
-    return replace(found, labels=(*found.labels, label))
 
 
 def _wraps_finding(place: Place, text: str, change: str, is_old: bool | None = True) -> Finding:
