@@ -86,6 +86,14 @@ REFUSALS: Final = (
         "set `attention: flash_attention_2`",
     ),
     Refusal(
+        ("data.packing", "batch.micro"),
+        "of packed rows it takes one in a batch",
+        lambda plan: plan.data.packing and plan.batch.micro > 1,
+        "llamafactory 0.9.5 data/collator.py: bsz should be 1 for neat packing",
+        "leave batch.micro to tunec",
+        since="0.9.5",
+    ),
+    Refusal(
         ("data.packing", "objective.kind"),
         "it does not pack pairs",
         lambda plan: plan.data.packing and plan.objective.kind == "dpo",

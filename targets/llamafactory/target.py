@@ -249,10 +249,22 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     dtype of the products; model/patcher.py `patch_config`: a device map unless `is_fsdp_enabled`.
     """
     loading = {"fsdp.efficient_loading": True} if spec.engine == "fsdp" else {}
-    pinned = {**loading, **without_rank_flag(spec, draft)}
+    pinned = {**loading, **_of_packing(spec), **without_rank_flag(spec, draft)}
     if spec.method.qlora is None or "precision" not in draft.groups:
         return pinned
     return {**pinned, "quantization.storage": draft.precision.compute}
+
+
+def _of_packing(spec: Spec) -> Mapping[str, Any]:
+    """Attention without a mask of all pairs, and one row in a batch.
+
+    llamafactory 0.9.3 to 0.9.5 data/collator.py `SFTDataCollatorWith4DAttentionMask`; 0.9.5 also
+    asserts a batch of one row.
+    """
+    if not spec.data.packing or spec.objective.sft is None:
+        return {}
+    kernel = {"attention.implementation": "flash_attention_2"} if spec.attention is None else {}
+    return {**kernel, **({} if "batch.micro" in spec.pin else {"batch.micro": 1})}
 
 
 def entry(_: Plan, __: Dialect) -> tuple[str, ...]:

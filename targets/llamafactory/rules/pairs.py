@@ -113,6 +113,23 @@ _ROWS: Final = (
         consequence="load",
         files_only=True,
     ),
+    *(
+        Row(
+            f"llamafactory:{key}>1",
+            "{0.key} {0.value} is refused beside neat_packing and flash_attn fa2",
+            "refused",
+            "bsz should be 1 for neat packing",
+            f"write {key}: 1",
+            beside=("neat_packing", "flash_attn=fa2", *beside),
+            since="llamafactory>=0.9.5",
+            files_only=True,
+            consequence="step",
+        )
+        for key, *beside in (
+            ("per_device_train_batch_size",),
+            ("per_device_eval_batch_size", "eval_dataset|val_size"),
+        )
+    ),
 )
 _UNMASKED: Final = ("gpt-oss", "gpt_oss", "gemma-4", "gemma4")
 """data/collator.py `SFTDataCollatorWith4DAttentionMask`: Neat packing is not supported for gemma4,
