@@ -43,11 +43,11 @@ class Grpo(Shape):
     """How the loss of a group is averaged; when absent, as the trainer's release does."""
     temperature: Positive = 1.0
     """Of sampling."""
-    generator: Literal["transformers", "vllm_colocate", "sglang_colocate", "vllm_server"] = (
-        "transformers"
+    generator: Literal["transformers", "vllm_colocate", "sglang_colocate", "vllm_server"] | None = (
+        None
     )
     """What writes the answers: the trained model itself, vLLM or SGLang on the same devices, or a
-    server."""
+    server; when absent, the model itself, and vLLM for trainers that need an engine."""
     device_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of each device's memory that vLLM or SGLang takes there; 0.3 when absent."""
     engine_sleeps: bool | None = None

@@ -76,11 +76,12 @@ def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
     told = f"beta is {asked.beta:g}" + (", and adapters can be turned off" * (reference == "base"))
     scribe.say("objective.reference", reference, told, slot("objective.beta"))
     completion = scribe.facts.pinned("generation.completion", asked.completion)
-    colocated = asked.generator in BESIDE_TRAINING
+    engine = _generator(scribe, asked)
+    colocated = engine in BESIDE_TRAINING
     _generation(
         scribe,
         why,
-        engine=asked.generator,
+        engine=engine,
         samples=asked.samples,
         prompt=max(draft.data.sequence - completion, 0),
         completion=asked.completion,
@@ -90,6 +91,11 @@ def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
         offload_training=asked.offload_training,
     )
     _check_group(scribe, draft, asked, completion)
+
+
+def _generator(scribe: Scribe, asked: Grpo) -> Any:
+    """What writes answers: transformers where neither the spec nor its trainer names another."""
+    return scribe.facts.pinned("generation.engine", asked.generator or "transformers")
 
 
 def _usual_loss(trl: str | None) -> GroupLoss:
@@ -135,11 +141,12 @@ def _check_share(scribe: Scribe, asked: Grpo) -> None:
         "engine_sleeps": bool(asked.engine_sleeps),
         "offload_training": asked.offload_training,
     }
+    engine = _generator(scribe, asked)
     for name in (name for name, is_given in given.items() if is_given):
-        if asked.generator not in BESIDE_TRAINING:
+        if engine not in BESIDE_TRAINING:
             scribe.error(
                 "E0804",
-                f"{name} does not apply to {asked.generator}",
+                f"{name} does not apply to {engine}",
                 f"objective.grpo.{name}",
                 help=f"remove {name}, or use vllm_colocate",
             )

@@ -7,6 +7,7 @@ from tunec.compiler.analyses.counting import Counting, Epoch
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, constant
+from tunec.schemas.objectives import Grpo
 from tunec.schemas.spec import Spec
 from tunec.schemas.terms import BESIDE_TRAINING
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
@@ -155,14 +156,21 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
         starter = "python" if is_for_rewards(spec) else "torchrun"
         starts = {} if spec.launcher else {"launch.launcher": starter}
         whole = {"loss.path": "full", **starts}
-    asked = spec.objective.grpo
-    if asked is not None and asked.engine_sleeps is None and asked.generator in BESIDE_TRAINING:
-        whole["generation.engine_sleeps"] = True
+    if spec.objective.grpo is not None:
+        whole |= _of_answers(spec.objective.grpo)
     if "devices" not in draft.groups or spec.engine not in (None, "fsdp"):
         return whole
     is_several = draft.devices.nodes * draft.devices.per_node > 1
     engine = {} if spec.engine else {"parallel.engine": "fsdp" if is_several else "none"}
     return {**whole, **engine, **(ALWAYS_SO if is_several else {})}
+
+
+def _of_answers(asked: Grpo) -> Mapping[str, Any]:
+    """vLLM beside the training where nothing else is asked for; it frees its share by default."""
+    engine = {} if asked.generator else {"generation.engine": "vllm_colocate"}
+    beside = not asked.generator or asked.generator in BESIDE_TRAINING
+    sleeps = {"generation.engine_sleeps": True} if beside and asked.engine_sleeps is None else {}
+    return {**engine, **sleeps}
 
 
 def entry(plan: Plan, _: Dialect) -> tuple[str, ...]:

@@ -51,3 +51,25 @@ def test_a_usual_spec_of_a_denoiser_has_files_or_a_reason(model):
         told = {each.id for each in found.diagnostics if each.severity == "error"}
         assert told <= OF_THE_WORLD, method
         assert bool(told) != bool(found.artifacts), method
+
+
+def files_of(trainer, method, **said):
+    spec = {"tunec": 1, "model": "Qwen/Qwen3-8B", "hardware": "h100-80g-x8", "method": method}
+    asked = [REGISTRY.resolve(trainer)]
+    return compile_spec(load_mapping({**spec, **said}), asked, repairing=False).artifacts
+
+
+@pytest.mark.parametrize("trainer", ["trl", "axolotl", "llamafactory", "ms-swift"])
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_packing_is_asked_for_by_one_word(trainer, method):
+    data = {"train": "train.jsonl", "samples": 5000, "sequence": 4096, "packing": True}
+    assert files_of(trainer, method, data=data)
+
+
+@pytest.mark.parametrize("trainer", ["trl", "verl"])
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_rewards_are_asked_for_by_their_function(trainer, method):
+    data = {"train": "train.parquet", "samples": 5000, "sequence": 2048}
+    assert files_of(
+        trainer, method, data=data, objective={"grpo": {"rewards": ["rewards.correct"]}}
+    )
