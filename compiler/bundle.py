@@ -89,12 +89,17 @@ def _works_at_home(target: Target) -> bool:
 
 
 def bundle(
-    asked: Sequence[Asked], artifacts: Artifacts, plan: Plan, spec: Spec, header: Sequence[str]
+    asked: Sequence[Asked],
+    artifacts: Artifacts,
+    plan: Plan,
+    spec: Spec,
+    header: Sequence[str],
+    base: str = "..",
 ) -> Bundle:
     """Let files name each other by where they lie, and write the entry that starts them.
 
-    A name that no file has is an error. Where nothing can be started there is no entry, and a
-    diagnostic says what is missing.
+    `base` is the spec's directory as it is seen from the bundle's root. A name that no file has is
+    an error. Where nothing can be started there is no entry, and a diagnostic says what is missing.
     """
     lost: dict[str, Diagnostic] = {}
     bound: dict[str, tuple[Artifact, ...]] = {}
@@ -106,7 +111,7 @@ def bundle(
     found = (*lost.values(), *_misnamed(spec, asked, artifacts))
     ways = [way for way in _ways(asked, plan) if way.is_ready(asked, spec)]
     chosen = min(ways, key=_Way.rank, default=None)
-    run = None if chosen is None else _entry(chosen, header)
+    run = None if chosen is None else _entry(chosen, header, _searched(plan, base))
     return Bundle(bound, run, (*found, *_unready(asked, plan, spec)))
 
 
@@ -250,14 +255,21 @@ def _first(target: Target, plan: Plan) -> list[_Way]:
 _HERE: Final = 'CDPATH=\'\' cd -- "$(dirname -- "${BASH_SOURCE[0]}")'
 
 
-def _entry(way: _Way, header: Sequence[str]) -> Artifact:
+def _searched(plan: Plan, base: str) -> str:
+    """A line that lets a program import modules beside the spec, where it is given their names."""
+    modules = [each for each in plan.objective.rewards if "." in each and ":" not in each]
+    path = f'{shlex.quote(base)}"${{PYTHONPATH:+:${{PYTHONPATH}}}}"'
+    return f"export PYTHONPATH={path}\n" if modules else ""
+
+
+def _entry(way: _Way, header: Sequence[str], searched: str) -> Artifact:
     """run.sh: it goes to the bundle's root, and hands its arguments on."""
     folder = f"/{way.target.name}" if way.start.at_home else ""
     command = shlex.join([*way.start.words, *([way.file] if way.file else [])])
     comment = "".join(f"# {line}\n" for line in header)
     text = (
         f"#!/usr/bin/env bash\n{comment}set -euo pipefail\n\n"
-        f'{_HERE}{folder}"\nexec {command} "$@"\n'
+        f'{_HERE}{folder}"\n{searched}exec {command} "$@"\n'
     )
     return Artifact(RUN, "shell", text, {"folder": folder, "command": command})
 

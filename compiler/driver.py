@@ -283,7 +283,7 @@ def written(
         return Compiled(planned, {}, tuple(found))
     if outset is None:
         return Compiled(planned, enclosed(asked, decided, artifacts), tuple(found), plans=plans)
-    made = bundle(asked, artifacts, decided, spec, header)
+    made = bundle(asked, artifacts, decided, spec, header, outset.spec)
     found += locate((*made.diagnostics, *probe.diagnostics), loaded)
     if has_errors(found):
         return Compiled(planned, {}, tuple(found))

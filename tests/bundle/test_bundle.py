@@ -188,6 +188,17 @@ def test_paths_of_the_user_are_placed_and_names_are_not(write):
     assert write(hub, "huggingface").compiled.plans["huggingface"].data.train == "trl-lib/Capybara"
 
 
+def test_a_module_of_rewards_beside_the_spec_is_imported(write, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/theirs")
+    rewarded = {**SPEC, "objective": {"grpo": {"rewards": ["rewards.correct"]}}}
+    called = write(rewarded, "trl", below="a/out").start()
+    first, second = called.environment["PYTHONPATH"].split(":")
+    assert (called.folder / first).resolve() == called.folder.parent.parent
+    assert second == "/theirs"
+    named = {**SPEC, "objective": {"grpo": {"rewards": ["accuracy_reward"]}}}
+    assert "PYTHONPATH" not in write(named, "trl").text("run.sh")
+
+
 @pytest.mark.parametrize("written_as", ["./tiny", "./tiny/config.json", "tiny"])
 def test_a_directory_of_weights_is_found_from_the_bundle(write, tmp_path, written_as):
     from tunec.schemas.models.catalogue import card
