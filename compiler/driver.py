@@ -10,6 +10,7 @@ from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.bundle import Outset, bundle, completed, enclosed, paths, view_of
+from tunec.compiler.data_columns import unread_columns
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import Emitted, emit, unsupported
 from tunec.compiler.facts import Facts
@@ -277,6 +278,7 @@ def written(
         seen = replace(planned, plan=plans[name])
         artifacts[name], more = emitting(each, plans[name], planned.facts.versions, header)
         found += locate(traced(more, planned.ledger, loaded), loaded)
+        found += locate(unread_columns(loaded, decided, each[0]), loaded)
         if not has_errors(more):
             found += objected(seen, each, artifacts[name], objecting)
     if has_errors(found):

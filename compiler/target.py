@@ -5,7 +5,6 @@ the slots' values for keys. Emitting, reading, translating and comparing all com
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
@@ -19,11 +18,12 @@ from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.releases import Package, Releases, parsed
 from tunec.compiler.start_commands import Start
+from tunec.schemas.data_paths import Record
 from tunec.schemas.source import Span
 from tunec.schemas.spec import Spec
 
 Json = Any
-"""What a JSON or YAML document holds: dict, list, str, int, float, bool, None."""
+"""What a JSON or YAML document holds."""
 
 Dialect = Mapping[str, Version]
 """Versions by distribution; the empty name stands for the target's own package."""
@@ -210,9 +210,6 @@ Documents = Mapping[str, Mapping[str, Found]]
 """The keys found in each document by dotted path, by the name of the target's file."""
 
 
-_NOBODY: Mapping[str, Package] = MappingProxyType({})
-
-
 class Target(Struct, frozen=True):
     """One consumer, described once."""
 
@@ -256,6 +253,8 @@ class Target(Struct, frozen=True):
     """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
     counting: Callable[[Dialect, Mapping[str, Any]], Counting] | None = None
     """How it counts optimizer steps, by what is passed through; None: it trains nothing."""
+    records: Callable[[Plan], tuple[Record, ...]] = field(default=lambda _: ())
+    """The forms of records, of which data has one; nothing where they are not known."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 

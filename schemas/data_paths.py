@@ -1,8 +1,10 @@
-"""Where training data lies, told from how its path is written."""
+"""Where training data lies, told from how its path is written, and what its records hold."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from tunec.schemas.caches import cached
 
@@ -19,6 +21,14 @@ BUILDERS: Final[Mapping[str, str]] = {
 }
 """Suffixes of data files, each with the module of `datasets` that reads it: datasets 2.19.2 to
 5.2.0 packaged_modules/__init__.py `_EXTENSION_TO_MODULE`, in part."""
+
+
+class Record(Struct, frozen=True):
+    """Columns by which a program takes a record of training data, others aside."""
+
+    columns: tuple[str, ...]
+    kind: Literal["any", "chat", "text"] = "any"
+    """What stands in each: lists of messages with `role` and `content`, or texts."""
 
 
 @cached(256)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.wording import shown
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Json, constant, derived
-from tunec.schemas.data_paths import data_kind
+from tunec.schemas.data_paths import Record, data_kind
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.rows import has_images, is_supervised, length, row
 
@@ -23,6 +23,15 @@ def _type(plan: Plan) -> str:
     These are the columns that TRL's trainers take too.
     """
     return "chat_template" if is_supervised(plan) else "chat_template.argilla_chat"
+
+
+def records(plan: Plan) -> tuple[Record, ...]:
+    """axolotl 0.13.2 to 0.19.0 prompt_strategies/chat_template.py `get_conversation_thread`.
+
+    Of pairs prompt_strategies/dpo/chat_template.py `argilla_chat`: whole conversations.
+    """
+    columns = ("messages",) if is_supervised(plan) else ("chosen", "rejected")
+    return (Record(columns, "chat"),)
 
 
 def _part(plan: Plan, path: str, split: str) -> Mapping[str, Json]:

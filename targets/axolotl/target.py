@@ -13,7 +13,7 @@ from tunec.targets.accelerate.packages import PACKAGE as ACCELERATE_PACKAGE
 from tunec.targets.axolotl.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.axolotl.arithmetic import CHECKPOINTING, PARALLEL, PRECISION
 from tunec.targets.axolotl.counting import counting
-from tunec.targets.axolotl.data import DATA, forms
+from tunec.targets.axolotl.data import DATA, forms, records
 from tunec.targets.axolotl.from_trl import TAKES
 from tunec.targets.axolotl.fsdp import FSDP
 from tunec.targets.axolotl.migration import CARRIES, LEAVES
@@ -210,6 +210,7 @@ TARGET: Final = Target(
     entry=entry,
     run_by="trl",
     counting=counting,
+    records=records,
     verify="tunec.targets.axolotl.verify",
 )
 """What `axolotl train` reads."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Entry, File, Json, constant, derived
-from tunec.schemas.data_paths import data_kind
+from tunec.schemas.data_paths import Record, data_kind
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.rows import has_images, is_supervised
 
@@ -83,6 +83,13 @@ def _columns(plan: Plan) -> Mapping[str, Json]:
         return _PAIRS
     images = {"images": "images"} if has_images(plan) else {}
     return {**_CHAT, "columns": {"messages": "messages", **images}}
+
+
+def records(plan: Plan) -> tuple[Record, ...]:
+    """llamafactory 0.9.3 to 0.9.5 data/converter.py: by the columns that the file below names."""
+    if is_supervised(plan):
+        return (Record(("messages",), "chat"),)
+    return (Record(("prompt", "chosen", "rejected"), "text"),)
 
 
 def _place(path: str) -> Mapping[str, Json]:

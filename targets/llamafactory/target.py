@@ -37,7 +37,7 @@ from tunec.targets.huggingface.predictions import PREDICTIONS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.llamafactory.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.llamafactory.arithmetic import CHECKPOINTING, PRECISION
-from tunec.targets.llamafactory.datasets import DATASET_INFO
+from tunec.targets.llamafactory.datasets import DATASET_INFO, records
 from tunec.targets.llamafactory.migration import CARRIES, LEAVES, TAKES
 from tunec.targets.llamafactory.model import DATA, MODEL, OBJECTIVE, forms
 from tunec.targets.llamafactory.packages import (
@@ -305,6 +305,7 @@ TARGET: Final = Target(
     entry=entry,
     run_by="trl",
     counting=counting,
+    records=records,
     verify="tunec.targets.llamafactory.verify",
 )
 """What `llamafactory-cli train` reads."""

@@ -13,6 +13,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
+from tunec.schemas.data_paths import Record
 from tunec.schemas.frozen import replace
 from tunec.schemas.spec import Spec
 from tunec.targets.accelerate.packages import ACCELERATE
@@ -89,6 +90,24 @@ def _own_columns(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
         f"ms-swift reads {kind} from the columns {columns}",
         notes=("ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py",),
     )
+
+
+_ANSWERS: Final = (
+    *("response", "answer", "output", "targets", "target", "answer_key", "answers", "solution"),
+    *("text", "completion", "content"),
+)
+
+
+def records(plan: Plan) -> tuple[Record, ...]:
+    """ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py `AutoPreprocessor`, as `columns` says.
+
+    A chat by one of three names, or an answer by one of many; of pairs both answers as texts.
+    """
+    if is_of_pairs(plan):
+        texts = Record(("prompt", "chosen", "rejected"), "text")
+        return (texts, Record(("messages", "rejected_response")))
+    chats = (Record((each,)) for each in ("messages", "conversations", "conversation"))
+    return (*chats, *(Record((each,)) for each in _ANSWERS))
 
 
 _releases: Final = other_releases(PACKAGE, ranges, brought)
@@ -210,6 +229,7 @@ TARGET: Final = Target(
     entry=entry,
     run_by="trl",
     counting=counting,
+    records=records,
     verify="tunec.targets.ms_swift.verify",
 )
 """What `swift sft` and `swift rlhf` read."""

@@ -6,7 +6,16 @@ from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_every_plan, on_deepspeed
+from tunec.compiler.target import (
+    Cannot,
+    Dialect,
+    File,
+    Json,
+    Target,
+    in_every_plan,
+    on_deepspeed,
+)
+from tunec.schemas.data_paths import Record
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.counting import counting
@@ -89,6 +98,17 @@ def entry(plan: Plan, dialect: Dialect) -> tuple[str, ...]:
 _SCRIPTS: Final = Version("0.13")
 """The first release with the package."""
 
+
+def _records(plan: Plan) -> tuple[Record, ...]:
+    """trl 1.16.0 docs/source/dataset_formats.md; data_utils.py `maybe_convert_to_chatml`."""
+    if plan.objective.kind == "dpo":
+        return (Record(("chosen", "rejected")),)
+    if plan.objective.kind == "grpo":
+        return (Record(("prompt",)),)
+    texts = (Record(("prompt", "completion")), Record(("text",), "text"))
+    return (Record(("messages",)), Record(("conversations",)), *texts)
+
+
 TARGET: Final = Target(
     name="trl",
     package=TRL,
@@ -104,5 +124,6 @@ TARGET: Final = Target(
     entry=entry,
     takes_fsdp=True,
     counting=counting,
+    records=_records,
     verify="tunec.targets.trl.verify",
 )

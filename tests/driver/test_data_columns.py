@@ -1,0 +1,75 @@
+"""Data beside the spec whose records a trainer does not read are told of; other data is not."""
+
+import json
+
+import pytest
+
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_spec
+from tunec.targets.registry import REGISTRY
+
+SAID = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+FORMS = {
+    "chat": {"messages": SAID},
+    "sharegpt": {"conversations": [{"from": "human", "value": "1 + 1?"}]},
+    "turns-by-from": {"messages": [{"from": "human", "value": "1 + 1?"}]},
+    "completion": {"prompt": "1 + 1?", "completion": "2"},
+    "text": {"text": "1 + 1 is 2"},
+    "alpaca": {"instruction": "1 + 1?", "input": "", "output": "2"},
+    "pairs-of-texts": {"prompt": "1 + 1?", "chosen": "2", "rejected": "3"},
+    "pairs-of-chats": {"chosen": SAID, "rejected": SAID},
+}
+SUPERVISED = {
+    "trl": {"chat", "sharegpt", "turns-by-from", "completion", "text"},
+    "axolotl": {"chat"},
+    "llamafactory": {"chat"},
+    "ms-swift": {"chat", "sharegpt", "turns-by-from", "completion", "text", "alpaca"},
+}
+PAIRS = {
+    "trl": {"pairs-of-texts", "pairs-of-chats"},
+    "axolotl": {"pairs-of-chats"},
+    "llamafactory": {"pairs-of-texts"},
+    "ms-swift": {"pairs-of-texts"},
+}
+
+
+def told(folder, target, objective="sft", train="train.jsonl"):
+    data = {"train": train, "samples": 5000, "sequence": 1024}
+    spec = {"tunec": 1, "model": "llama-3.2-1b", "method": "lora", "objective": objective}
+    (folder / "spec.json").write_text(json.dumps({**spec, "data": data, "hardware": "h100-80g-x1"}))
+    found = compile_spec(load_spec(folder / "spec.json"), [REGISTRY.resolve(target)])
+    assert found.artifacts, found.diagnostics
+    return [each for each in found.diagnostics if each.id == "data-in-unread-columns"]
+
+
+@pytest.mark.parametrize(("objective", "read"), [("sft", SUPERVISED), ("dpo", PAIRS)])
+@pytest.mark.parametrize("target", SUPERVISED)
+def test_records_that_a_trainer_does_not_read_are_told_of(tmp_path, target, objective, read):
+    silent = set()
+    for form, record in FORMS.items():
+        (tmp_path / "train.jsonl").write_text(f"\n{json.dumps(record)}\n{{\n")
+        if not told(tmp_path, target, objective):
+            silent.add(form)
+    assert silent == read[target]
+
+
+def test_a_list_of_records_is_looked_at_too(tmp_path):
+    (tmp_path / "train.json").write_text(json.dumps([FORMS["text"]], indent=2), "utf-8-sig")
+    (found,) = told(tmp_path, "axolotl", train="train.json")
+    assert "`text`" in found.message
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "3", "\udcff"])
+def test_what_is_no_record_is_passed_over(tmp_path, text):
+    (tmp_path / "train.jsonl").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert told(tmp_path, "axolotl") == []
+
+
+def test_data_elsewhere_is_not_read(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (tmp_path / "train.jsonl").write_text(json.dumps(FORMS["text"]))
+    assert told(folder, "axolotl", train="../train.jsonl") == []
+    assert told(folder, "axolotl") == []
+    (folder / "train.jsonl").symlink_to(tmp_path / "train.jsonl")
+    assert told(folder, "axolotl") == []
