@@ -31,6 +31,7 @@ def main() -> int:
         (options.seed, first, min(_BATCH, options.start + options.cases - first))
         for first in range(options.start, options.start + options.cases, _BATCH)
     ]
+    list(_told(options.seed, options.start, _BATCH))  # what is imported and kept is so for all
     with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=8) as pool:
         for done, told in enumerate(pool.imap_unordered(_batch, batches), 1):
             for number, fault in told:

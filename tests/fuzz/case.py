@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import tempfile
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -14,11 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.fuzz.mutations import mangled, mangled_word
+from tests.fuzz.mutations import mangled, mangled_bytes, mangled_word
 from tests.fuzz.seeds import drawn
-
-from tunec.compiler.cli.main import run
-from tunec.targets.registry import REGISTRY
+from tests.fuzz.servers import answered
 
 SECONDS = 5
 """Of the processor, not of the clock: a busy machine changes nothing."""
@@ -52,18 +51,28 @@ def case_of(seed: int, number: int) -> Case:
     """The case of a number: the same wherever it is asked, for one state of the repository."""
     random = Random(f"{seed}:{number}")  # noqa: S311
     sound, other = drawn(random), drawn(random)
-    lent = next(iter(other.files.values()), "")
-    files = {name: text.encode() for name, text in sound.files.items()}
+    lent = next((each for each in other.files.values() if isinstance(each, str)), "")
+    files = {name: _in_bytes(each) for name, each in sound.files.items()}
     words = list(sound.words)
     if files and random.random() > _OTHER:
         for name in random.sample(sorted(files), random.choice((1, 1, len(files)))):
-            files[name] = mangled(sound.files[name], lent, random)
+            files[name] = _spoilt(sound.files[name], lent, random)
     if not files or random.random() < _OTHER:
         at = random.randrange(1, len(words))
         words[at] = mangled_word(words[at], random)
-    if not {"--format", "--"} & {*words} and random.random() > _AS_TEXT:
+    if not {"--format", "--", "lsp", "mcp"} & {*words} and random.random() > _AS_TEXT:
         words += ["--format", "json"]
     return Case(files, tuple(words))
+
+
+def _in_bytes(content: str | bytes) -> bytes:
+    return content.encode() if isinstance(content, str) else content
+
+
+def _spoilt(content: str | bytes, lent: str, random: Random) -> bytes:
+    if isinstance(content, bytes):
+        return mangled_bytes(content, random)
+    return mangled(content, lent, random)
 
 
 def faults(case: Case) -> list[str]:
@@ -90,13 +99,16 @@ def _asked(case: Case, folder: Path) -> tuple[int | str, str, str]:
     code: int | str
     try:
         with chdir(folder), redirect_stdout(out), redirect_stderr(err), _limited():
-            code = run(list(case.words), REGISTRY, "0")
+            code = answered(case.words)
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else 1
     except _TooLongError:
         code = "time"
     except MemoryError:
         code = "memory"
+    except Exception:  # noqa: BLE001  a server is asked without what tells of faults around it
+        code = "raised"
+        err.write(traceback.format_exc())
     return code, out.getvalue(), err.getvalue()
 
 
@@ -171,8 +183,13 @@ def _placeless(out: str) -> Iterator[str]:
 
 def _strays(case: Case, new: set[str]) -> Iterator[str]:
     """Files that were written where nobody asked for any; the folders around one are not told."""
-    asked = {Path(os.path.normpath(f"here/{each}")) for each in case.words[1:]}
-    allowed = {f"{each}" for each in asked} | {f"{each.parent}/spec.schema.json" for each in asked}
+    named = (*case.words[1:], *(("out",) if case.words[0] == "mcp" else ()))
+    asked = {Path(os.path.normpath(f"here/{each}")) for each in named}
+    allowed = (
+        {f"{each}" for each in asked}
+        | {f"here/{each}" for each in named}
+        | {f"{each.parent}/spec.schema.json" for each in asked}
+    )
     for name in sorted(new):
         if not any(f"{name}/".startswith(f"{each}/") or each.startswith(name) for each in allowed):
             yield f"wrote {name}"

@@ -33,6 +33,25 @@ def mangled(text: str, other: str, random: Random) -> bytes:
     return _encoded(text, random)
 
 
+def mangled_bytes(content: bytes, random: Random) -> bytes:
+    """Bytes that are no text: some exchanged, cut off, doubled, or none at all."""
+    at = random.randrange(len(content) + 1)
+    match random.randrange(4):
+        case 0:
+            return content[:at]
+        case 1:
+            return content[:at] + content[at : at + random.choice((1, 4, 100))] * 3 + content[at:]
+        case _:
+            return _scattered(content, random)
+
+
+def _scattered(content: bytes, random: Random) -> bytes:
+    data = bytearray(content or b"x")
+    for _ in range(random.choice((1, 1, 20))):
+        data[random.randrange(len(data))] = random.choice((0, 0xFF, random.randrange(256)))
+    return bytes(data)
+
+
 def mangled_word(word: str, random: Random) -> str:
     """One word of a command line, spoilt; never with what the system itself refuses."""
     cut = random.randrange(len(word) + 1)
@@ -45,10 +64,7 @@ def _encoded(text: str, random: Random) -> bytes:
     if draw < 0.94:
         return text.encode("utf-8", "surrogatepass" if draw < 0.9 else "replace")
     if draw < 0.97:
-        data = bytearray(text.encode("utf-8", "replace") or b"x")
-        for _ in range(random.choice((1, 1, 20))):
-            data[random.randrange(len(data))] = random.randrange(256)
-        return bytes(data)
+        return _scattered(text.encode("utf-8", "replace"), random)
     return text.encode(random.choice(("utf-16", "utf-8-sig", "latin-1")), "replace")
 
 

@@ -1,27 +1,13 @@
 """What is mangled: sound files of every kind that tunec reads, and the commands that read them."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from functools import lru_cache
-from io import StringIO
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 import yaml
-
-from tunec.compiler.cli.main import run
-from tunec.compiler.lints.index import rule_names
-from tunec.targets.registry import REGISTRY, TARGETS
-
-_ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(_ROOT / "tests/lints"))
-
-from corpus import cases  # noqa: E402
-from lint_pages import examples  # noqa: E402
+from tests.fuzz import wider_seeds
+from tests.fuzz.seed import ROOT, SCRIPT, Seed, runs_of_lint, specs, target, written_by
 
 FLEET = """\
 fleet: 1
@@ -62,26 +48,18 @@ _MORE_OF_LINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Seed:
-    """One sound call: files by name, and the words after `tunec`."""
-
-    files: Mapping[str, str]
-    words: tuple[str, ...]
-
-
 def drawn(random: Random) -> Seed:
     """One of all sound calls; every reader is as likely as the others."""
     return random.choice(_READERS)(random)
 
 
 def _spec_read(random: Random) -> Seed:
-    files = {"spec.yaml": random.choice(_specs())}
+    files = {"spec.yaml": random.choice(specs())}
     words = random.choice(
         (
             ("plan", "spec.yaml"),
             ("plan", "spec.yaml", "--all"),
-            ("compile", "spec.yaml", "--target", _target(random), "-o", "out"),
+            ("compile", "spec.yaml", "--target", target(random), "-o", "out"),
             ("explain", "spec.yaml", random.choice(("zero.stage", "batch.micro", "lora.rank"))),
             ("report", "spec.yaml", "-o", "out/report.html"),
             ("lint", "spec.yaml"),
@@ -92,7 +70,7 @@ def _spec_read(random: Random) -> Seed:
 
 def _spec_with_files(random: Random) -> Seed:
     """A spec beside what it names: a base, a cluster, a model's config, a policy, lengths."""
-    spec = random.choice(_specs())
+    spec = random.choice(specs())
     match random.randrange(5):
         case 0:
             files = {"spec.yaml": "extends: base.yaml\nseed: 3\n", "base.yaml": spec}
@@ -112,64 +90,40 @@ def _spec_with_files(random: Random) -> Seed:
 
 
 def _fleet(random: Random) -> Seed:
-    files = {**_FLEET_FILES, "spec.yaml": random.choice(_specs())}
+    files = {**_FLEET_FILES, "spec.yaml": random.choice(specs())}
     return Seed(files, ("fleet", "fleet.yaml", "-o", "out", "-j", "1"))
 
 
 def _built_fleet(random: Random) -> Seed:
     """A fleet whose lock is there: another run wrote it, or a merge spoilt it."""
-    files = {**_FLEET_FILES, "spec.yaml": _specs()[0], "out/tunec.lock": _lock()}
+    files = {**_FLEET_FILES, "spec.yaml": specs()[0], "out/tunec.lock": _lock()}
     more = random.choice(((), ("--check",), ("--prune",)))
     return Seed(files, ("fleet", "fleet.yaml", "-o", "out", "-j", "1", *more))
 
 
 def _diff(random: Random) -> Seed:
-    files = {"old.yaml": random.choice(_specs()), "new.yaml": random.choice(_specs())}
+    files = {"old.yaml": random.choice(specs()), "new.yaml": random.choice(specs())}
     more = ("--files",) if random.random() < 0.3 else ()
     return Seed(files, ("diff", "old.yaml", "new.yaml", *more))
 
 
 def _lint(random: Random) -> Seed:
-    files, words = random.choice(_runs())
+    files, words = random.choice(runs_of_lint())
     more = random.choice(_MORE_OF_LINT)
     return Seed(files, ("lint", *words, *more))
 
 
 def _lint_with_baseline(random: Random) -> Seed:
-    files, words = random.choice(_runs())
+    files, words = random.choice(runs_of_lint())
     files = {**files, "known.json": BASELINE}
     return Seed(files, ("lint", *words, "--baseline", "known.json"))
 
 
 def _translate(random: Random) -> Seed:
-    files, words = random.choice(_runs())
-    to = random.choice((_target(random), _target(random), "spec"))
+    files, words = random.choice(runs_of_lint())
+    to = random.choice((target(random), target(random), "spec"))
     output = ("-o", "out/spec.yaml" if to == "spec" else "out")
     return Seed(files, ("translate", *_files_of(words, files), "--to", to, *output))
-
-
-SCRIPT = """\
-import torch
-from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
-from trl import SFTConfig
-
-LR = 2e-4
-ENGINE = {"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}
-bits = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
-model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", quantization_config=bits)
-model = get_peft_model(model, LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj"]))
-
-
-def arguments(long: bool) -> TrainingArguments:
-    given = dict(bf16=True, gradient_checkpointing=True)
-    if long:
-        return SFTConfig("out", max_length=4096, deepspeed="ds_config.json", **given)
-    return TrainingArguments("out", learning_rate=LR / 2, deepspeed=ENGINE, **given)
-
-
-Trainer(model=model, args=arguments(False)).train()
-"""
 
 
 def _lint_python(random: Random) -> Seed:
@@ -200,11 +154,8 @@ def _words(random: Random) -> Seed:
 _READERS = (
     *(_spec_read, _spec_read, _spec_with_files, _spec_with_files, _fleet, _built_fleet, _diff),
     *(_lint, _lint, _lint, _lint_with_baseline, _lint_python, _translate, _translate, _words),
+    *wider_seeds.READERS,
 )
-
-
-def _target(random: Random) -> str:
-    return random.choice(sorted(TARGETS))
 
 
 def _files_of(words: tuple[str, ...], files: Mapping[str, str]) -> tuple[str, ...]:
@@ -212,25 +163,14 @@ def _files_of(words: tuple[str, ...], files: Mapping[str, str]) -> tuple[str, ..
 
 
 @lru_cache
-def _specs() -> tuple[str, ...]:
-    found = (path.read_text("utf-8") for path in sorted(_ROOT.glob("examples/*/spec.yaml")))
-    return tuple(each for each in found if "extends:" not in each)
-
-
-@lru_cache
 def _lock() -> str:
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        for file, text in {**_FLEET_FILES, "spec.yaml": _specs()[0]}.items():
-            (folder / file).write_text(text, "utf-8")
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-            run(["fleet", f"{name}/fleet.yaml", "-o", f"{name}/out", "-j", "1"], REGISTRY, "0")
-        return (folder / "out/tunec.lock").read_text("utf-8")
+    files = {**_FLEET_FILES, "spec.yaml": specs()[0]}
+    return written_by(files, ("fleet", "fleet.yaml", "-o", "out", "-j", "1"), "out/tunec.lock")
 
 
 @lru_cache
 def _clusters() -> tuple[str, ...]:
-    found = sorted((_ROOT / "schemas/hardware/clusters").glob("*.yaml"))
+    found = sorted((ROOT / "schemas/hardware/clusters").glob("*.yaml"))
     return tuple(path.read_text("utf-8") for path in found)
 
 
@@ -240,16 +180,7 @@ def _configs() -> tuple[str, ...]:
 
 
 def _config_texts() -> Iterator[str]:
-    for path in sorted((_ROOT / "schemas/models/cards").glob("*.yaml")):
+    for path in sorted((ROOT / "schemas/models/cards").glob("*.yaml")):
         config = yaml.safe_load(path.read_text("utf-8")).get("config")
         if config:
             yield json.dumps(config, indent=2)
-
-
-@lru_cache
-def _runs() -> tuple[tuple[Mapping[str, str], tuple[str, ...]], ...]:
-    """The runs of the rules' pages and of the collected misconfigurations, with their flags."""
-    pages = (each for name in rule_names() for each in examples(name))
-    shown = ((each.files, each.arguments) for each in pages)
-    collected = ((each.texts(), tuple(each.command(each.texts()))) for each in cases())
-    return (*shown, *collected)
