@@ -82,8 +82,13 @@ def factors(runs: Sequence[Ran]) -> dict[Resource, float]:
     found = _solved(known)
     waited = {name for each in known for name in each.accounted}
     return {
-        name: round(exp(found[0] + found[1 + at]), 4) for at, name in _names() if name in waited
+        name: _rounded(exp(found[0] + found[1 + at])) for at, name in _names() if name in waited
     }
+
+
+def _rounded(factor: float) -> float:
+    """Four decimals, for people; of a factor that has none in these, four digits."""
+    return round(factor, 4) or float(f"{factor:.4g}")
 
 
 def error(runs: Sequence[Ran], scale: Mapping[Resource, float]) -> Error | None:

@@ -20,7 +20,10 @@ _HEAD: Final = """\
 def ran(
     plan: Expected, seen: Observation, files: Sequence[str], contents: Sequence[bytes], when: str
 ) -> Ran:
-    """One run, beside its plan; `when` is the day of its files, where they do not tell."""
+    """One run, beside its plan; `when` is the day of its files, where they do not tell.
+
+    Raises pydantic's ValidationError where the plan cannot be that of the run.
+    """
     return Ran(
         name=plan.name,
         when=seen.when or when,

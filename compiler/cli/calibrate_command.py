@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import DecodeError, Struct, field, to_builtins
 from msgspec.json import decode
+from pydantic import ValidationError
 
 from tunec.compiler.calibrate.formats.table import Unread, files_in, read_file
 from tunec.compiler.calibrate.observation import Observation, together
@@ -23,6 +24,7 @@ from tunec.compiler.frontend.document import load_document
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.measurements import SUFFIX, path_beside
 from tunec.compiler.frontend.names import is_path
+from tunec.compiler.frontend.project import Outside, lies_outside, project_root, require_inside
 from tunec.compiler.watch.expectation import Expected, assumed, expected
 from tunec.compiler.watch.probe_files import FOLDER, PLAN
 from tunec.compiler.writing import write_all
@@ -55,10 +57,22 @@ def run(options: Namespace, session: Session) -> int:
     contents = [each.read_bytes() for each in paths]
     newest = max(each.stat().st_mtime for each in paths)
     day = datetime.fromtimestamp(newest, UTC).date().isoformat()
-    made = ran(subject.plan, found, _names(paths, seen), contents, day)
+    try:
+        made = ran(subject.plan, found, _names(paths, seen), contents, day)
+    except ValidationError as fault:
+        return session.refuse((_of_another_plan(paths[0], fault),), {})
     after = with_run(subject.known, made, subject.plan.cluster, assumed(subject.plan.vendor))
     code = _deliver(made, after, subject, shown, options, session)
     return code if all(each.verdict == "ok" or is_silent(each) for each in shown) else INPUT
+
+
+def _of_another_plan(path: Path, fault: ValidationError) -> Diagnostic:
+    """That what was read is no run of this plan."""
+    why = fault.errors()[0]["msg"].removeprefix("Value error, ")
+    how = "name the spec of this run, or leave out files of others"
+    return error(
+        "E0201", f"`{path}` shows no run of this plan: {why}", start_of(str(path)), help=how
+    )
 
 
 def _deliver(
@@ -93,7 +107,7 @@ def _subject(options: Namespace, session: Session) -> _Subject | None:
     """The plan of the spec, and what earlier runs came to; None, said, where there is none."""
     kept = _plan_of_bundle(Path(options.spec))
     if kept is not None:
-        return _of_bundle(kept, session)
+        return _of_bundle(kept, session, allow_outside=options.allow_outside)
     loaded = load(options.spec, options, session)
     result = plan(loaded, asked_targets(options.targets, loaded, session), repairing=False)
     facts, memory, time = result.facts, result.memory, result.time
@@ -114,7 +128,8 @@ def _plan_of_bundle(given: Path) -> Path | None:
     return next((each for each in found if each.is_file()), None) if given.is_dir() else None
 
 
-def _of_bundle(kept: Path, session: Session) -> _Subject | None:
+def _of_bundle(kept: Path, session: Session, *, allow_outside: bool) -> _Subject | None:
+    """The plan that a bundle holds; the file of its cluster lies in the bundle's own project."""
     try:
         said = decode(kept.read_bytes(), type=_Kept)
     except (OSError, DecodeError) as fault:
@@ -125,6 +140,14 @@ def _of_bundle(kept: Path, session: Session) -> _Subject | None:
     if said.measured is None:
         raise Misuse("the spec's `hardware` stands in the spec itself: move it to a file")
     path = Path(os.path.normpath(kept.parent.parent / said.measured))
+    root = None if allow_outside else project_root(kept.resolve())
+    try:
+        require_inside(path, root)
+    except Outside as fault:
+        session.refuse((lies_outside(said.measured, fault, start_of(str(kept))),), {})
+        return None
+    if not path.name.endswith(SUFFIX):
+        raise Misuse(f"{kept} names {path.name}, which is no file of measured runs: *{SUFFIX}")
     document = load_document(path, Measured) if path.is_file() else None
     if document is not None and document.value is None:
         session.refuse(document.diagnostics, document.sources)

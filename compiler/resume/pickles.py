@@ -41,7 +41,9 @@ class Named:
         """Ignore what is added to it."""
 
 
-class _Reader(pickle.Unpickler):
+class _Reader(pickle._Unpickler):  # noqa: SLF001  see below
+    """In Python: the reader in C takes 32 GB for nine bytes (calibrate/formats/snapshot.py)."""
+
     def find_class(self, module: str, name: str) -> Any:
         """A name, which is not looked up; but for the dictionary that keeps its order."""
         return OrderedDict if (module, name) == ("collections", "OrderedDict") else Named

@@ -14,7 +14,9 @@ Ranks = Literal["one", "several"]
 """Whether a run has one process or several, which collectives make a difference to."""
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Size = Annotated[int, Field(ge=0)]
+_Size = Annotated[int, Field(ge=0, le=1 << 60)]
+FARTHEST: Final = 1e4
+"""Times that a step may be longer or shorter than accounted; beyond, it is that of another run."""
 
 
 class Seconds(Shape):
@@ -30,6 +32,15 @@ class Seconds(Shape):
     """Seconds of parts of a step, where a log has them: forward, backward, update, exchange."""
     edition: int = EDITION
     """Of the account."""
+
+    @model_validator(mode="after")
+    def _of_this_plan(self) -> Self:
+        """Refuse times that no plan with these terms can have had."""
+        whole = sum(self.accounted.values())
+        for name, seconds in (("a step", self.measured), *self.parts.items()):
+            if not whole / FARTHEST < seconds < whole * FARTHEST:
+                raise ValueError(f"{name} took {seconds:g} s, and {whole:g} s were accounted for")
+        return self
 
 
 class Memory(Shape):

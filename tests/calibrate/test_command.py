@@ -37,6 +37,16 @@ def planned(tunec, *words):
     return json.loads(done.out)
 
 
+@pytest.mark.parametrize("took", ["0.0001", "310000000.0", "1e300"])
+def test_a_run_of_another_plan_teaches_nothing(tunec, project, took):
+    text = "{'loss': 1.0}\n{'train_runtime': 9.0, 'train_steps_per_second': %.9g}\n"
+    (project / "other.log").write_text(text % (1 / float(took)))
+    done = tunec("calibrate", "spec.yaml", "other.log")
+    assert done.code == 1
+    assert "error[E0201]: `other.log` shows no run of this plan: a step took " in done.err
+    assert not (project / FILE).exists()
+
+
 def test_a_run_is_compared_and_later_plans_take_what_follows(tunec, project):
     before = planned(tunec)
     assert "measured" not in before

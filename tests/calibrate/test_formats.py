@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import zipfile
 from contextlib import suppress
 
 import pytest
@@ -111,3 +112,49 @@ def test_a_folder_is_searched_and_other_files_say_what_is_read(tmp_path):
     assert [each.name for each in files_in(tmp_path)] == ["smi.csv", "train.log"]
     with pytest.raises(Unread, match=r"shows time or memory of a run; what is read: trainer_state"):
         read_file(tmp_path / "x.yaml")
+
+
+@pytest.mark.parametrize("name", ["snapshot.pickle", "ckpt/training_args.bin"])
+def test_an_object_under_a_huge_number_takes_no_memory(tmp_path, name):
+    """Nine bytes for which CPython's reader in C takes 32 GB."""
+    import resource
+
+    from tunec.compiler.resume.pickles import objects
+
+    file = tmp_path / "x.bin"
+    bomb = b"\x80\x02}r\xff\xff\xff\x7f."
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", bomb)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if name.endswith(".bin"):
+        assert objects(file) == {}
+    else:
+        assert snapshot.read(bomb) == []
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("smi.csv", "timestamp, memory.used [MiB]\n" + "9" * 200_000 + ", 1 MiB\n"),
+        ("a.log", "{'loss': 1, 'train_runtime': 1e308, 'train_steps_per_second': 1e308}\n"),
+        ("b.log", "{'loss': 1, 'memory/max_allocated (GiB)': 1e308}\n"),
+        (
+            "c.log",
+            "global_step=9, RunningAvgSamplesPerSec=5, CurrSamplesPerSec=5, "
+            "MemAllocated=6GB, MaxMemAllocated=" + "9" * 400 + "GB\n",
+        ),
+    ],
+)
+def test_numbers_without_bounds_are_a_fault_of_the_file(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(Unread) as refused:
+        read_file(tmp_path / name)
+    assert len(str(refused.value)) <= 200
+
+
+def test_an_event_of_no_name_is_passed_over():
+    trace = [{"action": ["alloc"], "size": 1}, {"action": None}, 3]
+    segments = [{"total_size": 5, "allocated_size": 2}]
+    content = pickle.dumps({"segments": segments, "device_traces": [trace]})
+    assert snapshot.read(content)[0].reserved == 5

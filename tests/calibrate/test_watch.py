@@ -80,6 +80,19 @@ def test_what_the_probe_wrote_is_compared_with_the_plan_of_its_bundle(compiled, 
     assert run["memory"]["allocated"] == 3 << 30
 
 
+@pytest.mark.parametrize("named", ["../../a100-80g-x2.measured.yaml", "../notes.yaml"])
+def test_a_bundle_writes_only_measured_runs_of_its_own_project(compiled, tunec, tmp_path, named):
+    compiled("trl")
+    kept = Path("out/watch/plan.json")
+    kept.write_text(kept.read_text().replace("../a100-80g-x2.measured.yaml", named))
+    line = {"event": "step", "step": 1, "seconds": 2.0}
+    Path("out/watch/run.jsonl").write_text(json.dumps(line) + "\n")
+    done = tunec("calibrate", "out")
+    assert done.code in (1, 2)
+    assert "outside the project" in done.err or "is no file of measured runs" in done.err
+    assert not (tmp_path / "out" / named).resolve().exists()
+
+
 @pytest.fixture
 def probe(tmp_path, monkeypatch):
     """The probe's module, and a Trainer of a layer of two numbers with the probe in it."""

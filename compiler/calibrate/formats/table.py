@@ -1,5 +1,6 @@
 """The forms of files that are read, and the files of a folder that are looked at."""
 
+import csv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -8,7 +9,9 @@ from msgspec import Struct
 
 from tunec.compiler.calibrate.formats import driver_table, lines, records, snapshot
 from tunec.compiler.calibrate.observation import Observation
+from tunec.compiler.diagnostics.wording import shortened
 
+_LONG: Final = 200
 MOST_BYTES: Final = 1 << 29
 """Of one file."""
 
@@ -49,8 +52,8 @@ def read_file(path: Path) -> list[Observation]:
             is_pickle = form is FORMS[0]
             if is_pickle == content.startswith(_PICKLE) and (found := list(form.read(content))):
                 return found
-    except ValueError as fault:
-        raise Unread(str(fault)) from None
+    except (ValueError, ArithmeticError, csv.Error) as fault:
+        raise Unread(shortened(str(fault), _LONG)) from None
     forms = ", ".join(("trainer_state.json", "trainer_log.jsonl", *(f.name for f in FORMS)))
     raise Unread(f"nothing in it shows time or memory of a run; what is read: {forms}")
 
