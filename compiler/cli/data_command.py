@@ -3,6 +3,7 @@
 import hashlib
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,10 +16,13 @@ from tunec.compiler.dataset.measuring import Measured, Source, kept, measure, te
 from tunec.compiler.dataset.report import Report, report_json, report_text
 from tunec.compiler.dataset.templates import ChatTemplate
 from tunec.compiler.dataset.tokenizers import find
+from tunec.compiler.dataset.tokenizers import text_of as template_text
 from tunec.compiler.diagnostics.diagnostic import has_errors
 from tunec.compiler.driver import Planned, plan
+from tunec.compiler.frontend.disk import Unreadable
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.load import Loaded, load_spec
+from tunec.compiler.frontend.project import Outside, project_root, require_inside
 from tunec.compiler.review.screen.pen import Pen
 from tunec.compiler.writing import write_all
 from tunec.schemas.data_paths import data_kind
@@ -105,7 +109,7 @@ def _keep(measured: Measured, record: MeasuredBy, options: Namespace, session: S
     if options.check is not None:
         path = Path(options.check)
         text = text_of(kept(measured, record, path.parent))
-        is_same = path.is_file() and path.read_text("utf-8") == text
+        is_same = path.is_file() and path.read_bytes() == text.encode()
         session.note(f"{path}: {'as measured' if is_same else 'not what is measured now'}")
         return OK if is_same else INPUT
     if options.output is not None:
@@ -136,15 +140,26 @@ def _loaded(options: Namespace, session: Session) -> Loaded | None:
 def _sources(options: Namespace, loaded: Loaded | None) -> Sequence[Source]:
     if options.files or loaded is None or loaded.spec is None:
         return [Source(Path(each)) for each in options.files]
-    return list(_named(loaded))
+    full = Path(options.spec).resolve()
+    return list(_named(loaded, None if options.allow_outside else project_root(full)))
 
 
-def _named(loaded: Loaded) -> Iterator[Source]:
-    """The files that a spec trains on."""
+def _named(loaded: Loaded, root: Path | None) -> Iterator[Source]:
+    """The files that a spec trains on; raise Misuse for one outside of its project."""
     for each in parts(loaded.spec.data.train) if loaded.spec else ():
         if data_kind(each.path) != "file":
             raise Misuse(f"the spec trains on {each.path!r}, which is no file: name its files")
+        with suppress(Unreadable):  # measuring tells it
+            _require_inside(loaded.base / each.path, root)
         yield Source(loaded.base / each.path, each.times)
+
+
+def _require_inside(path: Path, root: Path | None) -> None:
+    try:
+        require_inside(path, root)
+    except Outside:
+        what = f"{path} lies outside the project of the spec"
+        raise Misuse(f"{what}: move it, or allow files outside it: --allow-outside") from None
 
 
 def _counting(options: Namespace, loaded: Loaded | None) -> _Counting:
@@ -156,7 +171,7 @@ def _counting(options: Namespace, loaded: Loaded | None) -> _Counting:
     model = _model(options, loaded)
     folder = Path(options.tokenizer) if options.tokenizer else None
     files = find(model, folder)
-    text = Path(options.template).read_text("utf-8") if options.template else files.template
+    text = template_text(Path(options.template)) if options.template else files.template
     template = ChatTemplate(text, files.special) if text is not None else None
     digest = hashlib.sha256(text.encode()).hexdigest() if text is not None else None
     record = MeasuredBy(model=model, sha256=files.sha256, template_sha256=digest)

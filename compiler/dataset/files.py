@@ -41,6 +41,8 @@ def records(path: Path) -> Iterator[Placed]:
     if reader is None:
         known = ", ".join(READERS)
         raise Unread(f"`{path.name}` has no suffix of a data file", f"tunec reads {known}")
+    if path.exists() and not path.is_file():
+        raise Unread("it is not a regular file")
     try:
         yield from reader(path)
     except UnicodeDecodeError as fault:
@@ -65,23 +67,40 @@ def _jsonl(path: Path) -> Iterator[Placed]:
 
 def _line(at: int, line: str) -> Placed:
     try:
-        return _mapping(at, json.loads(line))
+        return _mapping(at, json.loads(line), line)
     except json.JSONDecodeError as fault:
         return Placed(at, None, f"JSON: {fault.msg.lower()}", fault.colno)
     except RecursionError:
         return Placed(at, None, "it is nested too deep")
+    except ValueError as fault:
+        return Placed(at, None, f"JSON: {fault}")
 
 
-def _mapping(at: int, found: Any) -> Placed:
+def _mapping(at: int, found: Any, text: str) -> Placed:
+    """A record of a text, which JSON lets hold what no UTF-8 can say."""
+    if _HALF in text.lower() and _is_halved(found):
+        return Placed(at, None, "it holds half of a surrogate pair, which is no character")
     if isinstance(found, dict):
         return Placed(at, found)
     return Placed(at, None, f"expected an object, and found `{shortened(json.dumps(found), 40)}`")
 
 
+_HALF: Final = "\\ud"
+
+
+def _is_halved(found: Any) -> bool:
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 def _json(path: Path) -> Iterator[Placed]:
     """A list of objects, or an object whose only list holds them."""
+    text = path.read_text("utf-8-sig")
     try:
-        found = json.loads(path.read_text("utf-8-sig"))
+        found = json.loads(text)
     except json.JSONDecodeError as fault:
         if fault.msg == "Extra data" and fault.lineno > 1:
             yield from _jsonl(path)
@@ -89,12 +108,15 @@ def _json(path: Path) -> Iterator[Placed]:
         raise Unread(f"JSON: {fault.msg.lower()}", line=fault.lineno, column=fault.colno) from None
     except RecursionError:
         raise Unread("it is nested too deep") from None
+    except ValueError as fault:
+        raise Unread(f"JSON: {fault}") from None
     if isinstance(found, dict):
         lists = [each for each in found.values() if isinstance(each, list)]
         found = lists[0] if len(lists) == 1 else found
     if not isinstance(found, list):
         raise Unread("it holds no list of records", "write a list of objects, or one a line")
-    yield from (_mapping(at, each) for at, each in enumerate(found, 1))
+    marks = _HALF if _HALF in text.lower() else ""
+    yield from (_mapping(at, each, marks) for at, each in enumerate(found, 1))
 
 
 def _csv(path: Path) -> Iterator[Placed]:
@@ -118,7 +140,6 @@ def _row(at: int, found: dict[str | Any, str | Any]) -> Placed:
 
 def _parquet(path: Path) -> Iterator[Placed]:
     try:
-        import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
         raise Unread("Parquet files are read by pyarrow, which is not installed", EXTRA) from None
@@ -129,8 +150,8 @@ def _parquet(path: Path) -> Iterator[Placed]:
                 for record in batch.to_pylist():
                     at += 1
                     yield Placed(at, record)
-    except pa.ArrowException as fault:
-        raise Unread(f"Parquet: {shortened(str(fault), 200)}") from None
+    except Exception as fault:  # noqa: BLE001  a damaged file fails in any way there is
+        raise Unread(f"Parquet: {shortened(str(fault), 200) or type(fault).__name__}") from None
 
 
 READERS: Final[Mapping[str, Reader]] = {

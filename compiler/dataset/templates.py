@@ -16,8 +16,11 @@ from tunec.compiler.diagnostics.wording import shortened
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _DAY: Final = date(2026, 1, 1)
+_MOST_POWER: Final = 64
+_MOST_PRODUCT: Final = 1 << 24
 
 
 class ChatTemplate:
@@ -57,7 +60,6 @@ def _compiled(text: str) -> "Template":
         from jinja2 import TemplateSyntaxError
         from jinja2.exceptions import TemplateError
         from jinja2.ext import loopcontrols
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError:
         raise Unread(
             "chat templates are rendered by jinja2, which is not installed", EXTRA
@@ -67,9 +69,7 @@ def _compiled(text: str) -> "Template":
         raise TemplateError(message)
 
     extensions = [_generation(), loopcontrols]
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=extensions
-    )
+    environment = _sandbox()(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = _DAY.strftime
@@ -78,6 +78,26 @@ def _compiled(text: str) -> "Template":
     except TemplateSyntaxError as fault:
         why = f"the chat template is no template: {fault.message}"
         raise Unread(why, line=fault.lineno) from None
+    except Exception as fault:  # noqa: BLE001  Python compiles what jinja2 makes of it, and has limits
+        why = shortened(f"{fault}", 200) or type(fault).__name__
+        raise Unread(f"the chat template cannot be compiled: {why}") from None
+
+
+def _sandbox() -> "type[ImmutableSandboxedEnvironment]":
+    """The sandbox of transformers, in which no product is larger than a text that is read."""
+    from jinja2.exceptions import SecurityError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Sandbox(ImmutableSandboxedEnvironment):
+        intercepted_binops = frozenset({"*", "**"})
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            sizes = [len(each) if hasattr(each, "__len__") else abs(each) for each in (left, right)]
+            if (operator == "**" and sizes[1] > _MOST_POWER) or sizes[0] * sizes[1] > _MOST_PRODUCT:
+                raise SecurityError(f"the result of {operator} is too large")
+            return super().call_binop(context, operator, left, right)
+
+    return Sandbox
 
 
 def _generation() -> Any:

@@ -11,6 +11,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tunec.compiler.dataset.files import Unread
+from tunec.compiler.diagnostics.wording import shortened
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
 
 _FILE: Final = "tokenizer.json"
 _CONFIG: Final = "tokenizer_config.json"
@@ -50,9 +52,9 @@ def _saving(folder: Path) -> str | None:
     """How a tokenizer without such a file gets one, where there is one."""
     if not any((folder / name).exists() for name in ("tokenizer.model", "vocab.json", _CONFIG)):
         return "name the folder that holds it, such as that of the model"
-    where = quote(str(folder))
-    code = f"AutoTokenizer.from_pretrained('{where}').save_pretrained('{where}')"
-    return f'write one: `python -c "from transformers import AutoTokenizer; {code}"`'
+    where = repr(str(folder))
+    code = f"AutoTokenizer.from_pretrained({where}).save_pretrained({where})"
+    return f"write one: `python -c {quote(f'from transformers import AutoTokenizer; {code}')}`"
 
 
 def _places(model: str) -> Iterator[Path]:
@@ -90,19 +92,28 @@ def _token(said: Any) -> str:
 def _template(folder: Path, config: Mapping[str, Any]) -> str | None:
     """transformers 5.23.0: a file of its own wins over what the config says."""
     if (folder / _TEMPLATE).is_file():
-        return (folder / _TEMPLATE).read_text("utf-8")
+        return text_of(folder / _TEMPLATE)
     said = config.get("chat_template") or _object(folder / _OLD_TEMPLATE).get("chat_template")
     if isinstance(said, list):
-        named = {each.get("name"): each.get("template") for each in said}
-        said = named.get("default")
+        named = (each for each in said if isinstance(each, Mapping))
+        said = next((each.get("template") for each in named if each.get("name") == "default"), None)
     return said if isinstance(said, str) else None
+
+
+def text_of(file: Path) -> str:
+    """The text of a file of a tokenizer; raise Unread."""
+    try:
+        return read_bytes(file).decode("utf-8")
+    except (Unreadable, UnicodeDecodeError) as fault:
+        why = fault if isinstance(fault, Unreadable) else f"it is not UTF-8 text: {fault.reason}"
+        raise Unread(f"cannot read `{shortened(str(file))}`: {why}") from None
 
 
 def _object(file: Path) -> Mapping[str, Any]:
     if not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_text("utf-8"))
-    except ValueError as fault:
+        found = json.loads(text_of(file))
+    except (ValueError, RecursionError) as fault:
         raise Unread(f"`{file.name}` beside the tokenizer is not JSON: {fault}") from None
     return found if isinstance(found, Mapping) else {}

@@ -1,6 +1,8 @@
 """`tunec data`: records of every form, counted as transformers counts; faults by their lines."""
 
 import json
+import os
+import shutil
 
 import pytest
 
@@ -183,6 +185,10 @@ def test_files_of_every_kind_hold_the_same(tmp_path):
         ("a.jsonl", b"\xff\xfe{", "it is not UTF-8 text"),
         ("a.jsonl", b"", "holds no sample"),
         ("a.xlsx", b"", "has no suffix of a data file"),
+        ("a.jsonl", b'{"text": "a\\ud800b"}', "half of a surrogate pair"),
+        ("a.json", b'[{"text": "a\\uD800b"}]', "half of a surrogate pair"),
+        ("a.jsonl", b'{"text": ' + b"9" * 5000 + b"}", "JSON: Exceeds the limit"),
+        ("a.json", b'[{"text": ' + b"9" * 5000 + b"}]", "JSON: Exceeds the limit"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path, name, content, why):
@@ -275,3 +281,63 @@ def test_a_template_that_refuses_is_told_with_the_line(tunec, trained, folder):
         *("--template", template),
     )
     assert (told.code, "the chat template is no template" in told.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 9**9**9 }}",
+        "{{ 'a' * 999999999 }}",
+        "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
+        "{% for a in [1] %}" * 30 + "{% endfor %}" * 30,
+    ],
+    ids=["power", "product", "brackets", "loops"],
+)
+def test_a_template_of_a_stranger_takes_no_time_and_no_memory(tunec, trained, folder, text):
+    template = trained / "template.jinja"
+    template.write_text(text, "utf-8")
+    told = tunec(
+        *("data", trained / "train.jsonl", "--model", "m", "--tokenizer", folder),
+        *("--template", template),
+    )
+    assert told.code == 1
+    assert "Traceback" not in told.err
+    assert "too large" in told.err or "cannot be compiled" in told.err
+
+
+def test_a_pipe_is_no_data_file(tunec, tmp_path):
+    os.mkfifo(tmp_path / "train.jsonl")
+    told = tunec("data", tmp_path / "train.jsonl", "--estimate")
+    assert (told.code, "it is not a regular file" in told.err) == (1, True)
+
+
+@pytest.mark.parametrize("outside", ["../secret.jsonl", "link.jsonl"])
+def test_a_spec_names_no_data_outside_of_its_project(tunec, trained, outside):
+    (trained / "pyproject.toml").touch()
+    (trained.parent / "secret.jsonl").write_text('{"text": }\n', "utf-8")
+    (trained / "link.jsonl").symlink_to("../secret.jsonl")
+    spec = trained / "spec.yaml"
+    spec.write_text(spec.read_text("utf-8").replace("train.jsonl", outside), "utf-8")
+    told = tunec("data", "--spec", spec, "--estimate")
+    assert (told.code, "lies outside the project of the spec" in told.err) == (2, True)
+    told = tunec("data", "--spec", spec, "--estimate", "--allow-outside")
+    assert "JSON: expecting value" in told.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer_config.json", b"\xff"),
+        ("tokenizer_config.json", b'{"chat_template": ["a", {"name": []}]}'),
+        ("tokenizer_config.json", b"[" * 100_000),
+        ("chat_template.jinja", b"{{ \xff }}"),
+    ],
+)
+def test_damaged_files_beside_a_tokenizer(tunec, trained, folder, tmp_path, name, content):
+    own = tmp_path / "own"
+    shutil.copytree(folder, own)
+    (own / name).write_bytes(content)
+    told = tunec("data", trained / "train.jsonl", "--tokenizer", own, "--model", "m")
+    assert told.code in (0, 1)
+    assert "Traceback" not in told.err
+    assert told.code == 0 or "`" in told.err
