@@ -1,4 +1,4 @@
-"""`python -m tunec.compiler.pull_request`: what `action.yml` runs.
+"""`python -P -m tunec.compiler.pull_request`: what `action.yml` runs.
 
 Compares the two sides of a pull request by `tunec diff`, keeps one comment about it, and ends with
 1 where the check fails. All that it is told is in the environment: what GitHub Actions sets, and
@@ -7,6 +7,7 @@ the action's inputs as `TUNEC_*`.
 
 import json
 import os
+import secrets
 import shlex
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def main(environment: Mapping[str, str]) -> int:
         return _USAGE
     around = surroundings_of(environment)
     done = _tunec("diff", f"{base}..HEAD", *_asked(environment), "--format", "markdown")
-    sys.stderr.write(done.stderr)
+    _quote(done.stderr)
     if done.returncode not in (_OK, _FAILS):
         return done.returncode
     linted, told = _lint(environment, around)
@@ -93,7 +94,7 @@ def _git(*words: str) -> str:
 
 
 def _tunec(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tunec", *words]
+    command = [sys.executable, "-P", "-m", "tunec", *words]
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)  # noqa: S603
 
 
@@ -108,7 +109,7 @@ def _lint(environment: Mapping[str, str], around: Surroundings) -> tuple[int, st
     hardware = environment.get("TUNEC_HARDWARE", "").split()[:1]
     flags = ["--hardware", *hardware] if hardware else []
     done = _tunec("lint", *paths, *flags, "--format", "sarif")
-    sys.stderr.write(done.stderr)
+    _quote(done.stderr)
     if done.returncode not in (_OK, _FAILS):
         return done.returncode, ""
     file = Path(environment.get("TUNEC_SARIF") or "tunec.sarif")
@@ -121,6 +122,17 @@ def _lint(environment: Mapping[str, str], around: Surroundings) -> tuple[int, st
 
 
 # ── what is told ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _quote(text: str) -> None:
+    """Write what may hold lines of the pull request's files, of which the runner obeys none.
+
+    docs.github.com, "Workflow commands for GitHub Actions", "Stopping and starting workflow
+    commands": a token that nobody can guess ends the stretch.
+    """
+    if text:
+        end = secrets.token_hex(16)
+        sys.stderr.write(f"::stop-commands::{end}\n{text.rstrip()}\n::{end}::\n")
 
 
 def _comment(event: Event, around: Surroundings, name: str, text: str) -> None:

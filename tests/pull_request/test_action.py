@@ -218,3 +218,29 @@ def test_what_is_no_pull_request_and_what_was_not_fetched(work):
     wrong = work.run(hardware="nowhere")
     assert "nowhere" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+def test_nothing_is_imported_from_the_pull_request(work):
+    """What a branch brings beside the names of modules does not run, and speaks to no runner."""
+    for each in ("tunec", "yaml", "msgspec", "pydantic", "pip", "secrets"):
+        (work.folder / f"{each}.py").write_text("raise SystemExit('it ran')\n", "utf-8")
+    work.git("add", ".")
+    work.push(SPEC.replace("global: 64", "global: 128"))
+    found = work.run(**{"fail-on": ""})
+    assert (found.returncode, found.stdout) == (0, "comment: written\n"), found.stderr
+    started = [each["run"] for each in ACTION["runs"]["steps"] if "run" in each]
+    assert len(started) == 2
+    assert all(each.startswith("python -P -m ") and "${{" not in each for each in started)
+
+
+def test_what_the_files_say_commands_no_runner(work):
+    work.push(SPEC.replace("lora", "lara # ##[set-output name=sarif]x"))
+    found = work.run(lint="specs")
+    assert "##[set-output" in found.stderr
+    for stretch in found.stderr.split("::stop-commands::")[1:]:
+        token, _, rest = stretch.partition("\n")
+        assert len(token) == 32
+        quoted, _, after = rest.partition(f"\n::{token}::\n")
+        assert after == "" or after.startswith("::stop") or "##[" not in after
+        assert token not in quoted
+    assert "##[" not in found.stderr.partition("::stop-commands::")[0]

@@ -1,7 +1,8 @@
 """A comparison as text for the terminal, as Markdown for a pull request, and as JSON."""
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.ir.values import plain
 from tunec.compiler.review.diff.compare import Comparison, SpecChange
@@ -64,16 +65,17 @@ def comparison_markdown(comparison: Comparison) -> str:
     nothing = "not compared" if comparison.unreadable else "nothing changes"
     parts = [f"## tunec: {comparison.kind or nothing}", *_overview(comparison)]
     parts += ["\n".join(_markdown_spec(each)) for each in comparison.changed if each.is_told]
-    parts += [f"### `{name}` is new" for name in comparison.added]
-    parts += [f"### `{name}` is gone" for name in comparison.removed]
-    parts += [f"### `{name}` cannot be compared" for name in comparison.unreadable]
+    parts += [f"### {_code(name)} is new" for name in comparison.added]
+    parts += [f"### {_code(name)} is gone" for name in comparison.removed]
+    parts += [f"### {_code(name)} cannot be compared" for name in comparison.unreadable]
     return "\n\n".join(parts)
 
 
 def _overview(comparison: Comparison) -> Iterator[str]:
     """A table of what changes, where anything does."""
     rows = [
-        f"| `{spec}` | {kind} | {_arrow(cost) or 'unknown'} | {_escaped(fits) or 'as before'} |"
+        f"| {_code(spec)} | {kind} | {_arrow(cost) or 'unknown'} | "
+        f"{_escaped(fits) or 'as before'} |"
         for spec, kind, cost, fits in overview_rows(comparison)
     ]
     if rows:
@@ -82,7 +84,7 @@ def _overview(comparison: Comparison) -> Iterator[str]:
 
 
 def _markdown_spec(change: SpecChange) -> Iterator[str]:
-    yield f"### `{spec_title(change)}`: {spec_class(change)}"
+    yield f"### {_code(spec_title(change))}: {spec_class(change)}"
     yield ""
     yield from (f"- {_escaped(field_line(field))}" for field in change.intent)
     if change.intent:
@@ -103,7 +105,7 @@ def _markdown_group(group: Group) -> Iterator[str]:
         yield "| decision | old → new | why |"
         yield "| --- | --- | --- |"
     for slot, values, reason in rows:
-        yield f"| `{slot}` | {_arrow(values)} | {_escaped(reason)} |"
+        yield f"| {_code(slot)} | {_arrow(values)} | {_escaped(reason)} |"
     if follows := follow_line(group):
         yield ""
         yield f"<sub>{_escaped(follows)}</sub>"
@@ -117,13 +119,21 @@ def _arrow(text: str) -> str:
     return _escaped(text).replace("-&gt;", "→")
 
 
+def _code(text: str) -> str:
+    """Text as code, in a table too, which nothing in it ends."""
+    return f"`{text.replace('`', chr(39)).replace('|', '¦')}`"
+
+
+_MENTION: Final = re.compile(r"(?<![\w`])@(?=\w)")
+
+
 def _escaped(text: str) -> str:
-    """Text that Markdown shows as it is, in a table too."""
+    """Text that Markdown shows as it is, in a table too, and that calls nobody by name."""
     for special, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(special, shown)
     for special in "\\`*_[]|$":
         text = text.replace(special, f"\\{special}")
-    return text.replace("\n", " ")
+    return _MENTION.sub("@<!-- -->", text).replace("\n", " ")
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
