@@ -81,7 +81,9 @@ def check_model(value: Any, tree: Node, project: Project) -> Named:
     cached = hub_config(value) if unknown else None
     if cached is None:
         return Named(unknown)
-    return _config_file(str(cached), tree, ("model",), Project(project.base))
+    return _config_file(
+        str(cached), tree, ("model",), Project(project.base, cached.parents[2].resolve())
+    )
 
 
 _OTHER_MODELS: Final = (

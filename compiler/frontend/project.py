@@ -1,9 +1,13 @@
 """The project of a file: the directory that the files which it names may not leave.
 
 A spec, or a config that is linted, may come from a stranger, and what is wrong with a file that it
-names is shown with its lines. What the command line itself names is read wherever it lies.
+names is shown with its lines. What the command line itself names is read wherever it lies, unless
+somebody else wrote the command line (`confined`).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +31,19 @@ class Outside(Unreadable):
         self.root = root
 
 
+_WITHIN: Final[ContextVar[Path | None]] = ContextVar("where files that are named lie", default=None)
+
+
+@contextmanager
+def confined(root: Path) -> Iterator[None]:
+    """Let nothing that a command line names lead out of a directory, links followed, meanwhile."""
+    token = _WITHIN.set(root.resolve())
+    try:
+        yield
+    finally:
+        _WITHIN.reset(token)
+
+
 class Project(Struct, frozen=True):
     """Where the paths of a file start from, and the directory that they may not leave."""
 
@@ -36,7 +53,8 @@ class Project(Struct, frozen=True):
 
     def read(self, path: Path, named: Span) -> bytes:
         """The bytes of a file that is named at some place; raise Outside, or Unreadable."""
-        require_inside(path, None if named.file == COMMAND_LINE else self.root)
+        root = None if named.file == COMMAND_LINE else self.root
+        require_inside(path, _WITHIN.get() if root is None else root)
         return read_bytes(path)
 
 

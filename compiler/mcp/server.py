@@ -16,6 +16,7 @@ from mcp.types import ToolAnnotations
 from msgspec import Struct
 from pydantic import Field
 
+from tunec.compiler.frontend.project import confined
 from tunec.compiler.mcp import results
 
 _FOUND: Final = (0, 1)
@@ -124,7 +125,7 @@ class Tools:
     ) -> results.Choice:
         """Where a spec runs cheapest, fastest, or with the least energy, at dated prices."""
         words = [*_each("--within", within), *_each("--budget", budget), "--by", _word(by)]
-        many = ["--hardware", *map(_word, hardware)] if hardware else []
+        many = ["--hardware", *map(self._named, hardware)] if hardware else []
         return self._ask(results.Choice, "choose", self._inside(spec), *words, *many)
 
     def verify(self, spec: Spec, targets: Targets = []) -> results.Verification:  # noqa: B006
@@ -189,8 +190,12 @@ class Tools:
             raise ToolError(f"{path} lies outside of {self._root}, the directory of this server")
         return full.relative_to(self._root).as_posix()
 
+    def _named(self, cluster: str) -> str:
+        """The name of a cluster, or a path below the server's directory where it is one."""
+        return self._inside(cluster) if Path(self._root, cluster).exists() else _word(cluster)
+
     def _ask(self, kind: type[_Result], *words: str) -> _Result:
-        with self._lock:
+        with self._lock, confined(self._root):
             done = self._run([*words, "--format", "json"])
         if done.code not in _FOUND:
             raise ToolError(done.err.strip() or f"tunec ended with {done.code}")

@@ -44,6 +44,10 @@ CALLS = {
         "compile",
         {"spec": "spec.yaml", "targets": ["deepspeed"], "directory": "../out"},
     ),
+    "hardware outside": ("plan", {"spec": "spec.yaml", "hardware": "../outside.yaml"}),
+    "a model outside": ("lint", {"paths": ["ds.json"], "model": "../outside.yaml"}),
+    "an override outside": ("plan", {"spec": "spec.yaml", "overrides": ["model=../outside.yaml"]}),
+    "clusters outside": ("choose", {"spec": "spec.yaml", "hardware": [".."]}),
     "a flag": ("lint", {"paths": ["--fix"]}),
     "no such target": ("plan", {"spec": "spec.yaml", "targets": ["nobody"]}),
 }
@@ -126,6 +130,7 @@ def test_what_is_written_lies_below_the_directory(session, folder):
     [
         ("outside", "../outside.yaml lies outside of"),
         ("writes outside", "../out lies outside of"),
+        ("clusters outside", ".. lies outside of"),
         ("a flag", "'--fix' is no value here"),
         ("no such target", "nobody"),
     ],
@@ -135,3 +140,11 @@ def test_what_makes_no_sense_is_refused(session, name, says):
     assert answer.is_error
     assert says in answer.content[0].text
     assert "Traceback" not in answer.content[0].text
+
+
+@pytest.mark.parametrize("name", ["hardware outside", "a model outside", "an override outside"])
+def test_what_a_call_names_is_read_below_the_directory_only(session, name):
+    """The text of the file that is there appears nowhere."""
+    told = session[1][name].model_dump_json()
+    assert "lies outside the project" in told
+    assert "samples" not in told
