@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from posixpath import normpath
+from typing import Final
 
 from tunec.compiler.analyses.architecture.image_tokens import (
     UnfitImage,
@@ -15,7 +16,7 @@ from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spe
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
 from tunec.schemas.data_paths import data_kind
 from tunec.schemas.mixture import parts
-from tunec.schemas.models.architecture import ImageTokens
+from tunec.schemas.models.architecture import Architecture, ImageTokens
 
 
 def resolve_data(facts: Facts, _: Draft) -> Outcome:
@@ -115,7 +116,7 @@ def _sequence(scribe: Scribe) -> None:
         return
     sequence = scribe.say("data.sequence", asked, "as the spec has it", spec("data.sequence"))
     _cut(scribe, sequence)
-    if architecture.context and sequence > architecture.context:
+    if architecture.context and sequence > architecture.context and _ends(architecture):
         scribe.error(
             "E0801",
             f"a sequence of {sequence} tokens is longer than the {architecture.context} tokens "
@@ -123,6 +124,19 @@ def _sequence(scribe: Scribe) -> None:
             scribe.place("data.sequence", "data.sequence"),
             help=f"use at most {architecture.context}",
         )
+
+
+_RELATIVE: Final = frozenset({"deberta", "deberta-v2"})
+"""Families that read distances alone, in buckets of which the last holds all that are longer.
+
+transformers 5.23.0 `models/deberta_v2/modeling_deberta_v2.py`, `DisentangledSelfAttention`.
+"""
+
+
+def _ends(architecture: Architecture) -> bool:
+    """Whether positions end at the context: by a table of them, or by what was trained."""
+    tables = (each.path.endswith("position_embeddings") for each in architecture.modules)
+    return architecture.family not in _RELATIVE or any(tables)
 
 
 def _packing(scribe: Scribe) -> None:

@@ -31,21 +31,24 @@ _BERT: Final = Names(
 )
 
 
-def bert(prefix: str, head: str, norm: str, facts: Facts) -> Architecture:
+def bert(
+    prefix: str, head: str, norm: str, facts: Facts, *, is_after_padding: bool = False
+) -> Architecture:
     """Derive BERT or RoBERTa, with a masked-language head or else with a pooler.
 
-    `prefix` is where the encoder stands beside a head, `norm` the head's norm.
+    `prefix` is where the encoder stands beside a head, `norm` the head's norm. Where positions
+    begin after that of padding, the table's first rows stand for no token.
     """
     sizes = vit_sizes(facts)
     layers = dense(_BERT, sizes)
     hidden, vocab = sizes.hidden, facts.count("vocab_size")
-    tied, context = facts.flag("tie_word_embeddings"), facts.count("max_position_embeddings")
+    tied, places = facts.flag("tie_word_embeddings"), facts.count("max_position_embeddings")
     is_masked = any(name.endswith("ForMaskedLM") for name in facts.texts("architectures"))
     tree = Tree("text")
     body = tree.at(prefix if is_masked else "")
     embeddings = body.at("embeddings")
     embeddings.embedding("word_embeddings", vocab, hidden)
-    embeddings.embedding("position_embeddings", context, hidden)
+    embeddings.embedding("position_embeddings", places, hidden)
     embeddings.embedding("token_type_embeddings", facts.count("type_vocab_size"), hidden)
     embeddings.norm("LayerNorm", hidden, bias=True)
     _grow_bert_layers(body.at("encoder"), layers)
@@ -60,11 +63,16 @@ def bert(prefix: str, head: str, norm: str, facts: Facts) -> Architecture:
         stacks=layers.stacks,
         hidden=hidden,
         vocab=vocab if is_masked else 0,
-        context=context,
+        context=max(places - _padding(facts) - 1, 1) if is_after_padding else places,
         tied=tied and is_masked,
         head=f"{head}.decoder" if is_masked else "",
         embedding=f"{body.path}.embeddings.word_embeddings".lstrip("."),
     )
+
+
+def _padding(facts: Facts) -> int:
+    """The id of the token that fills up: 1 in the classes of RoBERTa's kind, if nothing is set."""
+    return facts.size("pad_token_id") if facts.has("pad_token_id") else 1
 
 
 def _grow_bert_layers(encoder: Tree, layers: Backbone) -> None:
@@ -109,9 +117,12 @@ def clip_text(facts: Facts) -> Architecture:
     )
 
 
+# transformers 5.23.0 `RobertaEmbeddings.create_position_ids_from_input_ids`: the first token has
+# the position `padding_idx + 1`
+_ROBERTA: Final = partial(bert, "roberta", "lm_head", "layer_norm", is_after_padding=True)
 ENCODERS: Final[Mapping[str, Callable[[Facts], Architecture]]] = {
     "bert": partial(bert, "bert", "cls.predictions", "transform.LayerNorm"),
-    "roberta": partial(bert, "roberta", "lm_head", "layer_norm"),
-    "xlm-roberta": partial(bert, "roberta", "lm_head", "layer_norm"),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
     "clip_text_model": clip_text,
 }

@@ -26,6 +26,8 @@ from tunec.schemas.models.architecture import Architecture, Module
 _HEADS: Final = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
 _MASKED: Final = "MODEL_FOR_MASKED_LM_MAPPING"
 _PLACES: Final = "max_position_embeddings"
+_TABLES: Final = ("position_embeddings", "embed_positions", "wpe")
+"""How tables of learned positions are called."""
 _LONGEST: Final = 4096
 """More tokens than any sequence that is measured has."""
 _BEYOND: Final = 1 << 24
@@ -76,7 +78,7 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         ),
         hidden=text.hidden_size,
         vocab=output.weight.shape[0],
-        context=getattr(text, "max_position_embeddings", None) or 0,
+        context=_context(model, text),
         tied=output.weight is embedding.weight,
         logit_softcap=bool(getattr(text, "final_logit_softcapping", None)),
         head=head,
@@ -170,6 +172,26 @@ def _open_windows(config: Any) -> None:
     for name in WINDOWS:
         if getattr(config, name, None):
             setattr(config, name, _BEYOND)
+
+
+def _context(model: torch.nn.Module, config: Any) -> int:
+    """The longest sequence by the config, or by a table of positions that ends before it.
+
+    Such tables hold rows that stand for no token: up to that of padding in RoBERTa's classes,
+    `offset` of them in BART's.
+    """
+    said = getattr(config, _PLACES, None) or 0
+    tables = (
+        each.num_embeddings - getattr(each, "offset", _padding(each))
+        for name, each in model.named_modules()
+        if name.endswith(_TABLES) and isinstance(each, torch.nn.Embedding)
+        if part_of(name) == "text" and each.num_embeddings >= said
+    )
+    return min((said, *tables)) if said else 0
+
+
+def _padding(table: torch.nn.Embedding) -> int:
+    return 0 if table.padding_idx is None else table.padding_idx + 1
 
 
 def _kept(layers: Layers) -> tuple[frozenset[int], list[int]]:
