@@ -1,6 +1,7 @@
 """Names in a spec that lead to something: models, hardware, devices, targets, versions."""
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -92,16 +93,30 @@ _OTHER_MODELS: Final = (
 )
 
 
+def _other_model(name: str) -> str:
+    """How a model that the catalogue does not have is planned."""
+    said = shortened(name)
+    return (
+        f"`hf download {said} config.json` lets it be found by its name, and `tunec card {said}` "
+        "makes its card; or give its config.json: `model: path/to/config.json`"
+        if _REPOSITORY.fullmatch(name)
+        else _OTHER_MODELS
+    )
+
+
+_REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+")
+
+
 def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
     from tunec.schemas.models.catalogue import UnknownName, card
-    from tunec.schemas.models.refusals import why_unplanned
+    from tunec.schemas.models.refusals import how_stored, why_unplanned
 
-    why = why_unplanned(name)
+    why, stored = why_unplanned(name), how_stored(name)
     try:
         card(name)
     except UnknownName as unknown:
-        if why is not None:
-            yield _unplanned(name, why, tree)
+        if why is not None or stored is not None:
+            yield _unplanned(name, why, tree) if why else _packed(name, stored or "", tree)
             return
         last = name.rpartition("/")[2]
         near = nearest(name, unknown.known) or nearest(last, unknown.known)
@@ -111,9 +126,27 @@ def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
             _at(tree, ("model",)),
             label="not in the catalogue",
             path=("model",),
-            notes=(_OTHER_MODELS,),
+            notes=(_other_model(name),),
             help=did_you_mean(near) or "`tunec catalog models` lists the known ones",
         )
+
+
+def _packed(name: str, stored: str, tree: Node) -> Diagnostic:
+    """A repository whose name says that its weights are packed."""
+    from tunec.schemas.models.catalogue import repository_unpacked
+
+    whole = repository_unpacked(name)
+    loading = "; `method: qlora` packs its weights into 4 bits as they are loaded"
+    return error(
+        "E0305",
+        f"the weights of `{shortened(name)}` are stored in {stored}, by its name",
+        _at(tree, ("model",)),
+        path=("model",),
+        notes=("a plan is of weights as the model's maker publishes them",),
+        help=f"`model: {whole}`{loading}"
+        if whole
+        else f"name the repository of the model itself{loading}",
+    )
 
 
 def _unplanned(name: str, why: str, tree: Node) -> Diagnostic:

@@ -56,6 +56,26 @@ def repository(name: str) -> str:
     return found
 
 
+def repository_unpacked(name: str) -> str | None:
+    """The repository whose weights one holds packed, by its name; None: it is not known."""
+    from tunec.schemas.models.refusals import unpacked
+
+    left = unpacked(name).removesuffix("-unsloth")
+    for each in (left, left.rpartition("/")[2]):
+        try:
+            card(each)
+        except UnknownName:
+            continue
+        return repository(each) if "/" not in each else _spelled(each)
+    return None
+
+
+def _spelled(weights: str) -> str:
+    """A repository in lower case as its card writes it."""
+    known = card(weights)
+    return next(each for each in _weights_of(known) if each.lower() == weights)
+
+
 def original(name: str) -> str:
     """The repository whose weights a name stands for: of a copy, that of which it is one.
 

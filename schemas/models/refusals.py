@@ -3,25 +3,157 @@
 from collections.abc import Mapping
 from typing import Final
 
+_SOUND: Final = "its encoder reads sound and feeds a decoder, and a card counts one length alone"
+_HEARS: Final = "it reads sound beside text, and no plan counts what sound becomes"
+_SPEAKS: Final = "it makes sound, which no trainer of tunec's targets trains"
+_FEEDS: Final = "its encoder feeds a decoder, and no rule of tunec derives its family"
+_SEES: Final = "it reads pictures alone, and tunec plans models that write, classify text or paint"
+_EDITS: Final = (
+    "each sample gives it pictures beside the one to be painted, whose tokens no plan counts yet"
+)
+_CLIPS: Final = "it starts from a given picture, and plans are of single pictures"
+_KEYS: Final = (
+    "its config.json is for code of its own, and the class of transformers 5.23.0 reads other keys"
+)
+_UNPACKED: Final = "its passes over a base packed in 4 bits do not run"
+
+
+def _own(family: str) -> str:
+    return f"its config.json names code of its own (`{family}`), which transformers 5.23.0 lacks"
+
+
 UNPLANNED: Final[Mapping[str, str]] = {
-    "openai/whisper-": "its encoder reads sound and feeds a decoder, and a card counts one "
-    "length alone",
-    "distil-whisper/": "its encoder reads sound and feeds a decoder, and a card counts one "
-    "length alone",
-    "google/gemma-3n-": "its vision tower is a class of timm, and its passes over a base "
-    "packed in 4 bits do not run",
+    "openai/whisper-": _SOUND,
+    "distil-whisper/": _SOUND,
+    "google/gemma-3n-": f"its vision tower is a class of timm, and {_UNPACKED}",
+    "unsloth/gemma-3n-": f"its vision tower is a class of timm, and {_UNPACKED}",
     "moonshotai/Kimi-K2-": "its class is code of its own (`kimi_k2`), and its weights are "
     "published in FP8 or INT4, over which no method of tunec trains",
-    "moonshotai/Kimi-VL-": "its class is code of its own (`kimi_vl`), which transformers 5.23.0 "
-    "does not have",
-    "microsoft/Phi-4-multimodal-": "its config.json names code of its own (`phi4mm`), "
-    "which transformers 5.23.0 does not have",
+    "moonshotai/Kimi-K2.": "its weights are published in INT4, over which no method of tunec "
+    "trains",
+    "moonshotai/Kimi-VL-": _own("kimi_vl"),
+    "moonshotai/Kimi-Audio-": _HEARS,
+    "microsoft/Phi-4-multimodal-": _own("phi4mm"),
+    "microsoft/Phi-3.5-vision-": _own("phi3_v"),
+    "microsoft/Phi-3-vision-": _own("phi3_v"),
+    "Qwen/Qwen2.5-Omni-": f"{_HEARS}; for its text alone, plan the Qwen2.5 of that size",
+    "Qwen/Qwen3-Omni-": f"{_HEARS}; for its text alone, plan `Qwen/Qwen3-30B-A3B`",
+    "Qwen/Qwen2-Audio-": _HEARS,
+    "Qwen/Qwen-Audio": _HEARS,
+    "mistralai/Voxtral-": _HEARS,
+    "openbmb/MiniCPM-o-": _HEARS,
+    "Qwen/Qwen3-TTS-": _SPEAKS,
+    "Qwen/Qwen3-ASR-": _SOUND,
+    "sesame/csm-": _SPEAKS,
+    "nari-labs/Dia-": _SPEAKS,
+    "microsoft/VibeVoice-": _SPEAKS,
+    "facebook/musicgen-": _SPEAKS,
+    "facebook/mms-": _SPEAKS,
+    "nvidia/parakeet-": _SOUND,
+    "nvidia/canary-": _SOUND,
+    "facebook/wav2vec2-": _SOUND,
+    "facebook/w2v-bert-": _SOUND,
+    "facebook/hubert-": _SOUND,
+    "microsoft/wavlm-": _SOUND,
+    "google/t5gemma-": _FEEDS,
+    "google/long-t5-": _FEEDS,
+    "google/pegasus-": _FEEDS,
+    "facebook/mbart-": _FEEDS,
+    "facebook/nllb-": _FEEDS,
+    "facebook/m2m100": _FEEDS,
+    "Helsinki-NLP/opus-mt-": _FEEDS,
+    "allenai/led-": _FEEDS,
+    "microsoft/trocr-": _FEEDS,
+    "naver-clova-ix/donut-": _FEEDS,
+    "microsoft/Florence-2-": _FEEDS,
+    "openai/clip-vit-": _SEES,
+    "google/vit-": _SEES,
+    "google/siglip": _SEES,
+    "facebook/dino": _SEES,
+    "facebook/detr-": _SEES,
+    "facebook/sam": _SEES,
+    "microsoft/resnet-": _SEES,
+    "microsoft/swin-": _SEES,
+    "nvidia/segformer-": _SEES,
+    "PekingU/rtdetr": _SEES,
+    "Qwen/Qwen-Image-Edit": f"{_EDITS}; its modules are those of `Qwen/Qwen-Image`",
+    "Qwen/Qwen-Image-Layered": _EDITS,
+    "Wan-AI/Wan2.2-I2V-": _CLIPS,
+    "Wan-AI/Wan2.1-I2V-": _CLIPS,
+    "Wan-AI/Wan2.1-FLF2V-": _CLIPS,
+    "black-forest-labs/FLUX.1-Fill-": _EDITS,
+    "Shitao/OmniGen-": "its pictures and words are one sequence, and a card of a model that "
+    "paints counts them apart",
+    "OmniGen2/OmniGen2": "diffusers 0.42.1 has no class of it",
+    "albert/albert-": "its layers are one set of weights, which a card counts for each layer",
+    "google/mobilebert-": "its layers have bottlenecks of their own, which no rule derives",
+    "Alibaba-NLP/gte-multilingual-": _own("new"),
+    "Alibaba-NLP/gte-base-en-v1.5": _own("new"),
+    "Alibaba-NLP/gte-large-en-v1.5": _own("new"),
+    "Snowflake/snowflake-arctic-embed-m-long": _KEYS,
+    "nomic-ai/nomic-embed-text-": _KEYS,
+    "jinaai/jina-embeddings-v2-": _KEYS,
+    "jinaai/jina-embeddings-v3": _KEYS,
+    "nvidia/NV-Embed-": _own("nvembed"),
+    "nvidia/llama-embed-": _own("llama_bidirec"),
+    "nvidia/llama-nemotron-embed-": _own("llama_bidirec"),
+    "openbmb/MiniCPM-2B-": _own("minicpm"),
+    "openbmb/MiniCPM4": _own("minicpm"),
+    "baichuan-inc/Baichuan": _own("baichuan"),
+    "XiaomiMiMo/MiMo-7B-": _own("mimo"),
+    "inclusionAI/Ling-": _own("bailing_moe"),
+    "LGAI-EXAONE/EXAONE-3": _own("exaone"),
+    "allenai/Molmo-": _own("molmo"),
+    "AIDC-AI/Ovis2": _own("ovis"),
+    "vikhyatk/moondream": _own("moondream1"),
+    "deepseek-ai/deepseek-vl2": _own("deepseek_vl_v2"),
+    "deepseek-ai/DeepSeek-OCR": _own("deepseek_vl_v2"),
+    "stepfun-ai/GOT-OCR2_0": _own("GOT"),
+    "rednote-hilab/dots.ocr": _own("dots_ocr"),
+    "THUDM/cogvlm": _own("cogvlm"),
+    "Qwen/Qwen-7B": _own("qwen"),
+    "Qwen/Qwen-VL": _own("qwen"),
 }
-"""What names begin with, and why (transformers 5.23.0, `models/auto/configuration_auto.py`, and the
-rows of `benchmarks/card_sweep.jsonl`)."""
+"""What names begin with, and why (transformers 5.23.0, `models/auto/configuration_auto.py`; the
+rows of `benchmarks/card_sweep.jsonl`; `model_type` in llmfit 1.1.17, embedded hf_models.json)."""
+
+STORED: Final[Mapping[str, str]] = {
+    "-bnb-4bit": "4 bits by bitsandbytes",
+    "-awq": "4 bits by AWQ",
+    "-awq-int4": "4 bits by AWQ",
+    "-gptq": "4 bits by GPTQ",
+    "-gptq-int4": "4 bits by GPTQ",
+    "-gptq-int8": "8 bits by GPTQ",
+    "-gguf": "the file format of llama.cpp",
+    "-4bit": "4 bits for MLX",
+    "-8bit": "8 bits for MLX",
+    "-fp8": "FP8",
+    "-nvfp4": "NVFP4",
+    "-int8": "8 bits",
+    "-int4": "4 bits",
+}
+"""What names of repositories with packed weights end with, and how they are stored."""
 
 
 def why_unplanned(name: str) -> str | None:
     """Why a model of this name cannot be planned; None: nothing is known of it."""
     low = name.lower()
     return next((why for start, why in UNPLANNED.items() if low.startswith(start.lower())), None)
+
+
+def how_stored(name: str) -> str | None:
+    """How the weights of a repository are packed, by the end of its name."""
+    return STORED.get(_ending(name))
+
+
+def unpacked(name: str) -> str:
+    """A name in lower case without the ends that say how weights are packed."""
+    left = name.lower()
+    while end := _ending(left):
+        left = left.removesuffix(end)
+    return left
+
+
+def _ending(name: str) -> str:
+    low = name.lower()
+    return next((end for end in STORED if low.endswith(end)), "")

@@ -9,8 +9,14 @@ import pytest
 from tunec.compiler.analyses.architecture import derive
 from tunec.schemas import entries
 from tunec.schemas.caches import clear
-from tunec.schemas.models.catalogue import UnknownName, card, card_names, repository
-from tunec.schemas.models.refusals import UNPLANNED, why_unplanned
+from tunec.schemas.models.catalogue import (
+    UnknownName,
+    card,
+    card_names,
+    repository,
+    repository_unpacked,
+)
+from tunec.schemas.models.refusals import UNPLANNED, how_stored, why_unplanned
 
 PEFT_TABLE = "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING"
 
@@ -166,3 +172,30 @@ def test_models_that_are_refused_by_name_have_no_card():
             if each.lower().startswith(start.lower())
         ]
     assert why_unplanned("Qwen/Qwen3-8B") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "whole"),
+    [
+        ("unsloth/llama-3-8b-bnb-4bit", "4 bits by bitsandbytes", "unsloth/llama-3-8b"),
+        ("unsloth/Qwen3-14B-unsloth-bnb-4bit", "4 bits by bitsandbytes", "Qwen/Qwen3-14B"),
+        ("Qwen/Qwen2.5-32B-Instruct-GPTQ-Int4", "4 bits by GPTQ", "Qwen/Qwen2.5-32B-Instruct"),
+        ("TheBloke/Mistral-7B-v0.1-AWQ", "4 bits by AWQ", "mistralai/Mistral-7B-v0.1"),
+        ("acme/own-4bit", "4 bits for MLX", None),
+    ],
+)
+def test_a_name_that_says_its_weights_are_packed_leads_to_the_whole_ones(name, stored, whole):
+    assert how_stored(name) == stored
+    assert repository_unpacked(name) == whole
+
+
+def test_no_name_of_a_card_says_that_its_weights_are_packed():
+    every = [each for name in card_names() for each in repositories(card(name))]
+    assert len(every) > 700
+    assert not [each for each in every if how_stored(each)]
+
+
+def test_a_copy_is_never_what_a_short_name_stands_for():
+    assert repository("Llama-3.1-8B-Instruct") == "meta-llama/Llama-3.1-8B-Instruct"
+    assert repository("Qwen3-4B-Instruct-2507") == "Qwen/Qwen3-4B-Instruct-2507"
+    assert repository("gemma-3-4b-it") == "google/gemma-3-4b-it"
