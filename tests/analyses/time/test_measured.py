@@ -1,0 +1,65 @@
+"""The time account against published runs; `measured_runs` says where they come from.
+
+A run's error is the logarithm of what the account says over what was published. The judging half
+may not get worse: its bounds are what the account reached, up to the next hundredth.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pytest
+from judging import by_class, ranked
+from measured_runs import SOURCES, runs
+
+REACHED: Final[dict[str, tuple[float, float]]] = {
+    # class: median and 95th percentile of the absolute errors of judging runs
+    "all": (0.15, 1.11),
+    "dense": (0.15, 0.66),
+    "experts": (1.99, 2.01),
+    "diffusion": (0.44, 0.44),
+    "full": (1.18, 2.17),
+    "LoRA": (0.11, 0.57),
+    "QLoRA": (0.24, 0.66),
+    "one device": (0.11, 0.50),
+    "several devices": (0.29, 2.01),
+    "above 8,192 tokens": (0.30, 1.11),
+}
+RANKED: Final = 0.89
+
+
+def test_every_source_belongs_to_one_half_and_states_where_it_is() -> None:
+    found = Counter(run.source for run in runs())
+    assert set(found) == set(SOURCES)
+    assert sum(found.values()) > 400
+    halves = Counter(SOURCES[name]["split"] for name in found)
+    assert set(halves) == {"fit", "judge"}
+    assert min(halves.values()) >= 7
+    assert all({"repo", "commit", "path", "about"} <= set(source) for source in SOURCES.values())
+
+
+def test_rows_are_compared_once_with_one_speed() -> None:
+    rows = [run.row for run in runs()]
+    assert all(("seconds" in row) != ("tokens_per_second" in row) for row in rows)
+    lines = [json.dumps(row, sort_keys=True) for row in rows]
+    assert len(set(lines)) == len(lines)
+
+
+@pytest.mark.parametrize("name", list(REACHED))
+def test_judging_runs_are_within_what_was_reached(name: str) -> None:
+    found = by_class("judge")[name]
+    assert found.median <= REACHED[name][0]
+    assert found.p95 <= REACHED[name][1]
+
+
+def test_pairs_of_judging_options_are_ranked_as_measured() -> None:
+    right, pairs = ranked("judge")
+    assert pairs > 300
+    assert right >= RANKED * pairs
+
+
+def test_what_the_account_said_before_stands_beside_the_rows() -> None:
+    before = json.loads(Path(__file__).with_name("before.json").read_text())
+    assert set(REACHED) <= set(before["judge"])
+    assert before["judge"]["all"][0] == len([run for run in runs() if run.split == "judge"])
