@@ -8,10 +8,11 @@ from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import quoted, shortened
 from tunec.compiler.frontend.faults import beside, error
+from tunec.compiler.frontend.fields import fields_at
 from tunec.compiler.frontend.nodes import Node, descend, place, walk
 from tunec.compiler.frontend.type_faults import head
 from tunec.schemas.source import Path, Span, dotted
-from tunec.schemas.spec import EXCLUSIVE
+from tunec.schemas.spec import EXCLUSIVE, Spec
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Control characters, line breaks, and those that turn the direction of what follows."""
@@ -21,6 +22,28 @@ _FREE_KEYS: Final = frozenset({"extra", "software"})
 _TRAIN: Final = ("data", "train")
 _NEEDED: Final = frozenset({("method",), ("train", "warmup")})
 """Mappings in which one of the fields that exclude each other has to be given."""
+
+
+_EVERY_SPEC: Final = ("tunec", "model", "method", "data", "hardware")
+_FEW: Final = 2
+"""Fields of other programs that a spec may hold by mistake, and still be one."""
+
+
+def check_kind(data: Mapping[str, Any], tree: Node) -> Iterator[Diagnostic]:
+    """Find a document that is no spec at all: a trainer's config, say."""
+    others = data.keys() - fields_at(Spec, ())
+    if not data.keys().isdisjoint(_EVERY_SPEC) or len(others) <= _FEW:
+        return
+    name = shortened(place(tree).file)
+    yield error(
+        "E0318",
+        f"`{name}` is no spec: it has no field that every spec has",
+        head(tree),
+        label="not a field of a spec",
+        notes=(f"every spec has {quoted(_EVERY_SPEC, 'and')}",),
+        help=f"`tunec init --from {name}` makes a spec of a trainer's config, and `tunec lint "
+        f"{name}` says what is wrong with it",
+    )
 
 
 def check_exclusive(data: Any, tree: Node) -> Iterator[Diagnostic]:

@@ -251,6 +251,9 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
     tree = composed.tree or Node(start_of(""))
     if not isinstance(data, dict):
         return _Checked(None, None, typed(Spec, data, tree).faults, ())
+    foreign = tuple(checks.check_kind(data, tree))
+    if foreign:
+        return _Checked(None, None, foreign, ())
     model = names.check_model(data.get("model"), tree, asked.project)
     hardware = names.check_hardware(data.get("hardware"), tree, asked.project)
     kept = check_calibration(data, model, tree, asked.project)

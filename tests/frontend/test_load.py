@@ -601,3 +601,15 @@ def test_a_fault_is_at_the_nearest_place(tmp_path):
     loaded = load_text(INVOICES, "spec.yaml")
     assert span_at(loaded.spans, ("train", "optimizer", "name")) == loaded.spans[("train",)]
     assert span_at({}, ("x",)) is None
+
+
+def test_a_trainers_config_is_told_once_to_be_no_spec():
+    text = "base_model: a/b\nadapter: lora\nlora_r: 16\nsequence_len: 2048\n"
+    (fault,) = load_text(text, "axolotl.yaml").diagnostics
+    assert fault.id == "E0318"
+    assert "`tunec init --from axolotl.yaml`" in (fault.help or "")
+
+
+def test_a_spec_with_words_of_a_trainer_is_still_a_spec():
+    text = "tunec: 1\nadapter: lora\nlora_r: 16\nsequence_len: 2048\n"
+    assert "E0318" not in {each.id for each in load_text(text).diagnostics}
