@@ -7,9 +7,10 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, in_no_plan, same
 from tunec.schemas.frozen import replace
 from tunec.targets.ms_swift.models import is_named, told
-from tunec.targets.ms_swift.packages import RELEASES, is_of_pairs
+from tunec.targets.ms_swift.packages import RELEASES, by_rlhf, is_of_pairs
+from tunec.targets.ms_swift.rewards import KIND, REWARDED
 from tunec.targets.read_only import named_word, observed, split_names
-from tunec.targets.rows import has_images, is_supervised, row
+from tunec.targets.rows import has_images, is_rewarded, is_supervised, row
 
 _MODEL: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py `ModelArguments`"
 _DATA: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py `DataArguments`"
@@ -20,42 +21,53 @@ _RLHF: Final = "ms-swift 4.0.4 to 4.6.0 arguments/rlhf_args.py `RLHFArguments`"
 
 # ── objective and loss ───────────────────────────────────────────────────────────────────────────
 
-_PAIR_LOSSES: Final = ("sigmoid", "hinge", "ipo")
+_LOSSES: Final[Mapping[Any, tuple[tuple[str, ...], str, float]]] = {
+    "dpo": (("sigmoid", "hinge", "ipo"), "sigmoid", 0.1),
+    "grpo": (("grpo", "bnpo", "dr_grpo", "dapo"), "grpo", 0.04),
+}
+"""Losses of a method, and the loss and the beta that it has by default: `_init_grpo`,
+`_set_default`."""
 _RLHF_KEYS: Final = ("rlhf_type", "loss_type", "beta")
 
 
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
     """Without `rlhf_type` it is the file of `swift sft`."""
-    if not is_of_pairs(plan):
+    if is_supervised(plan):
         return {}
-    return {"rlhf_type": "dpo", "loss_type": plan.objective.loss, "beta": plan.objective.beta}
+    objective = plan.objective
+    return {"rlhf_type": objective.kind, "loss_type": objective.loss, "beta": objective.beta}
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """DPO with one loss that has a reference; other methods are no slot's value."""
-    loss = found.get("loss_type")
-    losses = split_names(loss if loss is not None else "sigmoid")
-    if found.get("rlhf_type") is None:
+    """DPO or GRPO with one loss of its own; other methods are no slot's value."""
+    kind, loss = found.get(KIND), found.get("loss_type")
+    if kind is None:
         return {"objective.kind": "sft", "objective.loss": "nll", "objective.beta": 0.0}
-    if found["rlhf_type"] != "dpo" or len(losses) != 1 or losses[0] not in _PAIR_LOSSES:
+    known, usual, weight = _LOSSES.get(kind, ((), "", 0.0))
+    losses = split_names(loss if loss is not None else usual)
+    if len(losses) != 1 or losses[0] not in known:
         return {}
     beta = found.get("beta")
     return {
-        "objective.kind": "dpo",
+        "objective.kind": kind,
         "objective.loss": losses[0],
-        "objective.beta": 0.1 if beta is None else beta,
+        "objective.beta": weight if beta is None else beta,
     }
 
 
 def _write_reference(plan: Plan) -> Mapping[str, Json]:
-    return {"rlhf_type": "dpo", "tuner_type": "lora" if plan.adapter.kind == "lora" else "full"}
+    adapts, objective = plan.adapter.kind == "lora", plan.objective
+    method = {"rlhf_type": objective.kind, "beta": objective.beta}
+    return {**method, "tuner_type": "lora" if adapts else "full"}
 
 
 def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """With adapters the base itself, else a second model; one of another name is no value."""
-    other = found.get("ref_model")
-    if found.get("rlhf_type") != "dpo" or (other and other != found.get("model")):
+    other, kind = found.get("ref_model"), found.get(KIND)
+    if kind not in _LOSSES or (other and other != found.get("model")):
         return {}
+    if kind == "grpo" and found.get("beta", 0.04) == 0:
+        return {"objective.reference": "none"}
     adapts = found.get("tuner_type", "lora") == "lora"
     return {"objective.reference": "base" if adapts else "resident"}
 
@@ -70,12 +82,12 @@ OBJECTIVE: Final = (
         absent=_objective({}),
     ),
     row(
-        ("rlhf_type", "tuner_type", "ref_model", "model"),
+        ("rlhf_type", "tuner_type", "ref_model", "model", "beta"),
         ("objective.reference",),
         _write_reference,
         _reference,
         f"{_RLHF} `__post_init__`",
-        when=is_of_pairs,
+        when=by_rlhf,
     ),
     row(
         ("use_liger_kernel",),
@@ -86,6 +98,7 @@ OBJECTIVE: Final = (
         absent={"loss.path": "full"},
         when=is_supervised,
     ),
+    *REWARDED,
 )
 
 
@@ -170,9 +183,21 @@ def _pixels(plan: Plan) -> int:
 def _length() -> tuple[Entry, Entry]:
     """The bound on tokens; those of images count into it."""
     source = f"{_TEMPLATE}; template/base.py `encode`"
-    text = same("max_length", "data.sequence", source)
+
+    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        """Of rewarded answers it bounds the prompt alone."""
+        is_all = found.get(KIND) != "grpo" and found.get("max_length") is not None
+        return {"data.sequence": found["max_length"]} if is_all else {}
+
     return (
-        replace(text, when=lambda plan: not has_images(plan)),
+        row(
+            ("max_length", KIND),
+            ("data.sequence",),
+            lambda plan: {"max_length": plan.data.sequence},
+            read,
+            source,
+            when=lambda plan: not (has_images(plan) or is_rewarded(plan)),
+        ),
         derived(
             "max_length",
             lambda plan: plan.data.sequence + plan.data.image_tokens,
@@ -206,10 +231,10 @@ DATA: Final = (
         when=is_of_pairs,
     ),
     *_length(),
-    constant(
+    derived(
         "truncation_strategy",
-        "right",
-        f"{_TEMPLATE}: absent, samples that are too long are left out",
+        lambda plan: "left" if is_rewarded(plan) else "right",
+        f"{_TEMPLATE}: absent, samples that are too long are left out; {_RLHF} `_init_grpo`",
     ),
     same("packing", "data.packing", _BASE, absent=((ALWAYS, False),)),
     derived(

@@ -44,5 +44,10 @@ def brought(version: Version) -> Mapping[str, str]:
 
 
 def is_of_pairs(plan: Plan) -> bool:
-    """Whether the model learns which of two answers is preferred: then `swift rlhf` trains it."""
+    """Whether the model learns which of two answers is preferred."""
     return plan.objective.kind == "dpo"
+
+
+def by_rlhf(plan: Plan) -> bool:
+    """Whether `swift rlhf` trains it, and not `swift sft`."""
+    return plan.objective.kind in ("dpo", "grpo")

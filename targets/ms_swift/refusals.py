@@ -2,10 +2,12 @@
 
 from typing import Final
 
+from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.targets.ms_swift.models import is_named, told
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, is_of_pairs
-from tunec.targets.rows import has_images
+from tunec.targets.ms_swift.rewards import REGISTERED, plugin_of
+from tunec.targets.rows import has_images, is_rewarded
 from tunec.targets.scripts.launchers import refusing_rank_flag
 from tunec.targets.scripts.refusals import Refusal
 
@@ -36,6 +38,12 @@ def _unknown(release: str, until: str) -> Refusal:
 _EACH: Final = zip(RELEASES, (*RELEASES[1:], "999"), strict=True)
 
 
+def _is_unregistered(plan: Plan) -> bool:
+    named = [plugin_of(each) for each in plan.objective.rewards]
+    is_known = all(path or name in REGISTERED for path, name in named)
+    return is_rewarded(plan) and not (is_known and len({path for path, _ in named} - {""}) < 2)
+
+
 def _needs_flash(plan: Plan) -> bool:
     return plan.data.packing and plan.attention.implementation != "flash_attention_2"
 
@@ -55,6 +63,23 @@ REFUSALS: Final = (
         "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_init_fsdp`: a file of its own that holds "
         "`fsdp` and `fsdp_config`",
         "set `engine: deepspeed` or `engine: ddp`",
+    ),
+    Refusal(
+        ("objective.rewards",),
+        "it takes rewards by the names under which they are registered: "
+        f"{joined(REGISTERED, 'and')} are its own, and `plugin.py:name` is one of a file",
+        _is_unregistered,
+        "ms-swift 4.0.4 to 4.6.0 rewards/orm.py `orms`, which a file of `external_plugins` adds to",
+        "register it in one file, `orms['name'] = ...`, and write `plugin.py:name`",
+    ),
+    Refusal(
+        ("generation.engine",),
+        "vLLM on the same devices or the model itself writes the answers",
+        lambda plan: (
+            is_rewarded(plan) and plan.generation.engine not in ("transformers", "vllm_colocate")
+        ),
+        "ms-swift 4.0.4 to 4.6.0 arguments/rlhf_args.py `_init_rollout`: a server has an address",
+        "set `objective.grpo.generator: vllm_colocate`",
     ),
     refusing_rank_flag("the method", "ms-swift 4.0.4 to 4.6.0 cli/main.py `cli_main`"),
     Refusal(

@@ -33,13 +33,14 @@ from tunec.targets.ms_swift.packages import (
     SUPPORTED,
     TRAINER,
     brought,
+    by_rlhf,
     is_of_pairs,
     ranges,
 )
 from tunec.targets.ms_swift.refusals import REFUSALS
 from tunec.targets.ms_swift.training import TRAINING
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import has_images
+from tunec.targets.rows import has_images, is_rewarded
 from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import evaluating_by_loss, other_releases
@@ -102,10 +103,14 @@ def records(plan: Plan) -> tuple[Record, ...]:
     """ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py `AutoPreprocessor`, as `columns` says.
 
     A chat by one of three names, or an answer by one of many; of pairs both answers as texts.
+    Prompts that are answered have one of many names too.
     """
     if is_of_pairs(plan):
         texts = Record(("prompt", "chosen", "rejected"), "text")
         return (texts, Record(("messages", "rejected_response")))
+    if is_rewarded(plan):
+        prompts = ("messages", "query", "prompt", "input", "instruction", "question", "problem")
+        return tuple(Record((each,)) for each in prompts)
     chats = (Record((each,)) for each in ("messages", "conversations", "conversation"))
     return (*chats, *(Record((each,)) for each in _ANSWERS))
 
@@ -152,9 +157,7 @@ _CANNOT: Final = {
     **{slot: Cannot("another engine is used") for slot in SLOTS if slot.startswith("fsdp.")},
     **evaluating_by_loss("ms-swift"),
     "objective.kind": Cannot(
-        "it is written for texts and pairs; its GRPO takes rewards that are registered by name",
-        True,
-        ("sft", "dpo"),
+        "other methods are no objective of a plan", True, ("sft", "dpo", "grpo")
     ),
     "model.kind": Cannot(
         "ms-swift trains models that write text", True, ("causal-lm", "vision-language")
@@ -176,7 +179,19 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """
     packs = spec.data.packing and spec.attention is None
     kernel = {"attention.implementation": "flash_attention_2"} if packs else {}
-    return {**kernel, **without_rank_flag(spec, draft)}
+    return {**kernel, **_of_rewards(spec), **without_rank_flag(spec, draft)}
+
+
+def _of_rewards(spec: Spec) -> Mapping[str, Any]:
+    """The loss that it has by default, and nothing fetched ahead at ZeRO stage 3.
+
+    ms-swift 4.0.4 to 4.6.0 arguments/rlhf_args.py `_set_default`; rlhf_trainers/arguments.py
+    `GRPOConfig.__post_init__`: stage3_prefetch_bucket_size.
+    """
+    asked = spec.objective.grpo
+    if asked is None:
+        return {}
+    return {"zero.prefetch_bucket": 0, **({} if asked.loss else {"objective.loss": "grpo"})}
 
 
 _WITHOUT_FLAG: Final = Version("4.1")
@@ -189,7 +204,7 @@ def entry(plan: Plan, dialect: Dialect) -> tuple[str, ...]:
     Behind torchrun each process starts one, and finds its rank among the variables. ms-swift 4.0.4
     cli/main.py `prepare_config_args`, 4.1.3 to 4.6.0 `parse_yaml_args`.
     """
-    verb = "rlhf" if is_of_pairs(plan) else "sft"
+    verb = "rlhf" if by_rlhf(plan) else "sft"
     flag = () if dialect[PACKAGE] >= _WITHOUT_FLAG else ("--config",)
     return ("swift.cli.main", verb, *flag, f"{PACKAGE}/{CONFIG.name}")
 

@@ -1,5 +1,6 @@
 """How ms-swift's parser is asked about the file, and how it is heard."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from tunec.targets.huggingface.verify import (
     run_of,
     settled,
 )
-from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, is_of_pairs
+from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, by_rlhf
 
 SCRIPT: Final = "tunec.targets.ms_swift.consumer"
 FILE: Final = "ms-swift.yaml"
@@ -59,12 +60,27 @@ def _ask(case: Case, _: Answers) -> Question:
     files = {name: case.text(DS_CONFIG) for name in _engines(case) if DS_CONFIG in case.delivered}
     return {
         "verb": "resolve",
-        "method": "rlhf" if is_of_pairs(case.plan) else "sft",
-        "yaml": case.text(FILE),
-        "files": files,
+        "method": "rlhf" if by_rlhf(case.plan) else "sft",
+        "yaml": _without_code(case),
+        "files": {**files, **dict.fromkeys(_PLUGIN if _plugins(case) else (), "")},
         "config": dict(case.config or {"model_type": case.plan.model.family}),
         **run_of(case),
     }
+
+
+_PLUGINS: Final = "external_plugins"
+_PLUGIN: Final = ("plugin.py",)
+
+
+def _plugins(case: Case) -> Json:
+    return _written(case).get(_PLUGINS)
+
+
+def _without_code(case: Case) -> str:
+    """The file, with an empty plugin for the user's own, which the parser would run."""
+    if not _plugins(case):
+        return case.text(FILE)
+    return json.dumps({**_written(case), _PLUGINS: [*_PLUGIN]})
 
 
 def _written(case: Case) -> Mapping[str, Json]:
@@ -85,7 +101,8 @@ _WHOLE: Final = ("deepspeed", "columns")
 def _hear(case: Case, answer: Any) -> Heard:
     written, values = _written(case), dict(answer["values"])
     engine = {"deepspeed": written["deepspeed"]} if values.get("deepspeed") else {}
-    found = {**settled(case, values), **values, **engine}
+    own = {_PLUGINS: _plugins(case)} if values.get(_PLUGINS) == [*_PLUGIN] else {}
+    found = {**settled(case, values), **values, **engine, **own}
     return Heard(
         values=found,
         facts=(*derived_facts(case.plan, answer["derived"]), *_data(case, answer["sets"])),

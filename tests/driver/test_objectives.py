@@ -281,6 +281,7 @@ def test_no_other_target_says_an_objective_and_all_say_why(name):
     cannot = target.cannot["objective.kind"]
     starts_only = name in ("launch", "accelerate", "slurm", "kubeflow", "skypilot", "deepspeed")
     assert cannot.loses is not starts_only
-    said = ("sft", "dpo") if name in ("axolotl", "llamafactory", "ms-swift") else ("sft",)
-    said = ("sft", "grpo") if name == "verl" else said
+    both = ("sft", "dpo")
+    known = {"axolotl": both, "llamafactory": both, "verl": ("sft", "grpo")}
+    said = {**known, "ms-swift": (*both, "grpo")}.get(name, ("sft",))
     assert starts_only or cannot.harmless == said
