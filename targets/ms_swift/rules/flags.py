@@ -102,6 +102,20 @@ _TOGETHER: Final = (
         since="ms-swift>=4.6",
     ),
     Row(
+        "ms-swift:warmup_ratio>=1",
+        "warmup_ratio {0.value} is refused",
+        "a share of the steps, below 1",
+        help="write the number of steps as warmup_steps",
+        since="ms-swift>=4.6",
+    ),
+    Row(
+        "ms-swift:loss_weights",
+        "loss_weights are refused outside DPO",
+        "refused",
+        help="remove loss_weights",
+        beside=("rlhf_type!=dpo",),
+    ),
+    Row(
         "ms-swift:quant_method=bnb|hqq|eetq|quanto",
         "quant_method {0.value} is refused without quant_bits",
         "refused",

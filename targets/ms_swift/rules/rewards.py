@@ -3,7 +3,9 @@
 from typing import Final
 
 from tunec.compiler.lints.rows import Row, rows
+from tunec.schemas.frozen import replace
 
+_IS: Final = "rlhf_type=grpo"
 _LIGER: Final = "Liger's loss over answers computes none of that"
 
 
@@ -23,6 +25,84 @@ def _beside_liger(key: str, test: str) -> Row:
     mend = f"remove {key}, or use_liger_kernel"
     return _pair(key + test, "use_liger_kernel=true", _LIGER, mend, "rlhf_type=grpo")
 
+
+_OF_REWARDS: Final = (
+    Row(
+        "ms-swift:reward_funcs~soft_overlong & no soft_cache_length",
+        "soft_overlong is refused without soft_cache_length",
+        "has no bound",
+        "answers lose as they come near to their longest",
+        "also write soft_cache_length",
+        beside=("rlhf_type=grpo",),
+    ),
+    Row(
+        "ms-swift:num_generations=1 & no teacher_model & no teacher_model_server",
+        "one answer to a prompt has none to be compared with",
+        "refused",
+        help="write num_generations: 8",
+        beside=("rlhf_type=grpo",),
+    ),
+)
+_RLSD: Final = "advantage_reweight=rlsd"
+_TEACHER: Final = "teacher_model_server"
+_OF_TEACHERS: Final = (
+    *(
+        _pair(key, _RLSD, "the teacher's part is weighed token by token", f"remove {key}", _IS)
+        for key in ("off_policy_sequence_mask_delta", _TEACHER)
+    ),
+    _pair(
+        "loss_type=real|fipo",
+        _RLSD,
+        "the loss has one weight a sequence, and a teacher weighs tokens",
+        "write loss_type: grpo",
+        _IS,
+    ),
+    _pair("use_liger_kernel=true", _RLSD, _LIGER, "remove use_liger_kernel", _IS),
+    Row(
+        f"ms-swift:{_RLSD} & no reward_funcs",
+        "advantage_reweight rlsd is refused without reward_funcs",
+        "refused",
+        "it goes by the sign of the advantage",
+        "also write reward_funcs",
+        beside=(_IS,),
+        since="ms-swift>=4.6",
+    ),
+    _pair("use_liger_kernel=true", "sdar_loss_coef>0", _LIGER, "remove use_liger_kernel", _IS),
+    _pair(
+        _TEACHER,
+        "sdar_loss_coef>0",
+        "the teacher is a model at hand, or the policy itself",
+        "name it under teacher_model",
+        _IS,
+    ),
+    _pair("sdar_loss_coef>0", _RLSD, "a teacher is heard in one of two ways", "remove one", _IS),
+    Row(
+        f"ms-swift:{_TEACHER} & no gkd_logits_topk",
+        "teacher_model_server is refused without gkd_logits_topk",
+        "refused",
+        "a server gives the most probable tokens alone",
+        "also write gkd_logits_topk",
+        beside=("rlhf_type=gkd",),
+    ),
+    Row(
+        "ms-swift:gkd_logits_topk<=0",
+        "gkd_logits_topk {0.value} is refused",
+        "must be above 0",
+        help="write gkd_logits_topk: 64",
+        beside=("rlhf_type=gkd",),
+    ),
+    _pair(
+        "gkd_logits_topk>0",
+        "use_liger_kernel=true",
+        "Liger's loss takes all logits",
+        "remove one of the two",
+        "rlhf_type=gkd",
+    ),
+    replace(
+        _pair("seq_kd=true", "rlhf_type=gkd", "it is not implemented", "remove seq_kd"),
+        since="ms-swift>=4.6",
+    ),
+)
 
 GENERATION_REFUSED: Final = rows(
     "generation-refused",
@@ -77,6 +157,9 @@ GENERATION_REFUSED: Final = rows(
         _beside_liger("log_entropy", "=true"),
         _beside_liger("off_policy_sequence_mask_delta", "?"),
         _beside_liger("advantage_estimator", "=rloo|reinforce_plus_plus"),
+        _beside_liger("importance_sampling_level", "=sequence_token"),
+        *_OF_REWARDS,
+        *_OF_TEACHERS,
     ),
 )
 
