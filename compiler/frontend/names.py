@@ -20,6 +20,7 @@ from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.project import Outside, Project, lies_outside
 from tunec.compiler.frontend.software import check_software, is_version, not_a_version
 from tunec.compiler.frontend.validation import typed
+from tunec.schemas.caches import cached
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.models.published_form import published_in
 from tunec.schemas.source import Path as Place
@@ -203,12 +204,18 @@ def _config_file(name: str, tree: Node, at: Place, project: Project) -> Named:
         if folder is not None:
             return Named((_no_config(name, folder, fault, tree, at),))
         return Named((_unreadable(name, path, fault, tree, at),))
-    node, faults = parse(content, str(path), _format_of_config(path))
-    if node is not None and node.fields is None:
+    config, faults = _config(content, str(path), _format_of_config(path))
+    if not faults and not isinstance(config, dict):
         message = f"`{shortened(name)}` is not a model's config: it does not hold a mapping"
-        faults = (*faults, error("E0305", message, _at(tree, at), path=at))
-    config = plain(node) if node is not None and not faults else None
+        config, faults = None, (error("E0305", message, _at(tree, at), path=at),)
     return Named(faults, (File(path, content),), config=config)
+
+
+@cached(16)
+def _config(content: bytes, file: str, format: Format) -> tuple[Any, tuple[Diagnostic, ...]]:
+    """What a file holds, None where it has faults; a repair plans a hundred times with one."""
+    node, faults = parse(content, file, format)
+    return (plain(node) if node is not None and not faults else None), faults
 
 
 def _no_config(name: str, folder: Path, fault: Exception, tree: Node, at: Place) -> Diagnostic:

@@ -8,12 +8,16 @@ are those of the model that will be built.
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tunec.schemas.models.denoiser import BlockBytes, Denoiser
 from tunec.schemas.models.layer_measures import Measured
+
+Count = Annotated[int, Meta(ge=0, le=10**12)]
+Some = Annotated[int, Meta(ge=1, le=10**7)]
+"""A number of which there is at least one."""
 
 Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
 """Which part of a model a module belongs to; `projector` includes resamplers and mergers."""
@@ -34,10 +38,10 @@ class Module(Struct, frozen=True):
 
     path: str
     kind: Kind
-    shape: tuple[int, ...]
+    shape: tuple[Count, ...]
     part: Part
-    bias: int = 0
-    copies: int = 1
+    bias: Count = 0
+    copies: Some = 1
     indices: tuple[Sequence[int], ...] = ()
     """What the `{}` of the path run over, one sequence each; their product gives the copies."""
 
@@ -62,53 +66,53 @@ class Module(Struct, frozen=True):
 class Experts(Struct, frozen=True):
     """The mixture of experts in each layer of a stack."""
 
-    count: int
-    active: int
+    count: Count
+    active: Count
     """Experts a token passes through, the shared ones not counted."""
-    ffn: int
+    ffn: Count
     """Inner width of one expert."""
-    shared_ffn: int = 0
+    shared_ffn: Count = 0
     """Inner width of the experts every token passes through, all together; 0: none."""
 
 
 class LatentAttention(Struct, frozen=True):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434)."""
 
-    query_rank: int
+    query_rank: Count
     """0: the query is not compressed."""
-    key_value_rank: int
-    rope_head_dim: int
-    nope_head_dim: int
-    value_head_dim: int
+    key_value_rank: Count
+    rope_head_dim: Count
+    nope_head_dim: Count
+    value_head_dim: Count
 
 
 class Stack(Struct, frozen=True):
     """Equal transformer layers, one after the other."""
 
     part: Part
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
+    layers: Some
+    hidden: Some
+    heads: Count
+    kv_heads: Count
+    head_dim: Count
+    ffn: Count
     """Inner width of the dense feed-forward; 0 in layers that only have experts."""
     gated: bool
     """Gate and up projections (SwiGLU, GeGLU) instead of one."""
     norm: Literal["rms", "layer"]
-    norms: int = 2
+    norms: Count = 2
     """Norms over the hidden width in one layer (2 before attention and MLP; 4 in Gemma 2)."""
     qk_norm: bool = False
     causal: bool = True
-    window: int | None = None
+    window: Count | None = None
     """Tokens that a sliding-window layer attends to; None: all."""
-    windowed_layers: int = 0
+    windowed_layers: Count = 0
     """How many of the layers are sliding-window layers."""
     softcap: bool = False
     """Attention scores pass a tanh cap: flash kernels before 2.6 cannot, eager is used."""
     experts: Experts | None = None
     latent: LatentAttention | None = None
-    cross_attention: int = 0
+    cross_attention: Count = 0
     """Tokens-side width of a cross attention in each layer; 0: none."""
     joint: Literal["none", "double", "single"] = "none"
     """Diffusion transformers: two streams with joint attention, or one fused stream."""
@@ -137,20 +141,20 @@ NO_DROPOUT: Final = Dropout()
 class UnetLevel(Struct, frozen=True):
     """One resolution of a UNet, down and up path together."""
 
-    channels: int
-    resnets: int
+    channels: Count
+    resnets: Count
     """Residual blocks at this resolution, down, middle and up counted together."""
-    transformers: int
+    transformers: Count
     """Transformer models at this resolution (0 where there is no attention)."""
-    depth: int
+    depth: Count
     """Layers in each of those transformers."""
-    scale: int
+    scale: Some
     """Latent side divided by this is the side at this level."""
-    heads: int = 0
+    heads: Count = 0
     """Attention heads at this resolution; 0 where there is no attention."""
-    cross_attention: int = 0
+    cross_attention: Count = 0
     """Width of the text states that the transformers attend to; 0: none."""
-    ffn: int = 0
+    ffn: Count = 0
     """Inner width of the gated feed-forward of each layer."""
 
 
@@ -159,29 +163,29 @@ class ImageTokens(Struct, frozen=True):
 
     rule: str
     """Name of the rule, such as `fixed`, `qwen2-vl`, `minicpm-v`, `llava-next`, `internvl`."""
-    image_size: int
+    image_size: Some
     """Side in pixels that the tower sees for one image or slice."""
-    patch: int
+    patch: Some
     """Side in pixels of one patch."""
-    merge: int = 1
+    merge: Some = 1
     """Patches per side joined into one token by the projector."""
-    tokens: int = 0
+    tokens: Count = 0
     """Tokens one image or slice gives to the language model, where that is fixed."""
-    max_slices: int = 1
+    max_slices: Count = 1
     """The most slices (tiles, crops) one image is cut into, the overview not counted."""
-    max_pixels: int = 0
+    max_pixels: Count = 0
     """The most pixels that the processor keeps, for families of variable resolution; 0: no rule."""
-    min_pixels: int = 0
+    min_pixels: Count = 0
     """The fewest pixels that the processor makes of an image; 0: no rule."""
-    max_side: int = 0
+    max_side: Count = 0
     """The most pixels a side that the processor keeps; 0: no rule."""
-    min_slices: int = 1
+    min_slices: Count = 1
     """The fewest slices one image is cut into."""
-    grids: tuple[tuple[int, int], ...] = ()
+    grids: tuple[tuple[Count, Count], ...] = ()
     """The canvases, as height and width in pixels, that an image may be fitted to; (): no rule."""
-    lead_tokens: int = 0
+    lead_tokens: Count = 0
     """Class tokens that the tower puts before the patches of each image or slice."""
-    framing_tokens: int = 0
+    framing_tokens: Count = 0
     """Learned embeddings that the projector puts around an image (GLM-4V: begin and end)."""
 
 
@@ -206,21 +210,21 @@ class Architecture(Struct, frozen=True, dict=True):
     ]
     modules: tuple[Module, ...]
     stacks: tuple[Stack, ...]
-    hidden: int
-    vocab: int
+    hidden: Some
+    vocab: Count
     """Rows of the output projection; 0 for models without one."""
-    context: int
+    context: Count
     """The longest sequence the config allows; 0 where there is none."""
     tied: bool
     """Input embedding and output projection share one weight (then the modules list it once)."""
     logit_softcap: bool = False
     images: ImageTokens | None = None
     unet: tuple[UnetLevel, ...] = ()
-    latent_channels: int = 0
+    latent_channels: Count = 0
     """Channels of the latent that a diffusion model sees."""
-    latent_scale: int = 8
+    latent_scale: Some = 8
     """Pixels a side that become one latent element a side (the VAE's factor)."""
-    latent_patch: int = 1
+    latent_patch: Some = 1
     """Latent elements a side that become one token."""
     remote_code: bool = False
     """Built by code in the model's own repository (`trust_remote_code`)."""

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -11,7 +13,7 @@ from msgspec import Struct
 
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.architecture import Architecture, Part
 
 VERSION: Final = 1
 _OF_NO_MODULE: Final = frozenset(
@@ -41,11 +43,32 @@ class DerivedCard(Struct, frozen=True):
     def of_json(cls, content: bytes) -> Self:
         """Read a card's file. Raises ValueError where it is none."""
         found = msgspec.json.decode(content, type=cls)
+        _check(found.architecture)
         return replace(found, architecture=_hashable(found.architecture))
 
     def to_json(self) -> bytes:
         """The card's file; what is as it usually is stays out."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+
+_LAYERED: Final[frozenset[Part]] = frozenset({"text", "vision"})
+"""Parts whose modules are those of layers."""
+_PATH: Final = re.compile(r"[^{}\x00-\x20]*(\{\}[^{}\x00-\x20]*)*")
+
+
+def _check(found: Architecture) -> None:
+    """Raise ValueError for what no class has: a stranger may have written the file."""
+    layered = {each.part for each in found.stacks}
+    needed = {each.part for each in found.modules} & _LAYERED
+    needed |= {"denoiser"} if found.kind == "diffusion" and not found.unet else set()
+    needed |= {"text"} if found.kind not in ("diffusion", "autoencoder") else set()
+    if needed - layered:
+        raise ValueError(f"it has no layers of the part {min(needed - layered)}")
+    for each in found.modules:
+        if _PATH.fullmatch(each.path) is None:
+            raise ValueError(f"{each.path!r} is no name of a module")
+        if each.indices and prod(map(len, each.indices)) != each.copies:
+            raise ValueError(f"{each.path} has {each.copies} copies, and other indices")
 
 
 def _hashable(found: Architecture) -> Architecture:
