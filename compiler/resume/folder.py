@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.resume.pickles import attributes, number, objects
 
 Kind = Literal[
@@ -20,6 +22,9 @@ _ZERO: Final = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_sta
 _MODEL: Final = re.compile(r"(zero_pp_rank_\d+_)?mp_rank_(\d+)_model_states\.pt")
 _RANDOM: Final = re.compile(r"(?:rng_state|random_states)_(\d+)\.(?:pth|pkl)")
 _FSDP: Final = re.compile(r"pytorch_model_fsdp(?:_\d+)?")
+_LONGEST: Final = 1000
+"""Bytes of a file that holds a name."""
+_MOST_SIDE: Final = 2**40
 _HEADER: Final = 2**27
 """Bytes of a safetensors header at most: the format's own bound is 100 MB."""
 
@@ -265,15 +270,21 @@ def _weights(path: Path) -> Weights | None:
     for file in sorted(path.glob("*.safetensors")):
         for name, each in _header(file).items():
             if name != "__metadata__" and isinstance(each, dict):
-                product = 1
-                for side in each.get("shape", ()):
-                    product *= side
-                sizes.append(product)
+                sizes.append(_elements(file, each.get("shape")))
                 dtypes.add(str(each.get("dtype")))
     return Weights(sum(sizes), tuple(sorted(dtypes))) if sizes else None
 
 
+def _elements(file: Path, shape: Any) -> int:
+    sides = shape if isinstance(shape, list) else [None]
+    if not all(type(each) is int and 0 <= each < _MOST_SIDE for each in sides):
+        raise NoCheckpoint(f"`{file}` has a tensor of the shape {shortened(str(shape))}")
+    return prod(sides)
+
+
 def _header(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise NoCheckpoint(f"`{file}` is not a regular file")
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
         if length > _HEADER:
@@ -281,7 +292,7 @@ def _header(file: Path) -> dict[str, Any]:
         text = opened.read(length)
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise NoCheckpoint(f"`{file}` has no header of safetensors") from None
     return found if isinstance(found, dict) else {}
 
@@ -291,10 +302,12 @@ def _object(file: Path) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(file.read_text("utf-8"))
-    except ValueError as fault:
+    except (ValueError, RecursionError) as fault:
         raise NoCheckpoint(f"`{file}` is not JSON: {fault}") from None
     return found if isinstance(found, dict) else {}
 
 
 def _text(file: Path) -> str:
-    return file.read_text("utf-8").strip() if file.is_file() else ""
+    """The name that a file holds; "" where there is none."""
+    found = file.read_bytes()[:_LONGEST] if file.is_file() else b""
+    return found.decode("utf-8", "replace").strip()

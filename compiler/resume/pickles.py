@@ -11,6 +11,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+_LARGEST: Final = 1e15
+"""Of a number that counts steps, samples or seeds; beyond it there is none."""
 _MOST: Final = 2**26
 """Bytes of a file's objects, its tensors aside; larger ones are not read."""
 
@@ -76,4 +78,6 @@ def number(found: Any, *keys: str) -> int | float | None:
     """The number at a path of keys."""
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+    if not isinstance(found, int | float) or isinstance(found, bool):
+        return None
+    return found if -_LARGEST < found < _LARGEST else None

@@ -198,3 +198,24 @@ def test_wrong_usage_and_wrong_names(tunec, tmp_path):
     assert tunec("resume", folder, "--hardware", "a100-80g-x4", "--set", "a=b").code == 2
     assert tunec("resume", folder, "--hardware", "nothing").code == 1
     assert tunec("resume", tmp_path, "--hardware", "a100-80g-x4").code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("latest", b"\xff\xfe", ""),
+        ("trainer_state.json", b"[" * 100_000, "is not JSON"),
+        ("trainer_state.json", b'{"global_step": Infinity, "max_steps": NaN}', ""),
+        ("trainer_state.json", b'{"global_step": 5, "max_steps": ' + b"9" * 400 + b"}", ""),
+        ("a.safetensors", b'\x11\0\0\0\0\0\0\0{"a": {"shape": 3}}', ""),
+        ("a.safetensors", b'\x18\0\0\0\0\0\0\0{"a": {"shape": ["x"]}}', "of the shape"),
+        ("a.safetensors", b"\0\0\1\0\0\0\0\0" + b"[" * 65_536, "no header of safetensors"),
+    ],
+)
+def test_damaged_files_of_a_folder_are_told(tunec, tmp_path, name, content, says):
+    folder = zero(tmp_path / "old") if name == "latest" else made(tmp_path / "old", PLAIN)
+    (folder / name).write_bytes(content)
+    done = tunec("resume", folder, "--hardware", "a100-80g-x4")
+    assert "Traceback" not in done.err
+    assert done.code in (0, 1, 2)
+    assert says in done.err
