@@ -18,7 +18,7 @@ from tests.fuzz.case import Case, case_of, faults
 from tests.fuzz.minimise import minimised
 
 _BATCH = 250
-_TELL_EVERY = 20
+_TELL_EVERY = 4
 Found = tuple[int, str]
 
 

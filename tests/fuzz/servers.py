@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from io import StringIO
 from pathlib import Path
 
@@ -41,8 +41,10 @@ def _number(word: str) -> int:
 def _edited(path: Path, at: Position) -> int:
     """Open a file and ask everything at a place of it."""
     desk = Desk(REGISTRY)
-    content = path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
-    desk.open[path] = Open(content, 1)
+    content = b""
+    with suppress(OSError):
+        content = path.read_bytes()
+    desk.open[path] = Open(content.decode("utf-8", "replace"), 1)
     desk.analyse(path)
     shown = desk.to_show(path)
     found, text = desk.seen(path), desk.text(path)
@@ -73,7 +75,7 @@ def _called(name: str, asked: str) -> int:
     except (ToolError, ValidationError) as refused:
         print(refused)
         return 1
-    print(result.model_dump_json())
+    print(ascii(result.model_dump_json()))
     return 0
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from tests.calibrate.logs import TRAINER
 from tests.fleet.fleets import SPEC
 
 from tunec.compiler.cli.main import run
@@ -73,6 +74,10 @@ def _fleet(epochs: int) -> dict[str, str]:
     return {"fleet.yaml": FLEET, **specs}
 
 
+def _records(count: int) -> str:
+    return "".join(f'{{"text": "{"a dog " * at}"}}\n' for at in range(1, count + 1))
+
+
 _TARGETS = ("--target", "deepspeed", "--target", "huggingface", "--target", "launch")
 COMMANDS = (
     Command(
@@ -103,6 +108,27 @@ COMMANDS = (
         {"ds_config.json": ENGINE % 1},
         {"ds_config.json": ENGINE.replace("bf16", "bf61") % 2},
         writes="known.json",
+    ),
+    Command(
+        "calibrate",
+        ("calibrate", "spec.yaml", "train.log", "-o", "a.measured.yaml"),
+        {"spec.yaml": _spec(1), "train.log": TRAINER},
+        {"spec.yaml": _spec(1), "train.log": TRAINER.replace("310.0", "410.0")},
+        writes="a.measured.yaml",
+    ),
+    Command(
+        "data",
+        ("data", "train.jsonl", "--estimate", "-o", "lengths.json"),
+        {"train.jsonl": _records(3)},
+        {"train.jsonl": _records(5)},
+        writes="lengths.json",
+    ),
+    Command(
+        "choose",
+        ("choose", "spec.yaml", "--hardware", "a100-80g-x8", "-o", "choice.html"),
+        {"spec.yaml": _spec(1)},
+        {"spec.yaml": _spec(3)},
+        writes="choice.html",
     ),
 )
 
