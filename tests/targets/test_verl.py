@@ -40,6 +40,8 @@ def test_the_spec_itself_is_taken(more):
         ("method: lora", "method: {lora: {dropout: 0.1}}", "E0901", "adapter.dropout"),
         ("method: lora", "method: {lora: {rslora: true}}", "E0901", "adapter.rslora"),
         ("train.parquet", "train.jsonl", "E0905", "Parquet"),
+        ("train.parquet", "'\\${oc.env:HOME}.parquet'", "E0905", "name of another value"),
+        ("method: lora", "method: lora\ntrain: {output: '\\${a.b}'}", "E0905", "another value"),
         ("method: lora", "method: lora\nobjective: dpo", "E0901", "objective.kind"),
         ("method: lora", "method: lora\ntrain: {seed: 7}", "E0901", "runtime.seed"),
         ("method: lora", "method: lora\ntrain: {schedule: linear}", "E0901", "schedule.kind"),
