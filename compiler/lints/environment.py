@@ -331,10 +331,24 @@ def package_of(targets: Mapping[str, Target], name: str) -> Package | None:
 def _check_bounds(pins: Mapping[str, Pin], targets: Mapping[str, Target]) -> None:
     for name, pin in pins.items():
         _check_name(name)
+        _check_written(name, pin)
         package = package_of(targets, name)
         if package is not None and not pin.known(package.releases):
             told = f"no known release of {name} ({package.supported}) is in {pin.ranges[0]}"
             raise Unusable(f"{told}; name one release: --software {name}=VERSION")
+
+
+def _check_written(package: str, pin: Pin) -> None:
+    for bound in (each for releases in pin.ranges for each in releases.bounds):
+        sign, text = bound
+        try:
+            Version(text.removesuffix(".*"))
+        except ValueError:
+            sign = ""
+        if not sign:
+            written = shortened(str(pin.ranges[0]))
+            how = f"write it as in {package}>=1.2,<2"
+            raise Unusable(f"`{written}` are no bounds of a version of {package}; {how}")
 
 
 def _check_name(package: str) -> None:

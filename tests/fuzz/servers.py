@@ -1,6 +1,7 @@
 """What editors and agents ask, answered in this process by what the servers ask: `lsp`, `mcp`."""
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import redirect_stderr, suppress
 from io import StringIO
@@ -22,6 +23,9 @@ from tunec.compiler.lsp.links import links
 from tunec.compiler.mcp.server import Done, Tools
 from tunec.targets.registry import REGISTRY
 
+_LONGEST = 255
+"""Bytes of a file's name, by the system."""
+
 
 def answered(words: Sequence[str]) -> int:
     """Call tunec, or ask one of its servers; the exit code."""
@@ -40,6 +44,8 @@ def _number(word: str) -> int:
 
 def _edited(path: Path, at: Position) -> int:
     """Open a file and ask everything at a place of it."""
+    if len(os.fsencode(path.name)) > _LONGEST:
+        return 1  # no editor has such a file open
     desk = Desk(REGISTRY)
     content = b""
     with suppress(OSError):
