@@ -13,6 +13,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from tunec.compiler.frontend.disk import Unreadable
+from tunec.compiler.frontend.project import project_root, require_inside
+
 _SECONDS: Final = 120
 
 
@@ -43,9 +46,17 @@ def checked_out(revision: str, repository: Path) -> Iterator[Path]:
     archive = _archive(revision, repository)
     with tempfile.TemporaryDirectory(prefix="tunec-") as folder:
         with tarfile.open(fileobj=BytesIO(archive)) as files:
-            files.extractall(folder, filter="data")
+            files.extractall(folder, filter=_without_links_out)  # noqa: S202  by `data`
         Path(folder, ".git").mkdir()  # its files may name each other, as in the repository
         yield Path(folder)
+
+
+def _without_links_out(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """What the filter `data` lets pass; links that lead out of the folder are left out."""
+    try:
+        return tarfile.data_filter(member, folder)
+    except tarfile.FilterError:
+        return None
 
 
 def root_of(directory: Path) -> Path:
@@ -113,11 +124,20 @@ def side_of(path: Path) -> Side:
 
 
 def _specs(directory: Path) -> Iterator[Path]:
+    """Those below a directory; a link is one if it does not lead out of the project."""
+    root = project_root(directory.resolve() / "spec.yaml")
     for ending in ("*.yaml", "*.yml"):
         for file in directory.rglob(ending):
             hidden = any(part.startswith(".") for part in file.relative_to(directory).parts)
-            if file.is_file() and not hidden and is_spec(file):
+            if not hidden and _is_inside(file, root) and is_spec(file):
                 yield file
+
+
+def _is_inside(file: Path, root: Path) -> bool:
+    try:
+        return require_inside(file, root).is_file()
+    except Unreadable:
+        return False
 
 
 def is_spec(file: Path) -> bool:

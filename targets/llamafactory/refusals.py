@@ -9,7 +9,7 @@ from tunec.targets.llamafactory.packages import RELEASES, WRITTEN
 from tunec.targets.llamafactory.templates import sees
 from tunec.targets.rows import has_adapter, has_images, in_four_bits
 from tunec.targets.scripts.launchers import refusing_rank_flag
-from tunec.targets.scripts.refusals import TEXT_ALONE, Refusal
+from tunec.targets.scripts.refusals import TEXT_ALONE, Refusal, read_by_omegaconf
 
 
 def _is_pattern(plan: Plan) -> bool:
@@ -38,6 +38,7 @@ def _shards_8_bits(plan: Plan) -> bool:
 
 
 REFUSALS: Final = (
+    *read_by_omegaconf("model.path", "runtime.output", "adapter.targets"),
     Refusal(
         ("model.family",),
         "files are written for llamafactory 0.9.3 and later; earlier ones are only read",

@@ -1,6 +1,7 @@
 """What a trainer does not run, or runs otherwise than planned, though every key is well formed."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from packaging.version import Version
@@ -9,10 +10,28 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.deepspeed.refusals import Refusal
 
-__all__ = ["TEXT_ALONE", "Refusal", "refusing"]
+__all__ = ["TEXT_ALONE", "Refusal", "read_by_omegaconf", "refusing"]
 
 TEXT_ALONE: Final = "where samples hold text alone, `--set data.images.per_sample=0`"
 """What helps where images are planned for a model that sees, and the data may have none."""
+
+
+def read_by_omegaconf(*slots: str) -> Iterator[Refusal]:
+    """Texts in which a reader of OmegaConf, such as Hydra, would see references."""
+    for slot in slots:
+        yield Refusal(
+            (slot,),
+            "its reader takes `${...}` for another value, or for a variable of the machine",
+            partial(_refers, slot),
+            "omegaconf 2.3.0 omegaconf.py `OmegaConf.load`, grammar/OmegaConfGrammarLexer.g4",
+            f"choose a name without `${{` as {slot}",
+        )
+
+
+def _refers(slot: str, plan: Plan) -> bool:
+    value = plan[slot]
+    names = value if isinstance(value, tuple) else (value,)
+    return any("${" in str(each) for each in names)
 
 
 def refusing(

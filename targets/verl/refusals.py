@@ -1,12 +1,11 @@
 """What verl does not run, or runs otherwise than planned."""
 
-from collections.abc import Callable
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.terms import BESIDE_TRAINING
 from tunec.targets.rows import is_rewarded, is_supervised
-from tunec.targets.scripts.refusals import Refusal
+from tunec.targets.scripts.refusals import Refusal, read_by_omegaconf
 from tunec.targets.verl.packages import SOURCE
 from tunec.targets.verl.rewards import OWN_REWARD, engine_width, reward_of
 
@@ -21,34 +20,11 @@ def _is_reward(names: tuple[str, ...]) -> bool:
     return len(names) == 1 and (names[0] == OWN_REWARD or reward_of(names[0]) is not None)
 
 
-def _refers(slot: str) -> Callable[[Plan], bool]:
-    """Whether Hydra puts something else in the place of a slot's text."""
-
-    def refers(plan: Plan) -> bool:
-        value = plan[slot]
-        names = value if isinstance(value, tuple) else (value,)
-        return any("${" in str(each) for each in names)
-
-    return refers
-
-
-_TEXTS: Final = (
-    *("data.train", "data.evaluation", "model.path", "runtime.output", "objective.rewards"),
-    "adapter.targets",
-)
-_HYDRA: Final = tuple(
-    Refusal(
-        (slot,),
-        "its reader takes `${...}` for the name of another value, or of a variable of the machine",
-        _refers(slot),
-        "hydra-core 1.3.8, omegaconf 2.3.0 omegaconf.py `OmegaConf.load`: interpolation",
-        f"choose a name without `${{` as {slot}",
-    )
-    for slot in _TEXTS
-)
-
 REFUSALS: Final = (
-    *_HYDRA,
+    *read_by_omegaconf(
+        *("data.train", "data.evaluation", "model.path", "runtime.output", "objective.rewards"),
+        "adapter.targets",
+    ),
     Refusal(
         ("parallel.engine",),
         "it trains under FSDP, on one device too",

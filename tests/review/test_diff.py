@@ -236,6 +236,20 @@ def test_git_two_revisions(tunec, repository):
     assert tunec("diff", "HEAD..HEAD", where).out == "nothing changes\n"
 
 
+def test_links_that_lead_out_of_the_repository_are_left_out(tunec, repository, tmp_path):
+    (tmp_path / "secret.yaml").write_text(SPEC, "utf-8")
+    for name, leads in (("a", "/etc/passwd"), ("b", "../../../../x"), ("c", "../../secret.yaml")):
+        (repository / "specs" / f"{name}.yaml").symlink_to(leads)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "links")
+    found = tunec("diff", "HEAD~1..", str(repository / "specs"), "--format", "json")
+    assert found.code == 0, found.err
+    assert [each["spec"] for each in found.json["specs"]] == ["run"]
+    assert found.json["added"] == []
+    two = tunec("diff", "HEAD~1..HEAD", str(repository / "specs"), "--format", "json")
+    assert (two.code, two.json["added"]) == (0, []), two.err
+
+
 def test_what_a_revision_lacks_is_misuse(tunec, repository, monkeypatch):
     monkeypatch.chdir(repository)
     found = tunec("diff", "HEAD..", "--fleet", "nowhere.yaml")
