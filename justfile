@@ -138,3 +138,11 @@ wheel:
 # fit the bound on what the driver reports to half of the measured runs, and judge it by the others
 fit-margin:
     python tests/analyses/memory/fit_margin.py
+
+# fit the constants of the time account to half of the published step times, and judge them by the others
+fit-time:
+    python tests/analyses/time/fit.py
+
+# write docs/time-accuracy.md by the account of today
+time-page:
+    python tests/analyses/time/page.py

@@ -8,8 +8,9 @@ from msgspec import Struct, field
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.padding import padded_length
 from tunec.compiler.analyses.time.answers import answers
+from tunec.compiler.analyses.time.coefficients import FITTED, Constants
 from tunec.compiler.analyses.time.communication import Volume, communication, volume_of
-from tunec.compiler.analyses.time.compute import Work, compute, rate_at, sequences, work_of
+from tunec.compiler.analyses.time.compute import Work, compute, sequences, work_of
 from tunec.compiler.analyses.time.flops import sample_tokens
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.offloading import offloading
@@ -101,19 +102,23 @@ def _of_length(workload: Workload, tokens: int) -> Workload:
     return replace(workload, data=replace(workload.data, sequence=tokens), lengths=())
 
 
-def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccount:
+def step_time(
+    workload: Workload, layout: Layout, machine: Machine, at: Constants = FITTED
+) -> TimeAccount:
     """Account for the time of one optimizer step.
 
-    The constants were fitted to published runs on an A100 (`compute.py`); the account is meant to
-    rank layouts of one workload on one machine, and is off by tens of percent between devices.
+    The account is meant to rank layouts of one workload on one machine; docs/time-accuracy.md shows
+    how far it is off. `at`: the constants, for what fits them.
+
     Raises `ValueError` where a layout offloads to NVMe and the machine has none.
     """
     workload, times = as_padded(workload, layout), layout.batch.accumulation
     asked = _asked(workload, layout)
-    terms = {name: seconds * times for name, seconds in compute(asked.work, machine).items()}
+    terms = {name: seconds * times for name, seconds in compute(asked.work, machine, at).items()}
     forward = terms["forward"]
-    terms |= communication(asked.volume, machine, sum(terms.values()))
-    terms |= update(asked.moved, machine, rate_at(asked.work.width, machine))
+    busy = sum(terms.values())
+    terms |= communication(asked.volume, machine, busy)
+    terms |= update(asked.moved, machine, busy, at)
     if layout.activation_checkpointing.offload:
         terms |= offloading(workload, layout, machine, forward)
     if workload.preference is not None:
@@ -125,8 +130,8 @@ def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccou
 
 
 MARGIN: Final = 0.5
-"""Of a step's account, which is off by tens of percent between devices (`account.step_time`), and
-for evaluation, whose amount of data nobody gives: a judgement."""
+"""Of a step's account, above which one in ten of the runs lies that judge it
+(docs/time-accuracy.md), and for evaluation, whose amount of data nobody gives: a judgement."""
 START_SECONDS: Final = 900.0
 """Until the first step: containers, imports, tokenising, compiling of kernels: a judgement."""
 STORAGE: Final = 0.5e9

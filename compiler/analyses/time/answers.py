@@ -1,18 +1,15 @@
 """Seconds that an objective over answers adds to a step: the reference, and writing answers."""
 
 from math import hypot
-from typing import Final
 
-from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.terms.generation import cache_bytes
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.analyses.time.compute import forward_kernels, product_rate
+from tunec.compiler.analyses.time.coefficients import FITTED
+from tunec.compiler.analyses.time.compute import product_rate
 from tunec.compiler.analyses.time.flops import operations
+from tunec.compiler.analyses.time.kernels import forward_kernels
 from tunec.compiler.analyses.time.machine import Machine
-
-KERNEL: Final = 20e-6
-"""As in `compute.py`: what a launch costs where the device waits for Python."""
+from tunec.compiler.analyses.time.update import held_bytes
 
 
 def answers(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
@@ -36,7 +33,7 @@ def _reference(workload: Workload, layout: Layout, machine: Machine) -> float:
     if asked is None or asked.reference not in ("resident", "base"):
         return 0
     sequences = asked.sequences * _share(layout)
-    return sequences * operations(workload).forward / product_rate(workload, machine)
+    return sequences * operations(workload).forward / product_rate(machine)
 
 
 def _generation(workload: Workload, layout: Layout, machine: Machine) -> float:
@@ -44,7 +41,7 @@ def _generation(workload: Workload, layout: Layout, machine: Machine) -> float:
 
     A step of decoding reads every weight and what the sequences have cached, half of the whole on
     average; with transformers' loop it waits for Python to launch the kernels of every layer
-    (`KERNEL`), which an engine with recorded graphs does not.
+    (`Constants.kernel`), which an engine with recorded graphs does not.
     """
     asked = workload.generation
     if asked is None or not asked.steps:
@@ -52,13 +49,8 @@ def _generation(workload: Workload, layout: Layout, machine: Machine) -> float:
     sequences = _share(layout) if asked.by_sample else asked.sequences
     prompts = sequences * operations(workload).forward * (1 - asked.steps / asked.tokens)
     cached = sequences * (asked.tokens - asked.steps / 2) * cache_bytes(workload, layout.states)
-    read = (_held_bytes(workload, layout) + cached) / machine.bandwidth
-    launched = 0.0 if workload.generation_engine_bytes else KERNEL * forward_kernels(workload)
-    return prompts / product_rate(workload, machine) + asked.steps * hypot(read, launched)
-
-
-def _held_bytes(workload: Workload, layout: Layout) -> float:
-    """Bytes of all weights as they lie on a device, whole."""
-    counts, size = count(workload), BYTES[layout.states.weights]
-    packed = quantized_bytes(workload.quantization) if counts.quantized else 0
-    return size * (counts.base - counts.quantized) + packed * counts.quantized
+    read = (held_bytes(workload, layout.states) + cached) / machine.bandwidth
+    launched = (
+        0.0 if workload.generation_engine_bytes else FITTED.kernel * forward_kernels(workload)
+    )
+    return prompts / product_rate(machine) + asked.steps * hypot(read, launched)

@@ -3,14 +3,13 @@
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import Counts, count
-from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.modules import BYTES, experts_apart
 from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.sharding import GRADIENTS, PARAMETERS
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.flops import part_tokens
 from tunec.compiler.analyses.time.fsdp import gathered_bytes, reduced_bytes, replicated_bytes
 from tunec.compiler.analyses.time.machine import Machine
-from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 REACHED: Final = 0.75
@@ -25,10 +24,6 @@ PREFETCHED: Final = 0.7
 """Share of stage 3's gathers that can run while the device computes: the first of each pass and
 those that wait for memory cannot. A judgement."""
 
-GATHER: Final = 50e-6
-"""Seconds that stage 3 adds to each module in each pass over it: its hooks run in Python and each
-starts a collective (deepspeed 0.19.8 `runtime/zero/parameter_offload.py`). A judgement."""
-
 
 class Volume(NamedTuple):
     """What the ranks exchange in one optimizer step, whatever joins them."""
@@ -36,8 +31,6 @@ class Volume(NamedTuple):
     gradients: float
     """Bytes that each rank sends around a ring, as the next."""
     parameters: float
-    gathering: float
-    """Seconds that the gathers of stage 3 take in Python."""
     tensor_parallel: float
     """Bytes that each rank of a tensor-parallel group sends."""
     sequence_parallel: float
@@ -45,7 +38,7 @@ class Volume(NamedTuple):
     overlapped: bool
     """Whether gradients travel while the device computes."""
     prefetched: bool
-    """Whether parameters do."""
+    """Whether parameters do; not where the host waits for the device in each expert's turn."""
     replicas: float = 0
     """Bytes that each rank sends to other nodes for gradients, where all else stays inside one."""
 
@@ -61,15 +54,14 @@ def communication(volume: Volume, machine: Machine, busy: float) -> dict[str, fl
     gradients = ring_seconds(volume.gradients, inside) + ring_seconds(volume.replicas, machine)
     parameters = ring_seconds(volume.parameters, inside)
     if volume.overlapped:
-        gradients = _exposed(gradients, HIDDEN, busy / 2)
+        gradients = exposed(gradients, HIDDEN, busy / 2)
     if volume.prefetched:
-        parameters = _exposed(parameters, PREFETCHED, busy / 2)
+        parameters = exposed(parameters, PREFETCHED, busy / 2)
     return {
         "tensor parallel exchange": volume.tensor_parallel / (REACHED * machine.link),
         "sequence parallel exchange": volume.sequence_parallel / (REACHED * machine.link),
         "gradient exchange": gradients,
         "parameter exchange": parameters,
-        "parameter gathering": volume.gathering,
     }
 
 
@@ -83,11 +75,10 @@ def volume_of(workload: Workload, layout: Layout) -> Volume:
     return Volume(
         gradients=gradient_bytes(counts, layout) * (ranks - 1) / ranks,
         parameters=parameter_bytes(counts, layout) * (ranks - 1) / ranks,
-        gathering=GATHER * gathers(workload, layout) if whole else 0,
         tensor_parallel=_tensor_parallel(workload, layout),
         sequence_parallel=_sequence_parallel(workload, layout),
         overlapped=overlaps(layout),
-        prefetched=whole,
+        prefetched=whole and not experts_apart(workload),
     )
 
 
@@ -100,24 +91,12 @@ def _fsdp(workload: Workload, layout: Layout) -> Volume:
     return Volume(
         gradients=reduced_bytes(workload, layout) * (among - 1) / among,
         parameters=gathered_bytes(workload, layout) * (among - 1) / among,
-        gathering=0,
         tensor_parallel=_tensor_parallel(workload, layout),
         sequence_parallel=0,
         overlapped=True,
-        prefetched=layout.fsdp.backward_prefetch != "none",
+        prefetched=layout.fsdp.backward_prefetch != "none" and not experts_apart(workload),
         replicas=replicated_bytes(workload, layout) * between,
     )
-
-
-def gathers(workload: Workload, layout: Layout) -> int:
-    """How often stage 3 gathers a module in one optimizer step: in every pass of a micro batch."""
-    passes = 3 if layout.activation_checkpointing.mode == "layer" else 2
-    return _modules(workload) * passes * layout.batch.accumulation
-
-
-@cached(256)
-def _modules(workload: Workload) -> int:
-    return sum(module.copies for module in workload.architecture.modules)
 
 
 def gradient_bytes(counts: Counts, layout: Layout) -> float:
@@ -168,7 +147,7 @@ def overlaps(layout: Layout) -> bool:
     return layout.parallel.engine == "ddp"
 
 
-def _exposed(seconds: float, share: float, room: float) -> float:
+def exposed(seconds: float, share: float, room: float) -> float:
     """What is left of an exchange when `room` seconds of computing can hide a share of it."""
     return seconds - min(share * seconds, room)
 

@@ -1,94 +1,99 @@
 """Seconds that the device computes for one micro batch."""
 
-from math import hypot
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.activations import repeated_share
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.terms.passes import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.coefficients import FITTED, Constants
 from tunec.compiler.analyses.time.flops import (
     PARTS,
+    Passes,
     kept_bytes,
     module_tokens,
     operations,
     part_tokens,
 )
+from tunec.compiler.analyses.time.gathering import gathers, units
+from tunec.compiler.analyses.time.kernels import kernels, sliced_bytes
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
 
-PEAK_SHARE: Final = 0.75
-HALF_WIDTH: Final = 550
-"""Matrix products reach PEAK_SHARE x h / (h + HALF_WIDTH) of the data sheet's rate at hidden width
-h: 0.66 at 4096. Fitted, with TRAFFIC, to the tokens a second of full and LoRA fine-tuning on one
-A100-80GB in foundation-model-stack/fms-acceleration, `scripts/benchmarks/refs/a100_80gb.csv`
-(04702cc5b9f0) and `a100_80gb_granite.csv` (426a4a50158d), rows without fused kernels; the errors
-are in `tests/analyses/time/test_published.py`. On an L40 the same constants are a quarter too slow
-(`l40_40gb.csv`, 8af8fa7de2b2)."""
 
-TRAFFIC: Final = 1.9
-"""Times that the bytes a layer keeps cross the device's memory in one pass over the layer, between
-the products; a backward pass counts as two."""
+class Pass(NamedTuple):
+    """Matrix products of one pass."""
 
-ADAPTER_TRAFFIC: Final = 7
-"""Times that an adapter's output, in its own dtype, crosses memory in one pass: written, scaled,
-added to the base's output and cast (peft 0.21 `tuners/lora/layer.py`, `Linear.forward`)."""
-
-KERNEL: Final = 20e-6
-"""Seconds from one kernel's launch to the next where the device waits for Python. Fitted to the
-shortest sequences of QwenLM/Qwen, README.md (2df8e8ac450f), "Profiling of Memory and Speed": LoRA
-of Qwen-7B and Qwen-1.8B at 256 tokens on an A100."""
-
-_KERNELS: Final = 38
-_KERNELS_BACKWARD: Final = 71
-_ADAPTER_KERNELS: Final = 6
-_ADAPTER_KERNELS_BACKWARD: Final = 7.4
-"""Kernels a layer and an adapted module (traced: transformers 5.23, peft 0.21, a Llama layer)."""
-
-_DEQUANTIZE: Final = 0.3
-"""Share of the memory bandwidth that bitsandbytes' 4-bit kernel reaches; what the QLoRA rows of the
-same table take longer than its LoRA rows (Mistral-7B, `accelerated-peft-bnb`)."""
+    operations: float
+    moved: float
+    """Bytes that they read and write."""
 
 
 class Work(NamedTuple):
     """What one micro batch takes of one device, whatever the device."""
 
-    width: int
-    """Hidden width of the widest stack, by which products reach more or less of the rate."""
-
-    forward: float
-    """Operations, as the next three."""
-    backward: float
-    recomputation: float
+    forward: Pass
+    backward: Pass
+    recomputation: Pass
+    attention: float
+    """Operations of fused attention in all passes."""
     adapters: float
+    single: bool
+    """Whether adapters compute in fp32."""
     traffic: float
-    """Bytes that elementwise operations move through the device's memory."""
+    """Bytes that elementwise operations keep, by pass."""
+    fused: bool
+    """Whether they are Liger's."""
+    sliced: float
+    """Bytes of gradients of experts that are slices."""
+    adapter_traffic: float
+    """Bytes of adapters' outputs, by pass."""
     loss: float
     """Bytes of logits and their gradients, each written and read."""
     dequantized: float
     """Bytes read and written to expand quantised weights."""
-    launched: float
-    """Seconds from the first kernel's launch to the last, where the device waits for Python."""
+    kernels: float
+    gathered: float
+    """Modules that ZeRO-3 gathers, in all passes."""
+    units: float
+    """Units that FSDP gathers, in all passes."""
 
 
-def compute(work: Work, machine: Machine) -> dict[str, float]:
-    """Seconds of one micro batch on one device, by what they are spent on; one after the other."""
-    rate = rate_at(work.width, machine)
+def compute(work: Work, machine: Machine, at: Constants = FITTED) -> dict[str, float]:
+    """Seconds of one micro batch on one device, by what they are spent on; one after the other.
+
+    The host launches ahead of the device, so that the slower of both decides.
+    """
+    rate, memory = product_rate(machine, at), machine.bandwidth
+    kept = at.traffic * (at.fused if work.fused else 1)
+    single = machine.single if work.single and machine.single else rate
     busy = {
-        "forward": work.forward / rate,
-        "backward": work.backward / rate,
-        "recomputation": work.recomputation / rate,
-        "adapters": work.adapters / rate,
-        "memory traffic": work.traffic / machine.bandwidth,
-        "loss": work.loss / machine.bandwidth,
-        "dequantization": work.dequantized / (_DEQUANTIZE * machine.bandwidth),
+        "forward": _seconds(work.forward, rate, memory / at.crossings),
+        "backward": _seconds(work.backward, rate, memory / at.crossings),
+        "recomputation": _seconds(work.recomputation, rate, memory / at.crossings),
+        "attention": work.attention / (machine.rate * machine.attention),
+        "adapters": work.adapters / single,
+        "memory traffic": (kept * work.traffic + at.adapter * work.adapter_traffic + work.sliced)
+        / memory,
+        "loss": work.loss / memory,
+        "dequantization": work.dequantized / (at.expansion * memory),
     }
-    # Launches cost nothing while the device is far behind, and all their time where it waits.
+    host = machine.patience * at.kernel * work.kernels
     total = sum(busy.values())
-    busy["kernel launches"] = hypot(total, work.launched) - total
-    return busy
+    waits = (total**at.overlap + host**at.overlap) ** (1 / at.overlap) - total
+    gathered = machine.patience * at.gather * work.gathered + at.unit * work.units
+    return busy | {"kernel launches": waits, "parameter gathering": gathered}
+
+
+def _seconds(products: Pass, rate: float, memory: float) -> float:
+    return products.operations / rate + products.moved / memory
+
+
+def product_rate(machine: Machine, at: Constants = FITTED) -> float:
+    """Operations a second that large matrix products keep up."""
+    return machine.rate * machine.reached * at.sustained
 
 
 def work_of(workload: Workload, layout: Layout) -> Work:
@@ -98,61 +103,59 @@ def work_of(workload: Workload, layout: Layout) -> Work:
     repeated = repeated_share(max(layers, 1), layout.activation_checkpointing)
     moved = _moved(workload, layout.states, repeated=repeated)
     samples = layout.batch.micro * sequences(workload) / (parallel.sequence * parallel.tensor)
+    fused = workload.attention.implementation != "eager"
+    scores, width = done.scores, BYTES[workload.precision.compute]
+    apart = scores if fused else Passes()
+
+    def of(every: float, scored: float, elements: float, weights: float, times: float = 1) -> Pass:
+        bytes_moved = width * (samples * elements + weights / parallel.tensor)
+        return Pass(times * samples * (every - scored), times * bytes_moved)
+
+    elements, weights = done.elements, done.weights
     return Work(
-        width=_widest(workload),
-        forward=samples * done.forward,
-        backward=samples * done.backward,
-        recomputation=samples * done.layers * repeated,
+        forward=of(done.forward, apart.forward, elements.forward, weights.forward),
+        backward=of(done.backward, apart.backward, elements.backward, weights.backward),
+        recomputation=of(done.layers, apart.layers, elements.layers, weights.layers, repeated),
+        attention=samples * (apart.forward + apart.backward + repeated * apart.layers),
         adapters=samples * done.adapters * (1 + repeated / 3),
+        single=layout.states.trainable == "fp32" and not layout.states.autocast,
         traffic=samples * moved.traffic,
+        fused=workload.loss == "fused",
+        sliced=moved.sliced,
+        adapter_traffic=samples * moved.adapters,
         loss=samples * moved.loss,
         dequantized=moved.dequantized,
-        launched=KERNEL * moved.kernels,
+        kernels=kernels(workload, repeated=repeated),
+        gathered=gathers(workload, layout),
+        units=units(workload, layout),
     )
-
-
-def product_rate(workload: Workload, machine: Machine) -> float:
-    """Operations a second that matrix products of the widest stack reach."""
-    return rate_at(_widest(workload), machine)
-
-
-def rate_at(width: int, machine: Machine) -> float:
-    """Operations a second that matrix products of a stack of this hidden width reach."""
-    return machine.rate * PEAK_SHARE * width / (width + HALF_WIDTH)
-
-
-@cached(256)
-def _widest(workload: Workload) -> int:
-    return max((stack.hidden for stack in workload.architecture.stacks), default=HALF_WIDTH)
 
 
 class _Moved(NamedTuple):
     """What a micro batch moves and launches, whatever its size and the machine."""
 
     traffic: float
-    """Bytes of one sample that elementwise operations move through the device's memory."""
+    """Bytes of one sample that layers keep, in each pass."""
+    adapters: float
+    """Bytes of one sample's adapter outputs, in each pass."""
     loss: float
     """Bytes of one sample's logits and their gradients, each written and read."""
     dequantized: float
     """Bytes read and written to expand quantised weights, once in every pass over the layers."""
-    kernels: float
-    """Kernels of one micro batch, forward, backward and repeated."""
+    sliced: float
+    """Bytes of gradients of experts that are slices."""
 
 
 @cached(1024)
 def _moved(workload: Workload, states: States, *, repeated: float) -> _Moved:
+    passes = 3 + repeated
     return _Moved(
-        _traffic_bytes(workload, states, repeated=repeated),
+        passes * sum(kept_bytes(workload, states, part) for part in PARTS),
+        passes * _adapter_outputs(workload, states),
         _loss_bytes(workload, states),
         _dequantized_bytes(workload, repeated=repeated),
-        _kernels(workload, repeated=repeated),
+        sliced_bytes(workload, states),
     )
-
-
-def _traffic_bytes(workload: Workload, states: States, *, repeated: float) -> float:
-    passes = 3 + repeated
-    kept = sum(kept_bytes(workload, states, part) for part in PARTS)
-    return passes * (TRAFFIC * kept + ADAPTER_TRAFFIC * _adapter_outputs(workload, states))
 
 
 def _adapter_outputs(workload: Workload, states: States) -> float:
@@ -177,20 +180,6 @@ def _dequantized_bytes(workload: Workload, *, repeated: float) -> float:
     return (2 + repeated) * expanded * count(workload).quantized
 
 
-def forward_kernels(workload: Workload) -> float:
-    """Kernels of one forward pass, adapters included."""
-    layers = sum(stack.layers for stack in workload.architecture.stacks)
-    return _KERNELS * layers + _ADAPTER_KERNELS * sum(each.copies for each in workload.adapted)
-
-
 def sequences(workload: Workload) -> int:
     """Sequences of one sample: two of a pair of answers."""
     return workload.preference.sequences if workload.preference is not None else 1
-
-
-def _kernels(workload: Workload, *, repeated: float) -> float:
-    layers = sum(stack.layers for stack in workload.architecture.stacks)
-    adapters = sum(module.copies for module in workload.adapted)
-    forward = forward_kernels(workload)
-    backward = _KERNELS_BACKWARD * layers + _ADAPTER_KERNELS_BACKWARD * adapters
-    return forward * (1 + repeated) + backward

@@ -1,7 +1,7 @@
 """Operations of a step: of tokens, of layers, and of a UNet at several resolutions."""
 
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -91,6 +91,19 @@ def unet_scores(workload: Workload) -> float:
     )
 
 
+class Passes(NamedTuple):
+    """An amount in each pass over a model."""
+
+    forward: float = 0
+    backward: float = 0
+    layers: float = 0
+    """Of the forward pass, in the layers alone: what checkpointing repeats."""
+
+    def plus(self, other: "Passes") -> "Passes":
+        """The sum, pass by pass."""
+        return Passes(*(a + b for a, b in zip(self, other, strict=True)))
+
+
 class Operations(Struct, frozen=True):
     """Floating point operations for one sample, a multiply-add being two."""
 
@@ -100,6 +113,12 @@ class Operations(Struct, frozen=True):
     """The forward pass through the layers alone: what checkpointing repeats."""
     adapters: float
     """Products of adapters, forward and backward together."""
+    scores: Passes = Passes()
+    """Those of attention's scores, which the passes above hold too."""
+    elements: Passes = Passes()
+    """Elements that products read and write for one sample, weights not counted."""
+    weights: Passes = Passes()
+    """Elements of weights that products read or write, however many samples there are."""
 
     def __add__(self, other: "Operations") -> "Operations":
         return Operations(
@@ -107,6 +126,9 @@ class Operations(Struct, frozen=True):
             self.backward + other.backward,
             self.layers + other.layers,
             self.adapters + other.adapters,
+            self.scores.plus(other.scores),
+            self.elements.plus(other.elements),
+            self.weights.plus(other.weights),
         )
 
 
@@ -129,17 +151,53 @@ def part_operations(workload: Workload, part: Part) -> Operations:
     """
     tokens = part_tokens(workload, part)
     layers = 2 * products(workload, part)
-    head = tokens * 2 * workload.architecture.vocab * workload.architecture.hidden
-    through = layers + (head if part == "text" else 0)
+    model = workload.architecture
+    is_text = part == "text"
+    through = layers + (tokens * 2 * model.vocab * model.hidden if is_text else 0)
     scores = score_operations(workload, part)
-    adapters = 6 * _adapter_products(workload, part)
     passes, trains = _passes(workload, part), part in count(workload).trained_parts
+    back = (1 + trains) * passes
+    scored = Passes(scores, scores * _score_backward(workload) * passes, scores * passes)
+    elements, weights = _operands(workload, part)
+    ends = tokens * (model.vocab + model.hidden) if is_text else 0
+    head = model.vocab * model.hidden if is_text else 0
     return Operations(
         forward=through + scores,
-        backward=(through * (1 + trains) + scores * _score_backward(workload)) * passes,
+        backward=through * back + scored.backward,
         layers=(layers + scores) * passes,
-        adapters=adapters,
+        adapters=6 * _adapter_products(workload, part),
+        scores=scored,
+        elements=_each_pass(elements, ends, back, repeats=passes),
+        weights=_each_pass(weights, head, back, repeats=passes),
     )
+
+
+def _each_pass(layers: float, head: float, back: int, *, repeats: bool) -> Passes:
+    """An amount of layers and head, in a product forward and `back` products backward."""
+    return Passes(layers + head, (layers + head) * back, layers * repeats)
+
+
+def _operands(workload: Workload, part: Part) -> tuple[float, float]:
+    """Elements that one sample's products in the layers read and write, and those of their weights.
+
+    All experts' weights are read, and each token by its active ones.
+    """
+    model, share = workload.architecture, _active_share(workload.architecture, part)
+    elements = weights = 0.0
+    for module in model.modules:
+        if module.part != part or not _multiplies(module) or module.path == model.head:
+            continue
+        size = prod(module.shape) * module.copies
+        weights += size
+        if ".experts" in module.path and len(module.shape) > 2:
+            # all experts of a layer in one parameter: experts, out, in
+            experts, out, read = module.shape[0], module.shape[1], module.shape[2]
+            each = (out + read) * experts * share * module.copies
+        else:
+            each = (module.shape[0] + module.shape[1]) * module.copies
+            each *= share if ".experts" in module.path else 1
+        elements += module_tokens(workload, module) * each
+    return elements, weights
 
 
 def products(workload: Workload, part: Part) -> float:

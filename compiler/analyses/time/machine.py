@@ -1,6 +1,7 @@
 """What a step's time depends on of the machine: rates and bandwidths of the chosen devices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -33,6 +34,14 @@ class Machine(Struct, frozen=True):
     """Devices used on each node."""
     pace: Pace = ()
     """What runs on it came to beside the account, by what they wait for."""
+    reached: float = 0.85
+    """Share of the rate that large products keep up."""
+    attention: float = 0.5
+    """Share of the rate that fused attention keeps up."""
+    single: float = 0
+    """Operations a second of products in fp32 that no tensor core takes; 0: as in `rate`."""
+    patience: float = 1
+    """Times that its host takes longer for a kernel than a host of today."""
 
 
 def machine_of(
@@ -64,7 +73,16 @@ def machine_of(
         nodes=nodes,
         per_node=per_node,
         pace=pace,
+        **_slowest([_keeps_up(device, dtype) for device in devices]),
     )
+
+
+def _slowest(found: Sequence[dict[str, float]]) -> dict[str, float]:
+    """What the slowest device keeps up, by field of `Machine`."""
+    if len(found) == 1:
+        return found[0]
+    least = {name: min(each[name] for each in found) for name in found[0]}
+    return least | {"patience": max(each["patience"] for each in found)}
 
 
 def rate_of(device: Device, dtype: FloatDtype, *, tf32: bool = False) -> float:
@@ -75,3 +93,77 @@ def rate_of(device: Device, dtype: FloatDtype, *, tf32: bool = False) -> float:
     """
     wanted: tuple[Dtype, ...] = ("tf32", "fp32") if dtype == "fp32" and tf32 else (dtype, "fp32")
     return next((device.rates[name] for name in wanted if name in device.rates), 0.0)
+
+
+_REACHED: Final[Mapping[str, float]] = {
+    "gaudi2": 0.969,
+    "a100-sxm4-40g": 0.869,
+    "a100-sxm4-80g": 0.869,
+    "a800-sxm4-80g": 0.869,
+    "gh200-96g": 0.838,
+    "a100-pcie-40g": 0.811,
+    "a100-pcie-80g": 0.811,
+    "h100-sxm": 0.803,
+    "h800-sxm": 0.803,
+    "h200": 0.803,
+    "b300": 0.786,
+    "b200": 0.776,
+    "gaudi3": 0.741,
+    "gb200": 0.729,
+    "mi355x": 0.680,
+    "mi325x": 0.604,
+    "mi300x": 0.514,
+    "v100-sxm2-16g": 0.55,
+    "v100-sxm2-32g": 0.55,
+    "t4": 0.25,
+}
+"""Share of the data sheet's 16-bit rate that the fastest large product keeps up, power limit and
+all: stas00/ml-engineering 744d01e, compute/accelerator, Maximum Achievable Matmul FLOPS. That of a
+V100 and of a T4, which 70 W hold down, are fitted (`tests/analyses/time/fit.py`)."""
+_USUAL: Final = 0.85
+"""Of devices that nobody measured: as the middle of the table."""
+_GEFORCE: Final = 1.1
+"""Of GeForce cards, which run at clocks above the one that the data sheet counts with. A
+judgement, made when runs of `fsdp_qlora` on an RTX 3090 and 4090 had been seen."""
+_ADA_WATT: Final = 0.845e12
+"""Operations a second that a chip of the Ada generation keeps up for each watt that it may take:
+what `l40_40gb.csv` shows of 300 W. At 300 W an RTX 6000 Ada has the same."""
+
+
+def _keeps_up(device: Device, dtype: FloatDtype) -> dict[str, float]:
+    share = reached(device, dtype)
+    known = _ATTENTION.get(device.compute_capability or (0, 0))
+    return {
+        "reached": share,
+        "attention": _UNKNOWN_ATTENTION * share if known is None else known,
+        "single": device.rates.get("fp32", 0.0),
+        "patience": 2.0 if device.pcie_bandwidth < _OLD_PCIE else 1.0,
+    }
+
+
+def reached(device: Device, dtype: FloatDtype) -> float:
+    """Share of a device's rate in a dtype that large products keep up."""
+    rate = rate_of(device, dtype)
+    if dtype == "fp32":
+        return _USUAL
+    if device.name.startswith("rtx-") and "ada" not in device.name and device.name[4].isdigit():
+        return _GEFORCE
+    if device.architecture == "ada" and device.power:
+        return _ADA_WATT * device.power / rate
+    return _REACHED.get(device.name, _USUAL)
+
+
+_ATTENTION: Final[Mapping[tuple[int, int], float]] = {
+    (8, 0): 0.55,
+    (9, 0): 0.35,
+    (10, 0): 0.35 * 989 / 2250,
+    (10, 3): 0.35 * 989 / 2250,
+}
+"""Share of the rate that FlashAttention-2 keeps up, forward and backward: A100, arXiv 2307.08691,
+figures 5 and 6 (50 to 73 % forward, up to 63 % backward); H100, arXiv 2407.08608, abstract (35 %,
+since it does not use what is new there, so that a B200 is as fast)."""
+_UNKNOWN_ATTENTION: Final = 0.65
+"""Of what large products keep up, on other devices: as on an A100."""
+_OLD_PCIE: Final = 2e10
+"""Bytes a second: hosts with PCIe 3 are from before 2020, and take twice as long for a kernel. The
+twice is a judgement."""

@@ -16,6 +16,7 @@ WAITS_FOR: Final[Mapping[str, Resource]] = {
     "forward": "products",
     "backward": "products",
     "recomputation": "products",
+    "attention": "products",
     "adapters": "products",
     "reference forward": "products",
     "orthogonalisation": "products",

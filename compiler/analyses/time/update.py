@@ -3,7 +3,8 @@
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory import muon
-from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.sharding import Sharding, sharding_of
 from tunec.compiler.analyses.memory.terms.optimizer import (
@@ -13,7 +14,11 @@ from tunec.compiler.analyses.memory.terms.optimizer import (
     paged_moments,
 )
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.coefficients import FITTED, Constants
+from tunec.compiler.analyses.time.communication import PREFETCHED, exposed
+from tunec.compiler.analyses.time.compute import product_rate
 from tunec.compiler.analyses.time.machine import Machine
+from tunec.compiler.ir.slots import States
 
 _FOREACH: Final = 3
 """Passes over the state that torch's foreach kernels take where a fused kernel takes one: AdamW is
@@ -45,32 +50,40 @@ class Moved(NamedTuple):
     """Moments in managed memory, which wait on the host while layers are differentiated."""
     orthogonalised: float
     """Operations of one device, in matrix products."""
+    ahead: bool
+    """Whether parameters come up while the device computes."""
 
 
-def update(moved: Moved, machine: Machine, rate: float) -> dict[str, float]:
+def update(moved: Moved, machine: Machine, busy: float, at: Constants = FITTED) -> dict[str, float]:
     """Seconds of one optimizer step and of offloading in the micro batches before it.
 
-    `rate`: operations a second that matrix products reach.
+    `busy`: seconds that one device computes, of which a half may hide FSDP's parameters.
     """
     ranks, on_node, pcie = moved.ranks, machine.per_node, REACHED * machine.pcie
     terms = {
         "optimizer step": moved.device / machine.bandwidth,
-        "offloaded parameters": moved.parameters / pcie,
+        "offloaded parameters": _parameters(moved, pcie, busy),
         "offloaded gradients": moved.gradients / pcie,
         # All ranks of a node share its memory bus and its drive.
-        "host optimizer step": moved.host * on_node / ranks / (REACHED * machine.host_bandwidth),
+        "host optimizer step": moved.host * on_node / ranks / (at.adam * machine.host_bandwidth),
     }
     if moved.paged:
         # as where memory is short: out while layers are differentiated, and back for the step
         terms["paged optimizer states"] = 2 * moved.paged / pcie
     if moved.orthogonalised:
-        terms["orthogonalisation"] = moved.orthogonalised / rate
+        terms["orthogonalisation"] = moved.orthogonalised / product_rate(machine, at)
     if moved.stored_parameters:
         terms["NVMe parameters"] = moved.stored_parameters * on_node / (REACHED * _read(machine))
     if moved.stored_states:
         stored = moved.stored_states * on_node / ranks / REACHED
         terms["NVMe optimizer states"] = stored / _read(machine) + stored / _write(machine)
     return terms
+
+
+def _parameters(moved: Moved, pcie: float, busy: float) -> float:
+    """FSDP copies the next unit while one computes (fsdp_qlora's table: as fast as without)."""
+    seconds = moved.parameters / pcie
+    return exposed(seconds, PREFETCHED, busy / 2) if moved.ahead else seconds
 
 
 def moved_of(workload: Workload, layout: Layout) -> Moved:
@@ -81,7 +94,7 @@ def moved_of(workload: Workload, layout: Layout) -> Moved:
     workload = of_rank(workload, layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=False)
     times = layout.batch.accumulation
-    shards = 2 * times * _parameter_shard(plan) if plan.parameters_away else 0
+    shards = 2 * times * _parameter_shard(workload, plan) if plan.parameters_away else 0
     on_nvme = plan.zero.offload_param == "nvme"
     away = plan.optimizer_away
     stored = moments_of(workload, plan) + MASTER_BYTES * plan.counts.trainable
@@ -95,6 +108,7 @@ def moved_of(workload: Workload, layout: Layout) -> Moved:
         stored_states=stored if away and plan.zero.offload_optimizer == "nvme" else 0,
         paged=paged,
         orthogonalised=orthogonalised,
+        ahead=bool(layout.fsdp.version),
     )
 
 
@@ -105,6 +119,13 @@ def _paged(workload: Workload, layout: Layout) -> float:
 def _orthogonalised(workload: Workload, sharing: int) -> float:
     """Operations of Muon's own that each of the ranks does that share them."""
     return muon.operations(workload) / sharing if workload.optimizer.name == "muon" else 0.0
+
+
+def held_bytes(workload: Workload, states: States) -> float:
+    """Bytes of the whole base as it is stored, quantised or not."""
+    counts, size = count(workload), BYTES[states.weights]
+    packed = quantized_bytes(workload.quantization) if counts.quantized else 0
+    return size * (counts.base - counts.quantized) + packed * counts.quantized
 
 
 def _device_step(workload: Workload, plan: Sharding) -> float:
@@ -136,9 +157,11 @@ def _offloaded_gradients(plan: Sharding, micro_batches: int) -> float:
     return elements * (plan.gradient * micro_batches + plan.parameter)
 
 
-def _parameter_shard(plan: Sharding) -> float:
+def _parameter_shard(workload: Workload, plan: Sharding) -> float:
     """What comes up from the host, forward and backward of every micro batch."""
-    return BYTES[plan.states.weights] * (plan.counts.base + plan.counts.adapters) / plan.shards
+    return held_bytes(workload, plan.states) / plan.shards + (
+        BYTES[plan.states.trainable] * plan.counts.adapters / plan.shards
+    )
 
 
 def _read(machine: Machine) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cache, cached_property
 from math import log
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, Literal
 
 from measurements import Measurement, measurements
@@ -19,7 +20,7 @@ from stated_runs import layout_of, workload_of
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
-from tunec.compiler.analyses.time.machine import Machine, rate_of
+from tunec.compiler.analyses.time.machine import Machine, machine_of
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import device
 
@@ -90,7 +91,7 @@ class Run:
         tokens = batch.micro * batch.accumulation * self.workload.data.sequence
         return tokens / float(self.row["tokens_per_second"])
 
-    @property
+    @cached_property
     def account(self) -> TimeAccount:
         """What the compiler says of it."""
         return step_time(self.workload, self.layout, self.machine)
@@ -112,8 +113,15 @@ class Run:
         packed = "QLoRA" if asked.quantization.format != "none" else "LoRA"
         yield "full" if asked.adapter.kind == "none" else packed
         yield "one device" if parallel.world == 1 else "several devices"
-        if asked.data.sequence > 8192:
-            yield "above 8,192 tokens"
+        yield _length(asked.data.sequence)
+
+
+def _length(tokens: int) -> str:
+    if not tokens:
+        return "images"
+    if tokens <= 1024:
+        return "up to 1,024 tokens"
+    return "1,025 to 8,192 tokens" if tokens <= 8192 else "above 8,192 tokens"
 
 
 @cache
@@ -134,15 +142,14 @@ def runs() -> tuple[Run, ...]:
 def machine(name: str, workload: Workload, per_node: int, nodes: int = 1) -> Machine:
     """Devices of the catalogue, joined by their own link or through PCIe."""
     found = device(name)
-    return Machine(
-        rate=rate_of(found, workload.precision.compute, tf32=workload.precision.tf32),
-        bandwidth=found.bandwidth,
-        link=found.link.bandwidth if found.link else found.pcie_bandwidth,
-        network=NETWORK if nodes > 1 else 0,
-        pcie=found.pcie_bandwidth,
-        host_bandwidth=HOST,
-        nvme_read=0,
-        nvme_write=0,
+    node = SimpleNamespace(host=SimpleNamespace(memory_bandwidth=HOST, nvme=None), link=found.link)
+    precision = workload.precision
+    return machine_of(
+        [found],
+        node,
+        SimpleNamespace(bandwidth=NETWORK),
         nodes=nodes,
         per_node=per_node,
+        dtype=precision.compute,
+        tf32=precision.tf32,
     )

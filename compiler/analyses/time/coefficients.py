@@ -1,0 +1,45 @@
+"""What the time account was fitted to: few numbers, each with what it stands for.
+
+`tests/analyses/time/fit.py` fits them to the runs of `sources.json` whose split is `fit`, and
+prints how far off the account then is on both halves.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+
+class Constants(Struct, frozen=True):
+    """Constants of all devices; `crossings` and `overlap` are held, the rest is fitted."""
+
+    sustained: float = 0.85
+    """Share of the fastest product's rate (`machine.reached`) that products of a model keep up: not
+    every shape is the best, and what runs beside takes of the same power."""
+    crossings: float = 1.0
+    """Times that what a product reads and writes crosses memory, beside its arithmetic."""
+    traffic: float = 4.3
+    """Times that the bytes a layer keeps cross memory in one pass over the layer, between the
+    products; a backward pass counts as two."""
+    fused: float = 0.43
+    """What is left of that where Liger's kernels, which its loss brings, take one pass for norms,
+    rotary positions and gated products."""
+    adapter: float = 3.7
+    """Times that an adapter's output, in its own dtype, crosses memory in one pass: written,
+    scaled, added to the base's output and cast (peft 0.21 `tuners/lora/layer.py`,
+    `Linear.forward`)."""
+    expansion: float = 0.21
+    """Share of the memory bandwidth that bitsandbytes' 4-bit kernel reaches."""
+    adam: float = 0.4
+    """Share of the host's memory bandwidth that DeepSpeed's Adam on the host reaches."""
+    kernel: float = 23e-6
+    """Seconds of the host for each kernel, in Python and PyTorch."""
+    gather: float = 510e-6
+    """Seconds of the host for each module in each pass of ZeRO-3: its hooks run in Python, and each
+    starts a collective (deepspeed 0.19.8 `runtime/zero/parameter_offload.py`)."""
+    unit: float = 470e-6
+    """The same for each unit of FSDP."""
+    overlap: float = 4.0
+    """How sharply the slower of host and device decides: the exponent of the norm of both."""
+
+
+FITTED: Final = Constants()

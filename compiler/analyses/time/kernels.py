@@ -1,0 +1,96 @@
+"""Kernels that the host launches in one micro batch, counted by modules."""
+
+from typing import Final
+
+from tunec.compiler.analyses.memory.modules import (
+    BYTES,
+    FUSED_EXPERTS,
+    experts_apart,
+    is_stack,
+    quantizes,
+)
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.time.flops import PARTS
+from tunec.compiler.ir.slots import States
+from tunec.schemas.caches import cached
+from tunec.schemas.models.architecture import Module
+
+_FORWARD: Final = 38 / 9
+_BACKWARD: Final = 71 / 9
+_ADAPTER: Final = 6
+_ADAPTER_BACKWARD: Final = 7.4
+"""Of a module and of an adapter (traced: transformers 5.23, peft 0.21; a Llama layer, which has
+seven products and two norms, launches 38 and 71)."""
+_EXPANSION: Final = 3
+"""Of each quantised module in each pass: scales, scales of scales, the weight."""
+_EXPERT: Final = 2
+"""Modules that an expert of its own counts for, for each of the two stacks that it is part of:
+three products, the activation, and tokens that are picked and added."""
+_SLICE: Final = 0.5
+"""The same of a slice: one product; backward two, zeros, a copy and a sum."""
+_SLICED: Final = frozenset({"granitemoe", "granitemoeshared", "jetmoe"})
+
+
+def forward_kernels(workload: Workload) -> float:
+    """Kernels of one forward pass, adapters included."""
+    adapted = sum(each.copies for each in workload.adapted)
+    return _FORWARD * _launching(workload) + _ADAPTER * adapted
+
+
+def kernels(workload: Workload, *, repeated: float) -> float:
+    """Kernels forward, backward and repeated."""
+    adapted = sum(module.copies for module in workload.adapted)
+    backward = _BACKWARD * _launching(workload) + _ADAPTER_BACKWARD * adapted
+    expanded = _EXPANSION * (2 + repeated) * _expanded(workload)
+    return forward_kernels(workload) * (1 + repeated) + backward + expanded
+
+
+def sliced(workload: Workload) -> bool:
+    """Whether each expert's weight is a slice of all, read in a loop.
+
+    transformers 4.52.4 `models/granitemoe/modeling_granitemoe.py`,
+    `GraniteMoeParallelExperts.forward`.
+    """
+    version = workload.version("transformers")
+    before = version is not None and version < FUSED_EXPERTS
+    return before and workload.architecture.family in _SLICED
+
+
+def sliced_bytes(workload: Workload, states: States) -> float:
+    """Bytes that gradients of slices move: each fills a tensor as large as all, and is added to it.
+
+    torch's `select` has `select_backward` for a gradient: zeros, a slice of them filled.
+    """
+    if not sliced(workload):
+        return 0
+    width = BYTES[states.trainable]
+    return sum(
+        4 * width * _elements(module) * module.shape[0] * module.copies
+        for module in workload.trained
+        if is_stack(module)
+    )
+
+
+def _elements(module: Module) -> int:
+    return module.shape[0] * module.shape[1] * module.shape[2]
+
+
+@cached(256)
+def _launching(workload: Workload) -> float:
+    """Modules of parts that compute in every step; experts in one parameter count once."""
+    apart, slices = experts_apart(workload), sliced(workload)
+    each = _EXPERT if apart else _SLICE
+    return sum(
+        module.copies * (each * module.shape[0] if (apart or slices) and is_stack(module) else 1)
+        for module in workload.architecture.modules
+        if module.part in PARTS and module.kind != "embedding"
+    )
+
+
+def _expanded(workload: Workload) -> int:
+    """Modules whose weights are expanded before each product."""
+    return sum(
+        module.copies * (module.shape[0] if is_stack(module) else 1)
+        for module in workload.architecture.modules
+        if quantizes(workload, module)
+    )
