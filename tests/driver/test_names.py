@@ -54,7 +54,7 @@ def written(model, target):
     if target == "llama-cookbook":
         changes = LLAMA_COOKBOOK
     loaded = load_mapping(spec_of(model=model, **changes))
-    compiled = compile_spec(loaded, (REGISTRY.resolve(target),))
+    compiled = compile_spec(loaded, (REGISTRY.resolve(target),), repairing=False)
     return "\n".join(each.text for each in compiled.artifacts.get(target, ()))
 
 

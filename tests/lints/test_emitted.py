@@ -26,7 +26,7 @@ def _runs() -> tuple[LintContext, ...]:
 
 def _run(spec: Path, name: str) -> LintContext | None:
     target, version = TARGETS.resolve(name)
-    compiled = compile_spec(load_spec(spec), [(target, version)])
+    compiled = compile_spec(load_spec(spec), [(target, version)], repairing=False)
     facts, plan = compiled.planned.facts, compiled.planned.plan
     if not compiled.ok or facts is None or plan is None:
         return None

@@ -7,6 +7,7 @@ with the argument that was there.
 
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,8 +37,13 @@ _PARTS: Final = 8
 Case = tuple[str, dict[str, Any], dict[str, str]]
 
 
-def _cases() -> Iterator[Case]:
+@cache
+def _cases() -> tuple[Case, ...]:
     """Of each example that can be written so: its kind, its arguments, the files beside it."""
+    return tuple(_read())
+
+
+def _read() -> Iterator[Case]:
     for name in rule_names():
         for each in examples(name):
             reading = read_texts(each.files, TARGETS)
@@ -60,7 +66,7 @@ def _found(case: Case, hidden: str = "", more: str = "") -> set[str]:
 
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_nothing_is_found_that_another_value_would_not_show(part: int) -> None:
-    cases = list(_cases())[part::_PARTS]
+    cases = _cases()[part::_PARTS]
     assert len(cases) > 30
     wrong = {
         (hidden or "**more", str(case), rule)

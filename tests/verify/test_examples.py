@@ -5,6 +5,7 @@ season (0.14.5, 0.18.9 and 0.19.8), and both releases of SimpleTuner.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,13 @@ ALSO = {
 """Targets that the spec does not name and that can say its plan, with what they need set."""
 
 
-def cases(spec: Path) -> Iterator[Case]:
+@cache
+def cases(spec: Path) -> tuple[Case, ...]:
     """The cases of an example: for each target that it names, or the everyday ones."""
+    return tuple(read_cases(spec))
+
+
+def read_cases(spec: Path) -> Iterator[Case]:
     read = load_spec(spec, targets=REGISTRY.names())
     names = read.spec.targets if read.spec else ()
     further = also(spec)
@@ -59,7 +65,7 @@ def also(spec: Path) -> Mapping[str, tuple[str, ...]]:
 
 def compiled(loaded, asked: Asked) -> list[Case]:
     """Nothing where the example is meant to fail, or the release has no word for it."""
-    result = compile_spec(loaded, [asked])
+    result = compile_spec(loaded, [asked], repairing=False)
     return cases_of(result, [asked]) if result.ok and asked[0].verify else []
 
 
