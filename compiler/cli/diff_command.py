@@ -146,13 +146,15 @@ class _Review:
         there = set(self.old.clusters)
         for cluster in self.new.clusters:
             if cluster in there:
-                yield (
-                    self._outcome(self.old.on(old, cluster), old, cluster),
-                    self._outcome(self.new.on(new, cluster), new, cluster),
-                )
+                before = self._outcome(self.old.on(old, cluster), old, cluster)
+                after = self._outcome(self.new.on(new, cluster), new, cluster, did_fit=before.fits)
+                yield before, after
 
-    def _outcome(self, loaded: Loaded, name: str, cluster: str) -> Outcome:
-        planned = plan(loaded, self._asked(loaded))
+    def _outcome(
+        self, loaded: Loaded, name: str, cluster: str, *, did_fit: bool = False
+    ) -> Outcome:
+        """What becomes of a pair; what would make it fit is sought where it `did_fit` before."""
+        planned = plan(loaded, self._asked(loaded), repairing=did_fit)
         if planned.facts is None and cluster and cluster not in self.unknown:
             self.unknown.add(cluster)
             self.session.diagnose(planned.diagnostics, loaded.sources)
