@@ -102,6 +102,14 @@ _PAIRS: Final = (
         *((each, "rl", "the kernels were for the trainer of samples") for each in KERNELS),
     ),
     *pairs("axolotl>=0.10,<0.17", ("s2_attention", "sample_packing", "it sees no ends of samples")),
+    *pairs(
+        "axolotl>=0.13",
+        (
+            "trl.use_liger_loss & rl=grpo",
+            "context_parallel_size>1",
+            "Liger's loss takes whole answers",
+        ),
+    ),
     *pairs("axolotl<0.12", *((a, "relora_steps", b) for a, b in _BESIDE_RESTARTS)),
     *pairs(
         "axolotl>=0.12",
@@ -198,6 +206,11 @@ _PAIRS: Final = (
     ),
     *pairs(
         "axolotl>=0.19",
+        (
+            "qat.activation_dtype!=int8",
+            "qat.weight_dtype=ternary",
+            "ternary weights are multiplied with int8 alone",
+        ),
         ("ple_cpu_offload", "fsdp_config", "both place the parameters"),
         ("ple_cpu_offload", "deepspeed", "both place the parameters"),
         ("fsdp_config.cpu_ram_efficient_loading & fsdp_version=2", "load_in_4bit", _FIRST),

@@ -152,6 +152,8 @@ _SHORT: Final = {"flash": "flash_attention_2", "flex": "flex_attention", "sdp": 
 _ADAPTERS: Final = ("lora", "qlora", "llama-adapter")
 _METRICS: Final = ("sacrebleu", "comet", "ter", "chrf", "perplexity")
 _HEADS: Final = ("auto", "sdpa", "triton_flash")
+_QAT: Final = (*("int4", "int8", "float8_e4m3fn", "nvfp4", "mxfp4", "ternary", "fp8", "float8"),)
+"""axolotl 0.19.0 utils/schemas/quantization.py `validate_ao_dtype`."""
 _RESIZES: Final = ("bilinear", "bicubic", "lanczos")
 
 
@@ -173,6 +175,8 @@ def _words(run: LintContext, document: Document) -> Iterator[Finding]:
         ("adapter", _ADAPTERS, "axolotl>=0.17"),
         ("image_resize_algorithm", _RESIZES, ""),
         ("large_head_attention", _HEADS, "axolotl>=0.18"),
+        ("qat.weight_dtype", _QAT, "axolotl>=0.19"),
+        ("qat.activation_dtype", _QAT, "axolotl>=0.19"),
     ):
         at = document.get(key)
         if at is None or not isinstance(at.value, str) or at.value.lower() in ("", *words):

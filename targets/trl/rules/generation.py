@@ -192,15 +192,18 @@ def _is_checked_by_axolotl(run: LintContext, document: Document) -> bool:
 def _of_axolotl(
     run: LintContext, document: Document, asked: tuple[int, Place | None]
 ) -> Iterator[Finding]:
-    """Axolotl checks the batch of one process, before it knows of others."""
+    """Axolotl checks the batch of one process, and has it hold a group for each of them."""
     group, at = asked
     given, micro_at = trl(document, "generation_batch_size"), document.get("micro_batch_size")
     steps_at = document.get("gradient_accumulation_steps")
     micro, steps = (whole(each.value) if each else 1 for each in (micro_at, steps_at))
     batch = whole(given.value) if given is not None else (micro or 1) * (steps or 1)
-    if at is None or batch is None or batch % group == 0:
+    if at is None or batch is None:
         return
     beside = (given,) if given is not None else (micro_at, steps_at)
+    if batch % group == 0:
+        yield from _too_few_groups(run, (group, at), batch, beside)
+        return
     yield Finding(
         f"generation batch {batch} is no multiple of num_generations {group}",
         (at.label(""), *(each.label("", primary=False) for each in beside if each is not None)),
@@ -212,6 +215,24 @@ def _of_axolotl(
         f"write gradient_accumulation_steps: {group // gcd(group, micro or 1)}"
         if given is None
         else f"write generation_batch_size: {-(-batch // group) * group}",
+        severity="warning" if run.runs(_CHECKED) is None else None,
+        consequence="parse",
+    )
+
+
+def _too_few_groups(
+    run: LintContext, asked: tuple[int, Place], batch: int, beside: tuple[Place | None, ...]
+) -> Iterator[Finding]:
+    """The batch of one process holds fewer groups than there are processes."""
+    group, at = asked
+    world = run.world.value if run.world is not None else None
+    if not isinstance(world, int) or world < 2 or batch >= group * world:
+        return
+    yield Finding(
+        f"generation batch {batch} holds fewer than {world} groups of {group}",
+        (at.label(""), *(each.label("", primary=False) for each in beside if each is not None)),
+        (f"Axolotl wants a group for each of {world} processes in the batch of one",),
+        f"let micro_batch_size x gradient_accumulation_steps be {group * world} or more",
         severity="warning" if run.runs(_CHECKED) is None else None,
         consequence="parse",
     )
