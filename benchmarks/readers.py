@@ -73,6 +73,59 @@ def _rules(count: int) -> str:
     return "policy: 1\nrules:\n" + "".join(rule.format(n=n) for n in range(count))
 
 
+DIALECTS: Final = {
+    "axolotl": "base_model: a/b\nmicro_batch_size: 1\nsequence_len: 512\ndatasets: []\n",
+    "llamafactory": "stage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: llama3\n",
+    "accelerate": "compute_environment: LOCAL_MACHINE\nnum_processes: 2\n",
+    "trl": "model_name_or_path: a/b\ndataset_name: c\nmax_length: 512\noutput_dir: out\n",
+}
+"""How a file of each begins."""
+
+
+def _dialect(name: str) -> Text:
+    return lambda count: DIALECTS[name] + "".join(f"unknown_{n}: {n}\n" for n in range(count))
+
+
+def _adapter(count: int) -> str:
+    keys = "".join(f', "unknown_{n}": {n}' for n in range(count))
+    return f'{{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"]{keys}}}'
+
+
+def _flags(count: int) -> str:
+    words = " ".join(f"--unknown_{n} {n}" for n in range(count))
+    return f"torchrun train.py --output_dir out --per_device_train_batch_size 1 {words}\n"
+
+
+def _python(count: int) -> str:
+    lines = (f"A{n} = A{n - 1}" for n in range(1, count))
+    last = f"TrainingArguments('out', seed=A{count - 1})"
+    return "\n".join(("from transformers import TrainingArguments", "A0 = 8", *lines, last))
+
+
+def _settings(count: int) -> str:
+    return "exclude = [" + ", ".join(f'"old-{n}/**"' for n in range(count)) + "]\n"
+
+
+def _samples(count: int) -> str:
+    return "".join(f'{{"text": "a sample of {n}"}}\n' for n in range(count))
+
+
+def _log(count: int) -> str:
+    bar = "".join(
+        f"{n}/{count} [{n // 60:02}:{n % 60:02}<00:01,  1.00s/it]\r" for n in range(count)
+    )
+    return bar + "".join(f"{{'loss': {n}, 'epoch': 0.1}}\n" for n in range(count))
+
+
+def _lint(name: str) -> tuple[str, str, Text, tuple[str, ...]]:
+    return (
+        f"keys of {name}, a diagnostic each",
+        "a.yaml",
+        _dialect(name),
+        ("lint", "a.yaml", "--from", name),
+    )
+
+
 READERS: Final[tuple[tuple[str, str, Text, tuple[str, ...]], ...]] = (
     ("keys of YAML, a diagnostic each", "args.yaml", _keys, ("lint", "args.yaml")),
     ("keys of JSON in one line, each twice", "ds.json", _doubled, ("lint", "ds.json")),
@@ -83,6 +136,18 @@ READERS: Final[tuple[tuple[str, str, Text, tuple[str, ...]], ...]] = (
     ("unknown fields of a spec", "spec.yaml", _fields, ("plan", "spec.yaml")),
     ("keys of `extra`", "spec.yaml", _extra, ("plan", "spec.yaml")),
     ("unknown entries of `allow`", "spec.yaml", _allowed, ("plan", "spec.yaml")),
+    *map(_lint, DIALECTS),
+    (
+        "keys of an adapter's config",
+        "adapter_config.json",
+        _adapter,
+        ("lint", "adapter_config.json"),
+    ),
+    ("flags of one launch", "train.sh", _flags, ("lint", "train.sh")),
+    ("assignments of a Python script", "train.py", _python, ("lint", "train.py")),
+    ("paths of tunec.toml", "tunec.toml", _settings, ("lint", ".", "--config", "tunec.toml")),
+    ("samples of data", "train.jsonl", _samples, ("data", "train.jsonl", "--estimate")),
+    ("lines of a log", "train.log", _log, ("calibrate", "sound.yaml", "train.log", "--dry-run")),
     ("rules of a policy", "p.yaml", _rules, ("plan", "sound.yaml", "--policy", "p.yaml")),
 )
 

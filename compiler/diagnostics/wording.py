@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from tunec.schemas.caches import cached
+
 _MOST: Final = 60
 _MOVES: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """What moves a terminal or turns its text, and JSON lets stand in a text as it is."""
@@ -74,13 +76,51 @@ def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
     Only names that are about as near as the nearest are given.
     """
+    spelled = _spelling(shortened(name, 200)).strip()
+    return list(_nearest(spelled, tuple(known), most))
+
+
+_LIKE: Final = 0.6
+"""The least likeness, as `difflib.get_close_matches` has it."""
+
+
+@cached(4096)
+def _nearest(spelled: str, known: tuple[str, ...], most: int) -> tuple[str, ...]:
     from difflib import SequenceMatcher, get_close_matches
 
-    exact = {each.lower().replace("-", "_"): each for each in known}
-    spelled = shortened(name, 200).lower().replace("-", "_").strip()
-    found = get_close_matches(spelled, list(exact), most)
+    spellings = _spellings(known)
+    letters = _letters(spelled)
+    able = [e for e, (_, own) in spellings.items() if _may_be_like(spelled, letters, e, own)]
+    found = get_close_matches(spelled, able, most, _LIKE)
     likeness = [SequenceMatcher(None, each, spelled).ratio() for each in found]
-    return [exact[e] for e, like in zip(found, likeness, strict=True) if like > likeness[0] - 0.1]
+    pairs = zip(found, likeness, strict=True)
+    return tuple(spellings[each][0] for each, like in pairs if like > likeness[0] - 0.1)
+
+
+@cached(256)
+def _spellings(known: tuple[str, ...]) -> dict[str, tuple[str, int]]:
+    """Each name by its spelling, with the letters that are in it."""
+    return {(own := _spelling(each)): (each, _letters(own)) for each in known}
+
+
+def _spelling(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _letters(text: str) -> int:
+    """The letters of a text as bits: of those beyond ASCII, some share one."""
+    bits = 0
+    for each in set(text):
+        bits |= 1 << (ord(each) & 127)
+    return bits
+
+
+def _may_be_like(one: str, letters: int, other: str, others: int) -> bool:
+    """Whether two texts can be alike: a letter that only one of them has matches nothing."""
+    alike = min(
+        len(one) - (letters & ~others).bit_count(), len(other) - (others & ~letters).bit_count()
+    )
+    return 2 * alike >= _LIKE * (len(one) + len(other))
 
 
 def nearly(name: str, known: Iterable[str], least: float) -> str | None:
