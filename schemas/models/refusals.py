@@ -82,6 +82,9 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "Wan-AI/Wan2.1-I2V-": _CLIPS,
     "Wan-AI/Wan2.1-FLF2V-": _CLIPS,
     "black-forest-labs/FLUX.1-Fill-": _EDITS,
+    "black-forest-labs/FLUX.1-Kontext-": f"{_EDITS}; its modules are those of FLUX.1-dev",
+    "lodestones/Chroma": "what its blocks take follows no plane over the tokens of picture and "
+    "text, since its mask is of all pairs of them",
     "Shitao/OmniGen-": "its pictures and words are one sequence, and a card of a model that "
     "paints counts them apart",
     "OmniGen2/OmniGen2": "diffusers 0.42.1 has no class of it",

@@ -14,8 +14,12 @@ from tunec.compiler.tracing.comparison import compare  # noqa: E402
 from tunec.compiler.tracing.derivation import derived  # noqa: E402
 from tunec.compiler.tracing.live.denoiser_inputs import Grid  # noqa: E402
 from tunec.compiler.tracing.live.derivation import denoiser_measures  # noqa: E402
-from tunec.compiler.tracing.live.derivation.denoiser_measures import GRIDS  # noqa: E402
+from tunec.compiler.tracing.live.derivation.denoiser_measures import (  # noqa: E402
+    GRIDS,
+    MORE_GRIDS,
+)
 from tunec.compiler.tracing.live.derivation.planes import Irregular, fitted  # noqa: E402
+from tunec.compiler.tracing.live.step import first_tensor  # noqa: E402
 from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
 from tunec.schemas.models.denoiser import highest  # noqa: E402
 from tunec.schemas.models.derived_card import DerivedCard, card_name  # noqa: E402
@@ -98,6 +102,32 @@ def test_the_account_is_as_traced(cards, name, which):
     assert -0.015 < compare(trace, account(workload, plan)).error < 0.06
 
 
+@pytest.mark.parametrize(("samples", "recomputed"), [(2, False), (4, True)])
+def test_an_adapter_on_a_projection_of_queries_to_feed_forward_is_counted(
+    cards, samples, recomputed
+):
+    model, names = cards["flux2"].architecture, (*QUERIES, "to_qkv_mlp_proj")
+    adapted = tuple(m for m in model.modules if m.path.endswith(names) and "{}" in m.path)
+    picture = {"sequence": 0, "packing": False, "image_width": 1024, "image_height": 768}
+    workload = lora(model, adapted=adapted, **picture)
+    plan = layout(samples, checkpointed=recomputed, **BF16_LORA)
+    trace = run(Subject(CONFIGS["flux2"], workload, plan))
+    assert -0.015 < compare(trace, account(workload, plan)).error < 0.06
+
+
+def test_pictures_that_a_class_gives_as_a_list_are_one_prediction():
+    one, two = torch.zeros(3, 4), torch.ones(3, 4)
+    assert first_tensor(([one, two],)).shape == (2, 3, 4)
+    assert first_tensor((one, two)) is one
+
+
+def test_an_autoencoder_of_more_channels_makes_coarser_elements():
+    small = {**CONFIGS["wan"], "num_layers": 3, "in_channels": 48, "out_channels": 48}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(denoiser_measures, "WAYS", denoiser_measures.WAYS[:1])
+        assert derived(small).architecture.latent_scale == 16
+
+
 def test_kinds_of_blocks_are_told_apart(cards):
     double, single = cards["flux2"].architecture.stacks
     assert (double.layers, single.layers) == (3, 8)
@@ -161,6 +191,17 @@ def test_planes_hold_at_sizes_that_they_were_not_fitted_to():
     assert highest(fitted(plain, "kept"), 5000, 50) == pytest.approx(30300)
     masks = {g: 8.0 * g.image + 2 * g.text**2 for g in GRIDS}
     assert highest(fitted(masks, "kept"), 4096, 512) == pytest.approx(8 * 4096 + 2 * 512**2)
+
+
+def test_moments_that_take_turns_by_the_size_are_planes_too():
+    def most(grid):
+        large = 50.0 * grid.image + 30 * grid.text
+        return max(large, 20.0 * grid.image + 10 * grid.text + 90_000)
+
+    found = fitted({grid: most(grid) for grid in MORE_GRIDS}, "kept")
+    assert len(found) == 2
+    for grid in (Grid(1, 64, 64, 512), Grid(1, 40, 44, 100)):
+        assert highest(found, grid.image, grid.text) == pytest.approx(most(grid), rel=1e-3)
 
 
 def test_bytes_without_a_plane_are_refused():

@@ -106,6 +106,55 @@ def kimi(facts: Facts) -> ImageTokens:
     )
 
 
+def smolvlm(facts: Facts) -> ImageTokens:
+    """SmolVLM: tiles as large as the tower sees, after a longest side; four tiles by default."""
+    vision, size = facts.section("vision_config", ""), facts.processor("").section("size", "")
+    side, patch = vision.side("image_size"), vision.side("patch_size")
+    return ImageTokens(
+        rule="smolvlm",
+        image_size=side,
+        patch=patch,
+        tokens=(side // patch // facts.count("scale_factor")) ** 2,
+        max_side=size.count_or("longest_edge", 4 * side),
+    )
+
+
+def llava_onevision(facts: Facts) -> ImageTokens:
+    """LLaVA-OneVision: tiles of one of many canvases, whose states are shrunk to `anyres_max_`."""
+    vision = facts.section("vision_config", "")
+    side, patch = vision.side("image_size"), vision.side("patch_size")
+    most = facts.text("vision_aspect_ratio") or "anyres_max_9"
+    grids = facts.get("image_grid_pinpoints") or [
+        (side * rows, side * columns) for rows in range(1, 7) for columns in range(1, 7)
+    ]
+    return ImageTokens(
+        rule="llava-onevision",
+        image_size=side,
+        patch=patch,
+        tokens=(side // patch) ** 2,
+        max_slices=int(most.removeprefix("anyres_max_")),
+        grids=tuple((int(high), int(wide)) for high, wide in grids),
+    )
+
+
+def lfm2_vl(facts: Facts) -> ImageTokens:
+    """LFM2-VL: a picture within bounds on its tokens, and tiles before it where it is large."""
+    given = facts.processor("Lfm2VlImageProcessor")
+    patch, merge = given.count("encoder_patch_size"), given.count("downsample_factor")
+    tile, cuts = given.count("tile_size"), given.values.get("do_image_splitting", True)
+    return ImageTokens(
+        rule="lfm2-vl",
+        image_size=tile,
+        patch=patch,
+        merge=merge,
+        tokens=(tile // patch // merge) ** 2,
+        min_pixels=given.count("min_image_tokens") * (patch * merge) ** 2,
+        max_pixels=given.count("max_image_tokens") * (patch * merge) ** 2,
+        min_slices=given.count("min_tiles") if cuts else 1,
+        max_slices=given.count("max_tiles") if cuts else 1,
+    )
+
+
 IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
     "qwen3_5": lambda facts: qwen(facts, "qwen3_5_vision"),
     "qwen3_5_moe": lambda facts: qwen(facts, "qwen3_5_moe_vision"),
@@ -114,6 +163,10 @@ IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
     "gemma4": gemma4,
     "llama4": llama4,
     "kimi_k25": kimi,
+    "smolvlm": smolvlm,
+    "idefics3": smolvlm,
+    "llava_onevision": llava_onevision,
+    "lfm2_vl": lfm2_vl,
 }
 """By `model_type`: the rule of the image processor that transformers chooses for it (5.23.0
 `models/auto/image_processing_auto.py`)."""

@@ -305,6 +305,90 @@ def _kimi_tokens(images: ImageTokens, width: int, height: int) -> int:
     return columns * rows
 
 
+# SmolVLM: transformers 5.23.0, models/smolvlm/image_processing_smolvlm.py, `resize`,
+# `resize_for_vision_encoder`, `split_images`: a long side first, then whole tiles a side.
+
+
+def _smol_tiles(images: ImageTokens, width: int, height: int) -> int:
+    wide, high = _to_long_side(width, height, images.max_side, even=True)
+    wide, high = _to_long_side(wide, high, _up(max(wide, high), images.image_size))
+    tiles = _up(wide, images.image_size) * _up(high, images.image_size) // images.image_size**2
+    return tiles + 1 if tiles > 1 else 1
+
+
+def _to_long_side(width: int, height: int, long: int, *, even: bool = False) -> Size:
+    """A picture whose longer side is so many pixels; the other one is made even, if asked for."""
+    short = int(long / (width / height)) if width >= height else int(long * (width / height))
+    short = max(short + short % 2 if even else short, 1)
+    return (long, short) if width >= height else (short, long)
+
+
+def _up(side: int, factor: int) -> int:
+    return -(-side // factor) * factor
+
+
+def _smol_tokens(images: ImageTokens, width: int, height: int) -> int:
+    return _smol_tiles(images, width, height) * images.tokens
+
+
+def _smol_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
+    return (_square(images),) * _smol_tiles(images, width, height)
+
+
+# LLaVA-OneVision: transformers 5.23.0, models/llava_onevision/processing_llava_onevision.py,
+# LlavaOnevisionProcessor._get_unpadded_features: as LLaVA-NeXT, then shrunk to so many tiles.
+
+_SHRUNK: Final = 1.1
+"""What a side may be of the most before the grid of states is shrunk."""
+
+
+def _onevision_tokens(images: ImageTokens, width: int, height: int) -> int:
+    wide, high = _best_canvas(images, width, height)
+    side = images.image_size // images.patch
+    rows, columns = side * (high // images.image_size), side * (wide // images.image_size)
+    if width / height > columns / rows:
+        rows -= (rows - int(round(height * (columns / width), 7))) // 2 * 2
+    else:
+        columns -= (columns - int(round(width * (rows / height), 7))) // 2 * 2
+    ratio = math.sqrt(rows * columns / (images.max_slices * side**2))
+    if ratio > _SHRUNK:
+        rows, columns = int(rows // ratio), int(columns // ratio)
+    return rows * columns + rows + images.tokens
+
+
+# LFM2-VL: transformers 5.23.0, models/lfm2_vl/image_processing_lfm2_vl.py, `resize_and_split`,
+# `smart_resize`: one picture in its own shape, and tiles before it where it is large.
+
+_TOLERATED: Final = 2.0
+"""`max_pixels_tolerance`: how far above the most pixels a picture is not cut yet."""
+
+
+def _lfm2_tiles(images: ImageTokens, width: int, height: int) -> int:
+    """Tiles beside the picture itself."""
+    factor = images.patch * images.merge
+    high, wide = (max(images.patch, round(n / factor) * factor) for n in (height, width))
+    large = high * wide > images.max_pixels * _TOLERATED
+    return _tiles(images, width, height) - 1 if large and images.max_slices > 1 else 0
+
+
+def _lfm2_tokens(images: ImageTokens, width: int, height: int) -> int:
+    factor = images.patch * images.merge
+    high, wide = (max(factor, round(side / factor) * factor) for side in (height, width))
+    if high * wide > images.max_pixels:
+        shrink = math.sqrt(height * width / images.max_pixels)
+        high, wide = (max(factor, _floor(side / shrink, factor)) for side in (height, width))
+    elif high * wide < images.min_pixels:
+        stretch = math.sqrt(images.min_pixels / (height * width))
+        high, wide = (math.ceil(side * stretch / factor) * factor for side in (height, width))
+    whole = (high // factor) * (wide // factor)
+    return whole + _lfm2_tiles(images, width, height) * images.tokens
+
+
+def _lfm2_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
+    each = max(images.tokens * images.merge**2, images.max_pixels // images.patch**2)
+    return (each,) * (_lfm2_tiles(images, width, height) + 1)
+
+
 def _merged_tower(count: "_Count") -> "_Towers":
     """The tower's patches where a projector joins `merge` of them a side."""
 
@@ -328,4 +412,7 @@ _RULES: Final[Mapping[str, tuple[_Count, _Towers]]] = {
     "gemma4": (_gemma4_tokens, _gemma4_tower),
     "llama4": (_llama4_tokens, _llama4_tower),
     "kimi": (_kimi_tokens, _merged_tower(_kimi_tokens)),
+    "smolvlm": (_smol_tokens, _smol_tower),
+    "llava-onevision": (_onevision_tokens, _next_tower),
+    "lfm2-vl": (_lfm2_tokens, _lfm2_tower),
 }

@@ -46,7 +46,8 @@ def block_activations(
         highest(_trained(each, stack, workload, widths, run).saved, *tokens)
         for each, stack in zip(blocks, stacks, strict=True)
     ]
-    working = max(_working(each, run, tokens) for each in blocks)
+    product = _product(workload, widths, denoiser, tokens)
+    working = max(_working(each, run, tokens, product - beside_) for each in blocks)
     inputs = [highest(each.inputs, *tokens) for each in blocks]
     total = sum((size + beside_) * stack.layers for size, stack in zip(saved, stacks, strict=True))
     waiting = sum(size * stack.layers for size, stack in zip(inputs, stacks, strict=True)) / layers
@@ -56,7 +57,7 @@ def block_activations(
     outside = {"denoiser outside of blocks": _around(model, widths, run, tokens) / share}
     others, name = beside(held, split), named("denoiser", split)
     layer = held.most + held.working
-    forward = max(highest(each.forward, *tokens) for each in blocks) / share
+    forward = max(_forward(each, tokens, product) for each in blocks) / share
     return Activations(
         kept={**kept("denoiser", held, split, offload=run.offload, transit=1), **outside},
         last_layer={name: at_last(held, split)},
@@ -100,16 +101,42 @@ def _is_modulated(workload: Workload) -> bool:
     return any(each is not None and not (each.image or each.text) for each in found)
 
 
-def _working(found: BlockBytes, run: Pass, tokens: Tokens) -> float:
+def _working(found: BlockBytes, run: Pass, tokens: Tokens, product: float) -> float:
     """Bytes of gradients on their way while one block is differentiated.
 
-    Recomputed, it runs forward again while the gradient of its output waits.
+    Recomputed, it runs forward again while the gradient of its output waits; kept, the last block
+    may have taken more in the forward pass, at a product with an adapter. `product` is less what
+    adapters keep in a block, which is not there yet.
     """
-    working = highest(found.working, *tokens)
+    working, inputs = highest(found.working, *tokens), highest(found.inputs, *tokens)
+    saved = highest(found.saved, *tokens)
     if not run.checkpointed:
-        return working
-    again = highest(found.forward, *tokens) - highest(found.saved, *tokens)
-    return max(working, again + highest(found.inputs, *tokens))
+        return max(working, inputs + product - saved)
+    return max(working, _forward(found, tokens, product) - saved + inputs)
+
+
+def _forward(found: BlockBytes, tokens: Tokens, product: float) -> float:
+    """The most that the forward pass of one block takes, without adapters or at one of them."""
+    return max(highest(found.forward, *tokens), highest(found.inputs, *tokens) + product)
+
+
+def _product(workload: Workload, widths: Arithmetic, denoiser: Denoiser, tokens: Tokens) -> float:
+    """Bytes of one sample at the widest product in a block that has an adapter.
+
+    The base's own result is there, what the second product gives, and that scaled, beside the
+    input in the adapter's dtype (peft 0.21.2 `tuners/lora/layer.py`, `Linear.forward`; traced).
+    """
+    base, own = widths.answer, widths.adapter_product
+    cast = own if own != base else 0
+    return max(
+        (
+            rows(denoiser, each, tokens)
+            * (each.shape[0] * (base + 2 * own) + each.shape[-1] * cast)
+            for each in workload.adapted
+            if "{}" in each.path and each.kind == "linear"
+        ),
+        default=0.0,
+    )
 
 
 def _adapters(

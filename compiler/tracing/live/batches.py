@@ -93,6 +93,19 @@ def _llava_next(subject: Subject, model: Any) -> Batch:
     }
 
 
+def _lfm2_vl(subject: Subject, model: Any) -> Batch:
+    """LFM2-VL: patches of tiles and whole pictures, each filled up, and the grid of each."""
+    rule, data = subject.workload.architecture.images, subject.workload.data
+    each = vision_tokens(rule, data.image_width, data.image_height) if rule else (1024,)
+    count, patch = _images(subject) * len(each), model.config.vision_config.patch_size
+    side = math.isqrt(each[0])
+    return {
+        "pixel_values": _float(count, each[0], 3 * patch**2),
+        "spatial_shapes": torch.tensor([[side, side]] * count),
+        "pixel_attention_mask": torch.ones(count, each[0], dtype=torch.long),
+    }
+
+
 def _qwen(subject: Subject, model: Any) -> Batch:
     """Qwen2-VL and later: patches of all images in one row, and the grid of each.
 
@@ -175,6 +188,8 @@ _COLLATORS: Final = {
     "gemma4": _gemma4,
     "llama4": _tiles,
     "kimi_k25": _kimi,
+    "llava_onevision": _llava_next,
+    "lfm2_vl": _lfm2_vl,
 }
 
 

@@ -37,6 +37,8 @@ class Traits(Struct, frozen=True):
     """Latent elements a side that the pipeline packs into one token of its own."""
     more: Mapping[str, Callable[["Given"], Any]] = {}
     """Arguments that have a meaning of their own."""
+    finer: Mapping[int, int] = {}
+    """Other factors, by the channels of the latents, where a family has several autoencoders."""
     without: frozenset[str] = frozenset()
     """Arguments that the pipeline leaves out, though the signature demands or names them."""
 
@@ -213,7 +215,8 @@ TRAITS: Final[Mapping[str, Traits]] = {
             "pooled_embeds": lambda given: given.zeros(given.config.text_emb_dim),
         },
     ),
-    "WanTransformer3DModel": Traits("video", 512),
+    # the autoencoder of Wan 2.2's 5B has 48 channels, and makes one element of 16 by 16 pixels
+    "WanTransformer3DModel": Traits("video", 512, finer={48: 16}),
     "SkyReelsV2Transformer3DModel": Traits("video", 512),
     "ChronoEditTransformer3DModel": Traits("video", 512),
     "HunyuanVideoTransformer3DModel": Traits("video", 256),

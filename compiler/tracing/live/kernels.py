@@ -91,7 +91,10 @@ class _WideSoftmax(torch.autograd.Function):  # type: ignore[misc]  # torch is n
 
 
 def softmax(
-    input: torch.Tensor, dim: int | None = None, _: int = 3, dtype: torch.dtype | None = None
+    input: torch.Tensor,
+    dim: int | None = None,
+    _stacklevel: int = 3,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """Softmax as CUDA differentiates it: beside a product of its gradient and its result.
 

@@ -80,13 +80,23 @@ def loss_of(subject: Subject, model: Any, batch: Batch, reference: Any = None) -
     if is_trls(subject):
         return loss_in_tiles(subject, model, batch, reference)
     if subject.workload.architecture.kind == "diffusion":
-        return lambda: model(**batch, return_dict=False)[0].float().pow(2).mean()
+        return lambda: first_tensor(model(**batch, return_dict=False)).float().pow(2).mean()
 
     def loss() -> torch.Tensor:
         out: torch.Tensor = model(**batch).loss
         return out
 
     return loss
+
+
+def first_tensor(answer: Any) -> torch.Tensor:
+    """What a diffusion transformer predicts; a list of pictures as one."""
+    while isinstance(answer, list | tuple):
+        if isinstance(answer, list):
+            return torch.stack([first_tensor(each) for each in answer])
+        answer = answer[0]
+    found: torch.Tensor = answer
+    return found
 
 
 def name_model(storages: Storages, model: torch.nn.Module) -> None:

@@ -31,6 +31,7 @@ PROCESSORS = {
     "Gemma4ImageProcessor": "gemma4",
     "GotOcr2ImageProcessor": "got_ocr2",
     "Kimi_K25ImageProcessor": "kimi_k25",
+    "Lfm2VlImageProcessor": "lfm2_vl",
     "Llama4ImageProcessor": "llama4",
     "PixtralImageProcessor": "pixtral",
     "Qwen2VLImageProcessor": "qwen2_vl",

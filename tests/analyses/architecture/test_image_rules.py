@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from functools import cache, lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gemma4": {},
     "llama4": {"vision_config": {"image_size": 336, "patch_size": 14}},
     "kimi_k25": {},
+    "smolvlm": {"scale_factor": 3, "vision_config": {"image_size": 384, "patch_size": 14}},
+    "llava_onevision": {"vision_config": {"image_size": 384, "patch_size": 14}},
+    "lfm2_vl": {},
 }
 
 
@@ -115,6 +119,65 @@ def test_kimi_resizes_as_its_processor(width, height):
     images = images_of("kimi_k25")
     assert image_tokens(images, width, height) == high // 28 * (wide // 28)
     assert vision_tokens(images, width, height) == (high // 14 * (wide // 14),)
+
+
+@given(width=SIDES, height=SIDES)
+def test_smolvlm_cuts_as_its_processor(width, height):
+    pil = module("smolvlm.image_processing_pil_smolvlm")
+    np = pytest.importorskip("numpy")
+    picture = np.broadcast_to(np.uint8(0), (3, height, width))
+    high, wide = pil.get_resize_output_image_size(picture, 1536)
+    resized: list[Any] = []
+    stand_in = SimpleNamespace(resize=lambda _, size, **__: resized.append(size))
+    picture = np.broadcast_to(np.uint8(0), (3, high, wide))
+    pil.SmolVLMImageProcessorPil.resize_for_vision_encoder(stand_in, picture, 384)
+    tiles = resized[0].height // 384 * (resized[0].width // 384)
+    images = images_of("smolvlm", size={"longest_edge": 1536})
+    assert images == images_of("smolvlm"), "four tiles a side, where nothing is said"
+    assert image_tokens(images, width, height) == 81 * (tiles + (tiles > 1))
+    assert vision_tokens(images, width, height) == (729,) * (tiles + (tiles > 1))
+
+
+@given(width=SIDES, height=SIDES)
+def test_llava_onevision_counts_as_its_processor(width, height):
+    processor = module("llava_onevision.processing_llava_onevision").LlavaOnevisionProcessor
+    pil = module("llava_onevision.image_processing_pil_llava_onevision")
+    pinpoints = pil.LlavaOnevisionImageProcessorPil.image_grid_pinpoints
+    stand_in = SimpleNamespace(
+        image_processor=SimpleNamespace(image_grid_pinpoints=pinpoints),
+        num_image_tokens=729,
+        vision_aspect_ratio="anyres_max_9",
+    )
+    stand_in._get_unpadded_features = processor._get_unpadded_features.__get__(stand_in)
+    real = processor._get_number_of_features(stand_in, height, width, 384, 384)
+    assert image_tokens(images_of("llava_onevision"), width, height) == real
+
+
+def method(family: str, name: str) -> Any:
+    """A method of an image processor's class, as a function of its own."""
+    real = functions(family)
+    package = pytest.importorskip("transformers").__path__[0]
+    source = Path(package, "models", family, f"image_processing_{family}.py").read_text("utf-8")
+    inside = (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef))
+    found = next(each for each in inside if each.name == name)
+    exec(compile(ast.Module([found], []), family, "exec"), real)  # noqa: S102  transformers' own
+    return real[name]
+
+
+@given(width=SIDES, height=SIDES)
+def test_lfm2_vl_cuts_as_its_processor(width, height):
+    sizes = {"downsample_factor": 2, "max_image_tokens": 256, "encoder_patch_size": 16}
+    wide, high = method("lfm2_vl", "smart_resize")(None, height, width, 2, 64, 256, 16)
+    large = method("lfm2_vl", "_is_image_too_large")(
+        None, height=height, width=width, max_pixels_tolerance=2.0, **sizes
+    )
+    ratios = method("lfm2_vl", "_target_ratios")(None, 2, 10)
+    closest = functions("lfm2_vl")["find_closest_aspect_ratio"]
+    columns, rows = closest(width / height, ratios, width, height, 512)
+    tiles = columns * rows if large else 0
+    images = images_of("lfm2_vl")
+    assert image_tokens(images, width, height) == 256 * tiles + high // 32 * (wide // 32)
+    assert vision_tokens(images, width, height) == (1024,) * (tiles + 1)
 
 
 PICTURES = [(300, 500), (1920, 1080), (640, 640), (90, 700)]

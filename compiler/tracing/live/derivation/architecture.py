@@ -18,7 +18,7 @@ from tunec.compiler.tracing.live.derivation.layers import (
 from tunec.compiler.tracing.live.derivation.measures import Subject, measures
 from tunec.compiler.tracing.live.derivation.module_tree import module_tree
 from tunec.compiler.tracing.live.derivation.remote_classes import classes_of, is_remote, told
-from tunec.compiler.tracing.live.kernels import register_attention
+from tunec.compiler.tracing.live.kernels import ATTENTION, register_attention
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module
@@ -146,10 +146,16 @@ def _maker(made: Any, config: Mapping[str, Any]) -> Any:
 
 
 def _built(maker: Any, made: Any) -> Any:
+    """The model on meta; a class with a table of attentions of its own takes that of torch."""
     name = register_attention(padded=False) if maker._supports_sdpa else "eager"  # noqa: SLF001
     with torch.device("meta"):
         try:
-            return maker._from_config(made, attn_implementation=name)  # noqa: SLF001
+            try:
+                return maker._from_config(made, attn_implementation=name)  # noqa: SLF001
+            except KeyError as fault:
+                if fault.args != (ATTENTION,):
+                    raise
+                return maker._from_config(made, attn_implementation="sdpa")  # noqa: SLF001
         except Exception as fault:  # noqa: BLE001  whatever the model's own class raises
             raise Untraceable(f"{maker.__name__} cannot be built: {told(fault)}") from None
 

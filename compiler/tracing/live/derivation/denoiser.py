@@ -53,7 +53,7 @@ def denoiser_of(config: Mapping[str, Any]) -> Architecture:
         context=0,
         tied=False,
         latent_channels=getattr(model.config, "in_channels", 0) // traits.pack**2,
-        latent_scale=traits.scale,
+        latent_scale=traits.finer.get(getattr(model.config, "in_channels", 0), traits.scale),
         latent_patch=patch[1] * traits.pack,
         denoiser=Denoiser(traits.text, found.rows, found.around, found.multiple),
     )

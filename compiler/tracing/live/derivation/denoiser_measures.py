@@ -15,7 +15,7 @@ from tunec.compiler.tracing.live.denoiser_inputs import Grid, Traits
 from tunec.compiler.tracing.live.derivation.blocks import lists
 from tunec.compiler.tracing.live.derivation.curves import TOLERANCE
 from tunec.compiler.tracing.live.derivation.denoiser_pass import Reduced, Sizes, Work, pass_of
-from tunec.compiler.tracing.live.derivation.measures import WAYS
+from tunec.compiler.tracing.live.derivation.measures import WAYS, Way
 from tunec.compiler.tracing.live.derivation.planes import Irregular, fitted
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.models.denoiser import ALONE, Around, BlockBytes, Plane
@@ -84,18 +84,33 @@ def measures(reduced: Reduced, traits: Traits) -> Measures:
     Raises Untraceable where a pass does not run, or bytes are no plane over the tokens.
     """
     work = Work(reduced, traits, tuple(_order(reduced.model)))
-    grids = _grids(work)
+    grids, asked = _grids(work), _Passes(work)
     others = (MORE_GRIDS, WHOLE_GRIDS) if grids == GRIDS else ()
     reason: Irregular | None = None
     for each in (grids, *others):
         try:
-            return _measured(work, each)
+            return _measured(work, each, asked)
         except Irregular as fault:
             reason = reason or fault
     raise reason or Irregular("there are no sizes")
 
 
-def _measured(work: Work, grids: Sequence[Grid]) -> Measures:
+class _Passes:
+    """The passes of a model: each is made once."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.known: dict[tuple[Way, Grid, int], Sizes] = {}
+
+    def __call__(self, way: Way, grid: Grid, samples: int) -> Sizes:
+        asked = way, grid, samples
+        if asked not in self.known:
+            self.known[asked] = pass_of(self.work, *asked)
+        return self.known[asked]
+
+
+def _measured(work: Work, grids: Sequence[Grid], asked: _Passes) -> Measures:
+    """Measure at these sizes; what was asked before is known."""
     places = [work.order.index(f"{each.path}.{each.at}") for each in work.reduced.blocks]
     blocks: list[list[BlockBytes]] = [[] for _ in places]
     around: list[Around] = []
@@ -103,10 +118,10 @@ def _measured(work: Work, grids: Sequence[Grid]) -> Measures:
     several: Sizes | None = None
     for way in WAYS:
         for samples in (2, 1):
-            passes = {grids[0]: pass_of(work, way, grids[0], samples)}
+            passes = {grids[0]: asked(way, grids[0], samples)}
             if samples == 1 and _is_like(passes[grids[0]], several):
                 continue
-            passes |= {grid: pass_of(work, way, grid, samples) for grid in grids[1:]}
+            passes |= {grid: asked(way, grid, samples) for grid in grids[1:]}
             first, several = first or passes, passes[grids[0]]
             name = way.named(eager=False) + ALONE * (samples == 1)
             for own, at in zip(blocks, places, strict=True):

@@ -31,6 +31,7 @@ from tunec.compiler.tracing.live.derivation.measures import (
 )
 from tunec.compiler.tracing.live.step import (
     backward,
+    first_tensor,
     pattern,
 )
 from tunec.compiler.tracing.recording import Event, Storage
@@ -165,16 +166,6 @@ def _run(model: Any, given: Given, way: Way, *, recomputed: bool) -> tuple[list[
                 backward(loss)
         events = list(storages.recording.events)
     return events, middle
-
-
-def first_tensor(answer: Any) -> torch.Tensor:
-    """What the model predicts; a list of pictures as one."""
-    while isinstance(answer, list | tuple):
-        if isinstance(answer, list):
-            return torch.stack([first_tensor(each) for each in answer])
-        answer = answer[0]
-    found: torch.Tensor = answer
-    return found
 
 
 def _read(

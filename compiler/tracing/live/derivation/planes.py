@@ -1,6 +1,7 @@
 """Planes over the tokens of picture and text, through quantities at a few sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Final
 
 import torch
@@ -30,6 +31,9 @@ def fitted(sizes: Mapping[Grid, float], what: str) -> tuple[Plane, ...]:
         planes = tuple(_plane({g: sizes[g] for g in each[:_FITTED]}) for each in groups)
         if _holds(planes, sizes):
             return planes
+    planes = _supports(sizes)
+    if planes:
+        return planes
     chosen = {grid: sizes[grid] for grid in list(sizes)[: _FITTED + 1]}
     for square in ("square", "pairs"):
         squared = (_plane(chosen, square),)
@@ -47,6 +51,30 @@ def _groups(grids: Sequence[Grid], count: int) -> Iterator[list[Sequence[Grid]]]
     for first in range(_FITTED, len(grids) - _FITTED * (count - 1) + 1):
         for rest in _groups(grids[first:], count - 1):
             yield [grids[:first], *rest]
+
+
+def _supports(sizes: Mapping[Grid, float]) -> tuple[Plane, ...]:
+    """Planes through three sizes each that lie nowhere above what was measured, and meet all.
+
+    The one that meets most goes first; each meets one size at least that it was not fitted to.
+    Moments that take turns by more than the share of the text have no neighbours to be told by.
+    """
+    found: list[tuple[frozenset[Grid], Plane]] = []
+    for three in combinations(sizes, _FITTED):
+        plane = _plane({grid: sizes[grid] for grid in three})
+        above = [highest((plane,), g.image, g.text) / max(size, 1.0) for g, size in sizes.items()]
+        if max(above) <= 1 + TOLERANCE:
+            at = zip(sizes, above, strict=True)
+            found.append((frozenset(g for g, share in at if share >= 1 - TOLERANCE), plane))
+    chosen: list[Plane] = []
+    left = set(sizes)
+    while left and found:
+        met, plane = max(found, key=lambda each: (len(each[0] & left), len(each[0])))
+        if len(met) <= _FITTED or not met & left:
+            return ()
+        chosen.append(plane)
+        left -= met
+    return tuple(chosen) if not left else ()
 
 
 def _plane(sizes: Mapping[Grid, float], square: str = "") -> Plane:
