@@ -46,11 +46,11 @@ def spec_of(**changes: Any) -> dict[str, Any]:
     return {**base, **changes}
 
 
-def planned(**changes: Any) -> Planned:
-    """What becomes of a small spec."""
+def planned(*, repairing: bool = True, **changes: Any) -> Planned:
+    """What becomes of a small spec; `repairing` takes most of the time where nothing fits."""
     loaded = load_mapping(spec_of(**changes))
     assert loaded.spec is not None, [each.message for each in loaded.diagnostics]
-    return plan(loaded)
+    return plan(loaded, repairing=repairing)
 
 
 def decided(**changes: Any) -> Plan:
