@@ -4,6 +4,7 @@ import json
 
 import pytest
 from tests.recording.places import Places
+from tests.recording.stale import stale
 from tests.recording.starts import ROOTS, starts
 
 from tunec.compiler.consumers.environments import prepare
@@ -18,6 +19,12 @@ def test_every_consumer_is_among_them():
     consumers = {each.parent.name for each in ROOTS["tunec"].glob("targets/*/consumer")}
     scripts = " ".join(STARTS)
     assert {each for each in consumers if each not in scripts} == OF_ONE_FILE
+
+
+@pytest.mark.nightly
+def test_no_answer_is_stale():
+    told = " ".join(stale())
+    assert not told, f"these ask programs for real, which takes minutes: just record {told}"
 
 
 @pytest.mark.real

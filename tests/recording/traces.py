@@ -1,25 +1,24 @@
 """Traces that tests take in their own process, answered from what is recorded.
 
 A trace is a function of what is traced, of the tracer and of the releases of its packages: by those
-it is found again. `run` and `derived` stand for those of the tracer; a test that builds a model of
-its own marks the function that traces it with `recorded`.
+it is found again. `run` stands for the tracer's; a test that builds a model of its own marks the
+function that traces it with `recorded`. Cards are derived in another module (`derived_cards`), so
+that a change of how they are derived leaves the traces of models as they are.
 """
 
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
+from typing import Final, ParamSpec, TypeVar, get_type_hints
 
 from msgspec import json
 
-from tunec.compiler.tracing import derivation
 from tunec.compiler.tracing.recording import Trace
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.derived_card import DerivedCard
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -82,13 +81,3 @@ def run(subject: Subject) -> Trace:
     from tunec.compiler.tracing.live import single_process
 
     return replace(single_process.run(subject), seconds=0.0)
-
-
-@recorded
-def _card_of(config: Mapping[str, Any]) -> str:
-    return derivation.derived(config).to_json().decode()
-
-
-def derived(config: Mapping[str, Any]) -> DerivedCard:
-    """A config's card, as it is read when it was kept."""
-    return DerivedCard.of_json(_card_of(config).encode())

@@ -7,7 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.recording.traces import derived, run  # noqa: E402
+from tests.recording.derived_cards import derived  # noqa: E402
+from tests.recording.traces import run  # noqa: E402
 from tests.tracing.small_configs import SMALL  # noqa: E402
 from workload_builders import BF16_LORA, FP32, full, layout, lora  # noqa: E402
 
