@@ -164,8 +164,8 @@ def test_a_pin_wins_or_is_refused_by_name(pinned, hardware, method):
 @given(specs(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
 def test_more_memory_never_makes_a_plan_slower(changes, one, other):
     small, large = sorted((one, other))
-    tight = planned(**{**changes, "budget": {"gpu_memory": small}})
-    roomy = planned(**{**changes, "budget": {"gpu_memory": large}})
+    tight = planned(**{**changes, "budget": {"gpu_memory": small}}, repairing=False)
+    roomy = planned(**{**changes, "budget": {"gpu_memory": large}}, repairing=False)
     assume(tight.plan is not None)
     assert roomy.plan is not None, errors(roomy)
     assert 1 / roomy.time.samples_per_second <= EQUAL / tight.time.samples_per_second
@@ -180,7 +180,7 @@ def test_more_devices_never_need_more_memory_of_each(changes, engine, stage):
     pin |= {"activation_checkpointing.mode": "layer"}
     changes = {**changes, "batch": {}, "budget": {}, "pin": pin}
     few_devices, many = (
-        planned(**{**changes, "hardware": hardware, "batch": {"global": count}})
+        planned(**{**changes, "hardware": hardware, "batch": {"global": count}}, repairing=False)
         for hardware, count in (("a100-80g-x2", 2), ("a100-80g-x8", 8))
     )
     assume(few_devices.plan is not None)
