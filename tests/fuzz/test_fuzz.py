@@ -9,7 +9,7 @@ from tests.fuzz.case import Case, case_of, faults
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 SEED, SIZE = 2026, 250
 BATCHES = (*range(4), *(pytest.param(each, marks=pytest.mark.nightly) for each in range(4, 12)))
-"""The same cases each time: a thousand in every run, what more there are nightly."""
+"""Fixed cases: a thousand in every run, what more there are nightly."""
 
 
 @pytest.mark.parametrize("batch", BATCHES)
