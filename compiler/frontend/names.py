@@ -1,10 +1,9 @@
 """Names in a spec that lead to something: models, hardware, devices, targets, versions."""
 
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,6 +14,7 @@ from tunec.compiler.frontend.disk import Unreadable, near_files
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import format_of
 from tunec.compiler.frontend.measurements import with_measured
+from tunec.compiler.frontend.model_names import unknown_model
 from tunec.compiler.frontend.nodes import Node, descend, place, plain
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.project import Outside, Project, lies_outside
@@ -79,84 +79,12 @@ def check_model(value: Any, tree: Node, project: Project) -> Named:
         return Named()
     if is_path(value, project.base):
         return _config_file(value, tree, ("model",), project)
-    unknown = tuple(_unknown_model(value, tree))
+    unknown = tuple(unknown_model(value, place(descend(tree, ("model",))[0])))
     cached = hub_config(value) if unknown else None
     if cached is None:
         return Named(unknown)
     return _config_file(
         str(cached), tree, ("model",), Project(project.base, cached.parents[2].resolve())
-    )
-
-
-_OTHER_MODELS: Final = (
-    "to use another model, give its config.json: `model: path/to/config.json`; one in the local "
-    "Hugging Face cache is found by its name"
-)
-
-
-def _other_model(name: str) -> str:
-    """How a model that the catalogue does not have is planned."""
-    said = shortened(name)
-    return (
-        f"`hf download {said} config.json` lets it be found by its name, and `tunec card {said}` "
-        "makes its card; or give its config.json: `model: path/to/config.json`"
-        if _REPOSITORY.fullmatch(name)
-        else _OTHER_MODELS
-    )
-
-
-_REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+")
-
-
-def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
-    from tunec.schemas.models.catalogue import UnknownName, card
-    from tunec.schemas.models.refusals import how_stored, why_unplanned
-
-    why, stored = why_unplanned(name), how_stored(name)
-    try:
-        card(name)
-    except UnknownName as unknown:
-        if why is not None or stored is not None:
-            yield _unplanned(name, why, tree) if why else _packed(name, stored or "", tree)
-            return
-        last = name.rpartition("/")[2]
-        near = nearest(name, unknown.known) or nearest(last, unknown.known)
-        yield error(
-            "E0305",
-            f"no model is called `{shortened(name)}`",
-            _at(tree, ("model",)),
-            label="not in the catalogue",
-            path=("model",),
-            notes=(_other_model(name),),
-            help=did_you_mean(near) or "`tunec catalog models` lists the known ones",
-        )
-
-
-def _packed(name: str, stored: str, tree: Node) -> Diagnostic:
-    """A repository whose name says that its weights are packed."""
-    from tunec.schemas.models.catalogue import repository_unpacked
-
-    whole = repository_unpacked(name)
-    loading = "; `method: qlora` packs its weights into 4 bits as they are loaded"
-    return error(
-        "E0305",
-        f"the weights of `{shortened(name)}` are stored in {stored}, by its name",
-        _at(tree, ("model",)),
-        path=("model",),
-        notes=("a plan is of weights as the model's maker publishes them",),
-        help=f"`model: {whole}`{loading}"
-        if whole
-        else f"name the repository of the model itself{loading}",
-    )
-
-
-def _unplanned(name: str, why: str, tree: Node) -> Diagnostic:
-    return error(
-        "E0305",
-        f"`{shortened(name)}` cannot be planned yet: {why}",
-        _at(tree, ("model",)),
-        path=("model",),
-        help="`tunec catalog models` lists those that can",
     )
 
 

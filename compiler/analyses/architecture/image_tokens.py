@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from tunec.compiler.analyses.architecture.smolvlm import smolvlm_tiles
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 
 Size = tuple[int, int]
@@ -69,15 +70,21 @@ _WIDEST: Final = 200
 def _qwen_patches(images: ImageTokens, width: int, height: int) -> int:
     if max(width, height) > _WIDEST * min(width, height):
         raise UnfitImage(f"{width} x {height} pixels: one side is over {_WIDEST} times the other")
+    high, wide = _bounded(images, width, height)
+    return (high // images.patch) * (wide // images.patch)
+
+
+def _bounded(images: ImageTokens, width: int, height: int, least: int = 0) -> Size:
+    """Height and width in whole tokens, no fewer pixels a side than `least`, within the bounds."""
     factor = images.patch * images.merge
-    high, wide = (round(side / factor) * factor for side in (height, width))
+    high, wide = (max(least, round(side / factor) * factor) for side in (height, width))
     if images.max_pixels and high * wide > images.max_pixels:
         shrink = math.sqrt(height * width / images.max_pixels)
         high, wide = (max(factor, _floor(side / shrink, factor)) for side in (height, width))
     elif high * wide < images.min_pixels:
         stretch = math.sqrt(images.min_pixels / (height * width))
         high, wide = (math.ceil(side * stretch / factor) * factor for side in (height, width))
-    return (high // images.patch) * (wide // images.patch)
+    return high, wide
 
 
 def _floor(side: float, factor: int) -> int:
@@ -110,16 +117,20 @@ def _best_canvas(images: ImageTokens, width: int, height: int) -> Size:
 
 
 def _next_tokens(images: ImageTokens, width: int, height: int) -> int:
+    rows, columns = _next_grid(images, width, height)
+    return rows * columns + rows + images.tokens
+
+
+def _next_grid(images: ImageTokens, width: int, height: int) -> Size:
+    """Rows and columns of states on the canvas, without those of the padding."""
     wide, high = _best_canvas(images, width, height)
     side = images.image_size // images.patch
     rows, columns = side * (high // images.image_size), side * (wide // images.image_size)
     if width / height > columns / rows:
-        kept = int(round(height * (columns / width), 7))
-        rows -= (rows - kept) // 2 * 2
+        rows -= (rows - int(round(height * (columns / width), 7))) // 2 * 2
     else:
-        kept = int(round(width * (rows / height), 7))
-        columns -= (columns - kept) // 2 * 2
-    return rows * columns + rows + images.tokens
+        columns -= (columns - int(round(width * (rows / height), 7))) // 2 * 2
+    return rows, columns
 
 
 def _next_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
@@ -305,34 +316,12 @@ def _kimi_tokens(images: ImageTokens, width: int, height: int) -> int:
     return columns * rows
 
 
-# SmolVLM: transformers 5.23.0, models/smolvlm/image_processing_smolvlm.py, `resize`,
-# `resize_for_vision_encoder`, `split_images`: a long side first, then whole tiles a side.
-
-
-def _smol_tiles(images: ImageTokens, width: int, height: int) -> int:
-    wide, high = _to_long_side(width, height, images.max_side, even=True)
-    wide, high = _to_long_side(wide, high, _up(max(wide, high), images.image_size))
-    tiles = _up(wide, images.image_size) * _up(high, images.image_size) // images.image_size**2
-    return tiles + 1 if tiles > 1 else 1
-
-
-def _to_long_side(width: int, height: int, long: int, *, even: bool = False) -> Size:
-    """A picture whose longer side is so many pixels; the other one is made even, if asked for."""
-    short = int(long / (width / height)) if width >= height else int(long * (width / height))
-    short = max(short + short % 2 if even else short, 1)
-    return (long, short) if width >= height else (short, long)
-
-
-def _up(side: int, factor: int) -> int:
-    return -(-side // factor) * factor
-
-
 def _smol_tokens(images: ImageTokens, width: int, height: int) -> int:
-    return _smol_tiles(images, width, height) * images.tokens
+    return smolvlm_tiles(images, width, height) * images.tokens
 
 
 def _smol_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
-    return (_square(images),) * _smol_tiles(images, width, height)
+    return (_square(images),) * smolvlm_tiles(images, width, height)
 
 
 # LLaVA-OneVision: transformers 5.23.0, models/llava_onevision/processing_llava_onevision.py,
@@ -343,14 +332,8 @@ _SHRUNK: Final = 1.1
 
 
 def _onevision_tokens(images: ImageTokens, width: int, height: int) -> int:
-    wide, high = _best_canvas(images, width, height)
-    side = images.image_size // images.patch
-    rows, columns = side * (high // images.image_size), side * (wide // images.image_size)
-    if width / height > columns / rows:
-        rows -= (rows - int(round(height * (columns / width), 7))) // 2 * 2
-    else:
-        columns -= (columns - int(round(width * (rows / height), 7))) // 2 * 2
-    ratio = math.sqrt(rows * columns / (images.max_slices * side**2))
+    rows, columns = _next_grid(images, width, height)
+    ratio = math.sqrt(rows * columns / (images.max_slices * images.tokens))
     if ratio > _SHRUNK:
         rows, columns = int(rows // ratio), int(columns // ratio)
     return rows * columns + rows + images.tokens
@@ -373,13 +356,7 @@ def _lfm2_tiles(images: ImageTokens, width: int, height: int) -> int:
 
 def _lfm2_tokens(images: ImageTokens, width: int, height: int) -> int:
     factor = images.patch * images.merge
-    high, wide = (max(factor, round(side / factor) * factor) for side in (height, width))
-    if high * wide > images.max_pixels:
-        shrink = math.sqrt(height * width / images.max_pixels)
-        high, wide = (max(factor, _floor(side / shrink, factor)) for side in (height, width))
-    elif high * wide < images.min_pixels:
-        stretch = math.sqrt(images.min_pixels / (height * width))
-        high, wide = (math.ceil(side * stretch / factor) * factor for side in (height, width))
+    high, wide = _bounded(images, width, height, factor)
     whole = (high // factor) * (wide // factor)
     return whole + _lfm2_tiles(images, width, height) * images.tokens
 

@@ -1,0 +1,82 @@
+"""What is told of a model's name that the catalogue does not have."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, shortened
+from tunec.compiler.frontend.faults import error
+from tunec.schemas.source import Span
+
+_OTHER_MODELS: Final = (
+    "to use another model, give its config.json: `model: path/to/config.json`; one in the local "
+    "Hugging Face cache is found by its name"
+)
+
+
+def _other_model(name: str) -> str:
+    """How a model that the catalogue does not have is planned."""
+    said = shortened(name)
+    return (
+        f"`hf download {said} config.json` lets it be found by its name, and `tunec card {said}` "
+        "makes its card; or give its config.json: `model: path/to/config.json`"
+        if _REPOSITORY.fullmatch(name)
+        else _OTHER_MODELS
+    )
+
+
+_REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def unknown_model(name: str, at: Span) -> Iterator[Diagnostic]:
+    """What is wrong with a name that the catalogue does not have, at its place; nothing: it has."""
+    from tunec.schemas.models.catalogue import UnknownName, card
+    from tunec.schemas.models.refusals import how_stored, why_unplanned
+
+    why, stored = why_unplanned(name), how_stored(name)
+    try:
+        card(name)
+    except UnknownName as unknown:
+        if why is not None or stored is not None:
+            yield _unplanned(name, why, at) if why else _packed(name, stored or "", at)
+            return
+        last = name.rpartition("/")[2]
+        near = nearest(name, unknown.known) or nearest(last, unknown.known)
+        yield error(
+            "E0305",
+            f"no model is called `{shortened(name)}`",
+            at,
+            label="not in the catalogue",
+            path=("model",),
+            notes=(_other_model(name),),
+            help=did_you_mean(near) or "`tunec catalog models` lists the known ones",
+        )
+
+
+def _packed(name: str, stored: str, at: Span) -> Diagnostic:
+    """A repository whose name says that its weights are packed."""
+    from tunec.schemas.models.catalogue import repository_unpacked
+
+    whole = repository_unpacked(name)
+    loading = "; `method: qlora` packs its weights into 4 bits as they are loaded"
+    return error(
+        "E0305",
+        f"the weights of `{shortened(name)}` are stored in {stored}, by its name",
+        at,
+        path=("model",),
+        notes=("a plan is of weights as the model's maker publishes them",),
+        help=f"`model: {whole}`{loading}"
+        if whole
+        else f"name the repository of the model itself{loading}",
+    )
+
+
+def _unplanned(name: str, why: str, at: Span) -> Diagnostic:
+    return error(
+        "E0305",
+        f"`{shortened(name)}` cannot be planned yet: {why}",
+        at,
+        path=("model",),
+        help="`tunec catalog models` lists those that can",
+    )
