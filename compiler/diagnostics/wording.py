@@ -84,7 +84,7 @@ _LIKE: Final = 0.6
 """The least likeness, as `difflib.get_close_matches` has it."""
 
 
-@cached(4096)
+@cached(1 << 15)
 def _nearest(spelled: str, known: tuple[str, ...], most: int) -> tuple[str, ...]:
     from difflib import SequenceMatcher, get_close_matches
 

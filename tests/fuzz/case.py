@@ -19,6 +19,10 @@ from tests.fuzz.mutations import mangled, mangled_bytes, mangled_word
 from tests.fuzz.seeds import drawn
 from tests.fuzz.servers import answered
 
+from tunec.compiler import derived_cards
+
+derived_cards.NEEDED = ("tunec_derives_no_card_here",)
+"""A card is derived in a process of its own, by torch, in a minute: no case asks for one."""
 SECONDS = 5
 """Of the processor, not of the clock: a busy machine changes nothing."""
 BYTES = 2**30
