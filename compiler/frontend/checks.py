@@ -11,6 +11,7 @@ from tunec.compiler.frontend.faults import beside, error
 from tunec.compiler.frontend.fields import fields_at
 from tunec.compiler.frontend.nodes import Node, descend, place, walk
 from tunec.compiler.frontend.type_faults import head
+from tunec.compiler.frontend.validation import typed
 from tunec.schemas.source import Path, Span, dotted
 from tunec.schemas.spec import EXCLUSIVE, Spec
 
@@ -29,8 +30,11 @@ _FEW: Final = 2
 """Fields of other programs that a spec may hold by mistake, and still be one."""
 
 
-def check_kind(data: Mapping[str, Any], tree: Node) -> Iterator[Diagnostic]:
-    """Find a document that is no spec at all: a trainer's config, say."""
+def check_kind(data: Any, tree: Node) -> Iterator[Diagnostic]:
+    """Find a document that is no spec at all: no mapping, or a trainer's config."""
+    if not isinstance(data, dict):
+        yield from typed(Spec, data, tree).faults
+        return
     others = data.keys() - fields_at(Spec, ())
     if not data.keys().isdisjoint(_EVERY_SPEC) or len(others) <= _FEW:
         return

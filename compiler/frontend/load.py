@@ -249,8 +249,6 @@ def _completed(composed: Composed, asked: _Asked) -> Any:
 
 def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
     tree = composed.tree or Node(start_of(""))
-    if not isinstance(data, dict):
-        return _Checked(None, None, typed(Spec, data, tree).faults, ())
     foreign = tuple(checks.check_kind(data, tree))
     if foreign:
         return _Checked(None, None, foreign, ())

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shortened
-from tunec.compiler.frontend.software import meant_program, plain_name
+from tunec.compiler.frontend.software import is_version, meant_program, plain_name
 from tunec.compiler.releases import Package, Releases, parsed
 from tunec.compiler.target import Target
 from tunec.schemas.caches import cached
@@ -339,16 +339,10 @@ def _check_bounds(pins: Mapping[str, Pin], targets: Mapping[str, Target]) -> Non
 
 
 def _check_written(package: str, pin: Pin) -> None:
-    for bound in (each for releases in pin.ranges for each in releases.bounds):
-        sign, text = bound
-        try:
-            Version(text.removesuffix(".*"))
-        except ValueError:
-            sign = ""
-        if not sign:
-            written = shortened(str(pin.ranges[0]))
-            how = f"write it as in {package}>=1.2,<2"
-            raise Unusable(f"`{written}` are no bounds of a version of {package}; {how}")
+    for sign, text in (each for releases in pin.ranges for each in releases.bounds):
+        if not sign or not is_version(text.removesuffix(".*")):
+            told = f"`{shortened(str(pin.ranges[0]))}` are no bounds of a version of {package}"
+            raise Unusable(f"{told}; write it as in {package}>=1.2,<2")
 
 
 def _check_name(package: str) -> None:
