@@ -87,13 +87,31 @@ def lint(repository: str, commit: str, folder: Path) -> list[Row]:
     return [row_of(repository, commit, each) for each in linted.diagnostics]
 
 
-def draw(found: Iterable[Row], seed: int, wanted: Mapping[str, int]) -> Iterator[Row]:
-    """As many of each severity as a round wants, all of those there are if there are fewer."""
+def draw(
+    found: Iterable[Row], seed: int, wanted: Mapping[str, int], most: int | None = None
+) -> Iterator[Row]:
+    """As many of each severity as a round wants, all of those there are if there are fewer.
+
+    `most`: how many of each severity may be of one repository.
+    """
     ordered = sorted(found, key=lambda row: (*map(str, place_of(row)), row["message"]))
     for severity in SEVERITIES:
         those = [row for row in ordered if row["severity"] == severity]
-        drawn = random.Random(seed).sample(those, min(len(those), wanted[severity]))  # noqa: S311
+        chance = random.Random(seed)  # noqa: S311
+        if most is None:
+            drawn = chance.sample(those, min(len(those), wanted[severity]))
+        else:
+            chance.shuffle(those)
+            drawn = list(_few_of_each(those, most))[: wanted[severity]]
         yield from sorted(drawn, key=place_of)
+
+
+def _few_of_each(rows: Iterable[Row], most: int) -> Iterator[Row]:
+    taken = Counter[str]()
+    for row in rows:
+        taken[row["repository"]] += 1
+        if taken[row["repository"]] <= most:
+            yield row
 
 
 def tell_what_remains(name: str, found: Sequence[Row]) -> None:
@@ -120,7 +138,7 @@ def run(name: str, round_: Row, folder: Path, *, is_drawn: bool) -> None:
     found = [row for each, commit in there.items() for row in lint(each, commit, folder)]
     print(f"{name}: {dict(Counter(row['severity'] for row in found))}")
     if is_drawn:
-        for row in draw(found, round_["seed"], round_["drawn"]):
+        for row in draw(found, round_["seed"], round_["drawn"], round_.get("most")):
             print(json.dumps({"round": name, **row}, ensure_ascii=False))
     else:
         tell_what_remains(name, found)

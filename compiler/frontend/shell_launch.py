@@ -188,6 +188,10 @@ def _by_itself(name: str, first: Field, rest: Sequence[Field]) -> Launch | None:
     return Launch(launcher, first, (), started, (first, *rest), tuple(rest[1:]))
 
 
+_TOOLS: Final = frozenset({"pip", "venv", "virtualenv", "ensurepip", "build", "ipykernel"})
+"""Modules that train nothing: their flags are no trainer's."""
+
+
 def _python(first: Field, rest: Sequence[Field]) -> Launch | None:
     switches = _SWITCHES["python"]
     at = next((n for n, each in enumerate(rest) if each.text not in switches), len(rest))
@@ -197,7 +201,7 @@ def _python(first: Field, rest: Sequence[Field]) -> Launch | None:
     if behind[0].text != "-m":
         is_script = behind[0].text.endswith(".py") or not behind[0].is_known
         return _started("python", first, (), behind) if is_script else None
-    if len(behind) < 2:
+    if len(behind) < 2 or behind[1].text in _TOOLS:
         return None
     return _python_module(first, behind[1], behind[2:])
 

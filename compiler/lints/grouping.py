@@ -56,6 +56,8 @@ class Part(Struct, frozen=True, eq=False, dict=True):
     """All that were read for it."""
     names: frozenset[str]
     """Those files by the names that spans have for them."""
+    declines: bool
+    """Whether it has the key that names a file for DeepSpeed, and leaves it empty."""
     is_read: bool
     """Whether anything in it is of a known kind."""
 
@@ -86,8 +88,14 @@ def part_of(path: Path, reading: Reading) -> Part:
         frozenset(key for each in trained for key in each.root.fields or ()),
         frozenset({path.resolve(), *(Path(each).resolve() for each in reading.sources)}),
         frozenset({str(path), *reading.sources}),
+        any(_declines(each) for each in documents),
         bool(documents),
     )
+
+
+def _declines(document: Document) -> bool:
+    at = document.get("deepspeed")
+    return at is not None and at.value in (None, "", False)
 
 
 def _kind(document: Document) -> Kind:
@@ -106,7 +114,7 @@ class Grouped(Struct, frozen=True):
 def grouped(parts: Sequence[Part]) -> Grouped:
     """The parts of each run, in the order in which they were named."""
     heads = tuple(_heads(parts))
-    if not any(_clash(one, other) for one, other in _pairs(heads)):
+    if not any(_clash(one, other) or _is_declined(one, other) for one, other in _pairs(heads)):
         return Grouped((heads,) if heads else ())
     folders: dict[Path, list[Part]] = {}
     for part in heads:
@@ -156,9 +164,15 @@ def _trains(part: Part) -> bool:
 
 def _goes(one: Part, other: Part) -> bool:
     """Whether two may be of one run: no choices, and they name no two files of one kind."""
-    if _clash(one, other):
+    if _clash(one, other) or _is_declined(one, other):
         return False
     return one.named.isdisjoint(other.named) or one.files - {one.file} == other.files - {other.file}
+
+
+def _is_declined(one: Part, other: Part) -> bool:
+    """Whether one of two is for DeepSpeed, and the other says that it has none."""
+    pairs = ((one, other), (other, one))
+    return any(a.declines and any(kind == "deepspeed" for kind, _ in b.own) for a, b in pairs)
 
 
 def _together(parts: Sequence[Part], most: int) -> list[Group]:

@@ -12,6 +12,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import Reading, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.evidence import unless_guessed, unless_own
 from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.kinds import is_a_config_by_name
@@ -200,9 +201,18 @@ def _checked(
         own or OwnSource(),
     )
     every = (*allowed, *reading.allowances)
-    rest = suppress(check(run), every)
+    told = tuple(unless_own(check(run), run))
+    if one.alone:
+        told = unless_guessed(told, [_alone(run, each) for each in one.alone])
+    rest = suppress(told, every)
     found = (*reading.faults, *rest.kept, *_unreasoned(every))
     return _Checked(run, reading.sources, found, every, frozenset(rest.unused), one.group)
+
+
+def _alone(run: LintContext, reading: Reading) -> tuple[Diagnostic, ...]:
+    """What is found in a file of a run by itself."""
+    read = replace(run, documents=reading.documents, missing=reading.missing, unread=reading.unread)
+    return tuple(check(read))
 
 
 def _together(runs: Sequence[_Checked]) -> Linted:

@@ -198,6 +198,19 @@ _FIELD: Final = re.compile(
 """`name: type = default` in the body of a class."""
 _FLAG: Final = re.compile(r"""["']--([A-Za-z][\w-]*)["']""")
 _WORD: Final = re.compile(r"""["']([A-Za-z][\w.-]{2,40})["']""")
+_READ: Final = re.compile(
+    r"""\[\s*["'](\w+)["']\s*\]|\.(?:get|pop)\(\s*["'](\w+)["']|getattr\([^,()]+,\s*["'](\w+)["']"""
+    r"""|\b\w*(?:args|config|cfg|conf|params|opt|algo)\.(\w+)""",
+)
+"""How a script takes a setting out of what it has read."""
+_SET: Final = re.compile(r"\b\w*(?:args|config|cfg)\.(\w+)\s*=(?!=)")
+"""How a script sets a setting itself, whatever was read."""
+_LOADS: Final = re.compile(
+    r"yaml\.(?:safe_|full_)?load\(|json\.load\(|OmegaConf\.load\(|tomllib\.load\(|toml\.load\("
+)
+_PARSES: Final = re.compile(r"TrlParser|HfArgumentParser|H4ArgumentParser")
+_LEAST_READ, _SHARE_READ = 3, 0.5
+"""Keys, and their share, that a script takes out of a file which it reads by itself."""
 _EVERYWHERE: Final = frozenset({"none", "null", "auto", "true", "false", "default", "all", "full"})
 """Words that any script quotes for something else."""
 
@@ -211,6 +224,26 @@ class OwnSource(Struct, frozen=True, dict=True):
         """Whether a class has a field of that name, or, for flags, a parser has it."""
         return name in self._fields or (as_flag and name.replace("-", "_") in self._flags)
 
+    def takes(self, name: str) -> bool:
+        """Whether some file takes a setting of that name out of something."""
+        return name in self._taken
+
+    def sets(self, name: str) -> bool:
+        """Whether some file sets a setting of that name itself."""
+        return name in self._set
+
+    def reads_itself(self, keys: Iterable[str]) -> bool:
+        """Whether a script loads such a file, and takes most of these keys out of it.
+
+        One that hands it to a parser of arguments reads it as that parser does.
+        """
+        wanted = frozenset(keys)
+        least = max(_LEAST_READ, _SHARE_READ * len(wanted))
+        if any(len(wanted & each) >= least for each in self._by_loaders):
+            return True
+        is_alone = bool(self._by_loaders) and not self.shows(_PARSES)
+        return is_alone and len(wanted & self._taken) >= least
+
     def type_of(self, name: str) -> str:
         """The annotation of a field as it is written; empty where no class has it."""
         return self._fields.get(name, "")
@@ -221,19 +254,45 @@ class OwnSource(Struct, frozen=True, dict=True):
 
     def holds(self, text: str) -> bool:
         """Whether some file has a text."""
-        return any(text in each for each in self._texts)
+        if text not in self._held:
+            self._held[text] = any(text in each for each in self._texts)
+        return self._held[text]
 
     def shows(self, pattern: re.Pattern[str]) -> bool:
         """Whether a pattern is found in some file."""
-        return any(pattern.search(text) for text in self._texts)
+        if pattern not in self._shown:
+            self._shown[pattern] = any(pattern.search(text) for text in self._texts)
+        return self._shown[pattern]
 
     def lacks(self, text: str) -> bool:
         """Whether there are files, and none has a text."""
         return bool(self._texts) and not self.holds(text)
 
     @cached_property
+    def _held(self) -> dict[str, bool]:
+        return {}
+
+    @cached_property
+    def _shown(self) -> dict[re.Pattern[str], bool]:
+        return {}
+
+    @cached_property
     def _texts(self) -> tuple[str, ...]:
         return tuple(text for root in self.roots for text in _texts(root))
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        return frozenset(name for text in self._texts for name in _taken_in(text))
+
+    @cached_property
+    def _set(self) -> frozenset[str]:
+        return frozenset(each[1] for text in self._texts for each in _SET.finditer(text))
+
+    @cached_property
+    def _by_loaders(self) -> tuple[frozenset[str], ...]:
+        """What each script takes that loads files, and parses no arguments of a trainer."""
+        texts = (text for text in self._texts if _LOADS.search(text) and not _PARSES.search(text))
+        return tuple(frozenset(_taken_in(text)) for text in texts)
 
     @cached_property
     def _fields(self) -> dict[str, str]:
@@ -247,6 +306,11 @@ class OwnSource(Struct, frozen=True, dict=True):
     @cached_property
     def _words(self) -> frozenset[str]:
         return frozenset(each[1] for text in self._texts for each in _WORD.finditer(text))
+
+
+def _taken_in(text: str) -> Iterator[str]:
+    found = (group for each in _READ.finditer(text) for group in each.groups())
+    return (group for group in found if group)
 
 
 def own_source(files: Iterable[Path], reach: Reach) -> OwnSource:

@@ -48,7 +48,8 @@ UNCERTAIN: Final = "cannot tell: "
 
 Unless = Literal["", "declared", "quoted"]
 """What the repository's own source may say otherwise: that a class has the key as a field (or, of
-flags, a parser), or that it has the word as a text. Then nothing is found."""
+flags, a parser) or a script takes it out of what it reads, or that it has the word as a text. Then
+nothing is found."""
 
 ALWAYS: Final = ("*",)
 """What a rule reads that is asked of every run."""
@@ -163,7 +164,17 @@ def _is_own(unless: Unless, finding: Finding, run: LintContext) -> bool:
     if unless == "quoted":
         return run.own.quotes(place.node.written or str(place.value))
     name = place.path.removeprefix("--").rpartition(".")[2]
-    return run.own.declares(name, as_flag=place.document.format == "shell")
+    return run.own.declares(name, as_flag=place.document.format == "shell") or (
+        place.document.format != "shell" and _is_taken(name, run)
+    )
+
+
+_LONG: Final = 12
+"""Letters of a name that no script quotes for something else."""
+
+
+def _is_taken(name: str, run: LintContext) -> bool:
+    return run.own.takes(name) or (len(name) >= _LONG and run.own.quotes(name))
 
 
 def _place_of(label: Label, run: LintContext) -> Place | None:

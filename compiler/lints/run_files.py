@@ -30,6 +30,8 @@ class Run(Struct, frozen=True):
 
     reading: Reading
     group: Group = ()
+    alone: tuple[Reading, ...] = ()
+    """Each of several files by itself, where they were found and nothing says that they are one."""
 
 
 class Runs(Struct, frozen=True):
@@ -73,8 +75,13 @@ def read_runs(
     beside = [_beside(group, parts, named) for group in groups.runs]
     if len(beside) == 1:
         beside = [tuple(named)]
+    is_told = _says_how_it_starts(parts.values())
     runs = [
-        Run(read(each.path for each in (*group, *others)), group)
+        Run(
+            read(each.path for each in (*group, *others)),
+            group,
+            _guessed(group, parts, found, groups.runs, is_told=is_told),
+        )
         for group, others in zip(groups.runs, beside, strict=True)
     ]
     taken = {each for others in beside for each in others}
@@ -82,6 +89,44 @@ def read_runs(
     runs += [Run(read([each])) for each in _not_started(alone, runs)]
     every = (*runs, *([Run(read(left))] if left else []))
     return Runs(tuple(one for each in every for one in apart(each)), groups.crowded)
+
+
+def _says_how_it_starts(readings: Iterable[Reading]) -> bool:
+    """Whether a script among the files starts something: what it names is then one run."""
+    return any(each.kind == "launch" for reading in readings for each in reading.documents)
+
+
+def _guessed(
+    group: Group,
+    parts: Mapping[Part, Reading],
+    found: Set[Path],
+    every: Sequence[Group],
+    *,
+    is_told: bool,
+) -> tuple[Reading, ...]:
+    """The readings of files that stand together by a guess: one that is likely is none.
+
+    Two files that lie alone in one folder, of which no script says otherwise, are most likely meant
+    for each other.
+    """
+    if len(group) < 2 or not {each.path for each in group} <= found:
+        return ()
+    is_only = not any(part in other for part in group for other in every if other is not group)
+    if is_only and not is_told and len({part.path.parent for part in group}) == 1:
+        return ()
+    if all(_is_named(each, group, parts) or not _is_serving(each) for each in group):
+        return ()
+    return tuple(parts[each] for each in group)
+
+
+def _is_serving(part: Part) -> bool:
+    return {kind for kind, _ in part.own} <= {"deepspeed", "accelerate"}
+
+
+def _is_named(part: Part, group: Group, parts: Mapping[Part, Reading]) -> bool:
+    """Whether another file of the group has its name, by whatever path."""
+    others = (text for each in group if each is not part for text in parts[each].sources.values())
+    return any(part.path.name in text for text in others)
 
 
 def _beside(
@@ -107,7 +152,7 @@ def apart(run: Run) -> Iterator[Run]:
     """A run, or one for each of the alternatives that a file of it holds."""
     readings = tuple(alternatives(run.reading))
     group = run.group if len(readings) == 1 else ()
-    return (Run(each, group) for each in readings)
+    return (Run(each, group, run.alone) for each in readings)
 
 
 _SUFFIXES: Final = frozenset(

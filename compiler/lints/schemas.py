@@ -68,6 +68,17 @@ def faults_of(run: "LintContext", document: Document) -> Iterator[Fault]:
             yield fault
 
 
+def is_everywhere(run: "LintContext", document: Document, fault: Fault) -> bool:
+    """Whether a fault of a DeepSpeed file is one in every known release, if none is named."""
+    if document.kind != "deepspeed" or run.release("deepspeed").is_known:
+        return True
+    every = (ds_config_schema(each, _filler(run)) for each in ds_config_releases())
+    return all(
+        any((fault.path, fault.what) == (each.path, each.what) for each in _faults(document, known))
+        for known in every
+    )
+
+
 _WITH_OWN_SCHEMA: Final = ("unsloth", "verl")
 """Kinds of which the target's file names the schema of a release."""
 

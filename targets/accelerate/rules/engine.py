@@ -130,6 +130,8 @@ def engine_settings_overridden(run: LintContext) -> Iterator[Finding]:
     """accelerate is given one engine setting, and the trainer another, which wins."""
     given = next((each for each in run.each("trainer", "deepspeed") if each.value), None)
     for document in run.of("accelerate"):
+        if given is not None and str(given.value).endswith(PurePath(document.name).name):
+            continue  # the file itself is given to the trainer, and to no launcher
         if document.value("distributed_type") == "DEEPSPEED" and given is not None:
             yield from _deepspeed(run, document, given)
         yield from _other(run, document, given)

@@ -126,6 +126,7 @@ _PROCESSOR: Final = Row(
     help="write MULTI_CPU, or give --cpu to accelerate launch",
     beside=("distributed_type=MULTI_GPU|DEEPSPEED|FSDP|MEGATRON_LM",),
     files_only=True,
+    severity="note",  # devices are taken, as everything else in the file asks
 )
 _KEYS: Final = (
     _Key(

@@ -13,6 +13,7 @@ from tunec.compiler.lints.facts.training_loop import configs, schemas_ever, sche
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.caches import cached
+from tunec.schemas.frozen import replace
 
 _LISTS: Final = ("datasets", "test_datasets")
 _MEANT: Final = {
@@ -33,10 +34,16 @@ def data_set_key_unread(run: LintContext) -> Iterator[Finding]:
         for key in _LISTS if known else ():
             for name, at in items(document, key):
                 if name not in known:
-                    yield _data_set_finding(name, at, known)
+                    found = _data_set_finding(name, at, known)
+                    is_old = name in _FORMER and not run.release("axolotl").is_known
+                    yield replace(found, severity="note") if is_old else found
         for path, at in document.found.items():
             if "." not in path and path in known and path not in keys_ever("axolotl"):
                 yield _at_the_top(path, at)
+
+
+_FORMER: Final = frozenset({"train_on_split"})
+"""axolotl 0.3 to 0.4 utils/data.py `load_tokenized_prepared_datasets`: read then."""
 
 
 def _at_the_top(path: str, at: Place) -> Finding:

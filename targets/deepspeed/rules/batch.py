@@ -96,7 +96,20 @@ def batch_pinned_before_init(run: LintContext) -> Iterator[Finding]:
         ),
         "leave train_batch_size out: DeepSpeed derives it",
         None if place.document.is_view else Fix((place.removed(),), "safe"),
+        severity="note" if _parses_first(run) else None,
     )
+
+
+_PARSED: Final = ("HfArgumentParser", "TrlParser", "TrainingArguments(")
+
+
+def _parses_first(run: LintContext) -> bool:
+    """Whether a trainer's arguments are made before the model is loaded, as by all known parsers.
+
+    transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices` sets up torch.distributed then.
+    """
+    is_by_flags = any(each.format == "shell" for each in run.of("trainer"))
+    return is_by_flags or any(map(run.own.holds, _PARSED))
 
 
 _TOTAL: Final = "train_batch_size"

@@ -81,6 +81,8 @@ def auto_buckets_need_hidden_size(run: LintContext) -> Iterator[Finding]:
         is_formerly = family in _COMPOSITE and run.runs(_FORMERLY) is not False
         if family not in _IN_PARTS and not is_formerly:
             continue
+        if run.own.shows(_OWN_CLASS):
+            continue  # LLaVA's own class has the config of the language model, with its width
         names = ", ".join(each.path.rpartition(".")[2] for each in said)
         yield Finding(
             f"{names} auto, and {name} ({family}) has no hidden_size at its top level",
@@ -94,6 +96,9 @@ def auto_buckets_need_hidden_size(run: LintContext) -> Iterator[Finding]:
             "write numbers, as 16777216 for a width of 4096",
             severity="warning" if is_formerly and run.runs(_FORMERLY) is None else None,
         )
+
+
+_OWN_CLASS: Final = re.compile(r"class Llava\w*\((?:\w+, )*\w+ForCausalLM")
 
 
 def _models(run: LintContext) -> Iterator[tuple[str, str]]:

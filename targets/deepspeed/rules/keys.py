@@ -14,7 +14,7 @@ from tunec.compiler.lints.facts.launch import TUNED, is_autotuned
 from tunec.compiler.lints.facts.sharding import stage_of
 from tunec.compiler.lints.facts.training_loop import is_positive
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
-from tunec.compiler.lints.schemas import faults
+from tunec.compiler.lints.schemas import Fault, faults
 
 
 @rule("misplaced-key", "error", "silent", consumers=("deepspeed",), reads=("deepspeed:*",))
@@ -35,7 +35,26 @@ def misplaced_key(run: LintContext) -> Iterator[Finding]:
                 (f"by the keys of {run.release('deepspeed')}",),
                 f"it belongs at {quoted(homes)}",
                 consequence="init" if is_refused else "silent",
+                severity="note" if not is_refused and _is_default(fault) else None,
             )
+
+
+_DEFAULTS: Final = {
+    "torch_adam": False,
+    "adam_w_mode": True,
+    "stage3_gather_16bit_weights_on_model_save": False,
+    "overlap_comm": False,
+    "contiguous_gradients": True,
+    "cpu_offload": False,
+}
+"""deepspeed 0.14.5 to 0.19.8 runtime/config.py `TORCH_ADAM_PARAM`, `ADAM_W_MODE_DEFAULT`,
+runtime/zero/config.py: what holds where the key is not read."""
+
+
+def _is_default(fault: Fault) -> bool:
+    """Whether it says what holds without it, so that nothing is lost."""
+    value = _DEFAULTS.get(fault.path.rpartition(".")[2])
+    return value is not None and fault.place.value is value
 
 
 @rule(

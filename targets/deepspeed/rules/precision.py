@@ -156,6 +156,8 @@ def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
         return
     if any(each.value is True for dtype in ("bf16", "fp16") for each in run.each("trainer", dtype)):
         return  # accelerate adds the block that the file does not have
+    if run.own.declares("bf16") or run.own.declares("fp16"):
+        return  # a class of the repository's own has another default
     place = waiting[0].place
     if place is None:
         return

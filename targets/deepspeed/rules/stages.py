@@ -219,6 +219,11 @@ def _moved(document: Document, key: str, values: Mapping[str, Any]) -> Finding:
     )
 
 
+def _by_llava(run: LintContext) -> bool:
+    """Whether LLaVA's script, or one made of it, trains LoRA: it gathers the adapter itself."""
+    return any(str(at.value).lower() == "true" for at in run.each("trainer", "lora_enable"))
+
+
 @rule(
     "weights-not-gathered-on-save",
     "warning",
@@ -228,7 +233,7 @@ def _moved(document: Document, key: str, values: Mapping[str, Any]) -> Finding:
 )
 def weights_not_gathered_on_save(run: LintContext) -> Iterator[Finding]:
     """Checkpoints at stage 3 hold no weights that anything else can load."""
-    if has_adapter(run):
+    if has_adapter(run) or _by_llava(run):
         return
     found = ungathered(
         run,

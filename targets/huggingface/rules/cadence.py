@@ -135,14 +135,17 @@ _OF_SWIFT: Final = re.compile(r"\bfrom swift\b|\bimport swift\b")
 """ms-swift 2.0 to 3.9 llm/argument/train_args.py: eval_strategy is what save_strategy is."""
 
 
+_SET: Final = re.compile(r"\.eval(?:uation)?_strategy\s*=(?!=)")
+"""A script that sets the strategy itself."""
+
+
 def _evaluation(run: LintContext, document: Document) -> Iterator[Finding]:
     place, said = document.get("eval_steps"), strategy_of(document)
     if place is None or not is_positive(place.value):
         return
-    if document.format == "shell" and (
-        run.own.shows(_OF_SWIFT) or run.own.declares("eval_strategy")
-    ):
-        return  # ms-swift, or a class of the repository's own, has another default
+    is_own = run.own.declares("eval_strategy") or run.own.shows(_SET)
+    if document.format == "shell" and (is_own or run.own.shows(_OF_SWIFT)):
+        return  # ms-swift, or the repository's own, has another default
     if never_evaluates(document) or (said is not None and said.value == "epoch"):
         what = f"{said.path} {_word(said)}" if said else "no eval_strategy"
         found = _unused_interval(place, said, what)
@@ -175,7 +178,7 @@ def _unused_interval(place: Place, said: Place | None, what: str) -> Finding:
         (f"there is no {act} at all" if never else f"one {act} comes after each epoch",),
         f"write {name}_strategy: steps",
         fix,
-        severity="note" if said is not None and never else None,  # turned off on purpose
+        severity="note" if said is not None else None,  # the strategy is written, and decides
     )
 
 
@@ -205,6 +208,7 @@ _WORDS: Final = ("true", "false", "none", "null", "auto", "last", "latest", "yes
     "resume",
     consumers=("transformers",),
     reads=("trainer:resume_from_checkpoint",),
+    unless="declared",
 )
 def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
     """A truth value is given where the folder of a checkpoint is expected."""

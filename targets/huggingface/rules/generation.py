@@ -23,6 +23,8 @@ from tunec.schemas.frozen import replace
 _FAR = 4
 """From this many times the micro batch on."""
 _FLOAT32 = 4
+_MUCH_GIB = 16
+"""Logits from which on they are told on any device: the largest hold 288 GB, most 24 to 80."""
 
 
 @rule(
@@ -45,7 +47,9 @@ def evaluation_batch_above_training(run: LintContext) -> Iterator[Finding]:
     if test.place is None and not terms:
         return
     found = _evaluation_finding(train, test, terms)
-    yield replace(found, severity="warning") if terms and _is_too_much(run, terms[-1]) else found
+    is_much = terms and _is_too_much(run, terms[-1])
+    is_known = test.place is not None and terms and terms[-1].value >= _MUCH_GIB * GIB
+    yield replace(found, severity="warning" if is_much or is_known else "note")
 
 
 def _is_too_much(run: LintContext, logits: Term) -> bool:
@@ -86,7 +90,6 @@ def _evaluation_finding(train: Effective, test: Effective, terms: tuple[Term, ..
         ),
         f"write per_device_eval_batch_size: {train.value}",
         sum=terms,
-        severity="warning" if test.place is not None else "note",
     )
 
 
@@ -118,6 +121,7 @@ _ASKS: Final = "predict_with_generate"
     "silent",
     consumers=("transformers",),
     reads=keys("hf", *_KEYS),
+    unless="declared",
 )
 def generation_keys_unread(run: LintContext) -> Iterator[Finding]:
     """Evaluation is told how to generate, but does not generate."""

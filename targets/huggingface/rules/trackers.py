@@ -1,7 +1,7 @@
 """Trackers, the Hub and secrets."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
@@ -103,7 +103,14 @@ def nothing_is_reported(run: LintContext) -> Iterator[Finding]:
         (sign.label("for a tracker"),),
         ("before 5.0 every installed tracker was used; now only those that report_to names",),
         "write report_to: wandb, or tensorboard",
+        severity=None if _is_whole(run, documents) else "note",
     )
+
+
+def _is_whole(run: LintContext, documents: Sequence[Document]) -> bool:
+    """Whether the release is known, and no file is named beside the flags that may say it."""
+    is_elsewhere = any(each.get("config") is not None for each in documents)
+    return run.release("transformers").is_named and not is_elsewhere
 
 
 def _set(run: LintContext) -> Place | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
@@ -10,6 +11,7 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import COMMANDS, count, launches, variable, variables
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
+from tunec.schemas.source import lines_of
 from tunec.targets.launch.lines import at_offset, scripts
 
 _ADDRESS_FLAGS: Final = ("flags.master_addr", "flags.main_process_ip", "environment.MASTER_ADDR")
@@ -161,8 +163,9 @@ def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
     mine = [
         each
         for each in launches(run, "torchrun", "deepspeed", "accelerate")
-        if each.name == script.name and not _meets_elsewhere(each)
+        if each.name == script.name and not _meets_elsewhere(each) and not _is_alone(run, each)
     ]
+    mine = [each for each in mine if each is mine[-1] or _is_behind(each)]
     if len(mine) < 2 or len(_BEHIND.findall(script.text)) < 1:
         return
     taken: dict[int, Document] = {}
@@ -172,8 +175,27 @@ def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
             is_left_out = _takes_a_free_port(document) or _takes_a_free_port(taken[port])
             if not (is_left_out and run.runs("torch>=2.13")):
                 yield _shared_port(taken[port], document, port, is_left_out=is_left_out)
+                return  # the others have the same cause
         elif port is not None:
             taken[port] = document
+
+
+def _is_behind(document: Document) -> bool:
+    """Whether the shell does not wait for the command; a loop, or a block, is taken to be so."""
+    place = document.get("launcher")
+    lines = lines_of(document.text)[place.span.line - 1 :] if place is not None else []
+    for line in lines:
+        if not line.rstrip().endswith("\\"):
+            is_plain = not re.search(r"\b(?:if|else|elif)\b", document.text)
+            return bool(_BEHIND.search(f"{line}\n")) or is_plain
+    return False
+
+
+def _is_alone(run: LintContext, document: Document) -> bool:
+    """Whether accelerate's file starts one process, which meets nobody."""
+    named = str(document.value("flags.config_file", ""))
+    files = (e for e in run.of("accelerate") if named and named.endswith(PurePath(e.name).name))
+    return any(str(each.value("distributed_type")) in ("NO", "False") for each in files)
 
 
 def _meets_elsewhere(document: Document) -> bool:

@@ -115,6 +115,8 @@ def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
         seen, place = _seen(run, document), document.get("launcher")
         if not trainers or seen is None or seen < 2 or place is None or _is_placed(trainers):
             continue
+        if _RANKED.search(document.text):
+            continue  # the script says itself which process each is
         what, note, when = _what(run, document)
         batch = batch_of(run, document)
         visible = variable(document, "CUDA_VISIBLE_DEVICES")
@@ -128,6 +130,9 @@ def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
             consequence=when,
             severity="error" if when in ("parse", "init") else None,
         )
+
+
+_RANKED: Final = re.compile(r"\bRANK=\$\{?(?:SLURM_PROCID|OMPI_COMM_WORLD_RANK|PMI_RANK)\b")
 
 
 def _starts(launcher: Document, trainer: Document) -> bool:
@@ -192,7 +197,7 @@ def world_size_differs(run: LintContext) -> Iterator[Finding]:
         if other.rank != Rank.OBSERVED or other.value == winner.value or place is None:
             continue
         first = run.place(winner)
-        if first is not None and _is_another_command(first, place):
+        if first is not None and (_is_another_command(first, place) or _is_unread(first, place)):
             continue
         if first is not None and _overrides(place, first):
             yield _differs((first, winner), (place, other), is_chosen=True)
@@ -224,6 +229,14 @@ def _is_another_command(first: Place, place: Place) -> bool:
     """Whether one script starts both, as two runs."""
     both = first.document, place.document
     return all(each.kind == "launch" for each in both) and both[0].name == both[1].name
+
+
+def _is_unread(first: Place, place: Place) -> bool:
+    """Whether one is of accelerate's file, and the other of a launcher that does not read it."""
+    kinds = {each.document.kind: each.document for each in (first, place)}
+    launch = kinds.get("launch")
+    is_another = launch is not None and launch.value("launcher") in ("torchrun", "deepspeed")
+    return is_another and "accelerate" in kinds
 
 
 def _overrides(flag: Place, place: Place) -> bool:

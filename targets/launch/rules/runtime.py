@@ -99,7 +99,7 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
         return
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
         place = _single(document)
-        if place is None:
+        if place is None or _UNTRAINED.search(_script(document)):
             continue
         yield Finding(
             "the offloaded optimizer gets one thread of each process",
@@ -112,6 +112,15 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
             ),
             "export OMP_NUM_THREADS as cores divided by processes",
         )
+
+
+_UNTRAINED: Final = re.compile(r"(?:^|[/._'-])(?:eval|infer|generat|predict|sampl)", re.IGNORECASE)
+"""Names of scripts that make no optimizer."""
+
+
+def _script(document: Document) -> str:
+    words = document.value("script")
+    return str(words[0]) if isinstance(words, list) and words else str(words or "")
 
 
 def _single(document: Document) -> Place | None:

@@ -14,6 +14,7 @@ from tunec.compiler.lints.conditions import (
 )
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.known_keys import keys_ever
 from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
@@ -288,13 +289,27 @@ def refused_without(run: LintContext) -> Iterator[Finding]:
             continue
         told: set[str] = set()
         is_part = is_fragment(document)
+        is_doubtful = _is_open(run, document)
         for need in _NEEDS if is_part else (*_OF_DATA, *_NEEDS):
             is_left_out = is_part and need.why == _NO_DATA and document.get("dataset") is None
             for finding in refused_alone(run, document, need):
-                if need.why not in told:
+                if need.why in told:
+                    continue
+                if is_doubtful and need.why == _NO_DATA:
+                    yield replace(finding, severity="note")
+                else:
                     yield replace(finding, severity="warning") if is_left_out else finding
                 told.add(need.why)
         yield from _shares(document)
+
+
+def _is_open(run: LintContext, document: Document) -> bool:
+    """Whether its data is left for the reader to name, or split by the repository's own words."""
+    places = (document.get(key) for key in ("dataset", "eval_dataset"))
+    if any(each is not None and each.value is None for each in places):
+        return True
+    known = keys_ever("llamafactory")
+    return any(run.own.declares(key) for key in document.found if key not in known)
 
 
 def _shares(document: Document) -> Iterator[Finding]:

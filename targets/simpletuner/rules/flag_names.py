@@ -225,10 +225,18 @@ _FORMER: Final = {"MIN_SNR_GAMMA": "snr_gamma", "SNR_GAMMA": "snr_gamma"}
 def variable_of_no_flag(run: LintContext) -> Iterator[Finding]:
     """A variable of SimpleTuner's config.env that becomes no flag."""
     for document in configs(run):
-        if is_env_file(document):
+        if is_env_file(document) and not _is_of_old(document):
             for name, at in document.found.items():
                 if name != MORE and name not in VARIABLES:
                     yield from _of(document, name, at)
+
+
+def _is_of_old(document: Document) -> bool:
+    """Whether it is written for the script of SimpleTuner 1.0, which reads other variables.
+
+    `required-flag-missing` tells that once.
+    """
+    return document.get("MODEL_FAMILY") is None and not _FAMILIES.keys().isdisjoint(document.found)
 
 
 def _of(document: Document, name: str, at: Place) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.training_loop import never_evaluates, real, whole
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.compiler.lints.schemas import schemas
 
 _SYNC: Final = (
     Need("ref_model_mixup_alpha", ("sync_ref_model",), "the reference stays as it is"),
@@ -98,8 +99,15 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
                 (at.label("not read"), *also(beside)),
                 (need.why,),
                 f"write {told(need.others[0])}, or remove it",
-                severity="note" if _is_read_here(run, at) else None,
+                severity="note" if beside is not None or _is_idle(run, at) else None,
             )
+
+
+def _is_idle(run: LintContext, at: Place) -> bool:
+    """Whether it says the default, as files that list all do, or is read by the repository."""
+    every = [each.get("properties", {}).get(at.path, {}) for each in schemas(run, at.document)]
+    is_default = any("default" in each and each["default"] == at.value for each in every)
+    return is_default or _is_read_here(run, at)
 
 
 def _is_read_here(run: LintContext, at: Place) -> bool:

@@ -101,7 +101,8 @@ def _of_lora(run: LintContext, document: Document) -> Iterator[Finding]:
         if "." in path or path in known or path in _ALWAYS or path.startswith("_"):
             continue
         near = [_MEANT[path]] if path in _MEANT else nearest(path, known - set(document.found))[:1]
-        yield _finding(at, near, "LORA")
+        found = _finding(at, near, "LORA")
+        yield replace(found, severity="note") if at.value in (None, False) else found
     if release.is_named:
         yield from _come_later(run, document)
 

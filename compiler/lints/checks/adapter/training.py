@@ -46,7 +46,7 @@ def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
                 ),
                 "write inference_mode: false",
                 Fix((at.replaced(value=False),), "safe"),
-                severity=None if lora.document.kind == "glm4" else "warning",
+                severity=None if lora.document.kind == "glm4" else "note",
             )
 
 

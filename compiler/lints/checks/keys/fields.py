@@ -15,6 +15,7 @@ from tunec.compiler.lints.facts.known_keys import (
     fields_of,
     having,
     keys_ever,
+    may_be_dropped,
     of_unknown,
     package_of,
     releases_of,
@@ -67,6 +68,8 @@ def _told(run: LintContext, document: Document, found: list[Finding]) -> Iterato
     for each in found:
         path = each.labels[0].path
         place, known = document.get(path), having(kind, path, releases_of(kind))
+        if run.own.declares(path) or run.own.takes(path):
+            continue
         if place is not None and known and each.severity is None:
             doubtful[path] = place, known
         else:
@@ -161,7 +164,7 @@ def _of_another_method(run: LintContext, place: Place) -> Iterator[Finding]:
         (place.key_label("of another method"),),
         (f"it is one of {', '.join(owners)}", "a key that no class of the script has is refused"),
         "remove it",
-        severity="warning",
+        severity="note" if may_be_dropped(run, place.document) else "warning",
         consequence=of_unknown(run, place.document),
     )
 

@@ -162,6 +162,7 @@ def _no_hosts(each: Missing) -> Finding:
         ("the deepspeed launcher goes on without it, and starts this node's devices alone",),
         "give the file, or run tunec where the training is started",
         consequence="silent",
+        severity="note",  # a list of one's own machines
     )
 
 

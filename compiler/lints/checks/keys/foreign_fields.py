@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.consumers.moved_keys import moved_key
 from tunec.compiler.consumers.schemas import known_releases
-from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.checks.keys.other_tools import OF_ENGINES
@@ -168,13 +168,20 @@ KINDS: Final = ("unsloth", "verl")
     "parse",
     consumers=KINDS,
     reads=tuple(f"{kind}:*" for kind in KINDS),
+    unless="declared",
 )
 def key_outside_its_section(run: LintContext) -> Iterator[Finding]:
     """A key that the section which holds it does not have."""
     for document in chain.from_iterable(map(run.of, KINDS)):
+        if _OF_ANOTHER in document.text:
+            continue  # the keys of that program are others
         for fault in faults(run, document):
             if fault.what == "unknown":
                 yield _not_here(fault, schemas(run, document)[0])
+
+
+_OF_ANOTHER: Final = "fsdp_sft_trainer"
+"""verl 0.3 to 0.7 trainer/fsdp_sft_trainer.py: another program, with keys of its own."""
 
 
 def _not_here(fault: Fault, whole: Schema) -> Finding:
@@ -186,8 +193,17 @@ def _not_here(fault: Fault, whole: Schema) -> Finding:
         () if fault.is_refused else ("it is silently dropped",),
         *_instead(fault.place, holder, name, whole, fault.schema),
         consequence=None if fault.is_refused else "silent",
-        severity=None if fault.is_refused else "warning",
+        severity=None if fault.is_refused else _idle(fault),
     )
+
+
+def _idle(fault: Fault) -> Severity:
+    """A note where nothing is lost: what is off, or stands in a section that is off."""
+    document, holder = fault.place.document, fault.path.rpartition(".")[0]
+    parts = holder.split(".") if holder else []
+    above = [".".join(parts[: at + 1]) for at in range(len(parts))]
+    is_off = any(document.value(f"{each}.enable") is False for each in above)
+    return "note" if is_off or fault.place.value in (None, False) else "warning"
 
 
 def _instead(

@@ -107,7 +107,7 @@ def _as_text(path: str, at: Place, *, meant: bool) -> Finding:
         ("nothing makes a truth value of it, and any text but an empty one is true",),
         f"write {str(meant).lower()} without quotes",
         Fix((at.replaced(meant),), "safe" if meant else "unsafe"),
-        severity="warning" if meant else None,
+        severity="note" if meant else None,  # what is meant is what comes of it
     )
 
 
@@ -213,7 +213,7 @@ def _in_llamafactory(run: LintContext, document: Document) -> Iterator[Finding]:
         yield replace(
             found,
             consequence=_LATER.get(fault.path),
-            severity="warning" if is_bare and is_old is None else None,
+            severity="note" if is_bare and is_old is None else None,
             notes=(*found.notes, *(("0.9.4 and later read it as a number",) if is_bare else ())),
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Final
 
-from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.diagnostics.diagnostic import Fix, Label, Severity
 from tunec.compiler.diagnostics.wording import joined, shown
 from tunec.compiler.lints.checks.keys.texts import WORDS, number_of
 from tunec.compiler.lints.context import LintContext
@@ -15,7 +15,7 @@ from tunec.compiler.lints.facts.known_keys import beyond_the_schema, is_whole, r
 from tunec.compiler.lints.facts.launch import TUNED, is_autotuned
 from tunec.compiler.lints.formats import MAPPINGS
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
-from tunec.compiler.lints.schemas import Fault, faults, kinds_of, schemas
+from tunec.compiler.lints.schemas import Fault, faults, is_everywhere, kinds_of, schemas
 
 _WORDS = {
     "string": "text",
@@ -130,6 +130,8 @@ def _is_spoken_of(document: Document, fault: Fault) -> bool:
         is_block = document.kind == "deepspeed" and fault.is_checked
         is_flag = is_block and "boolean" in kinds and value.lower() in _AS_TRUTH
         return bool(is_number or is_word or is_item or is_flag)
+    if value in (0, 1) and "boolean" in kinds and document.kind in _KINDS:
+        return True  # a class of data checks no types, and Python takes them for false and true
     if value is None and document.kind == "deepspeed" and _refuses_null(fault):
         return False
     if value is None and document.kind != "deepspeed" and "enum" in fault.schema:
@@ -262,7 +264,15 @@ def _value_finding(run: LintContext, document: Document, fault: Fault) -> Findin
         f"write {near}" if near is not None else f"write {wanted}",
         Fix((fault.place.replaced(near),), "unsafe") if near is not None else None,
         consequence=_consequence(run, document, fault),
+        severity=_severity(run, document, fault),
     )
+
+
+def _severity(run: LintContext, document: Document, fault: Fault) -> Severity | None:
+    """A note where DeepSpeed reads the old form, a warning where only some releases refuse it."""
+    if _is_old_zero(document, fault) and run.deepspeed_reader != "trainer":
+        return "note"
+    return None if is_everywhere(run, document, fault) else "warning"
 
 
 @rule(

@@ -39,6 +39,8 @@ def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
     place, model = run.place(computed), run.model
     if computed is None or computed.value != "fp16" or place is None:
         return
+    if str(place.document.value("do_train")).lower() in ("0", "false"):
+        return  # nothing is scaled, and nothing is updated
     path = (run.model_name or "") if model is None else model.path
     if _is_seen_to_overflow(path) or (model is not None and _is_bf16(model)):
         asked = (each for each in run.each("trainer", "fp16") if str(each.value).lower() == "true")

@@ -20,6 +20,7 @@ from tunec.compiler.lints.facts.precision import (
 )
 from tunec.compiler.lints.facts.training_loop import is_number, is_whole
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 _METHODS: Final = frozenset(
     {
@@ -243,7 +244,9 @@ def quantization_options_ignored(run: LintContext) -> Iterator[Finding]:
             continue
         said = [place for key in options if (place := document.get(key)) and place.value]
         if said:
-            yield _finding(said, switches)
+            is_off = any(document.get(key) is not None for key in switches)
+            found = _finding(said, switches)
+            yield replace(found, severity="note") if is_off else found  # off on purpose
 
 
 def _unknown(document: Document, keys: tuple[str, ...]) -> bool:
