@@ -245,7 +245,9 @@ def test_a_pair_takes_twice_the_time_of_a_text():
     pins = {"batch.micro": 1, "parallel.engine": "ddp", "activation_checkpointing.mode": "none"}
     asked = {"batch": {"global": 16}, "pin": pins, "software": {"trl": "1.16.0"}}
     texts, pairs = planned(**asked), planned(objective="dpo", **asked)
-    assert pairs.time.terms["forward"] == pytest.approx(2 * texts.time.terms["forward"])
+    # the products' weights are read once for both
+    one, two = (each.time.terms["forward"] for each in (texts, pairs))
+    assert 1.8 * one < two < 2 * one
     assert pairs.time.tokens == 2 * texts.time.tokens
     assert pairs.time.samples == texts.time.samples
 
