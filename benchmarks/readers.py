@@ -145,7 +145,12 @@ READERS: Final[tuple[tuple[str, str, Text, tuple[str, ...]], ...]] = (
     ),
     ("flags of one launch", "train.sh", _flags, ("lint", "train.sh")),
     ("assignments of a Python script", "train.py", _python, ("lint", "train.py")),
-    ("paths of tunec.toml", "tunec.toml", _settings, ("lint", ".", "--config", "tunec.toml")),
+    (
+        "paths of tunec.toml",
+        "tunec.toml",
+        _settings,
+        ("lint", "sound.yaml", "--config", "tunec.toml"),
+    ),
     ("samples of data", "train.jsonl", _samples, ("data", "train.jsonl", "--estimate")),
     ("lines of a log", "train.log", _log, ("calibrate", "sound.yaml", "train.log", "--dry-run")),
     ("rules of a policy", "p.yaml", _rules, ("plan", "sound.yaml", "--policy", "p.yaml")),

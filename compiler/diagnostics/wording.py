@@ -89,8 +89,13 @@ def _nearest(spelled: str, known: tuple[str, ...], most: int) -> tuple[str, ...]
     from difflib import SequenceMatcher, get_close_matches
 
     spellings = _spellings(known)
-    letters = _letters(spelled)
-    able = [e for e, (_, own) in spellings.items() if _may_be_like(spelled, letters, e, own)]
+    size, letters = len(spelled), _letters(spelled)
+    able = [  # a letter that only one of two texts has matches nothing
+        each
+        for each, (_, own, long) in spellings.items()
+        if 2 * (size - (letters & ~own).bit_count()) >= (least := _LIKE * (size + long))
+        and 2 * (long - (own & ~letters).bit_count()) >= least
+    ]
     found = get_close_matches(spelled, able, most, _LIKE)
     likeness = [SequenceMatcher(None, each, spelled).ratio() for each in found]
     pairs = zip(found, likeness, strict=True)
@@ -98,9 +103,9 @@ def _nearest(spelled: str, known: tuple[str, ...], most: int) -> tuple[str, ...]
 
 
 @cached(256)
-def _spellings(known: tuple[str, ...]) -> dict[str, tuple[str, int]]:
-    """Each name by its spelling, with the letters that are in it."""
-    return {(own := _spelling(each)): (each, _letters(own)) for each in known}
+def _spellings(known: tuple[str, ...]) -> dict[str, tuple[str, int, int]]:
+    """Each name by its spelling, with the letters that are in it, and its length."""
+    return {(own := _spelling(each)): (each, _letters(own), len(own)) for each in known}
 
 
 def _spelling(name: str) -> str:
@@ -113,14 +118,6 @@ def _letters(text: str) -> int:
     for each in set(text):
         bits |= 1 << (ord(each) & 127)
     return bits
-
-
-def _may_be_like(one: str, letters: int, other: str, others: int) -> bool:
-    """Whether two texts can be alike: a letter that only one of them has matches nothing."""
-    alike = min(
-        len(one) - (letters & ~others).bit_count(), len(other) - (others & ~letters).bit_count()
-    )
-    return 2 * alike >= _LIKE * (len(one) + len(other))
 
 
 def nearly(name: str, known: Iterable[str], least: float) -> str | None:

@@ -339,7 +339,7 @@ def _check_bounds(pins: Mapping[str, Pin], targets: Mapping[str, Target]) -> Non
 
 
 def _check_written(package: str, pin: Pin) -> None:
-    for sign, text in (each for releases in pin.ranges for each in releases.bounds):
+    for sign, text in pin.ranges[0].bounds:
         if not sign or not is_version(text.removesuffix(".*")):
             told = f"`{shortened(str(pin.ranges[0]))}` are no bounds of a version of {package}"
             raise Unusable(f"{told}; write it as in {package}>=1.2,<2")

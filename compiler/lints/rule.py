@@ -1,6 +1,7 @@
 """What a rule is, what it finds, and its findings as diagnostics."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import PurePath
 from typing import Final, Literal
 
@@ -179,7 +180,10 @@ def _is_taken(name: str, run: LintContext) -> bool:
 
 def _place_of(label: Label, run: LintContext) -> Place | None:
     """The key that a label stands at, or at the value of which."""
-    every = (at for each in run.documents for at in each.found.values() if at.path == label.path)
+    path = label.path or ""
+    by_name = (each.found[path] for each in run.documents if path in each.found)
+    others = (at for each in run.documents for at in each.found.values() if at.path == path)
+    every = chain(by_name, others)  # nearly all have their path as their name: no search for each
     return next((at for at in every if label.span in (at.span, at.key_span)), None)
 
 

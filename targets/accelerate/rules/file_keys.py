@@ -23,6 +23,7 @@ from tunec.compiler.lints.facts.sharding import SECTION, TRUTHS, count, engine
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rows import Row, found
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.caches import cached
 
 _BLOCKS: Final = ("deepspeed_config", "fsdp_config", "megatron_lm_config", "parallelism_config")
 _OLD: Final = frozenset({"fp16", "dynamo_backend"})
@@ -37,10 +38,11 @@ def key_of_none(run: LintContext) -> Iterator[Finding]:
         if document.is_view or not here or _is_elsewhere(document):
             continue
         known = frozenset[str]().union(*(keys_at("accelerate", each) for each in here))
+        free = known.difference(document.found)
         for path, place in document.found.items():
             holder, _, name = path.rpartition(".")
             if not holder and name not in keys_ever("accelerate") | _OLD:
-                if not is_near(name, known - frozenset(document.found)):
+                if not is_near(name, free):
                     yield _refused(place, name)
             elif holder in _BLOCKS and name not in _keys_of(run, holder, here):
                 yield _ignored(place, holder, name)
@@ -62,6 +64,7 @@ def _keys_in(block: str, release: str) -> frozenset[str]:
     return frozenset(found.get("properties", {}))
 
 
+@cached()
 def _keys_ever_in(block: str) -> frozenset[str]:
     found = (schema(_PATH.format(each))["properties"] for each in releases_of("accelerate"))
     keys = (each.get(block, {}).get("properties", {}) for each in found)

@@ -125,10 +125,11 @@ def key_of_no_release(run: LintContext) -> Iterator[Finding]:
     for document in run.of("llamafactory"):
         if _ELSEWHERE & set(document.found):
             continue
+        free = _known().difference(document.found)
         for path, place in document.found.items():
             if "." in path or document.is_view or path in _known():
                 continue
-            if is_near(path, _known() - frozenset(document.found)):
+            if is_near(path, free):
                 continue
             if any(True for _ in foreign(run, document, path, place)):
                 continue  # told as another tool's

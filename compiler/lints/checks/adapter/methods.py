@@ -97,10 +97,11 @@ def _of_lora(run: LintContext, document: Document) -> Iterator[Finding]:
     release = run.release("peft")
     if release.is_named and str(release.version) > known_releases("lora_config")[-1]:
         return  # keys may have come since
+    free = known.difference(document.found)
     for path, at in document.found.items():
         if "." in path or path in known or path in _ALWAYS or path.startswith("_"):
             continue
-        near = [_MEANT[path]] if path in _MEANT else nearest(path, known - set(document.found))[:1]
+        near = [_MEANT[path]] if path in _MEANT else nearest(path, free)[:1]
         found = _finding(at, near, "LORA")
         yield replace(found, severity="note") if at.value in (None, False) else found
     if release.is_named:

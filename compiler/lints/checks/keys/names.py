@@ -52,12 +52,13 @@ def misspelt_key(run: LintContext) -> Iterator[Finding]:
     for kind in (*TOOLS, *CLASSES):
         for document in run.of(kind):
             keys = _keys_here(run, kind) | _of_script(document)
+            free = keys.difference(document.found)
             for path, place in document.found.items():
                 if "." in path or document.is_view or _is_known(kind, path):
                     continue
                 if path in _FORMER and may_be_dropped(run, document):
                     continue
-                near = _near(path, keys - frozenset(document.found)) or _near(path, keys)
+                near = _near(path, free) or _near(path, keys)
                 if near is not None:
                     yield _misspelt(run, place, near)
 
