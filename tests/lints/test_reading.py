@@ -144,6 +144,6 @@ def test_a_checkpoint_s_folder_is_looked_at(world: str, names: list[str], tmp_pa
 def test_a_model_that_nobody_knows_is_known_by_its_name(tmp_path: Path) -> None:
     """Its sizes are not; the rest of the run is checked."""
     files = {"training_args.yaml": TRAINER.replace("bf16", "fp16")}
-    answer = lint(tmp_path, files, ["training_args.yaml", "--model", "google/t5-v1_1-xl"])
-    assert "no model is called 'google/t5-v1_1-xl'" in answer.err
+    answer = lint(tmp_path, files, ["training_args.yaml", "--model", "google/t5-v9_9-xl"])
+    assert "no model is called 'google/t5-v9_9-xl'" in answer.err
     assert answer.names == ["bf16-model-in-fp16"]
