@@ -31,6 +31,9 @@ COMMANDS = [
 GUIDE = sorted((EXAMPLES.parent / "docs/guide").glob("*.md"))
 FILE = re.compile(r'^```\w+ title="(?P<name>[^"]+)"\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
 
+PROGRESS = re.compile(r"[\d,]+ of [\d,]+ \w+, [\d,]+ a second, [\d:]+ left")
+"""What a fleet says now and then on a machine that is slow."""
+
 
 def printed(command: str, folder: Path) -> str:
     """Run a command as a reader of the page does, in its folder."""
@@ -44,7 +47,8 @@ def printed(command: str, folder: Path) -> str:
         text=True,
         check=False,
     )
-    return "\n".join(line.rstrip() for line in done.stdout.rstrip("\n").split("\n")) + "\n"
+    lines = (line.rstrip() for line in done.stdout.rstrip("\n").split("\n"))
+    return "\n".join(line for line in lines if not PROGRESS.fullmatch(line)) + "\n"
 
 
 def every_slot_pinned() -> str:
