@@ -70,13 +70,24 @@ _SET_LATER: Final = "a script of this repository sets it itself after it has rea
 def _is_set(found: Diagnostic, documents: Sequence[Document], run: LintContext) -> bool:
     """Whether a script has the last word about the key that a finding stands at."""
     label = found.primary
-    if label is None or not any(each.name == found.file for each in documents):
+    mine = [each for each in documents if each.name == found.file]
+    if label is None or not mine or _is_axolotls_own(mine[0], run):
         return False
     return found.severity != "note" and run.own.sets(label.path.removeprefix("--"))
 
 
+_AXOLOTL_ITSELF: Final = re.compile(r"(?m)^class AxolotlInputConfig\b")
+"""Axolotl's repository, or a copy of it: its scripts are the reader that is known."""
+
+
+def _is_axolotls_own(document: Document, run: LintContext) -> bool:
+    return document.kind == "axolotl" and run.own.shows(_AXOLOTL_ITSELF)
+
+
 def _is_own(document: Document, run: LintContext) -> bool:
     if document.is_view or document.format not in _FORMATS or document.kind not in _KINDS:
+        return False
+    if _is_axolotls_own(document, run):
         return False
     return run.own.reads_itself(key for key in document.found if "." not in key)
 

@@ -178,7 +178,7 @@ def _unused_interval(place: Place, said: Place | None, what: str) -> Finding:
         (f"there is no {act} at all" if never else f"one {act} comes after each epoch",),
         f"write {name}_strategy: steps",
         fix,
-        severity="note" if said is not None else None,  # the strategy is written, and decides
+        severity="note" if said is not None and never else None,  # turned off on purpose
     )
 
 

@@ -38,7 +38,7 @@ def visible_device_missing(run: LintContext) -> Iterator[Finding]:
             yield from _hides_all(run, visible)
         elif visible is not None and given is not None:
             for found in _beyond(visible, given[0], "the job"):
-                yield replace(found, severity="note")  # only where cgroups hide the others
+                yield replace(found, severity="warning")  # where cgroups hide the others
     cluster = run.environment.cluster
     if cluster is None:
         return

@@ -11,7 +11,6 @@ from tunec.compiler.lints.checks.keys.other_tools import foreign
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.known_keys import fields_of, keys_ever, releases_of
-from tunec.compiler.lints.kinds import is_fragment
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.caches import cached
@@ -165,9 +164,7 @@ def _in_axolotl(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_idle(document: Document, path: str) -> bool:
-    """Whether the file is a part, or the key a detail of what is left empty: `eval_table_size:`."""
-    if is_fragment(document):
-        return True
+    """Whether the key is a detail of what is left empty: `eval_table_size:`."""
     begins = path.rpartition("_")[0].rpartition("_")[0]
     off = (name for name, at in document.found.items() if at.value in (None, False, 0))
     return len(begins) > 4 and any(name.startswith(f"{begins[:10]}_") for name in off)

@@ -99,7 +99,7 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
                 (at.label("not read"), *also(beside)),
                 (need.why,),
                 f"write {told(need.others[0])}, or remove it",
-                severity="note" if beside is not None or _is_idle(run, at) else None,
+                severity="note" if _is_idle(run, at) else None,
             )
 
 

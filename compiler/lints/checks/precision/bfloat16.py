@@ -16,7 +16,6 @@ from tunec.compiler.lints.facts.precision import (
     turned_on,
 )
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.schemas.frozen import replace
 
 _HALF_STEP: Final = 2.0**-9
 """A number of bf16 changes only if something of at least this share of it is added: it has 8 bits
@@ -251,10 +250,9 @@ def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:
         (e for e in run.each("trainer", _DIFFERS_OTHER[launched.value]) if e.value is True), None
     )
     if other is not None:
-        found = _finding(
+        yield _finding(
             launched, other, "the Trainer sets ACCELERATE_MIXED_PRECISION from its own settings"
         )
-        yield replace(found, severity="note")  # the trainer's file says what is meant, and wins
         return
     for said in run.each("trainer", launched.value):
         if said.value is False:
