@@ -31,8 +31,6 @@ UNTAKEN = {"stable-diffusion-2-1"}
 """Cards that no target's newest release takes: SimpleTuner's `sd2x` ended with 4.0."""
 LARGE = {"glm-5": "h200-x8-n4"}
 """Cards that one node of the largest devices does not hold, and what does."""
-UNCOUNTED = {"llava-onevision-7b"}
-"""Cards of models that see, of which it is not known how many tokens an image becomes."""
 LLAMA_COOKBOOK = {
     "data": {"train": "samsum", "samples": 1000, "sequence": 512},
     "hardware": "h200-x1",
@@ -48,8 +46,6 @@ def written(model, target):
     else:
         length = min(1024, found.context or 1024)
         data = {"train": "train.jsonl", "samples": 1000, "sequence": length}
-    if card(model).name in UNCOUNTED:
-        data = {**data, "images": {"per_sample": 0}}
     changes = {"data": data, "hardware": LARGE.get(card(model).name, "h200-x8")}
     if target == "llama-cookbook":
         changes = LLAMA_COOKBOOK

@@ -21,8 +21,6 @@ from tests.fuzz.servers import answered
 
 from tunec.compiler import derived_cards
 
-derived_cards.NEEDED = ("tunec_derives_no_card_here",)
-"""A card is derived in a process of its own, by torch, in a minute: no case asks for one."""
 SECONDS = 5
 """Of the processor, not of the clock: a busy machine changes nothing."""
 BYTES = 2**30
@@ -102,7 +100,7 @@ def _asked(case: Case, folder: Path) -> tuple[int | str, str, str]:
     out, err = io.StringIO(), io.StringIO()
     code: int | str
     try:
-        with chdir(folder), redirect_stdout(out), redirect_stderr(err), _limited():
+        with chdir(folder), redirect_stdout(out), redirect_stderr(err), _limited(), _underived():
             code = answered(case.words)
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else 1
@@ -114,6 +112,16 @@ def _asked(case: Case, folder: Path) -> tuple[int | str, str, str]:
         code = "raised"
         err.write(traceback.format_exc())
     return code, out.getvalue(), err.getvalue()
+
+
+@contextmanager
+def _underived() -> Iterator[None]:
+    """A card is derived in a process of its own, by torch, in a minute: no case asks for one."""
+    before, derived_cards.NEEDED = derived_cards.NEEDED, ("tunec_derives_no_card_here",)
+    try:
+        yield
+    finally:
+        derived_cards.NEEDED = before
 
 
 @contextmanager
