@@ -88,6 +88,8 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "Shitao/OmniGen-": "its pictures and words are one sequence, and a card of a model that "
     "paints counts them apart",
     "OmniGen2/OmniGen2": "diffusers 0.42.1 has no class of it",
+    "google/embeddinggemma-": "its modules stand without the head of a model that writes, and no "
+    "rule of tunec names them so",
     "albert/albert-": "its layers are one set of weights, which a card counts for each layer",
     "google/mobilebert-": "its layers have bottlenecks of their own, which no rule derives",
     "Alibaba-NLP/gte-multilingual-": _own("new"),

@@ -162,7 +162,13 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
         return whole
     is_several = draft.devices.nodes * draft.devices.per_node > 1
     engine = {} if spec.engine else {"parallel.engine": "fsdp" if is_several else "none"}
-    return {**whole, **engine, **(ALWAYS_SO if is_several else {})}
+    held = {**ALWAYS_SO, **(_held(spec) if spec.objective.grpo is not None else {})}
+    return {**whole, **engine, **(held if is_several else {})}
+
+
+def _held(spec: Spec) -> Mapping[str, Any]:
+    """Parameters stay on the devices while answers train: FSDP 1 has no key to do otherwise."""
+    return {} if "fsdp.offload_params" in spec.pin else {"fsdp.offload_params": False}
 
 
 def _of_answers(asked: Grpo) -> Mapping[str, Any]:

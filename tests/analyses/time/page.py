@@ -1,6 +1,6 @@
 """docs/time-accuracy.md, from the published runs and today's account.
 
-`python tests/analyses/time/page.py` writes it; `test_measured.py` fails when it is stale.
+`python tests/analyses/time/page.py` writes it; `test_step_times.py` fails when it is stale.
 """
 
 import json
