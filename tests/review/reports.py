@@ -1,6 +1,6 @@
 """Pages for tests: one plan that fits, one that does not, one fleet, one hostile."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +54,10 @@ def rows(specs: int, clusters: int, name: str = "") -> Iterator[dict[str, Any]]:
 
 def fleet(specs: int, clusters: int, name: str = "") -> str:
     return fleet_page(f"build{name}", rows(specs, clusters, name))
+
+
+def written(folder: Path, texts: Mapping[str, str]) -> dict[str, Path]:
+    """The pages as files of a folder."""
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, "utf-8")
+    return {name: folder / f"{name}.html" for name in texts}

@@ -3,18 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.review.browser import Browser, browser, missing
-from tests.review.reports import FITS, FIVE, LACKS, fleet, page_of, planned
+from tests.review.browser import Browser, missing
+from tests.review.reports import FITS, FIVE, LACKS, fleet, page_of, planned, written
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 NAMES = ("fits", "lacks", "fleet", "long", "many")
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory) -> Browser:
-    with browser(tmp_path_factory.mktemp("profile")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +22,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
         "long": fleet(30, 7, "-with-a-name-that-goes-on-for-longer-than-any-table-would-like"),
         "many": fleet(1, 1000),
     }
-    for name, text in texts.items():
-        (folder / f"{name}.html").write_text(text, "utf-8")
-    return {name: folder / f"{name}.html" for name in texts}
+    return written(folder, texts)
 
 
 @pytest.mark.parametrize("name", NAMES)

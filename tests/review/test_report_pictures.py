@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.review.browser import Browser, browser, missing
-from tests.review.reports import FIVE, LACKS, fleet, page_of, planned
+from tests.review.browser import missing
+from tests.review.reports import FIVE, LACKS, fleet, page_of, planned, written
 
 KEPT = Path(__file__).parent / "pictures"
 FONT = "DejaVu Sans"
@@ -38,12 +38,6 @@ pytestmark = pytest.mark.skipif(absent() is not None, reason=absent() or "")
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory) -> Browser:
-    with browser(tmp_path_factory.mktemp("profile")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     texts = {
@@ -51,9 +45,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
         "lacks": page_of(planned(LACKS)),
         "fleet": fleet(6, 30),
     }
-    for name, text in texts.items():
-        (folder / f"{name}.html").write_text(text, "utf-8")
-    return {name: folder / f"{name}.html" for name in texts}
+    return written(folder, texts)
 
 
 def smaller(picture: bytes):
