@@ -35,8 +35,9 @@ def check_kind(data: Any, tree: Node) -> Iterator[Diagnostic]:
     if not isinstance(data, dict):
         yield from typed(Spec, data, tree).faults
         return
-    others = data.keys() - fields_at(Spec, ())
-    if not data.keys().isdisjoint(_EVERY_SPEC) or len(others) <= _FEW:
+    if not data.keys().isdisjoint(_EVERY_SPEC):
+        return
+    if len(data.keys() - fields_at(Spec, ())) <= _FEW:
         return
     name = shortened(place(tree).file)
     yield error(

@@ -37,7 +37,7 @@ class Constants(Struct, frozen=True):
     """Seconds of the host for each module in each pass of ZeRO-3: its hooks run in Python, and each
     starts a collective (deepspeed 0.19.8 `runtime/zero/parameter_offload.py`)."""
     unit: float = 470e-6
-    """The same for each unit of FSDP."""
+    """Seconds of the host for each unit of FSDP, which has hooks and collectives too."""
     overlap: float = 4.0
     """How sharply the slower of host and device decides: the exponent of the norm of both."""
 

@@ -27,7 +27,8 @@ _EXPERT: Final = 2
 """Modules that an expert of its own counts for, for each of the two stacks that it is part of:
 three products, the activation, and tokens that are picked and added."""
 _SLICE: Final = 0.5
-"""The same of a slice: one product; backward two, zeros, a copy and a sum."""
+"""Modules that an expert which is a slice counts for: one product; backward two, zeros, a copy and
+a sum."""
 _SLICED: Final = frozenset({"granitemoe", "granitemoeshared", "jetmoe"})
 
 
