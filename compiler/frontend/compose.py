@@ -85,7 +85,8 @@ class _Stack(Struct, frozen=True):
         from tunec.compiler.frontend.omega import merge_values
 
         below = plain(tree) if tree is not self.tree else self.data
-        return _Stack(merge(tree, node), merge_values((below, plain(node))))
+        touched = {key: below[key] for key in node.fields if key in below}
+        return _Stack(merge(tree, node), {**below, **merge_values((touched, plain(node)))})
 
     def override(
         self, argument: str, line: int, file: str
