@@ -27,6 +27,8 @@ BYTES = 2**30
 """How much more address space one case may take."""
 _AS_TEXT = 0.3
 """Share of the cases that do not ask for JSON."""
+_HERE = "outer/here"
+"""Where a case runs, below its own directory: `../../x`, which some name, is inside it too."""
 _OTHER = 0.1
 """Share of the cases whose files stay sound, and of those with files whose words are spoilt too."""
 
@@ -80,15 +82,15 @@ def _spoilt(content: str | bytes, lent: str, random: Random) -> bytes:
 def faults(case: Case) -> list[str]:
     """What is wrong with how tunec took a case; empty if it was told as it should be."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
-        folder = Path(name, "here")
-        folder.mkdir()
+        folder = Path(name, _HERE)
+        folder.mkdir(parents=True)
         for file, data in case.files.items():
             path = folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        before = _below(folder.parent)
+        before = _below(Path(name))
         code, out, err = _asked(case, folder)
-        new = _below(folder.parent) - before
+        new = _below(Path(name)) - before
     return [*_faults_of(case, code, out, err), *_strays(case, new)]
 
 
@@ -196,10 +198,10 @@ def _placeless(out: str) -> Iterator[str]:
 def _strays(case: Case, new: set[str]) -> Iterator[str]:
     """Files that were written where nobody asked for any; the folders around one are not told."""
     named = (*case.words[1:], *(("out",) if case.words[0] == "mcp" else ()))
-    asked = {Path(os.path.normpath(f"here/{each}")) for each in named}
+    asked = {Path(os.path.normpath(f"{_HERE}/{each}")) for each in named}
     allowed = (
         {f"{each}" for each in asked}
-        | {f"here/{each}" for each in named}
+        | {f"{_HERE}/{each}" for each in named}
         | {f"{each.parent}/spec.schema.json" for each in asked}
     )
     for name in sorted(new):

@@ -16,7 +16,8 @@ WORDS = (
     *("9" * 20, "9" * 400, "0x1F", "1_000", "1.5", "8GB", "a" * 400, "é", "\U0001f600", "\u202e"),
     *("\x00", "\x1b[31m", "\x07", "\x7f", "\x85", "\u2028", "\ufeff", "\t", "\r", "\r\n"),
     *("&a", "*a", "!!python/object:os.system", "<<: *a", "? x", "#", ": ", "=", "@", "%", "|", ">"),
-    *("../../x", "/etc/passwd", "/dev/zero", ".", "~", "C:\\x", "a" * 300 + ".yaml"),
+    # an absolute path that even root cannot write to: a drawn `-o` must not harm the machine
+    *("../../x", "/proc/version", "/dev/zero", ".", "~", "C:\\x", "a" * 300 + ".yaml"),
 )
 VALUES: tuple[Any, ...] = (
     *("abc", "8", "1e-4", "auto", "", " ", "../x", "--x", "a" * 300, "\x1b[31m", "é"),
