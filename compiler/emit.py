@@ -14,7 +14,7 @@ from tunec.compiler.diagnostics.wording import joined, otherwise
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.values import show
 from tunec.compiler.json_check import UnknownKeyword, is_valid
-from tunec.compiler.passthrough import Placed, place
+from tunec.compiler.passthrough import Placed, inside_a_value, place
 from tunec.compiler.read import settle
 from tunec.compiler.rendering import artifact
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, refused
@@ -85,13 +85,39 @@ def _passed_through(
     if not plan.runtime.extra:
         return drafts, ()
     placed, faults = place(target, (each.file for each in drafts), plan, dialect, schema)
-    return [_with_extra(each, placed, dialect, header) for each in drafts], faults
+    blocked = tuple(
+        each for draft in drafts for each in _without_room(draft, _placed_in(draft, placed))
+    )
+    fitting = [each for each in placed if each not in blocked]
+    whole = [_with_extra(each, _placed_in(each, fitting), dialect, header) for each in drafts]
+    return whole, (*faults, *map(inside_a_value, blocked))
+
+
+def _placed_in(draft: "Draft", placed: Iterable[Placed]) -> list[Placed]:
+    return [each for each in placed if each.file == draft.file.name]
+
+
+def _without_room(draft: "Draft", mine: Iterable[Placed]) -> Iterator[Placed]:
+    """The keys below a value that is no mapping, of the plan's own or passed through before."""
+    values = _document([draft.artifact.values])
+    for each in mine:
+        if _has_room(values, each.path):
+            _put(values, each.path, each.extra.value)
+        else:
+            yield each
+
+
+def _has_room(document: Json, key: str) -> bool:
+    for parent in key.split(".")[:-1]:
+        document = document.get(parent, {})
+        if not isinstance(document, dict):
+            return False
+    return True
 
 
 def _with_extra(
-    draft: "Draft", placed: Iterable[Placed], dialect: Dialect, header: Sequence[str]
+    draft: "Draft", mine: Sequence[Placed], dialect: Dialect, header: Sequence[str]
 ) -> "Draft":
-    mine = [each for each in placed if each.file == draft.file.name]
     if not mine:
         return draft
     values = _document([draft.artifact.values, {each.path: each.extra.value for each in mine}])

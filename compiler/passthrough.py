@@ -127,6 +127,15 @@ def _decided(extra: Extra, file: File, entry: Entry) -> Diagnostic:
     return _fault(extra, f"{text} by {joined(entry.slots, 'and')}", f"set it with {pins}")
 
 
+def inside_a_value(placed: Placed) -> Diagnostic:
+    """The fault of a key below one whose value is no mapping."""
+    return _fault(
+        placed.extra,
+        f"what is above it in {placed.file} is no mapping",
+        "leave it out, or write the whole value of the key above it",
+    )
+
+
 def _fault(extra: Extra, text: str, how: str | None = None) -> Diagnostic:
     label = Label("passed through here", path=extra.place)
     message = f"`{extra.path}` cannot be passed through to {extra.owner}: {text}"

@@ -5,7 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Final
 
-from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.cli.session import OK, Misuse, Session
 from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import ResolvedModel
@@ -40,8 +40,7 @@ def _begin(options: Namespace, session: Session) -> int:
     spec = {"model": model, "hardware": hardware, "method": _METHOD, "data": {"train": "data"}}
     loaded = load_mapping({"tunec": 1, **spec}, base=folder, allow_outside=True)
     if any(each.span is not None and each.span.file != MAPPING for each in loaded.diagnostics):
-        session.diagnose(loaded.diagnostics, loaded.sources)
-        return INPUT
+        return session.refuse(loaded.diagnostics, loaded.sources)
     found = _resolved(loaded)
     text = _text(found, _name(found, model, folder), hardware, options.method or _METHOD, output)
     if output is not None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Architecture, Part
+from tunec.schemas.models.architecture import Architecture, Kind, Module, Part
 
 VERSION: Final = 1
 _OF_NO_MODULE: Final = frozenset(
@@ -53,6 +53,8 @@ class DerivedCard(Struct, frozen=True):
 
 _LAYERED: Final[frozenset[Part]] = frozenset({"text", "vision"})
 """Parts whose modules are those of layers."""
+_SIDES: Final[Mapping[Kind, int]] = {"linear": 2, "embedding": 2, "router": 2, "conv": 3}
+"""How many sides the weight of a kind of module has at least."""
 _PATH: Final = re.compile(r"[^{}\x00-\x20]*(\{\}[^{}\x00-\x20]*)*")
 
 
@@ -69,6 +71,12 @@ def _check(found: Architecture) -> None:
             raise ValueError(f"{each.path!r} is no name of a module")
         if each.indices and prod(map(len, each.indices)) != each.copies:
             raise ValueError(f"{each.path} has {each.copies} copies, and other indices")
+        if len(each.shape) < _fewest_sides(each):
+            raise ValueError(f"{each.path} is of the kind {each.kind}, and its shape too short")
+
+
+def _fewest_sides(module: Module) -> int:
+    return max(_SIDES.get(module.kind, 0), 2 if ".experts" in module.path else 0)
 
 
 def _hashable(found: Architecture) -> Architecture:

@@ -42,6 +42,9 @@ def card(**changed):
         {"modules__0__copies": 10**9},
         {"modules__0__indices": [[1, 2, 3], [4]]},
         {"modules__0__shape": [-1, 2]},
+        {"modules__1__shape": [8192]},
+        {"modules__1__path": "model.layers.{}.mlp.experts.bias", "modules__1__kind": "parameter"}
+        | {"modules__1__shape": [8192]},
     ],
     ids=str,
 )
