@@ -9,6 +9,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.target import Cannot, Dialect
+from tunec.targets.rows import has_images
 
 
 def supervised(trainer: str) -> Mapping[str, Cannot]:
@@ -49,6 +50,17 @@ def reading_one_part(trainer: str) -> Mapping[str, Cannot]:
     return {"data.more": Cannot(reason, loses=True, harmless=((),))}
 
 
+def beside_fsdp_and_rewards() -> Mapping[str, Cannot]:
+    """Slots that have no effect where neither FSDP nor an objective with slots of its own runs."""
+    untouched = Cannot("it has no effect under this objective")
+    engine = Cannot("another engine is used")
+    answers = ("objective.", "generation.")
+    return {
+        **{slot: untouched for slot in SLOTS if slot.startswith(answers)},
+        **{slot: engine for slot in SLOTS if slot.startswith("fsdp.")},
+    }
+
+
 def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
     """The refusals of a trainer that is not told to compute anything but the loss."""
     alone = f"{trainer} evaluates by the loss, and no key tells it otherwise"
@@ -63,11 +75,14 @@ def other_releases(
     package: str,
     ranges: Callable[[Version], Mapping[str, Releases]],
     brought: Callable[[Version], Mapping[str, str]],
+    source: str | None = None,
 ) -> Callable[[Plan, Dialect], Iterator[Diagnostic]]:
     """The check of a trainer's file: packages of which a spec names a release that it refuses.
 
-    `ranges` are the releases that one of `package` takes, `brought` those that go with it.
+    `ranges` are the releases that one of `package` takes, `brought` those that go with it;
+    `source` says where they are read, if not in its wheel alone.
     """
+    note = source or f"`Requires-Dist` of the wheel of {package}"
 
     def check(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
         own = dialect[package]
@@ -78,8 +93,30 @@ def other_releases(
                     "software-of-another-season",
                     "warning",
                     f"{package} {own} takes {name} {taken}, and the spec names {named}",
-                    notes=(f"`Requires-Dist` of the wheel of {package}",),
+                    notes=(note,),
                     help=f"leave {name} out of `software`, or name {brought(own)[name]}",
                 )
+
+    return check
+
+
+def own_columns(
+    is_of_pairs: Callable[[Plan], bool], reads: str, source: str
+) -> Callable[[Plan, Dialect], Iterator[Diagnostic]]:
+    """The note on which columns the data has, where they are others than for TRL's trainers.
+
+    `reads` says who reads, as the note begins; of pairs and pictures alone the columns differ.
+    """
+
+    def check(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
+        if is_of_pairs(plan):
+            kind, columns = "pairs", "prompt, chosen and rejected, each a text"
+        elif has_images(plan):
+            kind = "samples with images"
+            columns = "messages, whose texts have <image> where an image stands, and images"
+        else:
+            return
+        message = f"{reads} {kind} from the columns {columns}"
+        yield Diagnostic("data-in-other-columns", "note", message, notes=(source,))
 
     return check

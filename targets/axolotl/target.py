@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
 from tunec.schemas.spec import Spec
 from tunec.targets.accelerate.packages import ACCELERATE
@@ -28,7 +27,7 @@ from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import evaluating_by_loss
+from tunec.targets.trainers import beside_fsdp_and_rewards, evaluating_by_loss
 
 _MARKS: Final = frozenset(
     {
@@ -120,12 +119,9 @@ CONFIG: Final = File(
 
 # ── what no key says ─────────────────────────────────────────────────────────────────────────────
 
-_UNTOUCHED: Final = Cannot("it has no effect under this objective")
-_FSDP: Final = Cannot("another engine is used")
 _CANNOT: Final = {
     **CANNOT,
-    **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
-    **{slot: _FSDP for slot in SLOTS if slot.startswith("fsdp.")},
+    **beside_fsdp_and_rewards(),
     **evaluating_by_loss("Axolotl"),
     "objective.kind": Cannot(
         "of objectives it is written for texts and pairs", True, ("sft", "dpo")

@@ -11,7 +11,6 @@ from packaging.version import Version
 from tunec.compiler.analyses.counting import Counting
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import (
     Cannot,
     Dialect,
@@ -51,9 +50,10 @@ from tunec.targets.llamafactory.packages import (
 )
 from tunec.targets.llamafactory.refusals import REFUSALS
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import has_images, is_supervised, row
+from tunec.targets.rows import is_supervised, row
 from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
+from tunec.targets.trainers import beside_fsdp_and_rewards, other_releases, own_columns
 
 _MARKS: Final = frozenset(
     {
@@ -129,40 +129,17 @@ _ENGINE: Final = (
 )
 
 
-def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    """The packages of which a spec names a release that this one does not take."""
-    for name, taken in ranges(dialect[PACKAGE]).items():
-        named = dialect.get(name)
-        if named is not None and not taken.contains(named):
-            yield Diagnostic(
-                "software-of-another-season",
-                "warning",
-                f"llamafactory {dialect[PACKAGE]} takes {name} {taken}, and the spec names {named}",
-                notes=(
-                    "llamafactory extras/misc.py `check_dependencies`, and its `Requires-Dist`",
-                ),
-                help=f"leave {name} out of `software`, or name {brought(dialect[PACKAGE])[name]}",
-            )
-
-
-def _own_columns(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
-    """Which columns the data has, where they are others than for TRL's trainers."""
-    if not is_supervised(plan):
-        kind, columns = "pairs", "prompt, chosen and rejected, each a text"
-    elif has_images(plan):
-        kind, columns = (
-            "samples with images",
-            "messages, whose texts have <image> where an image stands, and images",
-        )
-    else:
-        return
-    yield Diagnostic(
-        "data-in-other-columns",
-        "note",
-        f"dataset_info.json has llamafactory read {kind} from the columns {columns}",
-        notes=("llamafactory 0.9.3 to 0.9.5 data/converter.py",),
-    )
-
+_releases: Final = other_releases(
+    PACKAGE,
+    ranges,
+    brought,
+    "llamafactory extras/misc.py `check_dependencies`, and its `Requires-Dist`",
+)
+_own_columns: Final = own_columns(
+    lambda plan: not is_supervised(plan),
+    "dataset_info.json has llamafactory read",
+    "llamafactory 0.9.3 to 0.9.5 data/converter.py",
+)
 
 _NEAT: Final = Version("0.9.4"), Version("0.9.5")
 _NOT_NEAT: Final = Version("4.53")
@@ -185,7 +162,7 @@ def _packs_beside(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
 
 def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
     yield from _packs_beside(plan, dialect)
-    yield from _other_releases(plan, dialect)
+    yield from _releases(plan, dialect)
     yield from _own_columns(plan, dialect)
 
 
@@ -217,12 +194,9 @@ CONFIG: Final = File(
 
 # ── what no key says ─────────────────────────────────────────────────────────────────────────────
 
-_UNTOUCHED: Final = Cannot("it has no effect under this objective")
-_FSDP: Final = Cannot("another engine is used")
 _CANNOT: Final = {
     **CANNOT,
-    **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
-    **{slot: _FSDP for slot in SLOTS if slot.startswith("fsdp.")},
+    **beside_fsdp_and_rewards(),
     "objective.kind": Cannot(
         "of its stages tunec plans sft and dpo, and none is GRPO", True, ("sft", "dpo")
     ),

@@ -11,7 +11,6 @@ from packaging.version import Version
 from tunec.compiler.analyses.counting import Counting, Epoch
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
 from tunec.schemas.data_paths import Record
 from tunec.schemas.frozen import replace
@@ -40,10 +39,15 @@ from tunec.targets.ms_swift.packages import (
 from tunec.targets.ms_swift.refusals import REFUSALS
 from tunec.targets.ms_swift.training import TRAINING
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import has_images, is_rewarded
+from tunec.targets.rows import is_rewarded
 from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import evaluating_by_loss, other_releases
+from tunec.targets.trainers import (
+    beside_fsdp_and_rewards,
+    evaluating_by_loss,
+    other_releases,
+    own_columns,
+)
 
 _OWN: Final = frozenset(
     {
@@ -74,25 +78,6 @@ def _is_ms_swift(document: Json) -> bool:
     return own > 1 or (own > 0 and {"model", "dataset"} <= {*document})
 
 
-def _own_columns(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
-    """Which columns the data has, where they are others than for TRL's trainers."""
-    if is_of_pairs(plan):
-        kind, columns = "pairs", "prompt, chosen and rejected, each a text"
-    elif has_images(plan):
-        kind, columns = (
-            "samples with images",
-            "messages, whose texts have <image> where an image stands, and images",
-        )
-    else:
-        return
-    yield Diagnostic(
-        "data-in-other-columns",
-        "note",
-        f"ms-swift reads {kind} from the columns {columns}",
-        notes=("ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py",),
-    )
-
-
 _ANSWERS: Final = (
     *("response", "answer", "output", "targets", "target", "answer_key", "answers", "solution"),
     *("text", "completion", "content"),
@@ -116,6 +101,9 @@ def records(plan: Plan) -> tuple[Record, ...]:
 
 
 _releases: Final = other_releases(PACKAGE, ranges, brought)
+_own_columns: Final = own_columns(
+    is_of_pairs, "ms-swift reads", "ms-swift 4.0.4 to 4.6.0 dataset/preprocessor/core.py"
+)
 
 
 def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
@@ -146,15 +134,13 @@ CONFIG: Final = File(
 
 # ── what no key says ─────────────────────────────────────────────────────────────────────────────
 
-_UNTOUCHED: Final = Cannot("it has no effect under this objective")
 _MEGATRON: Final = (
     "only `megatron sft` splits a model; it reads other keys, trains by Megatron-Core in its own "
     "form of the weights, and is no part of these files"
 )
 _CANNOT: Final = {
     **CANNOT,
-    **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
-    **{slot: Cannot("another engine is used") for slot in SLOTS if slot.startswith("fsdp.")},
+    **beside_fsdp_and_rewards(),
     **evaluating_by_loss("ms-swift"),
     "objective.kind": Cannot(
         "other methods are no objective of a plan", True, ("sft", "dpo", "grpo")
