@@ -15,6 +15,21 @@ _Result = TypeVar("_Result")
 SECONDS = 120
 """A wait that is longer has failed."""
 
+SPEC = """\
+tunec: 1
+model: llama-3.1-8b
+method: lora
+data: {train: train.jsonl, samples: 10k, sequence: 2048}
+hardware: a100-80g-x8
+"""
+DS = """\
+{
+  "train_micro_batch_size_per_gpu": 1,
+  "zero_optimization": {"stage": 2, "cpu_offload_params": true},
+  "gradient_clipping": 1.0
+}
+"""
+
 
 class Editor:
     """A client with files open; each call waits for what it asks."""

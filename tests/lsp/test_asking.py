@@ -1,7 +1,7 @@
 """What is answered at a place: completion and hover, also in a text that is half written."""
 
 import pytest
-from test_reading import DS, SPEC
+from editor import DS, SPEC
 
 COMPLETED = {
     "batch:\n  ‸": "global",

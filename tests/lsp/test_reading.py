@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from editor import Editor
+from editor import DS, SPEC, Editor
 from lsprotocol import types
 from tests.lints.corpus import held, text_of
 
@@ -12,20 +12,6 @@ from tunec.compiler.requirements import together
 from tunec.targets.registry import TARGETS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SPEC = """\
-tunec: 1
-model: llama-3.1-8b
-method: lora
-data: {train: train.jsonl, samples: 10k, sequence: 2048}
-hardware: a100-80g-x8
-"""
-DS = """\
-{
-  "train_micro_batch_size_per_gpu": 1,
-  "zero_optimization": {"stage": 2, "cpu_offload_params": true},
-  "gradient_clipping": 1.0
-}
-"""
 OURS = {
     "spec.yaml": (SPEC.replace("lora", "lara"), "E0304"),
     "cluster.yaml": ("name: x\nnodes:\n  - accelerators: [{device: a1000, count: 8}]\n", "E0305"),

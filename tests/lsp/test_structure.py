@@ -2,8 +2,8 @@
 
 import subprocess
 
+from editor import DS, SPEC
 from lsprotocol import types
-from test_reading import DS, SPEC
 
 WHOLE = types.Range(types.Position(0, 0), types.Position(999, 0))
 
