@@ -16,6 +16,7 @@ from mcp.types import ToolAnnotations
 from msgspec import Struct
 from pydantic import Field
 
+from tunec.compiler.diagnostics.terminal import printable
 from tunec.compiler.frontend.project import confined
 from tunec.compiler.mcp import results
 
@@ -187,7 +188,8 @@ class Tools:
         """A path from the server's directory, where it runs. Raises ToolError for one outside."""
         full = Path(self._root, _word(path)).resolve()
         if not full.is_relative_to(self._root):
-            raise ToolError(f"{path} lies outside of {self._root}, the directory of this server")
+            shown = printable(path)
+            raise ToolError(f"{shown} lies outside of {self._root}, the directory of this server")
         return full.relative_to(self._root).as_posix()
 
     def _named(self, cluster: str) -> str:

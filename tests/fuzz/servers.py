@@ -78,8 +78,11 @@ def _called(name: str, asked: str) -> int:
         return 0
     try:
         result = validate_call(getattr(Tools(_done, Path()), name))(**arguments)
-    except (ToolError, ValidationError) as refused:
+    except ToolError as refused:
         print(refused)
+        return 1
+    except ValidationError:
+        print("the protocol's library refuses the arguments, in its own words")
         return 1
     print(ascii(result.model_dump_json()))
     return 0
