@@ -111,6 +111,14 @@ def log_settings(module):
         handler.setLevel("INFO")
 
 
+def exchange_without_shared_memory(module):
+    """Gloo alone carries what ranks exchange: an operator that only a CPU has is not compiled.
+
+    deepspeed 0.19.8 comm/torch.py `build_shm_op`, whose answer is None on a GPU.
+    """
+    module.build_shm_op = lambda: None
+
+
 def log_packed(module):
     """The Trainer says which modules of its model hold weights in 4 bits when it begins to train.
 
@@ -165,6 +173,7 @@ PATCHES = {
     "accelerate.utils.dataclasses": make_on_cpu,
     "torch.distributed.distributed_c10d": leave_group,
     "torch.distributed.fsdp._init_utils": send_on_cpu,
+    "deepspeed.comm.torch": exchange_without_shared_memory,
     "deepspeed.utils.logging": log_settings,
 }
 
