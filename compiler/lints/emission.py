@@ -41,6 +41,7 @@ EXEMPT: Final = {
     "precision.deprecated_fp16, which the launch files say and the ds_config cannot",
     "image-longer-than-sequence": "the plan's sequence holds the images that the spec names, in "
     "their size; what the files say bounds neither",
+    "longer-than-context": "the data pass reports a sequence beyond the context itself",
     "machines-without-address": "known when the machines are; launch.sh passes --main_process_ip",
 }
 """Rules that are not asked here, with the reason."""

@@ -116,27 +116,63 @@ def _sequence(scribe: Scribe) -> None:
         return
     sequence = scribe.say("data.sequence", asked, "as the spec has it", spec("data.sequence"))
     _cut(scribe, sequence)
-    if architecture.context and sequence > architecture.context and _ends(architecture):
-        scribe.error(
-            "E0801",
-            f"a sequence of {sequence} tokens is longer than the {architecture.context} tokens "
-            "that the model's positions allow",
-            scribe.place("data.sequence", "data.sequence"),
-            help=f"use at most {architecture.context}",
-        )
+    _beyond_context(scribe, sequence)
 
 
-_RELATIVE: Final = frozenset({"deberta", "deberta-v2"})
-"""Families that read distances alone, in buckets of which the last holds all that are longer.
+_UNBOUNDED: Final = frozenset({"bloom", "deberta", "deberta-v2"})
+"""Families that read distances alone, by ALiBi or in buckets of which the last holds all others.
 
-transformers 5.23.0 `models/deberta_v2/modeling_deberta_v2.py`, `DisentangledSelfAttention`.
+transformers 5.23.0 `models/bloom/modeling_bloom.py`, `build_alibi_tensor`, and
+`models/deberta_v2/modeling_deberta_v2.py`, `DisentangledSelfAttention`.
+"""
+_TABULATED: Final = frozenset({"chatglm", "codegen", "ctrl", "gptj", "mpt", "VisualGLMModel"})
+"""Families whose tables of positions or distances end, and are no parameters.
+
+transformers 5.23.0 `create_sinusoidal_positions` (`models/gptj/modeling_gptj.py`),
+`build_mpt_alibi_tensor` (`models/mpt/modeling_mpt.py`), `positional_encoding`
+(`models/ctrl/modeling_ctrl.py`); `modeling_chatglm.py` of THUDM/glm-4-9b,
+`rotary_pos_emb(seq_length)`, and of THUDM/visualglm-6b, `RotaryEmbedding`.
 """
 
 
-def _ends(architecture: Architecture) -> bool:
-    """Whether positions end at the context: by a table of them, or by what was trained."""
-    tables = (each.path.endswith("position_embeddings") for each in architecture.modules)
-    return architecture.family not in _RELATIVE or any(tables)
+def _beyond_context(scribe: Scribe, sequence: int) -> None:
+    """Refuse a sequence beyond a table of positions; warn of one beyond those that were trained.
+
+    Rotary positions are computed for any place (transformers 5.23.0
+    `models/llama/modeling_llama.py`, `LlamaRotaryEmbedding.forward`), and trl 1.16.0 cuts samples
+    at `max_length` alone.
+    """
+    architecture = scribe.facts.model.architecture
+    context = architecture.context
+    if not context or sequence <= context or architecture.family in _UNBOUNDED:
+        return
+    if _has_table(architecture):
+        scribe.error(
+            "E0801",
+            f"a sequence of {sequence} tokens is longer than the {context} tokens "
+            "that the model's positions allow",
+            scribe.place("data.sequence", "data.sequence"),
+            help=f"use at most {context}",
+        )
+        return
+    scribe.report(
+        "positions-untrained",
+        "warning",
+        f"a sequence of {sequence} tokens is longer than the {context} tokens that the model's "
+        "config names",
+        scribe.place("data.sequence", "data.sequence"),
+        notes=(
+            "positions beyond are computed as they come, and the model was not trained on them",
+        ),
+        help=f"use at most {context}, or a config whose positions are scaled (rope_scaling)",
+    )
+
+
+def _has_table(architecture: Architecture) -> bool:
+    """Whether positions are looked up in a table, of which no row is beyond the context."""
+    leaves = (m.path.rpartition(".")[2] for m in architecture.modules if m.part == "text")
+    tables = ("position" in leaf or leaf == "wpe" for leaf in leaves)
+    return architecture.family in _TABULATED or any(tables)
 
 
 def _packing(scribe: Scribe) -> None:

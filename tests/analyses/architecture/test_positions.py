@@ -3,6 +3,7 @@
 import pytest
 
 from tunec.compiler.analyses.architecture import derive
+from tunec.compiler.passes.resolve_data import _has_table
 from tunec.schemas.models.catalogue import card
 
 torch = pytest.importorskip("torch")
@@ -57,6 +58,35 @@ def test_the_longest_sequence_runs_and_one_token_more_fails(family):
     assert longest == CLASSES[family][1]
     assert runs(model, longest)
     assert not runs(model, longest + 1)
+
+
+DECODER = {
+    **ENCODER,
+    "num_key_value_heads": 1,
+    "head_dim": 16,
+    "pad_token_id": 0,
+    "d_model": 32,
+    "n_heads": 2,
+    "n_layers": 1,
+    "max_seq_len": 24,
+    "rotary_dim": 8,
+}
+ENDS = {
+    **dict.fromkeys(("llama", "qwen3", "gemma2", "phi3", "gpt_neox", "falcon", "bloom"), False),
+    **dict.fromkeys(("gpt2", "gptj", "mpt", "opt"), True),
+}
+
+
+@pytest.mark.parametrize("family", ENDS)
+def test_what_is_beyond_the_context_fails_where_a_table_ends_and_runs_elsewhere(family):
+    keys = transformers.CONFIG_MAPPING[family]().to_dict().keys()
+    names = transformers.CONFIG_MAPPING[family].attribute_map.keys()
+    config = {key: value for key, value in DECODER.items() if key in {*keys, *names, "ffn_dim"}}
+    made = transformers.CONFIG_MAPPING[family](**config, word_embed_proj_dim=32, ffn_dim=48)
+    model = transformers.AutoModelForCausalLM.from_config(made).eval()
+    assert runs(model, 24)
+    assert runs(model, 60) is not ENDS[family]
+    assert _has_table(derive({"model_type": family, **config})) is ENDS[family]
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
