@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
-from tunec.compiler.frontend.text import MAX_BYTES
+from tunec.compiler.frontend.text import ENDING, MAX_BYTES
 
 
 class Unreadable(Exception):
@@ -19,6 +19,9 @@ class Unreadable(Exception):
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Opening a pipe must not wait for someone to write into it."""
 
+
+_OF_NOTEBOOK: Final = 16 << 20
+"""A notebook holds its pictures, which are passed over before it is parsed."""
 
 Instead = Callable[[Path], bytes | None]
 """What stands for the bytes of a file, as an editor holds them; None: what is on disk does."""
@@ -48,7 +51,7 @@ def _on_disk(path: Path) -> bytes:
         with os.fdopen(os.open(path, _FLAGS), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise Unreadable("it is not a regular file")
-            return file.read(MAX_BYTES + 1)
+            return file.read((_OF_NOTEBOOK if path.suffix == ENDING else MAX_BYTES) + 1)
     except FileNotFoundError:
         raise Unreadable("there is no such file") from None
     except IsADirectoryError:

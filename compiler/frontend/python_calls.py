@@ -1,6 +1,6 @@
 """A Python file to the calls that configure something, each with its arguments as nodes.
 
-    read_calls(text, file, is_wanted) -> (calls, fault)
+    read_calls(text, origin, is_wanted) -> (calls, fault)
 
 The file is parsed, and never imported or run. A name stands for what it was imported as, so that a
 class of the same name from elsewhere is another one.
@@ -75,14 +75,14 @@ class Calls(Struct, frozen=True):
 
 
 def read_calls(
-    text: str, file: str, is_wanted: Callable[[str], bool]
+    text: str, origin: Origin, is_wanted: Callable[[str], bool]
 ) -> tuple[Calls | None, Diagnostic | None]:
     """The calls whose origin is wanted, in the order of the file, or the fault of its syntax."""
-    tree, fault = _parsed(text, file)
+    tree, fault = _parsed(text, origin)
     if tree is None:
         return None, fault
     module = survey(tree)
-    values = Values(module, Origin(file), lines_of(text))
+    values = Values(module, origin, lines_of(text))
     return Calls(tuple(_calls(module, values, is_wanted)), module, values), None
 
 
@@ -111,11 +111,16 @@ def _call(origin: str, site: Site, values: Values) -> Call:
 # ── syntax ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _parsed(text: str, file: str) -> tuple[ast.Module | None, Diagnostic | None]:
+def syntax_fault(text: str, origin: Origin) -> Diagnostic | None:
+    """The fault for which a text is no Python."""
+    return _parsed(text, origin)[1]
+
+
+def _parsed(text: str, origin: Origin) -> tuple[ast.Module | None, Diagnostic | None]:
     try:
         return _tree(text), None
     except (RecursionError, MemoryError):
-        return None, _too_deep(file)
+        return None, _too_deep(origin)
     except (SyntaxError, ValueError) as fault:
         plain = _MAGIC.sub(_passed_over, text)
         try:
@@ -123,18 +128,19 @@ def _parsed(text: str, file: str) -> tuple[ast.Module | None, Diagnostic | None]
                 return _tree(plain), None
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass
-        return None, _fault(fault, text, file)
+        return None, _fault(fault, text, origin)
 
 
 def is_python_text(text: str) -> bool:
     """Whether a text can be parsed as Python."""
-    return _parsed(text, "")[0] is not None
+    return _parsed(text, Origin(""))[0] is not None
 
 
 def _tree(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of escapes and of comparisons, which are for others
-        return ast.parse(text)
+        tree = compile(text, "", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return tree if isinstance(tree, ast.Module) else ast.Module([], [])
 
 
 def _passed_over(found: re.Match[str]) -> str:
@@ -142,18 +148,18 @@ def _passed_over(found: re.Match[str]) -> str:
     return f"{found[1]}pass" + "\n" * found[0].count("\n")
 
 
-def _fault(fault: SyntaxError | ValueError, text: str, file: str) -> Diagnostic:
+def _fault(fault: SyntaxError | ValueError, text: str, origin: Origin) -> Diagnostic:
     lines = lines_of(text)
     said = fault.msg if isinstance(fault, SyntaxError) else "it holds a NUL character"
     line = min(max(getattr(fault, "lineno", None) or 1, 1), len(lines))
     column = min(max(getattr(fault, "offset", None) or 1, 1), len(lines[line - 1]) + 1)
-    span = Span(file, line, column, line, column)
+    span = origin.span((line - 1, column - 1), (line - 1, column - 1))
     notes = ("it is written for Python 2",) if _PRINT.search(said) else ()
     return error(
         "E0104", f"the Python cannot be read: {said[:1].lower()}{said[1:]}", span, notes=notes
     )
 
 
-def _too_deep(file: str) -> Diagnostic:
-    span = Span(file, 1, 1, 1, 1)
+def _too_deep(origin: Origin) -> Diagnostic:
+    span = origin.span((0, 0), (0, 0))
     return error("E0110", "the Python is nested too deeply to be read", span)

@@ -1,6 +1,6 @@
 """Shell scripts to nodes: the processes that they start, with flags and variables.
 
-    read_script(text, file) -> tuple[ShellDocument, ...]
+    read_script(text, origin) -> tuple[ShellDocument, ...]
     looks_like_shell(text) -> bool
 
 Nothing is run and nothing is guessed: a value that the script does not say literally is an
@@ -244,14 +244,15 @@ class ShellDocument(Struct, frozen=True):
     """Words that belong to no flag."""
 
 
-def read_script(text: str, file: str) -> tuple[ShellDocument, ...]:
+def read_script(text: str, origin: Origin | str) -> tuple[ShellDocument, ...]:
     """What a shell script says of the training runs that it starts.
 
     Raises nothing; a text of more than `MAX_BYTES` characters gives nothing.
     """
     if len(text) > MAX_BYTES:
         return ()
-    builder = Builder(Places(text, Origin(file)))
+    place = Origin(origin) if isinstance(origin, str) else origin
+    builder = Builder(Places(text, place))
     script = follow(whole(text))
     found = tuple(_commands(script, builder))
     if not found and script.variables:
@@ -264,7 +265,12 @@ def looks_like_shell(text: str) -> bool:
     """Whether a text is a shell script, by its content."""
     if _SHEBANG.match(text) or is_batch_script(text) or _is_environment(text):
         return True
-    return bool(_STARTS.search(text)) and not text.lstrip().startswith(("{", "["))
+    return starts_training(text) and not text.lstrip().startswith(("{", "["))
+
+
+def starts_training(text: str) -> bool:
+    """Whether some line of a text starts a training run."""
+    return _STARTS.search(text) is not None
 
 
 def _is_environment(text: str) -> bool:

@@ -12,6 +12,8 @@ from tunec.compiler.frontend.faults import error
 from tunec.schemas.source import Span, line_starts
 
 MAX_BYTES: Final = 1 << 20
+ENDING: Final = ".ipynb"
+"""Of notebooks."""
 
 _BOM: Final = "\ufeff"
 _WIDE_BOMS: Final = {

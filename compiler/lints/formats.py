@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.text import Origin, decode
 from tunec.compiler.lints.kinds import fields_of
@@ -34,6 +35,7 @@ _ENDINGS: Final = {
     ".slurm": "shell",
     ".sbatch": "shell",
     ".py": "python",
+    ".ipynb": "notebook",
 }
 _TOML: Final = re.compile(r"(?m)^\s*(?:\[[\w.\"-]+\]|[\w-]+\s+=\s+\S)")
 _YAML: Final = re.compile(r"(?m)^[\w\"'-]+\s*:(?:\s|$)")
@@ -88,6 +90,10 @@ class Parsed(Struct, frozen=True):
 
 def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
     """The documents of a file and every fault of its syntax; raises nothing."""
+    return _notebook(name, content) if is_notebook(name) else _parsed(name, content)
+
+
+def _parsed(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
     text, fault = decode(content, Origin(name), bom_allowed=True)
     if fault is not None:
         return (), [fault]
@@ -174,10 +180,11 @@ def hostfile(name: str, text: str) -> Parsed:
 # ── shell ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _shell(name: str, text: str) -> Iterator[Parsed]:
+def _shell(name: str, text: str, cells: Notebook | None = None) -> Iterator[Parsed]:
     from tunec.compiler.frontend.shell_nodes import read_script
 
-    for each in read_script(text, name):
+    script, origin = (text, Origin(name)) if cells is None else (cells.shell, cells.origin)
+    for each in read_script(script, origin):
         root, unknown = known_part(each.node)
         reader = each.dialect if each.kind == "flags" else None
         named = tuple((dotted(ref.path), ref.file, ref.span) for ref in each.references)
@@ -187,8 +194,29 @@ def _shell(name: str, text: str) -> Iterator[Parsed]:
 def _python(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
     from tunec.compiler.lints.python_files import read_python
 
-    calls, fault = read_python(text, name)
+    calls, fault = read_python(text, Origin(name))
     return tuple(_of_call(each, text) for each in calls), [] if fault is None else [fault]
+
+
+def _notebook(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+    """What the cells of a notebook configure and start; a cell that is no Python is left out."""
+    from tunec.compiler.frontend.python_calls import syntax_fault
+    from tunec.compiler.lints.python_files import may_configure, read_python
+
+    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+    cells, faults = read_notebook(text, name)
+    if cells is None:
+        return (), faults
+    lines = cells.python.split("\n")
+    for first, end in cells.cells if may_configure(cells.python) else ():
+        before = [""] * first
+        fault = syntax_fault("\n".join([*before, *lines[first:end]]), cells.origin)
+        if fault is not None:
+            faults.append(fault)
+            lines[first:end] = [""] * (end - first)
+    calls, fault = read_python("\n".join(lines), cells.origin)
+    found = tuple(_of_call(each, text) for each in calls)
+    return (*found, *_shell(name, text, cells)), [*faults, *([] if fault is None else [fault])]
 
 
 def _of_call(call: "Found", text: str) -> Parsed:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 from tunec.compiler.lints.formats import Parsed
 
-_PYTHON: Final = ".py"
+_PYTHON: Final = (".py", ".ipynb")
 LONGEST: Final = 500
 """Characters of a file's name."""
 
@@ -36,7 +36,7 @@ def is_written(script: Document, name: str) -> bool:
 
 
 def is_python(name: str) -> bool:
-    """Whether a text is the name of a Python file."""
+    """Whether a text is the name of a Python file, or of a notebook."""
     return name.endswith(_PYTHON) and len(name) < LONGEST
 
 

@@ -16,6 +16,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.python_calls import Call, Calls, read_calls
 from tunec.compiler.frontend.python_scopes import are_exclusive
+from tunec.compiler.frontend.text import Origin
 from tunec.compiler.lints.document import TRAINERS
 from tunec.compiler.lints.kinds import LOADING, fields_of
 from tunec.schemas.frozen import replace
@@ -101,11 +102,11 @@ def is_of_tests(path: str) -> bool:
     return _OF_TESTS.search(path.replace("\\", "/")) is not None
 
 
-def read_python(text: str, file: str) -> tuple[tuple[Found, ...], Diagnostic | None]:
+def read_python(text: str, origin: Origin) -> tuple[tuple[Found, ...], Diagnostic | None]:
     """The documents of a Python file, each with the runs that it is of; raises nothing."""
     if not may_configure(text):
         return (), None
-    calls, fault = read_calls(text, file, _is_wanted)
+    calls, fault = read_calls(text, origin, _is_wanted)
     if calls is None:
         return (), fault
     found = (

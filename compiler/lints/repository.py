@@ -15,9 +15,16 @@ from typing import Final
 from msgspec import Struct, field
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.frontend.notebook import is_notebook
 from tunec.compiler.frontend.project import Outside, project_root, require_inside
 from tunec.compiler.lints.environment import Pin
-from tunec.compiler.lints.requirement_files import Stated, included, rank_of, stated
+from tunec.compiler.lints.requirement_files import (
+    Stated,
+    included,
+    of_notebook,
+    rank_of,
+    stated,
+)
 
 _MOST_NAMES: Final = 10_000
 """Names that are looked at in one folder."""
@@ -114,8 +121,10 @@ class Repository(Struct, frozen=True):
 
     def pins(self, files: Iterable[Path]) -> Mapping[str, Pin]:
         """The pin of each package for a run of these files, the first of them before the rest."""
-        found: dict[str, Pin] = {}
-        for folder in dict.fromkeys(each.parent for each in files):
+        every, found = tuple(files), dict[str, Pin]()
+        for each in filter(lambda path: is_notebook(path.name), every):
+            found = {**_chosen(self._of_cells(each)), **found}
+        for folder in dict.fromkeys(each.parent for each in every):
             for around in self.reach.folders(folder / "_"):
                 for package, pin in self._of(around, folder / "_").items():
                     found.setdefault(package, pin)
@@ -131,6 +140,12 @@ class Repository(Struct, frozen=True):
             rank = rank_of(name)
             if rank is not None:
                 yield from self._of_file(folder / name, rank, by)
+
+    def _of_cells(self, path: Path) -> Iterator[Said]:
+        """What a notebook installs itself, which holds for no other file."""
+        text = self._text(path, path)
+        for each in () if text is None else of_notebook(text, path.name):
+            yield Said(each, f"{called_as(path, path)}:{each.line}", 0)
 
     def _of_file(self, path: Path, rank: int, by: Path) -> Iterator[Said]:
         waiting, seen = [path], set[Path]()

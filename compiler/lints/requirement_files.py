@@ -15,8 +15,10 @@ from typing import Any, Final
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
+from tunec.compiler.frontend.notebook import read_notebook
 from tunec.compiler.frontend.software import plain_name
 from tunec.compiler.releases import Releases
+from tunec.schemas.frozen import replace
 
 _BOUND: Final = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[\w.*+!]+"
 _REQUIREMENT: Final = re.compile(
@@ -278,6 +280,14 @@ def _commands(text: str) -> Iterator[Stated]:
 def _script(text: str) -> Iterator[Stated]:
     """What a script installs before it starts the program; its comments install nothing."""
     return _commands(re.sub(r"(?m)^[ \t]*#.*", "", text))
+
+
+def of_notebook(text: str, file: str) -> Iterator[Stated]:
+    """What the cells of a notebook install."""
+    cells, _ = read_notebook(text, file)
+    if cells is not None:
+        for each in _script(cells.shell):
+            yield replace(each, line=cells.origin.lines[each.line - 1].places[0][0])
 
 
 def _read_me(text: str) -> Iterator[Stated]:

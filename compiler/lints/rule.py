@@ -1,18 +1,20 @@
 """What a rule is, what it finds, and its findings as diagnostics."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import PurePath
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Fix, Label, Severity, Term
+from tunec.compiler.frontend.notebook import is_notebook, place_in
 from tunec.compiler.frontend.python_calls import is_python_text
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import split_requirement
+from tunec.schemas.source import Span
 
 Consequence = Literal[
     "silent",
@@ -229,6 +231,7 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
         severity = "warning"
     if assumed:
         notes.append(f"the version is not given; this holds for {assumed}")
+    notes += _in_cell(finding, run)
     notes += _known_from(rule, (finding.message, *finding.notes, assumed or ""), run)
     return Diagnostic(
         rule.name,
@@ -243,11 +246,26 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
     )
 
 
+def _in_cell(finding: Finding, run: LintContext) -> Iterator[str]:
+    """Where in a notebook a finding stands, as its readers count."""
+    for span in islice(_in_notebooks(finding), 1):
+        texts = (each.text for each in run.documents if each.name == span.file)
+        at = place_in(next(texts, ""), span)
+        yield from () if at is None else (f"cell {at[0]}, line {at[1]}",)
+
+
+def _in_notebooks(finding: Finding) -> Iterator[Span]:
+    spans = (each.span for each in finding.labels)
+    return (each for each in spans if each is not None and is_notebook(each.file))
+
+
 def _can_be_edited(finding: Finding, run: LintContext) -> bool:
     """Whether what it speaks of stands in the file by itself, and not within a text.
 
     A Python file has to be one afterwards.
     """
+    if any(True for _ in _in_notebooks(finding)):
+        return False
     if not run.inline_json.isdisjoint(label.span for label in finding.labels):
         return False
     texts = {each.name: each.text for each in run.documents if each.format == "python"}

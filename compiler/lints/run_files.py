@@ -240,9 +240,19 @@ def _configures(path: Path) -> bool:
     from tunec.compiler.lints.python_files import is_of_tests, may_configure
 
     try:
-        return not is_of_tests(str(path)) and may_configure(read_bytes(path).decode("utf-8"))
+        text = read_bytes(path).decode("utf-8")
     except (Unreadable, UnicodeDecodeError):
         return False
+    return not is_of_tests(str(path)) and (may_configure(text) or _starts(path.name, text))
+
+
+def _starts(name: str, text: str) -> bool:
+    """Whether a notebook starts a training run by the shell."""
+    from tunec.compiler.frontend.notebook import is_notebook, read_notebook
+    from tunec.compiler.frontend.shell_nodes import starts_training
+
+    cells = read_notebook(text, name)[0] if is_notebook(name) else None
+    return cells is not None and starts_training(cells.shell)
 
 
 def alternatives(reading: Reading) -> Iterator[Reading]:

@@ -1,0 +1,198 @@
+"""A Jupyter notebook to the scripts of its cells, each line with its place in the file.
+
+    read_notebook(text, file) -> (notebook, faults)
+
+The code cells are one Python script, since each goes on with the names of those before; what they
+give to the shell (`!command`, `%%bash`) is a shell script with lines at the same places. Nothing is
+run. nbformat 5.10 v4/nbformat.v4.schema.json: cells with their type and source; IPython 9
+core/inputtransformer2.py and core/magics/script.py: `!`, `%`, `%%bash`.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.parse import parse
+from tunec.compiler.frontend.text import ENDING, Origin
+from tunec.schemas.source import Span, lines_of
+
+_LONG: Final = re.compile(r'"[^"\\\n]{400,}(?:\\n)?"')
+"""A picture, or another output: it is not read."""
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|u[0-9a-fA-F]{4}|.)", re.DOTALL
+)
+"""One character: a pair of surrogates is one, too."""
+_CELL: Final = re.compile(r"%%(?P<magic>[\w!]+)")
+_SHELLS: Final = ("bash", "sh", "script", "!", "sx", "system")
+_OF_PYTHON: Final = ("capture", "time", "timeit", "prun", "python", "python3", "px")
+"""Magics of a whole cell that run it as Python; what others hold is another language."""
+_SHELL: Final = re.compile(r"\s*(?:!!?|%(?:sx|system)\s|%(?=(?:pip|conda|uv)\s))")
+_ASSIGNED: Final = re.compile(r"(?P<names>\s*[\w, ]+=)\s*(?:!|%[a-z])")
+_MAGIC: Final = re.compile(r"\s*(?:%[a-zA-Z]|\?)|.*\w\?\??\s*\Z")
+"""`%matplotlib inline`, `?name`, `name?`."""
+
+
+class Line(Struct, frozen=True):
+    """One line of a cell."""
+
+    text: str
+    places: tuple[tuple[int, int], ...]
+    """Line and column in the file of each character, and where the last one ends."""
+    cell: int
+    """Which cell it is of, from 1, counting those of all types."""
+    number: int
+    """Which line of the cell, from 1."""
+
+
+class CellLines(Origin, frozen=True):
+    """The origin of a script that lies in the cells of a notebook."""
+
+    lines: tuple[Line, ...] = ()
+
+    def span(self, start: tuple[int, int], end: tuple[int, int]) -> Span:
+        """The span between two places of the script, in the notebook's file."""
+        return Span(self.file, *self._in_file(start), *self._in_file(end))
+
+    def _in_file(self, place: tuple[int, int]) -> tuple[int, int]:
+        line, column = place
+        if not self.lines:
+            return 1, 1
+        places = self.lines[min(line, len(self.lines) - 1)].places
+        return places[min(column, len(places) - 1)]
+
+
+class Notebook(Struct, frozen=True):
+    """The scripts of a notebook's cells."""
+
+    origin: CellLines
+    python: str
+    shell: str
+    """As many lines as the other, each at the same place."""
+    cells: tuple[tuple[int, int], ...] = ()
+    """The first line of each code cell in the script, and behind its last."""
+
+
+def is_notebook(name: str) -> bool:
+    """Whether a file is a notebook, by its name."""
+    return name.lower().endswith(ENDING)
+
+
+def read_notebook(text: str, file: str) -> tuple[Notebook | None, list[Diagnostic]]:
+    """The scripts of a notebook, or the faults for which it cannot be read."""
+    short = _LONG.sub('""', text)
+    root, faults = parse(short, file, "json")
+    if root is None or faults:
+        return None, list(faults)
+    lines = tuple(_lines(root, lines_of(short)))
+    python = "\n".join(_python(lines))
+    shell = "\n".join(_shell(lines))
+    return Notebook(CellLines(file, lines=lines), python, shell, tuple(_cells(lines))), []
+
+
+def place_in(text: str, span: Span) -> tuple[int, int] | None:
+    """The cell and the line in it at a place of a notebook's file, both from 1."""
+    notebook, _ = read_notebook(text, span.file)
+    found = (
+        (each.cell, each.number)
+        for each in (notebook.origin.lines if notebook is not None else ())
+        if (span.line, span.column) in each.places
+    )
+    return next(found, None)
+
+
+# ── cells ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _lines(root: Node, file_lines: Sequence[str]) -> Iterator[Line]:
+    cells = root.child("cells")
+    for number, cell in enumerate(cells.items or () if cells is not None else (), 1):
+        kind, source = cell.child("cell_type"), cell.child("source")
+        if kind is None or kind.value != "code" or source is None:
+            continue
+        leaves = source.items if source.items is not None else (source,)
+        yield from _of_cell(leaves, file_lines, number)
+
+
+def _of_cell(leaves: Sequence[Node], file_lines: Sequence[str], cell: int) -> Iterator[Line]:
+    """The lines that the texts of a cell hold; a line may come in several texts, and these in one.
+
+    In the file a text of the cell has no line breaks: they are written as escapes.
+    """
+    text, places, number = "", list[tuple[int, int]](), 1
+    for leaf in (each for each in leaves if isinstance(each.value, str)):
+        line = leaf.span.line
+        columns = _columns(file_lines[line - 1], leaf.span)
+        for letter, column in zip(leaf.value, columns, strict=False):
+            places.append((line, column))
+            if letter != "\n":
+                text += letter
+                continue
+            yield Line(text, tuple(places), cell, number)
+            text, places, number = "", [], number + 1
+    if text:
+        line, column = places[-1]
+        yield Line(text, (*places, (line, column + 1)), cell, number)
+
+
+def _columns(line: str, span: Span) -> Iterator[int]:
+    """The column of each character of a text in quotes; an escape is one character."""
+    at = span.column
+    while at < span.end_column - 2:
+        escape = _ESCAPE.match(line, at)
+        yield at + 1
+        at = escape.end() if escape is not None else at + 1
+
+
+def _cells(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
+    starts = [at for at, each in enumerate(lines) if each.number == 1]
+    yield from zip(starts, (*starts[1:], len(lines)), strict=False)
+
+
+# ── which line is for whom ───────────────────────────────────────────────────────────────────────
+
+
+def _magic(lines: Sequence[Line]) -> Iterator[str]:
+    """For each line the magic of its cell, or nothing."""
+    magic = ""
+    for each in lines:
+        if each.number == 1:
+            found = _CELL.match(each.text)
+            magic = found["magic"] if found is not None else ""
+        yield magic
+
+
+def _python(lines: Sequence[Line]) -> Iterator[str]:
+    continued = False
+    for each, magic in zip(lines, _magic(lines), strict=True):
+        is_magic = continued or (_SHELL.match(each.text) or _MAGIC.match(each.text)) is not None
+        given = _ASSIGNED.match(each.text)
+        if continued or (magic and (each.number == 1 or magic not in _OF_PYTHON)):
+            yield ""
+        elif is_magic:
+            yield _nothing(each.text)
+        else:
+            yield each.text if given is None else f"{given['names']} input()"
+        continued = is_magic and each.text.endswith("\\")
+
+
+def _nothing(text: str) -> str:
+    """A line that does nothing where it stands, so that a block of it alone is one."""
+    indent = text[: len(text) - len(text.lstrip())]
+    return f"{indent}pass" if indent else ""
+
+
+def _shell(lines: Sequence[Line]) -> Iterator[str]:
+    continued = False
+    for each, magic in zip(lines, _magic(lines), strict=True):
+        found = _SHELL.match(each.text)
+        if magic in _SHELLS:
+            yield "" if each.number == 1 else each.text
+        elif found is not None and not magic:
+            yield " " * found.end() + each.text[found.end() :]
+        else:
+            yield each.text if continued and not magic else ""
+        continued = (found is not None or continued) and each.text.endswith("\\")
