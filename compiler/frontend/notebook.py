@@ -18,6 +18,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.text import ENDING, Origin
+from tunec.schemas.caches import cached
 from tunec.schemas.source import Span, lines_of
 
 _LONG: Final = re.compile(r'"[^"\\\n]{400,}(?:\\n)?"')
@@ -81,27 +82,26 @@ def is_notebook(name: str) -> bool:
     return name.lower().endswith(ENDING)
 
 
-def read_notebook(text: str, file: str) -> tuple[Notebook | None, list[Diagnostic]]:
+@cached(8)
+def read_notebook(text: str, file: str) -> tuple[Notebook | None, tuple[Diagnostic, ...]]:
     """The scripts of a notebook, or the faults for which it cannot be read."""
     short = _LONG.sub('""', text)
     root, faults = parse(short, file, "json")
     if root is None or faults:
-        return None, list(faults)
+        return None, tuple(faults)
     lines = tuple(_lines(root, lines_of(short)))
     python = "\n".join(_python(lines))
     shell = "\n".join(_shell(lines))
-    return Notebook(CellLines(file, lines=lines), python, shell, tuple(_cells(lines))), []
+    return Notebook(CellLines(file, lines=lines), python, shell, tuple(_cells(lines))), ()
 
 
 def place_in(text: str, span: Span) -> tuple[int, int] | None:
     """The cell and the line in it at a place of a notebook's file, both from 1."""
     notebook, _ = read_notebook(text, span.file)
-    found = (
-        (each.cell, each.number)
-        for each in (notebook.origin.lines if notebook is not None else ())
-        if (span.line, span.column) in each.places
-    )
-    return next(found, None)
+    lines = notebook.origin.lines if notebook is not None else ()
+    place = span.line, span.column
+    found = (each for each in lines if each.places[0] <= place <= each.places[-1])
+    return next(((each.cell, each.number) for each in found), None)
 
 
 # ── cells ────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
+from tunec.compiler.frontend.notebook import CellLines, Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.text import Origin, decode
 from tunec.compiler.lints.kinds import fields_of
@@ -204,13 +204,14 @@ def _notebook(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list
     from tunec.compiler.lints.python_files import may_configure, read_python
 
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
-    cells, faults = read_notebook(text, name)
+    cells, unread = read_notebook(text, name)
+    faults = [*unread]
     if cells is None:
         return (), faults
     lines = cells.python.split("\n")
     for first, end in cells.cells if may_configure(cells.python) else ():
-        before = [""] * first
-        fault = syntax_fault("\n".join([*before, *lines[first:end]]), cells.origin)
+        places = CellLines(name, lines=cells.origin.lines[first:end])
+        fault = syntax_fault("\n".join(lines[first:end]), places)
         if fault is not None:
             faults.append(fault)
             lines[first:end] = [""] * (end - first)

@@ -285,7 +285,21 @@ def _script(random: Random) -> Seed:
 
     to = random.choice((target(random), "spec"))
     where = ("-o", "out/spec.yaml" if to == "spec" else "out")
+    if random.random() < 0.5:
+        return Seed({"train.ipynb": _notebook(SCRIPT)}, ("lint", "."))
     return Seed({"train.py": SCRIPT}, ("translate", "train.py", "--to", to, *where))
+
+
+def _notebook(script: str) -> str:
+    """A script in two cells, behind one of words and one that installs."""
+    head, tail = script.split("\n\n", 1)
+    install = "!pip install -q transformers==4.57.6 trl\n%%time\n"
+    texts = (("markdown", "# Training\n"), ("code", install), ("code", head), ("code", tail))
+    cells = (
+        {"cell_type": kind, "metadata": {}, "source": text.splitlines(keepends=True)}
+        for kind, text in texts
+    )
+    return json.dumps({"cells": [*cells], "metadata": {}, "nbformat": 4}, indent=1)
 
 
 # ── editors and agents ───────────────────────────────────────────────────────────────────────────
