@@ -9,7 +9,12 @@ core/inputtransformer2.py and core/magics/script.py: `!`, `%`, `%%bash`.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from json import JSONDecoder
+from operator import itemgetter
 from typing import Final
 
 from msgspec import Struct
@@ -21,8 +26,8 @@ from tunec.compiler.frontend.text import ENDING, Origin
 from tunec.schemas.caches import cached
 from tunec.schemas.source import Span, lines_of
 
-_LONG: Final = re.compile(r'"[^"\\\n]{400,}(?:\\n)?"')
-"""A picture, or another output: it is not read."""
+_UNREAD: Final = re.compile(r'"(?:outputs|attachments|widgets)"\s*:\s*(?=[\[{])')
+"""Pictures and other results; within a text of JSON quotes are escaped, so this is a key."""
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|u[0-9a-fA-F]{4}|.)", re.DOTALL
 )
@@ -85,11 +90,11 @@ def is_notebook(name: str) -> bool:
 @cached(8)
 def read_notebook(text: str, file: str) -> tuple[Notebook | None, tuple[Diagnostic, ...]]:
     """The scripts of a notebook, or the faults for which it cannot be read."""
-    short = _LONG.sub('""', text)
-    root, faults = parse(short, file, "json")
+    written = _written(text)
+    root, faults = parse(written.text, file, "json")
     if root is None or faults:
         return None, tuple(faults)
-    lines = tuple(_lines(root, lines_of(short)))
+    lines = tuple(_lines(root, written))
     python = "\n".join(_python(lines))
     shell = "\n".join(_shell(lines))
     return Notebook(CellLines(file, lines=lines), python, shell, tuple(_cells(lines))), ()
@@ -104,20 +109,70 @@ def place_in(text: str, span: Span) -> tuple[int, int] | None:
     return next(((each.cell, each.number) for each in found), None)
 
 
+# ── what somebody wrote, without results ─────────────────────────────────────────────────────────
+
+
+class Written(Struct, frozen=True, dict=True):
+    """A notebook's text with 0 for each result; a line is where it was."""
+
+    text: str
+    cuts: Mapping[int, Sequence[tuple[int, int]]]
+    """By line: from which column on how many characters of the file are left out before."""
+
+    @cached_property
+    def lines(self) -> Sequence[str]:
+        """The text's lines."""
+        return lines_of(self.text)
+
+    def left_out(self, line: int, column: int) -> int:
+        """How many characters of a line are left out before a column."""
+        cuts = self.cuts.get(line, ())
+        at = bisect_right(cuts, column, key=itemgetter(0))
+        return cuts[at - 1][1] if at else 0
+
+
+def _written(text: str) -> Written:
+    """The text without results, or as it is where one cannot be parsed."""
+    kept, begin, decoder = list[str](), 0, JSONDecoder()
+    line, column, cuts = 1, 1, defaultdict[int, list[tuple[int, int]]](list)
+    for found in _UNREAD.finditer(text):
+        if found.start() < begin:
+            continue
+        try:
+            _, end = decoder.raw_decode(text, found.end())
+        except (ValueError, RecursionError):
+            return Written(text, {})
+        before = text[begin : found.end()]
+        line, column = line + before.count("\n"), _column(before, column)
+        result = text[found.end() : end]
+        breaks = "\n" * result.count("\n")
+        kept += [before, "0", breaks]
+        line, column, begin = line + len(breaks), 1 if breaks else column + 1, end
+        known = cuts[line][-1][1] if cuts[line] else 0
+        cuts[line].append((column, known + _column(result, 0 if breaks else -1) - bool(breaks)))
+    return Written("".join((*kept, text[begin:])), cuts)
+
+
+def _column(text: str, column: int) -> int:
+    """The column behind a text that begins at one."""
+    _, broken, last = text.rpartition("\n")
+    return len(last) + (1 if broken else column)
+
+
 # ── cells ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lines(root: Node, file_lines: Sequence[str]) -> Iterator[Line]:
+def _lines(root: Node, written: Written) -> Iterator[Line]:
     cells = root.child("cells")
     for number, cell in enumerate(cells.items or () if cells is not None else (), 1):
         kind, source = cell.child("cell_type"), cell.child("source")
         if kind is None or kind.value != "code" or source is None:
             continue
         leaves = source.items if source.items is not None else (source,)
-        yield from _of_cell(leaves, file_lines, number)
+        yield from _of_cell(leaves, written, number)
 
 
-def _of_cell(leaves: Sequence[Node], file_lines: Sequence[str], cell: int) -> Iterator[Line]:
+def _of_cell(leaves: Sequence[Node], written: Written, cell: int) -> Iterator[Line]:
     """The lines that the texts of a cell hold; a line may come in several texts, and these in one.
 
     In the file a text of the cell has no line breaks: they are written as escapes.
@@ -125,9 +180,10 @@ def _of_cell(leaves: Sequence[Node], file_lines: Sequence[str], cell: int) -> It
     text, places, number = "", list[tuple[int, int]](), 1
     for leaf in (each for each in leaves if isinstance(each.value, str)):
         line = leaf.span.line
-        columns = _columns(file_lines[line - 1], leaf.span)
+        columns = _columns(written.lines[line - 1], leaf.span)
+        left_out = written.left_out(line, leaf.span.column)
         for letter, column in zip(leaf.value, columns, strict=False):
-            places.append((line, column))
+            places.append((line, column + left_out))
             if letter != "\n":
                 text += letter
                 continue

@@ -165,3 +165,18 @@ def test_every_character_of_a_cell_has_its_place(cells: list[str]) -> None:
         for letter, (line, column) in zip(each.text, each.places, strict=False):
             shown = lines[line - 1][column - 1]
             assert shown in (letter, "\\")
+
+
+def test_a_long_line_of_code_is_read_and_results_move_no_place(tmp_path: Path) -> None:
+    results = {"data": {"text/html": "<td>x</td>" * 200, "image/png": "iVBORw0KG" * 99}}
+    note = {"cell_type": "markdown", "metadata": {}, "source": ["see"], "attachments": results}
+    shown = _cell("print(1)\n") | {"outputs": [results, results]}
+    prompt = ", ".join(f"'{each}'" for each in range(400))
+    call = f"args = TrainingArguments('out', label_names=[{prompt}], fp16=True, bf16=True)\n"
+    whole = _notebook(
+        note, shown, f"from transformers import TrainingArguments\n{call}", indent=None
+    )
+    (found,) = [each for each in _asked(tmp_path, whole).findings if each["id"] == "fp16-and-bf16"]
+    assert "cell 3, line 2" in found["notes"]
+    (label, *_) = found["labels"]
+    assert whole[label["column"] - 1 :].startswith(("fp16", "bf16", "True"))
