@@ -9,21 +9,26 @@ class of the same name from elsewhere is another one.
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.frontend.python_scopes import Module, Site, survey
+from tunec.compiler.frontend.python_functions import called_with, function_of, returned
+from tunec.compiler.frontend.python_names import Function, Module, Site
+from tunec.compiler.frontend.python_scopes import survey
 from tunec.compiler.frontend.python_values import Values
 from tunec.compiler.frontend.text import Origin
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, lines_of
 
 _MAGIC: Final = re.compile(r"(?m)^([ \t]*)[!%](?:\\\n|[^\n])*")
 """A line for the shell or for IPython: a notebook that was saved as a script."""
+_COPIES: Final = ("dataclasses.replace", "copy.replace")
+_MOST_CALLERS: Final = 16
 _PRINT: Final = re.compile(r"call to '(?:print|exec)'")
 
 
@@ -42,6 +47,8 @@ class Call(Struct, frozen=True, eq=False):
     """The expressions of the positional arguments."""
     is_open: bool
     """Whether there are arguments that only running the file tells: `**config`."""
+    own: Mapping[str, Node] = field(default_factory=dict)
+    """Of a class of this file that inherits, what it declares, each with its default."""
 
     @property
     def package(self) -> str:
@@ -82,15 +89,75 @@ def read_calls(
     if tree is None:
         return None, fault
     module = survey(tree)
-    values = Values(module, origin, lines_of(text))
-    return Calls(tuple(_calls(module, values, is_wanted)), module, values), None
+    values = Values(module, origin=origin, lines=lines_of(text))
+    found = tuple(_calls(module, values, is_wanted))
+    return Calls(tuple(_replaced(found, values)), module, values), None
 
 
 def _calls(module: Module, values: Values, is_wanted: Callable[[str], bool]) -> Iterator[Call]:
     for site in module.sites:
         origin = values.origin_of(site.call.func, site.scope)
         if origin is not None and is_wanted(origin):
-            yield _call(origin, site, values)
+            called = list(_called(site, module))
+            yield from (_call(origin, each, values) for each in called or (site,))
+
+
+def _called(site: Site, module: Module) -> Iterator[Site]:
+    """The calls of a function that hands on what it makes: each with the words that it is given."""
+    function = module.functions.get(id(site.scope))
+    if function is None or not _hands_on(function, site.call):
+        return
+    callers = [each for each in module.sites if function_of(each.call, each.scope) is function]
+    for each in callers[:_MOST_CALLERS]:
+        inner = called_with(function, each.call, each.scope)
+        if inner is not None:
+            yield Site(site.call, inner, (*each.arms, *site.arms), each.targets, each.scope)
+
+
+def _hands_on(function: Function, call: ast.Call) -> bool:
+    """Whether a function returns what a call makes, or the one name that it is given."""
+    value = returned(function)
+    if isinstance(value, ast.Name):
+        bindings = function.scope.names.get(value.id, [])
+        value = bindings[0].value if len(bindings) == 1 else None
+    return value is call
+
+
+def _replaced(found: Sequence[Call], values: Values) -> Iterator[Call]:
+    """Each call, or what `dataclasses.replace` makes of it."""
+    by_name = {(id(each.site.block), name): each for each in found for name in each.site.targets}
+    copies = [each for each in values.module.sites if _is_copy(each, values)]
+    used: set[int] = set()
+    made: list[Call] = []
+    for site in copies:
+        first = site.call.args[0]
+        held = site.scope.found(first.id) if isinstance(first, ast.Name) else None
+        if held is None or len(held[0]) != 1 or not isinstance(first, ast.Name):
+            continue
+        before = by_name.get((id(held[1]), first.id))
+        if before is not None:
+            used.add(id(before))
+            made.append(_copy(before, site, values))
+    yield from (each for each in found if id(each) not in used)
+    yield from made
+
+
+def _is_copy(site: Site, values: Values) -> bool:
+    return bool(site.call.args) and values.origin_of(site.call.func, site.scope) in _COPIES
+
+
+def _copy(before: Call, site: Site, values: Values) -> Call:
+    after = _call(before.origin, replace(site, call=_without_first(site.call)), values)
+    return replace(
+        before,
+        site=site,
+        fields={**before.fields, **after.fields},
+        is_open=before.is_open or after.is_open,
+    )
+
+
+def _without_first(call: ast.Call) -> ast.Call:
+    return ast.copy_location(ast.Call(call.func, call.args[1:], call.keywords), call)
 
 
 def _call(origin: str, site: Site, values: Values) -> Call:
@@ -105,7 +172,9 @@ def _call(origin: str, site: Site, values: Values) -> Call:
     args = [each for each in node.args if not isinstance(each, ast.Starred)]
     is_open |= len(args) < len(node.args)
     positional = () if is_open else tuple(values.node(each, site.scope) for each in args)
-    return Call(origin, site, values.span(node.func), fields, positional, tuple(args), is_open)
+    own = values.declared(node.func, site.scope)
+    at = values.span(node.func)
+    return Call(origin, site, at, fields, positional, tuple(args), is_open, own)
 
 
 # ── syntax ───────────────────────────────────────────────────────────────────────────────────────

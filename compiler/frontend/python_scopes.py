@@ -12,76 +12,17 @@ from typing import Final
 
 from msgspec import Struct, field
 
-Arms = tuple[tuple[int, int], ...]
-"""The branches around a place: which statement, and which of its arms; the outermost first."""
+from tunec.compiler.frontend.python_names import (
+    Arms,
+    Binding,
+    Change,
+    Function,
+    Module,
+    Scope,
+    Site,
+)
+
 _MOST_ARMS: Final = 64
-
-
-class Binding(Struct, frozen=True):
-    """One time that a name is given something."""
-
-    origin: str | None = None
-    """Of an import, what it names: `transformers.TrainingArguments`."""
-    value: ast.expr | None = None
-    """Of an assignment, its right side; None where only running the file tells."""
-    body: "Scope | None" = None
-    """Of a class, its own names."""
-
-
-class Scope(Struct, eq=False):
-    """A module, a class, a function, or what a comprehension binds."""
-
-    kind: str
-    outer: "Scope | None" = None
-    names: dict[str, list[Binding]] = field(default_factory=dict)
-    globals: set[str] = field(default_factory=set)
-    stars: list[str] = field(default_factory=list)
-    """Modules from which all names are taken."""
-
-    def found(self, name: str) -> "tuple[Sequence[Binding], Scope] | None":
-        """What a name is given where it is looked up from here, and in which scope."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names and (scope is self or scope.kind != "class"):
-                return scope.names[name], scope
-            scope = scope.outer
-        return None
-
-    @property
-    def module(self) -> "Scope":
-        """The outermost scope."""
-        scope = self
-        while scope.outer is not None:
-            scope = scope.outer
-        return scope
-
-
-class Site(Struct, frozen=True, eq=False):
-    """One call, with where it stands."""
-
-    call: ast.Call
-    scope: Scope
-    arms: Arms
-    targets: tuple[str, ...] = ()
-    """The names that its result is given."""
-
-
-class Module(Struct, frozen=True):
-    """All that a walk of a module has found."""
-
-    scope: Scope
-    sites: tuple[Site, ...]
-    """In the order of the file."""
-    attributes: frozenset[str]
-    """The names of all attributes that are set, on whatever object: `args.bf16 = True`."""
-    reset: frozenset[str]
-    """Names of objects whose attributes are set by words that only running tells."""
-    changed: frozenset[str]
-    """Names whose value is changed where it lies: an item is set, `update` is called, it is given
-    to a function of this file."""
-    is_rewritten: bool
-    """Whether the file runs texts, or sets names by words, that only running tells."""
-
 
 _Task = tuple[ast.AST, Scope, Arms]
 _CHANGES: Final = frozenset(
@@ -108,6 +49,8 @@ def survey(tree: ast.Module) -> Module:
         frozenset(walk.attributes),
         frozenset(walk.reset),
         frozenset(walk.changed | given),
+        walk.functions,
+        {name: tuple(each) for name, each in walk.changes.items() if name not in walk.changed},
         not _REWRITING.isdisjoint(function for function, _ in walk.given),
     )
 
@@ -125,6 +68,8 @@ class _Walk(Struct):
     reset: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     given: set[tuple[str, str]] = field(default_factory=set)
+    changes: dict[str, list[Change]] = field(default_factory=dict)
+    functions: dict[int, Function] = field(default_factory=dict)
     targets: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def run(self, tree: ast.Module) -> None:
@@ -173,6 +118,10 @@ class _Walk(Struct):
         for each in node.targets:
             if isinstance(each, ast.Tuple) and _is_pairwise(each, node.value):
                 self._pairs(each, node.value, scope)
+            elif isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name):
+                change = Change(scope, arms, each.lineno, node.value, each.slice)
+                self.changes.setdefault(each.value.id, []).append(change)
+                yield each.slice, scope, arms
             elif not isinstance(each, ast.Name):
                 yield each, scope, arms
 
@@ -189,6 +138,8 @@ class _Walk(Struct):
             self.bind(scope, node.target.id, Binding(value=node.value))
             if isinstance(node.value, ast.Call):
                 self.targets[id(node.value)] = (node.target.id,)
+        elif scope.kind == "class":
+            self.bind(scope, node.target.id, Binding())
         if node.value is not None:
             yield node.value, scope, arms
 
@@ -223,9 +174,12 @@ class _Walk(Struct):
     def function(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope, arms: Arms
     ) -> Iterator[_Task]:
-        self.bind(scope, node.name, Binding())
-        yield from ((each, scope, arms) for each in (*node.decorator_list, node.args))
         inner = self._with_parameters(node.args, scope)
+        function = None
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+            function = self.functions[id(inner)] = Function(node, inner)
+        self.bind(scope, node.name, Binding(function=function))
+        yield from ((each, scope, arms) for each in (*node.decorator_list, node.args))
         yield from ((each, inner, arms) for each in node.body)
 
     def lambda_(self, node: ast.Lambda, scope: Scope, arms: Arms) -> Iterator[_Task]:
@@ -242,7 +196,7 @@ class _Walk(Struct):
 
     def class_(self, node: ast.ClassDef, scope: Scope, arms: Arms) -> Iterator[_Task]:
         inner = Scope("class", scope)
-        self.bind(scope, node.name, Binding(body=inner))
+        self.bind(scope, node.name, Binding(body=inner, bases=tuple(node.bases)))
         outside = (*node.decorator_list, *node.bases, *node.keywords)
         yield from ((each, scope, arms) for each in outside)
         yield from ((each, inner, arms) for each in node.body)
@@ -256,7 +210,10 @@ class _Walk(Struct):
     def call(self, node: ast.Call, scope: Scope, arms: Arms) -> Iterator[_Task]:
         self.sites.append(Site(node, scope, arms, self.targets.get(id(node), ())))
         if isinstance(node.func, ast.Attribute) and (name := _root(node.func.value)):
-            if node.func.attr in _CHANGES:
+            if node.func.attr == "update" and isinstance(node.func.value, ast.Name):
+                change = Change(scope, arms, node.lineno, node)
+                self.changes.setdefault(name, []).append(change)
+            elif node.func.attr in _CHANGES:
                 self.changed.add(name)
             elif node.func.attr.startswith(_SETTER):
                 self.reset.add(name)
@@ -277,7 +234,7 @@ class _Walk(Struct):
     def branch(self, node: ast.If | ast.IfExp, scope: Scope, arms: Arms) -> Iterator[_Task]:
         yield node.test, scope, arms
         for arm, part in enumerate((node.body, node.orelse)):
-            inside = _deeper(arms, node, arm)
+            inside = arms if _is_main(node.test) else _deeper(arms, node, arm)
             yield from ((each, scope, inside) for each in _listed(part))
 
     def attempt(self, node: ast.Try, scope: Scope, arms: Arms) -> Iterator[_Task]:
@@ -291,6 +248,12 @@ class _Walk(Struct):
         yield node.subject, scope, arms
         for at, each in enumerate(node.cases):
             yield each, scope, _deeper(arms, node, at)
+
+
+def _is_main(test: ast.expr) -> bool:
+    """Whether a branch is the one that a script takes: `if __name__ == "__main__"`."""
+    left = test.left if isinstance(test, ast.Compare) else None
+    return isinstance(left, ast.Name) and left.id == "__name__"
 
 
 def _is_pairwise(target: ast.Tuple, value: ast.expr) -> bool:

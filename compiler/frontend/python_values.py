@@ -6,15 +6,23 @@ that stand for a word (`torch.bfloat16`). Whatever else is an `Unknown`: nothing
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from math import isfinite
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from posixpath import join
 from typing import Any, Final
 
-from msgspec import Struct
-
-from tunec.compiler.frontend.nodes import MAX_NODES, Node, is_too_large
-from tunec.compiler.frontend.python_scopes import Binding, Module, Scope
+from tunec.compiler.frontend.nodes import MAX_NODES, Node
+from tunec.compiler.frontend.python_functions import called_with, function_of, returned
+from tunec.compiler.frontend.python_leaves import (
+    HIDDEN,
+    LONGEST,
+    is_bare,
+    is_literal,
+    is_number,
+    is_plain,
+    power,
+)
+from tunec.compiler.frontend.python_names import Binding, Change, Scope
+from tunec.compiler.frontend.python_origins import Origins
 from tunec.compiler.frontend.shell_flags import Unknown
 from tunec.compiler.frontend.text import Origin
 from tunec.schemas.frozen import replace
@@ -22,11 +30,6 @@ from tunec.schemas.source import Span
 
 _DEEPEST: Final = 40
 """How far names, and expressions within them, are followed."""
-_LONGEST: Final = 10_000
-"""Characters of a text that is put together."""
-_MOST_BITS: Final = 128
-_HIDDEN: Final = Unknown("", "only running the file tells")
-_KNOWN_MODULES: Final = ("transformers", "trl", "peft", "torch", "unsloth", "accelerate")
 
 _DTYPES: Final[Mapping[str, str]] = {
     **{f"torch.{name}": name for name in ("float16", "bfloat16", "float32", "float64")},
@@ -51,13 +54,11 @@ _OPERATIONS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_Numbers = int | float
 
 
-class Values(Struct):
+class Values(Origins, kw_only=True):
     """What the expressions of one file come to."""
 
-    module: Module
     origin: Origin
     lines: tuple[str, ...]
     left: int = MAX_NODES
@@ -83,65 +84,23 @@ class Values(Struct):
         key = Span(whole.file, whole.line, whole.column, whole.line, end)
         return replace(self.node(given.value, scope), key_span=key)
 
-    # ── names ────────────────────────────────────────────────────────────────────────────────────
-
-    def origin_of(self, node: ast.expr, scope: Scope) -> str | None:
-        """What an expression names, by its imports: `transformers.TrainingArguments`."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return None
-        first = self._imported(node.id, scope)
-        return None if first is None else ".".join((first, *reversed(parts)))
-
-    def _imported(self, name: str, scope: Scope) -> str | None:
-        found = scope.found(name)
-        if found is None:
-            stars = [each for each in scope.module.stars if each in _KNOWN_MODULES]
-            if scope.module.stars:
-                return f"{stars[0]}.{name}" if stars else None
-            return f"builtins.{name}"
-        origins = {each.origin for each in found[0]}
-        return next(iter(origins)) if len(origins) == 1 else None
-
-    def _constant(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
-        """What the one assignment to a name gives it, and where that is read."""
-        found = scope.found(name)
-        if found is None or self.module.is_rewritten:
-            return None
-        bindings, holder = found
-        if len(bindings) != 1 or bindings[0].value is None:
-            return None
-        value = bindings[0].value
-        is_fixed = isinstance(value, ast.Constant | ast.Tuple)
-        return None if name in self.module.changed and not is_fixed else (value, holder)
-
-    def _member(self, node: ast.Attribute, scope: Scope) -> tuple[ast.expr, Scope] | None:
-        """`Config.lr`, or `config.lr` of `config = Config()`, which nothing sets."""
-        if not isinstance(node.value, ast.Name) or node.attr in self.module.attributes:
-            return None
-        body = self._class(node.value.id, scope)
-        bindings: list[Binding] = body.names.get(node.attr, []) if body is not None else []
-        if body is None or len(bindings) != 1 or bindings[0].value is None:
-            return None
-        return bindings[0].value, body
-
-    def _class(self, name: str, scope: Scope) -> Scope | None:
-        found = scope.found(name)
-        bindings = found[0] if found is not None else ()
-        if len(bindings) != 1:
-            return None
-        value = bindings[0].value
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-            inner = None if value.args or value.keywords else scope.found(value.func.id)
-            bindings = inner[0] if inner is not None else ()
-        if len(bindings) != 1 or bindings[0].body is None:
-            return None
-        return None if "__init__" in bindings[0].body.names else bindings[0].body
-
     # ── values ───────────────────────────────────────────────────────────────────────────────────
+
+    def declared(self, node: ast.expr, scope: Scope) -> Mapping[str, Node]:
+        """The fields that a class of this file declares, each with its default."""
+        found = scope.found(node.id) if isinstance(node, ast.Name) else None
+        body = found[0][0].body if found is not None and len(found[0]) == 1 else None
+        if body is None:
+            return {}
+        return {name: self._default(each, node, body) for name, each in body.names.items()}
+
+    def _default(self, bindings: Sequence[Binding], at: ast.expr, body: Scope) -> Node:
+        value = bindings[0].value if len(bindings) == 1 else None
+        if isinstance(value, ast.Call) and self.origin_of(value.func, body) == "dataclasses.field":
+            value = next((each.value for each in value.keywords if each.arg == "default"), None)
+        span = self.span(at)
+        found = Node(span, HIDDEN) if value is None else self._node(value, body, span, 0)
+        return replace(found, key_span=span)
 
     def node(self, node: ast.expr, scope: Scope) -> Node:
         """What an expression comes to; what only running tells is an `Unknown`, also below it."""
@@ -152,7 +111,7 @@ class Values(Struct):
         self.left -= 1
         span = at or self.span(node)
         if depth > _DEEPEST or self.left < 0:
-            return Node(span, _HIDDEN)
+            return Node(span, HIDDEN)
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             return self._mapping(pairs, scope, at, depth, span)
@@ -160,18 +119,74 @@ class Values(Struct):
             return self._sequence(node.elts, scope, at, depth, span)
         if isinstance(node, ast.Call) and self.origin_of(node.func, scope) == "builtins.dict":
             return self._dict_call(node, scope, at, depth, span)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return self._mapping([(None, node.left), (None, node.right)], scope, at, depth, span)
         if isinstance(node, ast.Subscript):
             return self._item(node, scope, span, depth)
         followed = self._followed(node, scope)
         if followed is not None:
-            return self._node(*followed, span, depth + 1)
+            found = self._node(*followed, span, depth + 1)
+            return self._changed(node, found, scope, depth) if isinstance(node, ast.Name) else found
         value = self._leaf(node, scope, depth)
-        return Node(span, value, is_inline_json=at is not None or not _is_literal(node))
+        return Node(span, value, is_inline_json=at is not None or not is_literal(node))
 
     def _followed(self, node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None:
         if isinstance(node, ast.Name):
-            return self._constant(node.id, scope)
-        return self._member(node, scope) if isinstance(node, ast.Attribute) else None
+            return self.constant(node.id, scope)
+        if isinstance(node, ast.Call):
+            return self._returned(node, scope)
+        return self.member(node, scope) if isinstance(node, ast.Attribute) else None
+
+    def _got(self, held: ast.expr, args: list[ast.expr], scope: Scope, depth: int) -> Any:
+        around = self._node(held, scope, None, depth + 1)
+        key = self._leaf(args[0], scope, depth)
+        if around.fields is None or not isinstance(key, str):
+            return HIDDEN
+        found = around.fields.get(key)
+        if found is None:
+            return self._leaf(args[1], scope, depth) if len(args) > 1 else None
+        return found.value if found.is_leaf else HIDDEN
+
+    def _returned(self, node: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        """What a function of this file hands on, with the names of this call."""
+        function = function_of(node, scope)
+        value = None if function is None or self.module.is_rewritten else returned(function)
+        inner = None if function is None else called_with(function, node, scope)
+        return None if value is None or inner is None else (value, inner)
+
+    def _changed(self, node: ast.Name, found: Node, scope: Scope, depth: int) -> Node:
+        """A mapping with the items that are set before this place, in the same block of names.
+
+        What is set elsewhere, or perhaps, is not known.
+        """
+        holder = _holder(node.id, scope)
+        every = self.module.changes.get(node.id, ())
+        changes = [each for each in every if _holder(node.id, each.scope) is holder]
+        fields = dict(found.fields or {})
+        for each in changes:
+            said = self._said(each, scope, found.span, depth).fields
+            if found.fields is None or said is None:
+                return Node(found.span, HIDDEN)
+            is_here = (scope.like or scope) is each.scope and each.arms == ()
+            is_sure = is_here and each.line < node.lineno
+            fields |= said if is_sure else _hidden(said)
+        return replace(found, fields=fields) if changes else found
+
+    def _said(self, change: Change, scope: Scope, at: Span, depth: int) -> Node:
+        """What a change sets, as a mapping."""
+        value, inner = change.value, scope if scope.like is change.scope else change.scope
+        if change.key is not None:
+            return self._mapping([(change.key, value)], inner, at, depth, at)
+        if not isinstance(value, ast.Call) or len(value.args) > 1:
+            return Node(at, HIDDEN)
+        given = self._dict_call(ast.Call(value.func, [], value.keywords), inner, at, depth, at)
+        if not value.args or given.fields is None:
+            return given
+        first = self._node(value.args[0], inner, at, depth + 1)
+        is_known = first.fields is not None
+        return (
+            replace(given, fields={**(first.fields or {}), **given.fields}) if is_known else first
+        )
 
     def _mapping(
         self,
@@ -186,12 +201,12 @@ class Values(Struct):
             inner = self._node(value, scope, at, depth + 1)
             if key is None:
                 if inner.fields is None:
-                    return Node(span, _HIDDEN)
+                    return Node(span, HIDDEN)
                 fields |= inner.fields
                 continue
             name = self._leaf(key, scope, depth + 1)
             if not isinstance(name, str):
-                return Node(span, _HIDDEN)
+                return Node(span, HIDDEN)
             fields[name] = replace(inner, key_span=at or self.span(key))
         return Node(span, fields=fields, is_inline_json=at is not None)
 
@@ -208,25 +223,25 @@ class Values(Struct):
             elif inner.fields is not None:
                 fields |= inner.fields
             else:
-                return Node(span, _HIDDEN)
+                return Node(span, HIDDEN)
         is_known = not node.args
-        return Node(span, fields=fields, is_inline_json=True) if is_known else Node(span, _HIDDEN)
+        return Node(span, fields=fields, is_inline_json=True) if is_known else Node(span, HIDDEN)
 
     def _sequence(
         self, parts: list[ast.expr], scope: Scope, at: Span | None, depth: int, span: Span
     ) -> Node:
         items = tuple(self._node(each, scope, at, depth + 1) for each in parts)
-        if any(each.value is _HIDDEN for each in items) or len(parts) > _LONGEST:
-            return Node(span, _HIDDEN)
+        if any(each.value is HIDDEN for each in items) or len(parts) > LONGEST:
+            return Node(span, HIDDEN)
         return Node(span, items=items, is_inline_json=at is not None)
 
     def _leaf(self, node: ast.expr, scope: Scope, depth: int) -> Any:
         self.left -= 1
         if depth > _DEEPEST or self.left < 0:
-            return _HIDDEN
+            return HIDDEN
         read = _LEAVES.get(type(node))
-        value = _HIDDEN if read is None else read(self, node, scope, depth + 1)
-        return value if _is_plain(value) else _HIDDEN
+        value = HIDDEN if read is None else read(self, node, scope, depth + 1)
+        return value if is_plain(value) else HIDDEN
 
     def literal(self, node: ast.Constant, _: Scope, __: int) -> Any:
         """A literal is itself."""
@@ -240,31 +255,31 @@ class Values(Struct):
         origin = self.origin_of(node, scope) or ""
         *_, holder, word = ("", "", *origin.split("."))
         spelled = _ENUMS.get(holder)
-        return spelled(word) if spelled is not None else _DTYPES.get(origin, _HIDDEN)
+        return spelled(word) if spelled is not None else _DTYPES.get(origin, HIDDEN)
 
     def signed(self, node: ast.UnaryOp, scope: Scope, depth: int) -> Any:
         """`-1`, and `not True`."""
         value = self._leaf(node.operand, scope, depth)
         if isinstance(node.op, ast.Not):
-            return not value if isinstance(value, bool) else _HIDDEN
-        if isinstance(node.op, ast.USub) and _is_number(value):
+            return not value if isinstance(value, bool) else HIDDEN
+        if isinstance(node.op, ast.USub) and is_number(value):
             return -value
-        return value if isinstance(node.op, ast.UAdd) and _is_number(value) else _HIDDEN
+        return value if isinstance(node.op, ast.UAdd) and is_number(value) else HIDDEN
 
     def computed(self, node: ast.BinOp, scope: Scope, depth: int) -> Any:
         """Arithmetic on numbers, and texts put together."""
         left, right = (self._leaf(each, scope, depth) for each in (node.left, node.right))
         if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
             return left + right
-        if not (_is_number(left) and _is_number(right)):
-            return _HIDDEN
+        if not (is_number(left) and is_number(right)):
+            return HIDDEN
         if isinstance(node.op, ast.Pow):
-            return _power(left, right)
+            return power(left, right)
         operation = _OPERATIONS.get(type(node.op))
         try:
-            return _HIDDEN if operation is None else operation(left, right)
+            return HIDDEN if operation is None else operation(left, right)
         except ArithmeticError:
-            return _HIDDEN
+            return HIDDEN
 
     def formatted(self, node: ast.JoinedStr, scope: Scope, depth: int) -> Any:
         """An f-string of parts that are known."""
@@ -272,9 +287,9 @@ class Values(Struct):
         for each in node.values:
             inner = each.value if isinstance(each, ast.FormattedValue) else each
             value = self._leaf(inner, scope, depth)
-            is_bare = not isinstance(each, ast.FormattedValue) or _is_bare(each)
-            if not is_bare or not isinstance(value, str | int | float):
-                return _HIDDEN
+            is_whole = not isinstance(each, ast.FormattedValue) or is_bare(each)
+            if not is_whole or not isinstance(value, str | int | float):
+                return HIDDEN
             parts.append(str(value))
         return "".join(parts)
 
@@ -282,63 +297,38 @@ class Values(Struct):
         """`a if True else b`."""
         test = self._leaf(node.test, scope, depth)
         if not isinstance(test, bool):
-            return _HIDDEN
+            return HIDDEN
         return self._leaf(node.body if test else node.orelse, scope, depth)
 
     def picked(self, node: ast.Subscript, scope: Scope, depth: int) -> Any:
         """`config["lr"]` of a mapping that is known."""
         found = self._item(node, scope, self.span(node), depth)
-        return found.value if found.is_leaf else _HIDDEN
+        return found.value if found.is_leaf else HIDDEN
 
     def _item(self, node: ast.Subscript, scope: Scope, at: Span, depth: int) -> Node:
         around = self._node(node.value, scope, at, depth + 1)
         key = self._leaf(node.slice, scope, depth)
         found = around.child(key) if isinstance(key, str | int) else None
-        return Node(at, _HIDDEN) if found is None else replace(found, key_span=None)
+        return Node(at, HIDDEN) if found is None else replace(found, key_span=None)
 
     def called(self, node: ast.Call, scope: Scope, depth: int) -> Any:
-        """`os.path.join("a", "b")`."""
+        """`os.path.join("a", "b")`, and `config.get("lr", 1e-4)` of a mapping that is known."""
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+            return self._got(node.func.value, node.args, scope, depth)
         if self.origin_of(node.func, scope) != "os.path.join" or node.keywords:
-            return _HIDDEN
+            return HIDDEN
         parts = [self._leaf(each, scope, depth) for each in node.args]
-        return join(*parts) if parts and all(isinstance(p, str) for p in parts) else _HIDDEN
+        return join(*parts) if parts and all(isinstance(p, str) for p in parts) else HIDDEN
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _holder(name: str, scope: Scope) -> Scope | None:
+    """The block that a name is of, read from one place."""
+    found = scope.found(name)
+    return None if found is None else found[1].like or found[1]
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value is one that a configuration may hold, and of a sensible size."""
-    if isinstance(value, str):
-        return len(value) <= _LONGEST
-    if isinstance(value, float):
-        return isfinite(value)
-    return value is None or (isinstance(value, int) and not is_too_large(value))
-
-
-def _power(base: _Numbers, exponent: _Numbers) -> Any:
-    if isinstance(base, int) and isinstance(exponent, int):
-        is_small = exponent >= 0 and base.bit_length() * exponent <= _MOST_BITS
-        return base**exponent if is_small else _fraction(base, exponent)
-    return _fraction(base, exponent)
-
-
-def _fraction(base: _Numbers, exponent: _Numbers) -> Any:
-    try:
-        return float(base) ** float(exponent)
-    except (ArithmeticError, ValueError):
-        return _HIDDEN
-
-
-def _is_bare(node: ast.FormattedValue) -> bool:
-    return node.conversion == -1 and node.format_spec is None
-
-
-def _is_literal(node: ast.expr) -> bool:
-    """Whether another literal may stand in its place."""
-    inner = node.operand if isinstance(node, ast.UnaryOp) else node
-    return isinstance(inner, ast.Constant)
+def _hidden(fields: Mapping[str, Node]) -> dict[str, Node]:
+    return {k: replace(v, value=HIDDEN, fields=None, items=None) for k, v in fields.items()}
 
 
 _LEAVES: Final[Mapping[type[ast.expr], Callable[..., Any]]] = {

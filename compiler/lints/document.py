@@ -124,6 +124,8 @@ class Document(Struct, frozen=True, eq=False, dict=True):
     """The document that this is a view of: the same places under another dialect's keys."""
     unknown: frozenset[str] = frozenset()
     """Keys that are given a value which only running the file would tell."""
+    hidden: Mapping[str, Node] = field(default_factory=dict)
+    """Those of them at the top that are written there."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """For a view: the path in `origin` of each of its keys."""
     runs: frozenset[int] = frozenset()
@@ -161,6 +163,12 @@ class Document(Struct, frozen=True, eq=False, dict=True):
     def found(self) -> Mapping[str, Place]:
         """Every key by dotted path, mappings and what they hold alike, in the file's order."""
         return dict(self._walk(self.root, ""))
+
+    @cached_property
+    def named(self) -> Mapping[str, Place]:
+        """Every key, also those at the top whose value nobody knows."""
+        hidden = {key: Place(self, key, node) for key, node in self.hidden.items()}
+        return {**self.found, **hidden} if hidden else self.found
 
     @cached_property
     def flat(self) -> dict[str, Found]:

@@ -203,6 +203,7 @@ class _Reader(Struct):
             target,
             file,
             unknown=unknown,
+            hidden=parsed.hidden,
             paths=paths,
             runs=parsed.runs,
         )

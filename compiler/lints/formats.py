@@ -5,7 +5,7 @@ What is unfolded from one text stands where the text stands, so no edit can be m
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.frontend.notebook import CellLines, Notebook, is_notebook, read_notebook
+from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.text import Origin, decode
 from tunec.compiler.lints.kinds import fields_of
@@ -76,6 +76,8 @@ class Parsed(Struct, frozen=True):
     """The target that the text itself names; None: its keys have to tell."""
     unknown: frozenset[str] = field(default_factory=frozenset)
     """Keys whose values only running the file would tell."""
+    hidden: Mapping[str, Node] = field(default_factory=dict)
+    """Those of them at the top that are written there."""
     part: str = ""
     """Of a script, which part of it this is: `launcher`, `flags`, `slurm`, `environment`."""
     references: tuple[tuple[str, str, Span], ...] = ()
@@ -186,9 +188,10 @@ def _shell(name: str, text: str, cells: Notebook | None = None) -> Iterator[Pars
     script, origin = (text, Origin(name)) if cells is None else (cells.shell, cells.origin)
     for each in read_script(script, origin):
         root, unknown = known_part(each.node)
+        hidden = hidden_part(each.node, unknown)
         reader = each.dialect if each.kind == "flags" else None
         named = tuple((dotted(ref.path), ref.file, ref.span) for ref in each.references)
-        yield Parsed("shell", text, root, reader, unknown, each.kind, named, each.program)
+        yield Parsed("shell", text, root, reader, unknown, hidden, each.kind, named, each.program)
 
 
 def _python(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
@@ -200,30 +203,26 @@ def _python(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]
 
 def _notebook(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
     """What the cells of a notebook configure and start; a cell that is no Python is left out."""
-    from tunec.compiler.frontend.python_calls import syntax_fault
-    from tunec.compiler.lints.python_files import may_configure, read_python
+    from tunec.compiler.lints.python_files import of_cells, read_python
 
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
-    cells, unread = read_notebook(text, name)
-    faults = [*unread]
+    cells, faults = read_notebook(text, name)
     if cells is None:
-        return (), faults
-    lines = cells.python.split("\n")
-    for first, end in cells.cells if may_configure(cells.python) else ():
-        places = CellLines(name, lines=cells.origin.lines[first:end])
-        fault = syntax_fault("\n".join(lines[first:end]), places)
-        if fault is not None:
-            faults.append(fault)
-            lines[first:end] = [""] * (end - first)
-    calls, fault = read_python("\n".join(lines), cells.origin)
+        return (), [*faults]
+    script, broken = of_cells(cells)
+    calls, fault = read_python(script, cells.origin)
     found = tuple(_of_call(each, text) for each in calls)
-    return (*found, *_shell(name, text, cells)), [*faults, *([] if fault is None else [fault])]
+    every = [*faults, *broken, *([] if fault is None else [fault])]
+    return (*found, *_shell(name, text, cells)), every
 
 
 def _of_call(call: "Found", text: str) -> Parsed:
-    root, hidden = known_part(call.root)
-    unknown = hidden | call.unknown
-    return Parsed("python", text, root, unknown=unknown, kind=call.kind, runs=call.runs)
+    root, lost = known_part(call.root)
+    hidden = hidden_part(call.root, lost)
+    unknown = lost | call.unknown
+    return Parsed(
+        *("python", text, root), unknown=unknown, hidden=hidden, kind=call.kind, runs=call.runs
+    )
 
 
 def said_elsewhere(parsed: Parsed, known: frozenset[str]) -> frozenset[str]:
@@ -237,6 +236,11 @@ def known_part(node: Node) -> tuple[Node, frozenset[str]]:
     """A tree without the values that nobody knows yet, and the paths of these."""
     lost: set[str] = set()
     return _known(node, (), lost), frozenset(lost)
+
+
+def hidden_part(node: Node, unknown: frozenset[str]) -> Mapping[str, Node]:
+    """The keys at the top of a tree that are written, with a value that nobody knows yet."""
+    return {key: child for key, child in (node.fields or {}).items() if key in unknown}
 
 
 def _known(node: Node, path: Path, lost: set[str]) -> Node:

@@ -14,11 +14,13 @@ from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.frontend.python_calls import Call, Calls, read_calls
+from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
+from tunec.compiler.frontend.python_calls import Call, Calls, read_calls, syntax_fault
 from tunec.compiler.frontend.python_scopes import are_exclusive
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.lints.document import TRAINERS
 from tunec.compiler.lints.kinds import LOADING, fields_of
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
 MOST_RUNS: Final = 16
@@ -115,6 +117,31 @@ def read_python(text: str, origin: Origin) -> tuple[tuple[Found, ...], Diagnosti
     return tuple(_in_runs(list(found), calls, text)), None
 
 
+def of_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
+    """The script of a notebook's cells without those that are no Python, and their faults."""
+    lines, faults = cells.python.split("\n"), list[Diagnostic]()
+    for first, end in cells.cells if may_configure(cells.python) else ():
+        places = replace(cells.origin, lines=cells.origin.lines[first:end])
+        fault = syntax_fault("\n".join(lines[first:end]), places)
+        if fault is not None:
+            faults.append(fault)
+            lines[first:end] = [""] * (end - first)
+    return "\n".join(lines), faults
+
+
+@cached(64)
+def trainers_of(name: str, text: str) -> tuple[Call, ...]:
+    """The calls of a trainer's class in a Python file or a notebook."""
+    cells = read_notebook(text, name)[0] if is_notebook(name) else None
+    script, origin = (text, Origin(name)) if cells is None else (of_cells(cells)[0], cells.origin)
+    calls, _ = read_calls(script, origin, _is_trainer)
+    return () if calls is None else calls.found
+
+
+def _is_trainer(origin: str) -> bool:
+    return origin.endswith("Trainer") and not origin.startswith("builtins.")
+
+
 def _hidden_path(found: Found) -> Found:
     """A model without its name, where the file may put modules of its own into it."""
     fields = {key: node for key, node in (found.root.fields or {}).items() if key != _PATH}
@@ -138,7 +165,7 @@ def _is_wanted(origin: str) -> bool:
     is_fast = package == _UNSLOTH and holder.rpartition(".")[2] in _FAST
     if method == _LOAD:
         return bool(is_model or is_fast) or origin.endswith("PeftModel.from_pretrained")
-    return (is_fast and method == _ADAPT) or (origin.endswith("Trainer") and package != "builtins")
+    return (is_fast and method == _ADAPT) or _is_trainer(origin)
 
 
 # ── documents ────────────────────────────────────────────────────────────────────────────────────
@@ -177,8 +204,16 @@ def _trainer(call: Call, kind: str | None, calls: Calls) -> Found | None:
     return _document("hf", replace(call, fields=mine, is_open=True), calls, known)
 
 
+def _inherited(call: Call, known: frozenset[str]) -> Call:
+    """A call of a class of this file: what it sets itself, without what it has for itself."""
+    own = {key: node for key, node in call.own.items() if key in known}
+    mine = {k: v for k, v in call.fields.items() if k in known or k not in call.own}
+    return replace(call, fields={**own, **mine}) if call.own else call
+
+
 def _document(kind: str, call: Call, calls: Calls, known: frozenset[str]) -> Found:
     """What a call says under its own keywords; what is set later is not known."""
+    call = _inherited(call, known)
     names = _FIRST.get(kind, ())
     words = zip(names, call.positional, strict=False)
     placed = {name: replace(each, key_span=each.span, is_inline_json=True) for name, each in words}
@@ -305,9 +340,9 @@ def _beside(
     """Those of another kind that may go with a trainer; several are alternatives."""
     mine = [each for each in others if anchor is None or _is_possible((anchor, each))]
     if anchor is not None:
-        scope = anchor.call.site.scope
-        here = [each for each in mine if each.call.site.scope is scope]
-        above = [each for each in mine if each.call.site.scope is scope.module]
+        scope = anchor.call.site.block
+        here = [each for each in mine if each.call.site.block is scope]
+        above = [each for each in mine if each.call.site.block is scope.module]
         alone = mine if len(others) == anchors == 1 else []
         mine = here or above or alone
     if len(mine) > 1:

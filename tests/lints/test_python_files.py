@@ -73,6 +73,62 @@ VALUES = {
         "C = {'seed': 1}\ndef f(c):\n    c['seed'] = 2\nf(C)\nTrainingArguments(max_steps=3, **C)"
     ),
     "a class that is set": "class C:\n    lr = 1e-5\nC.lr = 2\nTrainingArguments(x=C.lr)",
+    "handed on": "def f():\n    return dict(seed=3)\nTrainingArguments('o', **f())",
+    "handed on with words": (
+        "def f(lr, *, half=True, **others):\n    d = {'bf16': half, 'learning_rate': lr}\n"
+        "    d['seed'] = 4\n    d.update(others, max_steps=5)\n    return d\n"
+        "TrainingArguments('o', **f(1e-4, half=False, run_name='x'))"
+    ),
+    "handed on with its own words": (
+        "seed = 1\ndef f(seed, more=seed):\n    return {'seed': seed, 'max_steps': more}\n"
+        "TrainingArguments('o', **f(seed + 1))"
+    ),
+    "handed on twice": (
+        "def g(x):\n    return {'seed': x}\ndef f(x):\n    return {**g(x * 2), 'a': x}\n"
+        "TrainingArguments('o', **f(3))"
+    ),
+    "handed on by one of two": (
+        "def f(x):\n    if x:\n        return dict(seed=1)\n    return dict(seed=2)\n"
+        "TrainingArguments('o', **f(0))"
+    ),
+    "a parameter that is set": "def f(x):\n    x = 2\n    return x\nTrainingArguments(seed=f(1))",
+    "itself": "def f(x):\n    return x if x < 2 else f(x - 1)\nTrainingArguments(seed=f(5))",
+    "merged": "A = {'seed': 1}\nTrainingArguments(**(A | {'max_steps': 2}))",
+    "got": "C = {'s': 1}\nTrainingArguments(seed=C.get('s'), x=C.get('y', 2), z=C.get('z'))",
+    "set in one branch": (
+        "import sys\nC = {'seed': 1}\nif sys.argv:\n    C['seed'] = 2\nTrainingArguments('o', **C)"
+    ),
+    "set when it is main": (
+        "C = {'seed': 1}\nif __name__ == '__main__':\n    C['seed'] = 2\n"
+        "TrainingArguments('o', **C)"
+    ),
+    "set afterwards": "C = {'seed': 1}\nTrainingArguments('o', **C)\nC['seed'] = 2",
+    "set in a function": (
+        "C = {'seed': 1}\ndef f():\n    C['seed'] = 2\nf()\nTrainingArguments('o', **C)"
+    ),
+    "set by an unknown word": "C = {'seed': 1}\nC[str('seed')] = 2\nTrainingArguments('o', **C)",
+    "two of one name": (
+        "def f():\n    C = {'seed': 1}\n    C['seed'] = 3\n    return C\nC = {'seed': 2}\nf()\n"
+        "TrainingArguments('o', **C)"
+    ),
+    "made by a function": (
+        "def f(out, **o):\n    return TrainingArguments(output_dir=out, bf16=True, **o)\n"
+        "f('x', seed=3)"
+    ),
+    "made under a name": (
+        "def f(seed, lr=1e-4):\n"
+        "    a = TrainingArguments(seed=seed, learning_rate=lr)\n    return a\n"
+        "a = f(4)"
+    ),
+    "a copy": (
+        "import dataclasses\na = TrainingArguments(seed=1, bf16=True)\n"
+        "b = dataclasses.replace(a, seed=2)"
+    ),
+    "an heir": "class Mine(TrainingArguments):\n    pass\nMine('o', seed=2)",
+    "heirs of each other": (
+        "def f():\n    class AConfig(BConfig): pass\n    class BConfig(AConfig): pass\n"
+        "    AConfig(); BConfig()\nTrainingArguments(seed=1)"
+    ),
     "no number": "TrainingArguments(seed=len('abc'), z=1 << 3, x=[*range(2)], y=1 / 3 or 2)",
 }
 
@@ -109,13 +165,15 @@ def _called(text: str) -> dict[str, Any]:
     made: list[TrainingArguments] = []
     transformers = ModuleType("transformers")
     transformers.__dict__["TrainingArguments"] = TrainingArguments
-    strange = {"transformers": transformers, "torch": ModuleType("torch")}
+    dataclasses = ModuleType("dataclasses")
+    dataclasses.__dict__["replace"] = lambda one, **given: TrainingArguments(**vars(one) | given)
+    strange = {each.__name__: each for each in (transformers, dataclasses, ModuleType("torch"))}
 
     def imported(name: str, *others: Any) -> Any:
         return strange.get(name) or __import__(name, *others)
 
     names = {**vars(builtins), "__import__": imported}
-    exec(compile(text, "train.py", "exec"), {"__builtins__": names, "__name__": "m"})  # noqa: S102
+    exec(compile(text, "train.py", "exec"), {"__builtins__": names, "__name__": "__main__"})  # noqa: S102
     return {key: _listed(value) for key, value in vars(made[-1]).items()}
 
 
@@ -145,6 +203,7 @@ def test_dtypes_are_words(text: str, word: str | None) -> None:
 # ── which class it is ────────────────────────────────────────────────────────────────────────────
 
 TAKEN = (
+    "import transformers\nclass T(transformers.TrainingArguments): ...\nT({0})",
     "from transformers import TrainingArguments as T\nT({0})",
     "import transformers\ntransformers.TrainingArguments({0})",
     "import transformers as hf\nhf.training_args.TrainingArguments({0})",
@@ -162,7 +221,7 @@ OTHERS = (
     "from mine import TrainingArguments\nTrainingArguments({0})",
     "from .training_args import TrainingArguments\nTrainingArguments({0})",
     "from transformers import Trainer\nclass TrainingArguments: ...\nTrainingArguments({0})",
-    "import transformers\nclass T(transformers.TrainingArguments): ...\nT({0})",
+    "import transformers as t\nclass T(t.TrainingArguments):\n    def __init__(s, x): ...\nT({0})",
     "from transformers import TrainingArguments\nTrainingArguments = f\nTrainingArguments({0})",
     "def f(TrainingArguments):\n    TrainingArguments({0})",
     "TrainingArguments({0})",
@@ -177,6 +236,35 @@ OTHERS = (
 def test_a_class_is_known_by_its_import(text: str, tmp_path: Path) -> None:
     answer = _asked(tmp_path, text.replace("{0}", "output_dir='o', fp16=True, bf16=True"))
     assert answer.names.count("fp16-and-bf16") == 1
+
+
+def test_what_an_heir_declares_is_its_own(tmp_path: Path) -> None:
+    text = (
+        "from dataclasses import dataclass, field\n"
+        "from transformers import TrainingArguments as T\n"
+        "@dataclass\nclass Mine(T):\n    fp16: bool = field(default=True)\n    extra: int = 1\n"
+        "    more: str\nMine(output_dir='o', bf16=True, extra=3, more='x', other=1)\n"
+    )
+    answer = _asked(tmp_path, text)
+    assert sorted(answer.names) == ["argument-of-no-release", "fp16-and-bf16"]
+    (told,) = [each for each in answer.findings if each["id"] == "argument-of-no-release"]
+    assert "`other`" in told["message"]
+
+
+def test_each_call_of_a_function_that_makes_arguments_is_a_run(tmp_path: Path) -> None:
+    text = (
+        "from transformers import TrainingArguments\ndef make(out, half):\n"
+        "    return TrainingArguments(out, bf16=True, fp16=half)\n"
+        "one = make('a', False)\ntwo = make('b', True)\n"
+    )
+    assert _asked(tmp_path, text).names == ["fp16-and-bf16"]
+    assert _asked(tmp_path, text.replace("True)\n", "False)\n")).names == []
+
+
+def test_an_argument_whose_value_is_not_known_has_a_name(tmp_path: Path) -> None:
+    text = "from trl import SFTConfig\ndef f(c):\n    return SFTConfig(max_seq_length=c.length)\n"
+    answer = _asked(tmp_path, text, "--software", "trl=1.16.0")
+    assert answer.names == ["field-of-another-release"]
 
 
 @pytest.mark.parametrize("text", OTHERS)

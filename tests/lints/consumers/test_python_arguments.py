@@ -1,13 +1,18 @@
 """What calls of the real classes refuse, and what is found in a file with the same call."""
 
 import importlib
+import importlib.metadata
+import inspect
 
 import pytest
 
+from tunec.compiler.lints.checks.keys.trainer_calls import MOVED as MOVED_ARGUMENTS
+from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import lint_texts
 from tunec.targets.registry import REGISTRY
 
 TARGETS = REGISTRY.readable()
+CONFIGS = {"trl": "SFTConfig", "transformers": "TrainingArguments"}
 CALLS = {
     "transformers.TrainingArguments": ("'out', load_in_4bit=True", "load_in_4bit"),
     "trl.SFTConfig": ("'out', use_peft=True", "use_peft"),
@@ -38,3 +43,26 @@ def test_every_field_of_a_real_class_is_known(name: str) -> None:
     text = f"from {package} import {word}\n{word}({words})\n"
     found = {each.id for each in lint_texts({"train.py": text}, TARGETS).diagnostics}
     assert "argument-of-no-release" not in found
+
+
+MOVED = [
+    (name, word)
+    for name, every in MOVED_ARGUMENTS.items()
+    for moved in every
+    for word in sorted(moved.names)
+]
+
+
+@pytest.mark.parametrize(("name", "word"), MOVED)
+def test_a_trainer_refuses_the_arguments_that_moved(name: str, word: str) -> None:
+    package, _, trainer = name.rpartition(".")
+    real = getattr(pytest.importorskip(package), trainer)
+    parameters = inspect.signature(real.__init__).parameters
+    assert word not in parameters
+    assert all(each.kind is not each.VAR_KEYWORD for each in parameters.values())
+    here = Environment(software={package: importlib.metadata.version(package)})
+    words = f"from {package} import {trainer}, {CONFIGS[package]} as C"
+    text = f"{words}\n{trainer}(args=C('o'), {word}=1)\n"
+    found = lint_texts({"train.py": text}, TARGETS, here).diagnostics
+    (told,) = [each for each in found if each.id == "trainer-argument-moved"]
+    assert (told.severity, f"`{word}`" in told.message) == ("error", True)

@@ -67,7 +67,7 @@ def _told(run: LintContext, document: Document, found: list[Finding]) -> Iterato
     doubtful: dict[str, tuple[Place, tuple[str, ...]]] = {}
     for each in found:
         path = each.labels[0].path
-        place, known = document.get(path), having(kind, path, releases_of(kind))
+        place, known = document.named.get(path), having(kind, path, releases_of(kind))
         if run.own.declares(path) or run.own.takes(path):
             continue
         if place is not None and known and each.severity is None:
@@ -80,7 +80,7 @@ def _told(run: LintContext, document: Document, found: list[Finding]) -> Iterato
 
 def _of_document(run: LintContext, document: Document, here: tuple[str, ...]) -> Iterator[Finding]:
     kind = document.kind
-    for path, place in document.found.items():
+    for path, place in document.named.items():
         is_off = place.value is None or place.value is False
         if "." in path or path in _ELSEWHERE:
             continue

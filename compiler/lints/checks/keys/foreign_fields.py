@@ -129,7 +129,7 @@ def argument_of_no_release(run: LintContext) -> Iterator[Finding]:
             continue
         known = _arguments_of(document)
         told = _told_elsewhere(run, document)
-        for path, place in document.found.items():
+        for path, place in document.named.items():
             if "." not in path and path not in known and path not in told:
                 yield _no_argument(place, known)
 

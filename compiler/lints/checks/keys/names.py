@@ -226,7 +226,7 @@ def key_of_another_release(run: LintContext) -> Iterator[Finding]:
     beside = ("llamafactory",) if run.release("transformers").is_named else ()
     for document in run.of("hf", *TRL, *beside):
         kept = _OWN if document.kind in beside else ()
-        tops = ((path, place) for path, place in document.found.items() if "." not in path)
+        tops = ((path, place) for path, place in document.named.items() if "." not in path)
         fields = {} if document.is_partial else {p: each for p, each in tops if p not in kept}
         for path, place in fields.items():
             yield from _field(run, path, place)

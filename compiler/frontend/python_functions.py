@@ -1,0 +1,99 @@
+"""Functions of a Python file that only hand on what they are given: nothing is run.
+
+A function whose one `return` is its last statement comes to that expression, read with the
+arguments of the call in place of its parameters.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.frontend.python_names import Binding, Function, Scope
+
+_NOT_PLAIN: Final = (ast.Yield, ast.YieldFrom, ast.Await)
+_MOST: Final = 2_000
+"""Nodes of a function that is looked into."""
+
+
+def function_of(call: ast.Call, scope: Scope) -> Function | None:
+    """The function of this file that a call names, if it is the only thing of that name."""
+    found = scope.found(call.func.id) if isinstance(call.func, ast.Name) else None
+    bindings = found[0] if found is not None else ()
+    return bindings[0].function if len(bindings) == 1 else None
+
+
+def returned(function: Function) -> ast.expr | None:
+    """The expression of the one `return` of a function, where that is its last statement."""
+    last = function.node.body[-1]
+    inside = list(_inside(function.node))
+    returns = [each for each in inside if isinstance(each, ast.Return)]
+    is_plain = not any(isinstance(each, _NOT_PLAIN) for each in inside)
+    if returns != [last] or not is_plain or len(inside) > _MOST or not isinstance(last, ast.Return):
+        return None
+    return last.value
+
+
+def _inside(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """What stands in a function, without the functions within it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+
+
+def called_with(function: Function, call: ast.Call, scope: Scope) -> Scope | None:
+    """The names of a function where it is called so; None where only running tells."""
+    given = _given(function.node.args, call)
+    if given is None:
+        return None
+    inner, outer = function.scope, function.scope.outer
+    names = dict(inner.names)
+    for name, value in given.items():
+        if len(inner.names.get(name, ())) == 1:
+            names[name] = [Binding(value=value, scope=scope)]
+    for name, value in _defaults(function.node.args):
+        if name not in given and len(inner.names.get(name, ())) == 1:
+            names[name] = [Binding(value=value, scope=outer)]
+    return Scope("function", outer, names, inner.globals, like=inner)
+
+
+def _given(taken: ast.arguments, call: ast.Call) -> Mapping[str, ast.expr] | None:
+    """The expression of each parameter that a call gives."""
+    places = [each.arg for each in (*taken.posonlyargs, *taken.args)]
+    is_plain = not any(isinstance(each, ast.Starred) for each in call.args)
+    if not is_plain or taken.vararg is not None or len(call.args) > len(places):
+        return None
+    found: dict[str, ast.expr] = dict(zip(places, call.args, strict=False))
+    known = {*(each.arg for each in (*taken.args, *taken.kwonlyargs))}
+    others: list[ast.keyword] = []
+    for each in call.keywords:
+        if each.arg in known and each.arg is not None:
+            found[each.arg] = each.value
+        else:
+            others.append(each)
+    if taken.kwarg is not None:
+        found[taken.kwarg.arg] = _mapping(others, call)
+    return found if taken.kwarg is not None or not others else None
+
+
+def _mapping(keywords: list[ast.keyword], call: ast.Call) -> ast.Dict:
+    """Keywords as the dictionary that `**others` is."""
+    keys: list[ast.expr | None] = [None if each.arg is None else _key(each) for each in keywords]
+    return ast.copy_location(ast.Dict(keys, [each.value for each in keywords]), call)
+
+
+def _key(keyword: ast.keyword) -> ast.Constant:
+    key = ast.copy_location(ast.Constant(keyword.arg), keyword)
+    key.end_lineno, key.end_col_offset = key.lineno, key.col_offset + len(keyword.arg or "")
+    return key
+
+
+def _defaults(taken: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
+    places = [*taken.posonlyargs, *taken.args]
+    late = places[len(places) - len(taken.defaults) :]
+    yield from ((each.arg, value) for each, value in zip(late, taken.defaults, strict=True))
+    for each, value in zip(taken.kwonlyargs, taken.kw_defaults, strict=True):
+        if value is not None:
+            yield each.arg, value

@@ -1,0 +1,86 @@
+"""What the names of a Python file stand for: imports, classes that inherit, one assignment."""
+
+import ast
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.frontend.python_names import Binding, Module, Scope
+
+_KNOWN_MODULES: Final = ("transformers", "trl", "peft", "torch", "unsloth", "accelerate")
+_OF_ARGUMENTS: Final = ("Arguments", "Config")
+_DEEPEST: Final = 8
+"""How many classes are followed that inherit from each other."""
+
+
+class Origins(Struct):
+    """What names are, by the walk of their module."""
+
+    module: Module
+
+    def origin_of(self, node: ast.expr, scope: Scope, depth: int = 0) -> str | None:
+        """What an expression names, by its imports: `transformers.TrainingArguments`."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return None
+        first = self._imported(node.id, scope, depth)
+        return None if first is None else ".".join((first, *reversed(parts)))
+
+    def _imported(self, name: str, scope: Scope, depth: int) -> str | None:
+        found = scope.found(name)
+        if found is None:
+            stars = [each for each in scope.module.stars if each in _KNOWN_MODULES]
+            if scope.module.stars:
+                return f"{stars[0]}.{name}" if stars else None
+            return f"builtins.{name}"
+        origins = {each.origin for each in found[0]}
+        if origins == {None} and len(found[0]) == 1:
+            return self._inherited(found[0][0], found[1], depth)
+        return next(iter(origins)) if len(origins) == 1 else None
+
+    def _inherited(self, binding: Binding, scope: Scope, depth: int) -> str | None:
+        """The class of arguments that a class of this file is, where it is made as that is."""
+        if binding.body is None or len(binding.bases) != 1 or depth > _DEEPEST:
+            return None
+        origin = self.origin_of(binding.bases[0], scope, depth + 1) or ""
+        is_made_so = origin.endswith(_OF_ARGUMENTS) and "__init__" not in binding.body.names
+        return origin if is_made_so else None
+
+    def constant(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        """What the one assignment to a name gives it, and where that is read."""
+        found = scope.found(name)
+        if found is None or self.module.is_rewritten:
+            return None
+        bindings, holder = found
+        if len(bindings) != 1 or bindings[0].value is None:
+            return None
+        value = bindings[0].value
+        is_fixed = isinstance(value, ast.Constant | ast.Tuple)
+        is_kept = is_fixed or name not in self.module.changed
+        return (value, bindings[0].scope or holder) if is_kept else None
+
+    def member(self, node: ast.Attribute, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        """`Config.lr`, or `config.lr` of `config = Config()`, which nothing sets."""
+        if not isinstance(node.value, ast.Name) or node.attr in self.module.attributes:
+            return None
+        body = self._class(node.value.id, scope)
+        bindings: list[Binding] = body.names.get(node.attr, []) if body is not None else []
+        if body is None or len(bindings) != 1 or bindings[0].value is None:
+            return None
+        return bindings[0].value, body
+
+    def _class(self, name: str, scope: Scope) -> Scope | None:
+        found = scope.found(name)
+        bindings = found[0] if found is not None else ()
+        if len(bindings) != 1:
+            return None
+        value = bindings[0].value
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            inner = None if value.args or value.keywords else scope.found(value.func.id)
+            bindings = inner[0] if inner is not None else ()
+        if len(bindings) != 1 or bindings[0].body is None:
+            return None
+        return None if "__init__" in bindings[0].body.names else bindings[0].body

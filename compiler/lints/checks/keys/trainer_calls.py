@@ -1,0 +1,143 @@
+"""Arguments of trainers' calls that their release takes elsewhere, or by another name."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.frontend.python_calls import Call
+from tunec.compiler.lints.conditions import is_checked, notes, severity
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.python_files import trainers_of
+from tunec.compiler.lints.rule import Finding, rule
+
+_KINDS: Final = ("hf", "sft", "dpo", "grpo", "kto", "reward", "rloo", "model", "peft")
+
+
+class Moved(Struct, frozen=True):
+    """Arguments that a class no longer takes."""
+
+    names: frozenset[str]
+    since: str
+    help: str
+
+
+_NAME: Final = "write `processing_class`"
+_CONFIG: Final = "give it to {0}, which `args` takes"
+_LENGTH: Final = "give max_length to SFTConfig, which `args` takes"
+_OF_SFT: Final = frozenset(
+    {
+        *("dataset_text_field", "packing", "dataset_num_proc", "dataset_batch_size"),
+        *("neftune_noise_alpha", "model_init_kwargs", "dataset_kwargs", "eval_packing"),
+        *("num_of_sequences", "chars_per_token", "infinite"),
+    }
+)
+_OF_DPO: Final = frozenset(
+    {
+        *("beta", "label_smoothing", "loss_type", "label_pad_token_id", "padding_value"),
+        *("truncation_mode", "max_length", "max_prompt_length", "max_target_length"),
+        *("is_encoder_decoder", "disable_dropout", "generate_during_eval", "reference_free"),
+        *("precompute_ref_log_probs", "dataset_num_proc", "model_init_kwargs"),
+        *("ref_model_init_kwargs", "model_adapter_name", "ref_adapter_name"),
+        "force_use_ref_model",
+    }
+)
+_TOKENIZER: Final = frozenset({"tokenizer"})
+MOVED: Final[Mapping[str, tuple[Moved, ...]]] = {
+    "trl.SFTTrainer": (
+        Moved(_TOKENIZER, "trl>=0.16", _NAME),
+        Moved(frozenset({"max_seq_length"}), "trl>=0.13", _LENGTH),
+        Moved(_OF_SFT, "trl>=0.13", _CONFIG),
+        Moved(frozenset({"max_length", "padding_free", "completion_only_loss"}), "", _CONFIG),
+    ),
+    "trl.DPOTrainer": (
+        Moved(_TOKENIZER, "trl>=0.16", _NAME),
+        Moved(_OF_DPO, "trl>=0.13", _CONFIG),
+    ),
+    "trl.KTOTrainer": (Moved(_TOKENIZER, "trl>=0.14", _NAME),),
+    "trl.RewardTrainer": (Moved(_TOKENIZER, "trl>=0.15", _NAME),),
+    "trl.GRPOTrainer": (
+        Moved(_TOKENIZER, "", _NAME),
+        Moved(frozenset({"num_generations", "max_completion_length", "beta"}), "", _CONFIG),
+    ),
+    "transformers.Trainer": (Moved(_TOKENIZER, "transformers>=5.0", _NAME),),
+    "transformers.Seq2SeqTrainer": (Moved(_TOKENIZER, "transformers>=5.0", _NAME),),
+}
+"""trl 0.12.2 trainer/sft_trainer.py and dpo_trainer.py, `_deprecate_arguments` until 0.13 and
+`deprecate_kwarg` until 0.16, kto_trainer.py until 0.14, reward_trainer.py until 0.15; 0.17.0 to
+1.16.0: none has the arguments, nor `**kwargs`. transformers 4.57.6 trainer.py, until 5.0."""
+_PATCHED: Final = re.compile(r"\b(?:import|from)\s+unsloth\b")
+_BEFORE: Final = "unsloth<2026.8.9"
+"""unsloth 2026.8.3 and 2026.8.8 trainer.py `_backwards_compatible_trainer`: what moved is read
+where no `args` are given; 2026.8.15 sets it on them (unslothai/unsloth#8374)."""
+
+
+@rule(
+    "trainer-argument-moved",
+    "error",
+    "parse",
+    consumers=("trl", "transformers"),
+    reads=tuple(f"{kind}:*" for kind in _KINDS),
+)
+def trainer_argument_moved(run: LintContext) -> Iterator[Finding]:
+    """A trainer's call gives an argument that its release has elsewhere, or by another name."""
+    for document in _scripts(run):
+        for call in trainers_of(document.name, document.text):
+            yield from _of_call(call, run, document)
+
+
+def _scripts(run: LintContext) -> Iterator[Document]:
+    """One document of each Python file: all hold its text."""
+    first: dict[str, Document] = {}
+    for each in run.documents:
+        if each.format == "python" and not each.is_view:
+            first.setdefault(each.name, each)
+    return iter(first.values())
+
+
+def _of_call(call: Call, run: LintContext, document: Document) -> Iterator[Finding]:
+    is_patched = _PATCHED.search(document.text) is not None
+    for name, node in call.fields.items():
+        moved = next((e for e in MOVED.get(_short(call), ()) if name in e.names), None)
+        place = Place(document, name, node)
+        if moved is None:
+            continue
+        if not is_patched:
+            if is_checked(run, moved.since):
+                yield _refused(call, place, moved, run)
+        elif "args" in call.fields and name not in _TOKENIZER and run.runs(_BEFORE):
+            yield _dropped(call, place, moved)
+
+
+def _short(call: Call) -> str:
+    return f"{call.package}.{call.name}"
+
+
+def _refused(call: Call, place: Place, moved: Moved, run: LintContext) -> Finding:
+    renamed = place.renamed("processing_class") if place.path in _TOKENIZER else None
+    return Finding(
+        f"{call.name} takes no argument `{place.path}`",
+        (place.key_label("TypeError: unexpected keyword argument"),),
+        notes(run, "", moved.since),
+        _help(call, moved),
+        None if renamed is None else Fix((renamed,), "safe"),
+        severity=severity(run, moved.since),
+    )
+
+
+def _dropped(call: Call, place: Place, moved: Moved) -> Finding:
+    return Finding(
+        f"{call.name}'s `{place.path}` is dropped",
+        (place.key_label("without effect"),),
+        ("Unsloth takes it from the call, and reads it only where no `args` are given",),
+        _help(call, moved),
+        severity="warning",
+        consequence="silent",
+    )
+
+
+def _help(call: Call, moved: Moved) -> str:
+    return moved.help.format(call.name.replace("Trainer", "Config"))
