@@ -1,6 +1,7 @@
 """Configs that the makers ship: all are read, and nearly none has an error."""
 
 from collections.abc import Mapping
+from functools import cache
 
 import pytest
 from shipped import SHIPMENTS, Shipment, Told, Unreachable, configs, told, unpacked
@@ -38,13 +39,14 @@ REAL = {
 _FEWEST = {"axolotl": 230, "simpletuner": 175, "llamafactory": 60, "trl": 7}
 
 
-def _told(shipment: Shipment) -> list[Told]:
+@cache
+def _told(shipment: Shipment) -> tuple[Told, ...]:
     try:
         paths = configs(unpacked(shipment), shipment.globs)
     except Unreachable as fault:
         pytest.skip(str(fault))
     assert len(paths) >= _FEWEST[shipment.package]
-    return list(told(paths, shipment.readers))
+    return tuple(told(paths, shipment.readers))
 
 
 @pytest.mark.parametrize("shipment", SHIPMENTS, ids=lambda shipment: shipment.package)

@@ -105,17 +105,22 @@ VLLM = (
     "loss=chunked reference=base answers=512 rewarded=vllm"
 )
 SAMPLE = (
-    ("qwen2.5-0.5b", "full bf16"),
     ("qwen2.5-0.5b", "lora bf16 sequence=1024 micro=4 checkpointed=True"),
-    ("llama-3.2-1b", "full autocast checkpointed=True"),
     ("llama-3.2-1b", "full bf16 ddp world=2"),
-    ("qwen2.5-0.5b", "full mixed checkpointed=True deepspeed world=8 stage=2"),
     ("qwen2.5-0.5b", "full mixed checkpointed=True deepspeed world=8 stage=3"),
+    ("qwen2.5-0.5b", "qlora fsdp checkpointed=True fsdp world=8 fsdp=full moved=True"),
+    ("llama-3.2-1b", VLLM),
+    ("stable-diffusion-v1-5", "full bf16 sequence=0 packing=False"),
+)
+"""One of each kind of engine, base and model, in every run."""
+MORE = (
+    ("qwen2.5-0.5b", "full bf16"),
+    ("llama-3.2-1b", "full autocast checkpointed=True"),
+    ("qwen2.5-0.5b", "full mixed checkpointed=True deepspeed world=8 stage=2"),
     ("llama-3.2-1b", "full mixed checkpointed=True deepspeed world=8 stage=1 tensor=2"),
     ("llama-3.2-1b", "full mixed deepspeed world=8 stage=1 ulysses=2"),
     ("qwen2.5-0.5b", "full fsdp checkpointed=True fsdp world=8 fsdp=full"),
     ("qwen2.5-0.5b", "full fsdp checkpointed=True fsdp world=8 fsdp=full version=1"),
-    ("qwen2.5-0.5b", "qlora fsdp checkpointed=True fsdp world=8 fsdp=full moved=True"),
     (
         "llama-3.2-1b",
         "lora fsdp sequence=512 checkpointed=True fsdp world=8 fsdp=full version=1 moved=True",
@@ -125,18 +130,19 @@ SAMPLE = (
     ("llama-3.2-1b", "lora bf16 sequence=4096 checkpointed=True loss=chunked offload=True"),
     ("llama-3.2-1b", "lora bf16 sequence=512 checkpointed=True dora=True merged=True"),
     ("llama-3.2-1b", "qlora bf16 sequence=512 checkpointed=True merged=True"),
-    ("llama-3.2-1b", VLLM),
     ("sd3-medium", "full bf16 sequence=0 checkpointed=True packing=False segment=4"),
     ("bart-large", "full bf16 sequence=512 packing=False"),
-    ("stable-diffusion-v1-5", "full bf16 sequence=0 packing=False"),
 )
+"""What nightly runs trace again beside those."""
 
 
 @pytest.fixture(scope="module")
-def recorded():
-    """By model and title the rows of the sample, as they were recorded."""
+def recorded(request):
+    """By model and title the rows that this run asks of, as they were recorded."""
     by_title = {(r["combination"]["model"], words_of(r)): r for r in reversed(ROWS)}
-    return {names: by_title[names] for names in SAMPLE}
+    calls = (getattr(each, "callspec", None) for each in request.session.items)
+    asked = {each.params.get("names") for each in calls if each is not None}
+    return {names: by_title[names] for names in (*SAMPLE, *MORE) if names in asked}
 
 
 def words_of(row):
@@ -165,7 +171,11 @@ def traced(wanted):
     return list(rows(1, wanted))
 
 
-@pytest.mark.parametrize("names", SAMPLE, ids=" ".join)
+@pytest.mark.parametrize(
+    "names",
+    [*SAMPLE, *(pytest.param(each, marks=pytest.mark.nightly) for each in MORE)],
+    ids=" ".join,
+)
 def test_tracing_again_gives_the_same_bytes(names, recorded, again):
     assert "failed" not in again[names], again[names]["failed"]
     assert again[names]["phases"] == recorded[names]["phases"]
