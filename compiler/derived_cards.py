@@ -25,6 +25,8 @@ REFUSED: Final = 3
 """The exit code of the process that makes a card, where it says why there is none."""
 KEY: Final = "tunec_card"
 """The key by which a card's file is told from a config.json."""
+_PARTS: Final = ("", "transformer", "unet")
+"""Folders of a repository in which a config.json is looked for: those of a pipeline last."""
 
 
 class NoCard(ValueError):
@@ -218,15 +220,21 @@ def _cache() -> Path:
 def hub_config(name: str) -> Path | None:
     """The config.json of a repository in the local cache of the Hugging Face Hub.
 
+    That of a pipeline of diffusers is its denoiser's, which is what is trained.
     huggingface_hub 1.0 `constants.py` (`HF_HUB_CACHE`, `HF_HOME`) and `file_download.py`
     (`_get_pointer_path`): `models--OWNER--NAME/refs/main` names the snapshot.
     """
-    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
-    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
-    folder = hub / f"models--{name.replace('/', '--')}"
+    folder = hub_folder(name)
     try:
         revision = (folder / "refs" / "main").read_text("utf-8").strip()
-        found = folder / "snapshots" / revision / "config.json"
-        return found if found.is_file() else None
+        places = (folder / "snapshots" / revision / part / "config.json" for part in _PARTS)
+        return next((each for each in places if each.is_file()), None)
     except (OSError, ValueError):
         return None
+
+
+def hub_folder(name: str) -> Path:
+    """Where the local cache of the Hugging Face Hub keeps a repository."""
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    return hub / f"models--{name.replace('/', '--')}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tunec.compiler.derived_cards import hub_config
+from tunec.compiler.derived_cards import hub_config, hub_folder
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
 from tunec.compiler.frontend.disk import Unreadable, near_files
@@ -83,9 +83,8 @@ def check_model(value: Any, tree: Node, project: Project) -> Named:
     cached = hub_config(value) if unknown else None
     if cached is None:
         return Named(unknown)
-    return _config_file(
-        str(cached), tree, ("model",), Project(project.base, cached.parents[2].resolve())
-    )
+    root = hub_folder(value).resolve()
+    return _config_file(str(cached), tree, ("model",), Project(project.base, root))
 
 
 def check_stored(data: Mapping[str, Any], model: Named, tree: Node) -> Iterator[Diagnostic]:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tunec.compiler.tracing.derivation import derived
+from tunec.schemas.models.catalogue import card as card_of_the_catalogue
 from tunec.schemas.models.derived_card import card_name
 
 GPT_OSS = {
@@ -109,6 +110,25 @@ def test_a_model_of_the_local_hub_cache_keeps_its_name(tunec, tmp_path, cache, c
     (cache / card_name(GPT_OSS)).write_bytes(card.to_json())
     found = tunec("plan", spec(tmp_path, "nobody/gpt-oss-tiny"), "--format", "json").json
     assert found["plan"]["model.path"] == "nobody/gpt-oss-tiny"
+
+
+@pytest.mark.parametrize("part", ["transformer", "unet"])
+def test_a_pipeline_of_the_local_hub_cache_is_its_denoiser(tunec, tmp_path, part):
+    folder = tmp_path / "hub" / "models--nobody--painter"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abc")
+    (folder / "snapshots" / "abc" / part).mkdir(parents=True)
+    config = card_of_the_catalogue("flux.1-dev").config
+    (folder / "snapshots" / "abc" / part / "config.json").write_text(json.dumps(config))
+    path = tmp_path / "spec.yaml"
+    path.write_text(
+        "tunec: 1\nmodel: nobody/painter\nmethod: {lora: {rank: 16, targets: attention}}\n"
+        "data: {train: pictures, samples: 100, resolution: 1024}\nhardware: a100-80g-x1\n"
+        "batch: {global: 1}\ntrain: {steps: 1000}\n"
+    )
+    found = tunec("plan", path, "--format", "json").json
+    assert found["plan"]["model.path"] == "nobody/painter"
+    assert found["plan"]["model.family"] == "FluxTransformer2DModel"
 
 
 def test_a_name_that_leads_nowhere_is_told(tunec):
