@@ -1,8 +1,8 @@
 """Writes the consumers' JSON Schemas and default tables from the consumers themselves.
 
 `python -m tunec.targets.generate_schemas` rewrites `schemas/json/accelerate`, `axolotl`,
-`deepspeed`, `huggingface`, `llamafactory`, `ms-swift`, `trl`, `unsloth` and `verl`; with `--check`
-it writes nothing and fails when one of them differs.
+`deepspeed`, `huggingface`, `llamafactory`, `ms-swift`, `openrlhf`, `trl`, `unsloth` and `verl`;
+with `--check` it writes nothing and fails when one of them differs.
 Where a consumer cannot be had it says so and ends with status 2: nothing was checked.
 """
 
@@ -30,6 +30,7 @@ SCRIPTS: Final[Mapping[str, str]] = {
     "deepspeed": "tunec.targets.deepspeed.consumer",
     "llamafactory": "tunec.targets.llamafactory.consumer",
     "ms-swift": "tunec.targets.ms_swift.consumer",
+    "openrlhf": "tunec.targets.openrlhf.consumer",
     "transformers": "tunec.targets.huggingface.consumer",
     "trl": "tunec.targets.trl.consumer",
     "unsloth": "tunec.targets.unsloth.consumer",
@@ -63,6 +64,12 @@ _WITH_DEFAULT: Final = ("axolotl", "llamafactory", "ms-swift", "unsloth", "verl"
 
 _NAMING: Final = "ms-swift"
 """The consumer that finds models by their names."""
+
+_PROGRAMS: Final = ("train_sft", "train_dpo")
+"""The programs of OpenRLHF whose flags have a schema."""
+
+_OF_PARTS: Final = {"trl": ("method", _METHODS), "openrlhf": ("program", _PROGRAMS)}
+"""What consumers call the parts of which each has a schema."""
 
 _REWARDED: Final = "ppo_trainer"
 """verl's own file for the program that rewards answers."""
@@ -131,9 +138,10 @@ def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
         if consumer == "unsloth":
             yield "names", {"verb": "names"}
         return
-    if consumer == "trl":
-        for method in _METHODS:
-            yield method, {"verb": "schema", "method": method}
+    if consumer in _OF_PARTS:
+        key, names = _OF_PARTS[consumer]
+        for name in names:
+            yield name, {"verb": "schema", key: name}
         return
     yield "automatic", {"verb": "automatic"}
     for name in STEMS:
@@ -147,7 +155,7 @@ def documents(told: Sequence[Told]) -> Documents:
     found = accelerate_documents(told) | deepspeed_documents(told)
     found |= huggingface_documents(told) | trl_documents(told)
     found |= schema_documents(told) | rewarded_documents(told) | model_documents(told)
-    return found | unsloth_documents(told)
+    return found | unsloth_documents(told) | flag_documents(told)
 
 
 def accelerate_documents(told: Sequence[Told]) -> Documents:
@@ -228,6 +236,16 @@ def rewarded_documents(told: Sequence[Told]) -> Documents:
         f"verl/{_REWARDED}/{each.known.version}.json": each.answers[_REWARDED]
         for each in told
         if each.known.consumer == "verl"
+    }
+
+
+def flag_documents(told: Sequence[Told]) -> Documents:
+    """The schema of the flags of each of OpenRLHF's programs, of each release."""
+    return {
+        f"openrlhf/{program}/{each.known.version}.json": each.answers[program]
+        for each in told
+        if each.known.consumer == "openrlhf"
+        for program in _PROGRAMS
     }
 
 

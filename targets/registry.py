@@ -22,6 +22,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "ms-swift": "tunec.targets.ms_swift.target",
     "unsloth": "tunec.targets.unsloth.target",
     "verl": "tunec.targets.verl.target",
+    "openrlhf": "tunec.targets.openrlhf.target",
     "glm4": "tunec.targets.glm4.target",
     "minicpm-v": "tunec.targets.minicpm_v.target",
     "llama-cookbook": "tunec.targets.llama_cookbook.target",
@@ -39,6 +40,7 @@ READERS: Final[Mapping[str, str]] = {
     "ms-swift": "tunec.targets.ms_swift.target",
     "unsloth": "tunec.targets.unsloth.target",
     "verl": "tunec.targets.verl.target",
+    "openrlhf": "tunec.targets.openrlhf.target",
     "launchers": "tunec.targets.launch.flags",
 }
 """What is read before the other targets, written or not: a module with a `TARGET`."""

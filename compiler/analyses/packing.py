@@ -14,12 +14,13 @@ from typing import Final, Literal
 from msgspec import Struct
 
 PackingStrategy = Literal[
-    "bfd", "bfd_split", "wrapped", "knapsack", "multipack", "concatenated", "buffered"
+    "bfd", "bfd_split", "wrapped", "knapsack", "multipack", "concatenated", "buffered", "joined"
 ]
 """bfd: best fit, what is too long is cut; bfd_split: it is split; wrapped: one stream of each
 thousand, cut where a row is full; knapsack: a row takes the longest that fits until none does;
 multipack: first fit in an order that is drawn; concatenated: one stream of all, its rest left out;
-buffered: so too, in buffers of characters and with separators, which nobody knows before."""
+buffered: so too, in buffers of characters and with separators, which nobody knows before; joined:
+the samples of a micro batch are a row without padding, and each counts as it does alone."""
 _TOGETHER: Final = 1000
 """Samples that are packed together."""
 _SHUFFLED: Final = 20_000
@@ -64,6 +65,8 @@ def packed_rows(lengths: Lengths, samples: int, sequence: int, strategy: Packing
     all of one length. Else each thousand is taken to be like all of them.
     """
     known = lengths.samples == samples and not lengths.is_estimate
+    if strategy == "joined":
+        return Rows(samples, is_exact=True)
     if strategy == "multipack":
         return Rows(_multipacked(lengths, samples, sequence), is_exact=False)
     if strategy in ("concatenated", "buffered"):

@@ -195,6 +195,15 @@ _VERL: Final[Mapping[str, tuple[str, ...]]] = {
     "0.9.1": ("transformers==5.10.4", *_TRANSFORMERS_BETWEEN["5.10.4"]),
 }
 
+# OpenRLHF with the transformers and DeepSpeed that its wheel pins, and the loader that it deals
+# data with. FlashAttention, which its models import, is stood in for.
+_OPENRLHF: Final[Mapping[str, tuple[str, ...]]] = {
+    "0.10.4": ("transformers==5.7.0", *_TRANSFORMERS["5.6.2"], "deepspeed==0.19.1"),
+    "0.11.0": ("transformers==5.15.0", *_TRANSFORMERS["5.15.1"], "deepspeed==0.19.5"),
+    "0.11.2": ("transformers==5.15.0", *_TRANSFORMERS["5.15.1"], "deepspeed==0.19.6"),
+}
+_OPENRLHF_BESIDE: Final = ("torchdata==0.11.0",)
+
 SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
     {
         known.name: known
@@ -225,6 +234,10 @@ SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
             *(
                 ConsumerSet("verl", version, (*companions, *_VERL_BESIDE))
                 for version, companions in _VERL.items()
+            ),
+            *(
+                ConsumerSet("openrlhf", version, (*companions, *_OPENRLHF_BESIDE))
+                for version, companions in _OPENRLHF.items()
             ),
         )
     }

@@ -21,6 +21,7 @@ PROGRAMS: Final = (
     "llama-cookbook",
     "llamafactory",
     "ms-swift",
+    "openrlhf",
     "peft",
     "simpletuner",
     "skypilot",

@@ -47,7 +47,9 @@ def _dpo(scribe: Scribe, draft: Draft, asked: Dpo) -> None:
     _say(scribe, why, kind="dpo", loss=asked.loss, beta=asked.beta, rewards=())
     scribe.choose(
         "objective.reference",
-        _references(adapted=draft.adapter.kind != "none"),
+        _references(
+            adapted=draft.adapter.kind != "none", doubles=_DOUBLES in scribe.facts.versions
+        ),
         "E0804",
         asked.reference,
         "objective.dpo.reference",
@@ -55,11 +57,16 @@ def _dpo(scribe: Scribe, draft: Draft, asked: Dpo) -> None:
     _writes_nothing(scribe, "the data hold pairs of answers")
 
 
-def _references(*, adapted: bool) -> list[Option]:
+_DOUBLES: Final = "openrlhf"
+"""Keeps a second model beside adapters too: openrlhf 0.10.4 to 0.11.2 cli/train_dpo.py `train`."""
+
+
+def _references(*, adapted: bool, doubles: bool) -> list[Option]:
     """trl 0.9.6 to 1.16.0 trainer/dpo_trainer.py: with a `peft_config`, no second model is kept."""
     rests = (slot("adapter.kind"),)
     no_adapters = None if adapted else "there are no adapters to turn off"
-    second = "with adapters, the base model is the reference" if adapted else None
+    keeps_one = adapted and not doubles
+    second = "with adapters, the base model is the reference" if keeps_one else None
     return [
         Option("base", "the base with its adapters off, at no cost in memory", no_adapters, rests),
         Option("resident", "a second model beside the trained one", second, rests),

@@ -74,7 +74,7 @@ def _rows(facts: Facts, draft: Draft) -> Rows | None:
     samples = draft.data.samples
     if samples is None:
         return None
-    if not draft.data.packing:
+    if not draft.data.packing or facts.counting.packing == "joined":
         return Rows(samples, is_exact=True)
     if facts.lengths is None:
         return None

@@ -1,6 +1,6 @@
 """How DeepSpeed is asked about ds_config.json, and how its answers are heard."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.consumers.sets import choose
@@ -9,6 +9,7 @@ from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
     Answers,
     Case,
+    Fact,
     Heard,
     NotAsked,
     Program,
@@ -21,8 +22,12 @@ from tunec.compiler.verify.contract import (
 )
 from tunec.compiler.verify.delivery import document
 from tunec.schemas.frozen import replace
+from tunec.targets.deepspeed.batch import BATCH, TENSOR
 from tunec.targets.deepspeed.config import NAME
-from tunec.targets.deepspeed.reader import PACKAGE
+from tunec.targets.deepspeed.optimizer import optimizer
+from tunec.targets.deepspeed.precision import PRECISION
+from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
+from tunec.targets.deepspeed.zero import ZERO
 
 SCRIPT: Final = "tunec.targets.deepspeed.consumer"
 WORDS: Final[Mapping[str, str]] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -67,15 +72,22 @@ def delivered(case: Case, _: Answers) -> Json:
 
 
 def engine_programs(
-    configured: Configured, after: str = "", silent: Collection[str] = ()
+    configured: Configured,
+    after: str = "",
+    silent: Collection[str] = (),
+    file: str = NAME,
+    at: Callable[[Case], Where] = where,
 ) -> tuple[Program, ...]:
     """DeepSpeedConfig with the engine's own checks, and the engine started on a small model.
 
-    `silent` are keys that the program in between takes out of the file.
+    `silent` are keys that the program in between takes out of the file. Where a program makes the
+    configuration itself, `file` is what it makes it of, and values are told by the slots.
     """
 
     def hear(case: Case, answer: Any) -> Heard:
         heard = hear_config(case, answer)
+        if file != NAME:
+            return Heard(facts=(*heard.facts, *_settings(case, heard.values, silent)))
         kept = {key: value for key, value in heard.values.items() if key not in silent}
         return replace(heard, values=kept)
 
@@ -92,18 +104,36 @@ def engine_programs(
         return {"verb": "initialize", **_common(case, content)}
 
     return (
-        Program(_CONFIG, NAME, SCRIPT, where, config, hear, after=after, unheard=_unheard),
+        Program(_CONFIG, file, SCRIPT, at, config, hear, after=after, unheard=_unheard),
         Program(
             _ENGINE,
-            NAME,
+            file,
             SCRIPT,
-            where,
+            at,
             initialize,
             hear_engine,
             after=_CONFIG,
             unheard=_unheard,
         ),
     )
+
+
+_READ: Final = (*BATCH, *PRECISION, *optimizer(PLAIN), *ZERO, *TENSOR)
+"""What the engine makes of a configuration that no file holds, by the rows of one that does."""
+
+
+def _settings(case: Case, values: Mapping[str, Json], silent: Collection[str]) -> Iterator[Fact]:
+    """Each slot that a row reads of the resolved values of its keys."""
+    plan, dialect = case.plan, case.dialect
+    for row in _READ:
+        if not (row.slots and row.holds_in(dialect) and row.when(plan)):
+            continue
+        found = {key: values[key] for key in row.keys if key in values}
+        said = row.read(found) if found else row.defaults_at(dialect[PACKAGE])
+        key = next(iter(found), row.keys[0] if row.keys else "")
+        for slot, value in said.items():
+            if slot in row.slots and key not in silent:
+                yield Fact(slot, key, plan[slot], value)
 
 
 _CONFIG, _ENGINE = "DeepSpeedConfig", "deepspeed.initialize"

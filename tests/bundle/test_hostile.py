@@ -21,6 +21,7 @@ TARGETS = {
     "ms-swift": {},
     "axolotl": {},
     "huggingface": {"run": {"script": "my train.py", "arguments": ["{name}"]}},
+    "openrlhf": {"data": {"train": "train.jsonl", "samples": 10_000, "sequence": 2048}},
     "unsloth": {"hardware": "a100-80g-x1", "train": {}},
     "verl": {"data": {"train": "{name}.parquet", "samples": 10_000, "sequence": 2048}},
 }

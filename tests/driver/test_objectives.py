@@ -284,6 +284,9 @@ def test_no_other_target_says_an_objective_and_all_say_why(name):
     starts_only = name in ("launch", "accelerate", "slurm", "kubeflow", "skypilot", "deepspeed")
     assert cannot.loses is not starts_only
     both = ("sft", "dpo")
-    known = {"axolotl": both, "llamafactory": both, "verl": ("sft", "grpo")}
+    known = {
+        **dict.fromkeys(("axolotl", "llamafactory", "openrlhf"), both),
+        "verl": ("sft", "grpo"),
+    }
     said = {**known, "ms-swift": (*both, "grpo")}.get(name, ("sft",))
     assert starts_only or cannot.harmless == said

@@ -17,6 +17,8 @@ TRAVELLED_ELSEWHERE = {
     "command as far as the trainer",
     "verl": "it imports ray, and its loader asks for a GPU; tests/verify runs its trainer until a "
     "model is loaded",
+    "openrlhf": "its models import FlashAttention, which has no wheel without CUDA; tests/verify "
+    "runs its programs until the first step",
     "slurm": "tests/clusters submits its jobs to a real controller, with another program to start",
     "kubeflow": "tests/clusters runs the lines of its jobs as pods; no cluster runs here",
     "skypilot": "it rents machines; its own parser reads the task (tests/consumers)",

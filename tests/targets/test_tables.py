@@ -42,7 +42,7 @@ def test_every_row_has_a_source_and_known_slots(name):
         assert cannot.reason.strip(), slot
 
 
-BY_PATCH = {"llamafactory", "unsloth", "verl"}
+BY_PATCH = {"llamafactory", "openrlhf", "unsloth", "verl"}
 """Packages whose patch releases change keys, so that one is known by several of a minor."""
 
 

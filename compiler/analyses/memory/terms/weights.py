@@ -191,11 +191,15 @@ def second_shards(plan: Sharding) -> float:
 def _reference(workload: Workload, plan: Sharding) -> float:
     """A second model for a preference method, sharded at stage 3 and only there.
 
-    trl 1.16 `models/utils.py`, `prepare_deepspeed`: any other stage becomes 0.
+    trl 1.16 `models/utils.py`, `prepare_deepspeed`: any other stage becomes 0. It is stored as the
+    trained one is: openrlhf 0.10.4 to 0.11.2 cli/train_dpo.py, load_in_4bit.
     """
     if workload.preference is None or workload.preference.reference != "resident":
         return 0
-    return plan.shard(BYTES[plan.states.weights] * plan.counts.base, PARAMETERS)
+    counts = plan.counts
+    packed = quantized_bytes(workload.quantization) * counts.quantized if counts.quantized else 0
+    plain = BYTES[plan.states.weights] * (counts.base - counts.quantized)
+    return plan.shard(plain + packed, PARAMETERS)
 
 
 def frozen_bytes(workload: Workload, plan: Sharding) -> float:

@@ -1,0 +1,80 @@
+"""OpenRLHF's programs without the kernels that only their devices run, up to where they train."""
+
+import argparse
+import contextlib
+import importlib
+import io
+import runpy
+import sys
+import types
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.machinery import ModuleSpec
+from typing import Any, Final, NoReturn
+from unittest.mock import MagicMock, patch
+
+_ABSENT: Final = (
+    *("flash_attn", "flash_attn.bert_padding", "flash_attn.utils"),
+    *("flash_attn.utils.distributed", "pylatexenc"),
+)
+"""Modules stood in for: openrlhf 0.10.4 to 0.11.2 models/ring_attn_utils.py and
+utils/math_utils.py import them."""
+
+_MODULES: Final = ("models", "utils.deepspeed", "trainer.sft_trainer", "trainer.dpo_trainer")
+
+
+@contextmanager
+def importable() -> Iterator[None]:
+    """Let OpenRLHF be imported; what it prints and warns of is dropped."""
+    importlib.import_module("transformers")
+    importlib.import_module("peft")
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        with _stood_in():
+            for name in _MODULES:
+                importlib.import_module(f"openrlhf.{name}")
+        yield
+
+
+@contextmanager
+def _stood_in() -> Iterator[None]:
+    """The absent modules, for as long as others import them."""
+    absent = [name for name in _ABSENT if name not in sys.modules]
+    sys.modules.update({name: _stand_in(name) for name in absent})
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
+def _stand_in(name: str) -> types.ModuleType:
+    made = types.ModuleType(name)
+    made.__spec__ = ModuleSpec(name, None, is_package=True)
+    made.__path__ = []
+    made.__getattr__ = lambda each: MagicMock(name=f"{name}.{each}")  # type: ignore[method-assign]
+    return made
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """argparse raises what it would print before it leaves."""
+
+    def refuse(_: argparse.ArgumentParser, message: str) -> NoReturn:
+        raise ValueError(message)
+
+    with patch.object(argparse.ArgumentParser, "error", refuse):
+        yield
+
+
+def run(program: str, argv: Sequence[str], instead: Mapping[tuple[str, str], Any]) -> None:
+    """Run a program by its module, as `python -m` does, with other things of those names.
+
+    `instead` has them by module and name: the program imports them from there.
+    """
+    with ExitStack() as stack:
+        for (module, name), other in instead.items():
+            stack.enter_context(patch.object(importlib.import_module(module), name, other))
+        stack.enter_context(patch.object(sys, "argv", [program, *argv]))
+        runpy.run_module(program, run_name="__main__", alter_sys=False)

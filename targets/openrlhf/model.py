@@ -1,0 +1,340 @@
+"""Rows of OpenRLHF's flags: which model, in what arithmetic, with which adapter, on what data."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, constant, derived, fixed, named, same
+from tunec.targets.huggingface.adapter import whole
+from tunec.targets.openrlhf.packages import SOURCE
+from tunec.targets.read_only import means_every_layer, named_word
+from tunec.targets.rows import has_adapter, in_four_bits, is_supervised, row
+
+_ACTOR: Final = f"{SOURCE} models/actor.py `Actor.__init__`"
+_FLAGS: Final = f"{SOURCE} cli/train_sft.py, cli/train_dpo.py"
+_BLEND: Final = f"{SOURCE} datasets/utils.py `blending_datasets`"
+_CONFIG: Final = f"{SOURCE} utils/deepspeed/deepspeed_utils.py `get_train_ds_config`"
+
+
+# ── model and arithmetic ─────────────────────────────────────────────────────────────────────────
+
+_COMPUTE: Final = "ds.param_dtype"
+_GRADIENTS: Final = "ds.grad_accum_dtype"
+_HALF: Final = ("bf16", "fp16")
+
+
+def _write_compute(plan: Plan) -> Mapping[str, Json]:
+    compute = plan.precision.compute
+    return {_COMPUTE: compute} if compute in _HALF else {}
+
+
+def _compute(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    dtype = found.get(_COMPUTE, "bf16")
+    if dtype not in _HALF:
+        return {}
+    return {
+        "precision.compute": dtype,
+        "precision.loss_scaling": "dynamic" if dtype == "fp16" else "none",
+        "states.weights": dtype,
+    }
+
+
+def _gradients(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    dtype = found.get(_GRADIENTS) or found.get(_COMPUTE, "bf16")
+    return {"states.gradients": dtype}
+
+
+def _in_fp16(plan: Plan) -> bool:
+    return plan.precision.compute == "fp16"
+
+
+def _scaling(slot: str, value: int) -> Entry:
+    source = f"{_CONFIG}: DeepSpeed's own"
+    return fixed(f"precision.{slot}", value, source, when=_in_fp16)
+
+
+_ATTENTION: Final = {name: name for name in ("eager", "sdpa", "flash_attention_2")}
+MODEL: Final = (
+    same("model.model_name_or_path", "model.path", _FLAGS),
+    row(
+        ("ds.attn_implementation",),
+        ("attention.implementation",),
+        lambda plan: {"ds.attn_implementation": plan.attention.implementation},
+        named_word(_ATTENTION, "ds.attn_implementation", "attention.implementation"),
+        _ACTOR,
+        absent={"attention.implementation": "flash_attention_2"},
+    ),
+    row(
+        (_COMPUTE,),
+        ("precision.compute", "precision.loss_scaling", "states.weights"),
+        _write_compute,
+        _compute,
+        f"{_CONFIG}; {_ACTOR}: torch_dtype",
+        absent=_compute({}),
+    ),
+    row(
+        (_GRADIENTS, _COMPUTE),
+        ("states.gradients",),
+        lambda plan: {_GRADIENTS: plan.states.gradients},
+        _gradients,
+        f"{_CONFIG}; absent, DeepSpeed takes the model's dtype",
+        absent=_gradients({}),
+    ),
+    fixed("states.master_weights", value=True, source=f"{_CONFIG}: fp32 copies, DeepSpeed's own"),
+    fixed("states.optimizer", "fp32", f"{_CONFIG}: of these copies"),
+    fixed("states.autocast", value=False, source=f"{_CONFIG}: the engine casts the module"),
+    fixed("precision.tf32", value=False, source=f"{_FLAGS}: torch's own setting stays"),
+    _scaling("initial_scale_power", 16),
+    _scaling("loss_scale_window", 1000),
+    _scaling("hysteresis", 2),
+    _scaling("min_loss_scale", 1),
+    fixed("loss.path", "full", f"{SOURCE} models/actor.py `Actor.forward`"),
+)
+
+
+# ── adapter and quantisation ─────────────────────────────────────────────────────────────────────
+
+_RANK: Final = "ds.lora.rank"
+_TARGETS: Final = "ds.lora.target_modules"
+
+
+def _write_kind(plan: Plan) -> Mapping[str, Json]:
+    return {_RANK: plan.adapter.rank} if has_adapter(plan) else {}
+
+
+def _kind(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    rank = found.get(_RANK, 0)
+    return {"adapter.kind": "lora", "adapter.rank": rank} if rank > 0 else {"adapter.kind": "none"}
+
+
+def _write_targets(plan: Plan) -> Mapping[str, Json]:
+    """Names alone: one word of a pattern is a name to PEFT, as it is given a list."""
+    targets = plan.adapter.targets
+    return {} if isinstance(targets, str) else {_TARGETS: list(targets)}
+
+
+def _listed(value: Json) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    names = _listed(found[_TARGETS])
+    return {} if means_every_layer(names) else {"adapter.targets": tuple(names)}
+
+
+def _never(slot: str, value: Any) -> Entry:
+    return fixed(f"adapter.{slot}", value, f"{_ACTOR}: LoraConfig", when=has_adapter)
+
+
+ADAPTER: Final = (
+    row((_RANK,), ("adapter.kind",), _write_kind, _kind, _ACTOR, absent={"adapter.kind": "none"}),
+    row((_RANK,), ("adapter.rank",), _write_kind, _kind, _ACTOR, when=has_adapter),
+    row(
+        ("ds.lora.alpha",),
+        ("adapter.alpha",),
+        lambda plan: {"ds.lora.alpha": whole(plan.adapter.alpha)},
+        lambda found: {"adapter.alpha": found["ds.lora.alpha"]},
+        _ACTOR,
+        absent={"adapter.alpha": 16.0},
+        when=has_adapter,
+    ),
+    same(
+        "ds.lora.dropout",
+        "adapter.dropout",
+        _ACTOR,
+        absent=((ALWAYS, 0.0),),
+        when=has_adapter,
+    ),
+    row(
+        (_TARGETS,),
+        ("adapter.targets",),
+        _write_targets,
+        _targets,
+        f"{_ACTOR}; absent they are all linear layers",
+        when=has_adapter,
+    ),
+    _never("bias", "none"),
+    _never("rslora", value=False),
+    _never("dora", value=False),
+    _never("also_train", ()),
+    fixed("adapter.frozen", (), f"{_FLAGS}: no flag of them freezes a part"),
+)
+EVERY_LAYER: Final = Phrase(
+    (_TARGETS,),
+    lambda found: (
+        {"adapter.targets": "all-linear"} if means_every_layer(_listed(found[_TARGETS])) else {}
+    ),
+    f"{_ACTOR}; peft tuners/tuners_utils.py `_maybe_include_all_linear_layers`",
+)
+
+
+def _of_bits(slot: str, value: Any) -> Entry:
+    return fixed(f"quantization.{slot}", value, f"{_ACTOR}: nf4_config", when=in_four_bits)
+
+
+QUANTIZATION: Final = (
+    named(
+        "ds.load_in_4bit",
+        "quantization.format",
+        {"nf4": True, "none": False},
+        _ACTOR,
+        absent=((ALWAYS, "none"),),
+    ),
+    _of_bits("double", value=True),
+    _of_bits("compute", "bf16"),
+    _of_bits("storage", None),
+)
+
+
+# ── recomputed activations ───────────────────────────────────────────────────────────────────────
+
+_RECOMPUTED: Final = "model.gradient_checkpointing_enable"
+_REENTRANT: Final = "model.gradient_checkpointing_reentrant"
+_MODE: Final = "activation_checkpointing.mode"
+
+
+def _recomputes(plan: Plan) -> bool:
+    return plan.activation_checkpointing.mode == "layer"
+
+
+CHECKPOINTING: Final = (
+    named(_RECOMPUTED, _MODE, {"layer": True, "none": False}, _FLAGS, absent=((ALWAYS, "none"),)),
+    same(
+        _REENTRANT,
+        "activation_checkpointing.reentrant",
+        _FLAGS,
+        absent=((ALWAYS, False),),
+        when=_recomputes,
+    ),
+    fixed("activation_checkpointing.segment", 1, f"{_FLAGS}: a layer by itself"),
+    fixed("activation_checkpointing.gap", 0, f"{_FLAGS}: every layer"),
+    fixed("activation_checkpointing.offload", value=False, source=f"{_FLAGS}: nothing moves them"),
+)
+
+
+# ── data ─────────────────────────────────────────────────────────────────────────────────────────
+
+_MOST: Final = 1_000_000
+_ALL: Final = 1_000_000_000
+_SETS: Final = "data.dataset"
+
+
+def _sets(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Names that are joined; a folder behind `@`, or a share of each, is no slot's value."""
+    names = tuple(each.strip() for each in str(found[_SETS]).split(","))
+    if any("@" in each for each in names) or found.get("data.dataset_probs"):
+        return {}
+    return {"data.train": names[0], "data.more": names[1:]}
+
+
+def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
+    """A file's one part is called train; the program of pairs would look for test."""
+    name, steps = plan.data.evaluation, plan.schedule.evaluation_steps
+    if name is None or steps is None:
+        return {}
+    return {"eval.dataset": name, "eval.split": "train", "eval.steps": steps}
+
+
+def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Without steps it evaluates after each epoch, whose steps follow from the data."""
+    name, steps = found.get("eval.dataset"), found.get("eval.steps", -1)
+    if not name:
+        return {"data.evaluation": None, "schedule.evaluation_steps": None}
+    return {"data.evaluation": name, **({"schedule.evaluation_steps": steps} if steps > 0 else {})}
+
+
+def _cuts(plan: Plan) -> int | None:
+    samples = plan.data.samples
+    return _ALL if samples is None or samples > _MOST else None
+
+
+def data(length: int) -> tuple[Entry, ...]:
+    """The rows of the data of a program that cuts at so many tokens by default."""
+    return (
+        row(
+            (_SETS, "data.dataset_probs"),
+            ("data.train", "data.more"),
+            lambda plan: {_SETS: ",".join(training_data(plan))},
+            _sets,
+            _BLEND,
+        ),
+        row(
+            ("eval.dataset", "eval.split", "eval.steps"),
+            ("data.evaluation", "schedule.evaluation_steps"),
+            _write_evaluation,
+            _evaluation,
+            f"{_FLAGS}; {_BLEND}",
+            absent=_evaluation({}),
+        ),
+        derived("data.max_samples", _cuts, f"{_BLEND}: absent, a million of each"),
+        constant("data.apply_chat_template", True, f"{SOURCE} datasets: lists of messages"),
+        same("data.max_len", "data.sequence", f"{SOURCE} datasets", absent=((ALWAYS, length),)),
+        same(
+            "ds.packing_samples",
+            "data.packing",
+            f"{SOURCE} models/actor.py `Actor.forward`: those of a micro batch, joined",
+            absent=((ALWAYS, False),),
+        ),
+    )
+
+
+_MESSAGES: Final = f"{SOURCE} datasets/sft_dataset.py `SFTDataset`"
+_PAIRS: Final = f"{SOURCE} datasets/reward_dataset.py `RewardDataset`"
+OF_TEXTS: Final = (
+    fixed("objective.kind", "sft", f"{SOURCE} cli/train_sft.py", when=is_supervised),
+    *data(2048),
+    constant("data.input_key", "messages", _MESSAGES),
+    constant("data.multiturn", True, f"{_MESSAGES}: every answer is learned"),
+)
+
+
+# ── pairs ────────────────────────────────────────────────────────────────────────────────────────
+
+_DPO: Final = f"{SOURCE} trainer/dpo_trainer.py `DPOTrainer`, models/loss.py `DPOLoss`"
+_IPO: Final = "model.ipo_enable"
+_SMOOTH: Final = ("model.label_smoothing", "model.nll_loss_coef")
+_REFERENCE: Final = "ref.model_name_or_path"
+
+
+def _loss(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """With smoothed labels, or the likelihood added, it is no slot's value."""
+    if any(found.get(key) for key in _SMOOTH):
+        return {}
+    return {"objective.loss": "ipo" if found.get(_IPO) is True else "sigmoid"}
+
+
+def _write_loss(plan: Plan) -> Mapping[str, Json]:
+    losses = {"sigmoid": False, "ipo": True}
+    return {_IPO: losses[plan.objective.loss]} if plan.objective.loss in losses else {}
+
+
+def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """A second model, of another name or on the host it is no slot's value."""
+    other = found.get(_REFERENCE)
+    is_own = not other or other == found.get("model.model_name_or_path")
+    is_plain = is_own and not found.get("ref.offload")
+    return {"objective.reference": "resident"} if is_plain else {}
+
+
+OF_PAIRS: Final = (
+    fixed("objective.kind", "dpo", f"{SOURCE} cli/train_dpo.py"),
+    row(
+        (_IPO, *_SMOOTH),
+        ("objective.loss",),
+        _write_loss,
+        _loss,
+        _DPO,
+        absent={"objective.loss": "sigmoid"},
+    ),
+    same("model.beta", "objective.beta", _DPO, absent=((ALWAYS, 0.1),)),
+    row(
+        (_REFERENCE, "ref.offload", "model.model_name_or_path"),
+        ("objective.reference",),
+        lambda _: {},
+        _reference,
+        f"{SOURCE} cli/train_dpo.py: a second model, with adapters too",
+        absent={"objective.reference": "resident"},
+    ),
+    *data(512),
+    constant("data.prompt_key", "prompt", _PAIRS),
+)

@@ -1,0 +1,33 @@
+"""The releases of OpenRLHF that rows were read from, what each pins, and what runs when."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.releases import Releases
+
+PACKAGE: Final = "openrlhf"
+RELEASES: Final = ("0.10.4", "0.11.0", "0.11.2")
+SUPPORTED: Final = Releases(">=0.10.4,<0.12")
+SOURCE: Final = "openrlhf 0.10.4 to 0.11.2"
+
+_BROUGHT: Final = (
+    ("0.10.4", {"transformers": "5.7.0", "deepspeed": "0.19.1", "peft": "0.19.1"}),
+    ("0.11.0", {"transformers": "5.15.0", "deepspeed": "0.19.5", "peft": "0.20.0"}),
+    ("0.11.2", {"transformers": "5.15.0", "deepspeed": "0.19.6", "peft": "0.20.0"}),
+)
+"""`Requires-Dist` of the wheels pins transformers and DeepSpeed; it names no bound of peft, which
+is one of the season, beside which the programs were asked."""
+_PINNED: Final = ("transformers", "deepspeed")
+
+
+def ranges(version: Version) -> Mapping[str, Releases]:
+    """The releases that one of OpenRLHF takes, by package."""
+    return {name: Releases(f"=={brought(version)[name]}") for name in _PINNED}
+
+
+def brought(version: Version) -> Mapping[str, str]:
+    """The releases that go with one of OpenRLHF, by package."""
+    held = [found for since, found in _BROUGHT if version >= Version(since)]
+    return held[-1] if held else _BROUGHT[0][1]

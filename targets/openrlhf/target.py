@@ -1,0 +1,206 @@
+"""The openrlhf target: launch scripts with the flags of its two trainers, which run on DeepSpeed.
+
+DeepSpeed's configuration is no file: its strategy makes it of the flags.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.analyses.counting import Counting, Epoch
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.start_commands import Start
+from tunec.compiler.target import Cannot, Dialect, Entry, File, Json, Target
+from tunec.schemas.data_paths import Record
+from tunec.schemas.frozen import replace
+from tunec.schemas.spec import Spec
+from tunec.targets.deepspeed.config import DEEPSPEED
+from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
+from tunec.targets.deepspeed.refusals import refusals
+from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
+from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.openrlhf.engine import ENGINE, SETTINGS
+from tunec.targets.openrlhf.model import (
+    ADAPTER,
+    CHECKPOINTING,
+    EVERY_LAYER,
+    MODEL,
+    OF_PAIRS,
+    OF_TEXTS,
+    QUANTIZATION,
+)
+from tunec.targets.openrlhf.packages import PACKAGE, RELEASES, SUPPORTED, brought, ranges
+from tunec.targets.openrlhf.refusals import REFUSALS
+from tunec.targets.openrlhf.training import BATCH, RUN, optimizer, schedule
+from tunec.targets.read_only import schema_of
+from tunec.targets.rows import is_supervised
+from tunec.targets.scripts.command import FLAGS, Style
+from tunec.targets.scripts.file import (
+    Check,
+    checked,
+    command_file,
+    command_rows,
+    every,
+    own_script,
+    started,
+)
+from tunec.targets.scripts.refusals import refusing
+from tunec.targets.trainers import adding_no_noise, evaluating_by_loss, other_releases
+
+SFT: Final = "openrlhf_sft.sh"
+DPO: Final = "openrlhf_dpo.sh"
+PROGRAMS: Final[Mapping[str, str]] = {
+    SFT: "openrlhf.cli.train_sft",
+    DPO: "openrlhf.cli.train_dpo",
+}
+"""The program of each file, by its module."""
+STYLE: Final = Style(
+    text=frozenset(
+        {
+            *("model.model_name_or_path", "ref.model_name_or_path", "data.dataset", "eval.dataset"),
+            *("ckpt.output_dir", "ckpt.path", "logger.tensorboard_dir", "logger.wandb.key"),
+            *("data.input_key", "data.prompt_key", "ds.lora.target_modules"),
+        }
+    ),
+    switches=True,
+    spreads=True,
+)
+_COMMON: Final = (*MODEL, *ADAPTER, *QUANTIZATION, *CHECKPOINTING, *BATCH, *ENGINE, *RUN)
+_ROWS: Final[Mapping[str, tuple[Entry, ...]]] = {
+    SFT: (*OF_TEXTS, *_COMMON, *optimizer(5e-6), *schedule(2)),
+    DPO: (*OF_PAIRS, *_COMMON, *optimizer(1e-5), *schedule(1)),
+}
+
+
+def _check_releases(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+    yield from other_releases(PACKAGE, ranges, brought)(plan, dialect)
+    yield from refusals(plan, dialect)
+
+
+def _file(name: str, *, of_pairs: bool) -> File:
+    program = PROGRAMS[name]
+    schema = schema_of(f"{PACKAGE}/{program.rpartition('.')[2]}", RELEASES, PACKAGE)
+    start = Entry(
+        ("script",),
+        (),
+        lambda plan: {"script": [started(plan, program)]},
+        lambda _: {},
+        f"{program}: python -m",
+    )
+    rows = command_rows(("torchrun", "deepspeed"), lambda _: program, program, start, _ROWS[name])
+    checks: tuple[Check, ...] = (checked(name, rows, FLAGS, schema), _check_releases)
+    file = command_file(
+        name,
+        rows,
+        STYLE,
+        lambda document: _starts(document, program),
+        every(*checks),
+        schema=schema,
+    )
+    return replace(
+        file,
+        when=(lambda plan: plan.objective.kind == "dpo") if of_pairs else is_supervised,
+        phrases=(EVERY_LAYER,),
+    )
+
+
+def _starts(document: Json, program: str) -> bool:
+    """Whether a script starts the program, by its module or by its file."""
+    words = document.get("script", ()) if isinstance(document, dict) else ()
+    path = f"{program.replace('.', '/')}.py"
+    return any(word == program or str(word).endswith(path) for word in words)
+
+
+FILES: Final = (_file(SFT, of_pairs=False), _file(DPO, of_pairs=True))
+
+
+# ── what no flag says ────────────────────────────────────────────────────────────────────────────
+
+_CANNOT: Final = {
+    **CANNOT,
+    **{
+        slot: Cannot("it has no effect under this objective")
+        for slot in SLOTS
+        if slot.startswith(("objective.", "generation."))
+    },
+    **{slot: Cannot("another engine is used") for slot in SLOTS if slot.startswith("fsdp.")},
+    **evaluating_by_loss("OpenRLHF"),
+    **adding_no_noise("OpenRLHF"),
+    "objective.kind": Cannot(
+        "its trainers by rewards, which Ray starts, are no part of these files",
+        True,
+        ("sft", "dpo"),
+    ),
+    "model.kind": Cannot("its trainers of texts and pairs read texts alone", True, ("causal-lm",)),
+    "model.trust_remote_code": Cannot("it is on in every run"),
+    "data.images": Cannot("its data hold texts alone"),
+    "batch.accumulation": Cannot("global batch, micro batch and processes say it"),
+    "schedule.warmup_steps": Cannot("it is given a share of the steps"),
+    "zero.nvme_path": Cannot("nothing of it goes to NVMe", True, (None,)),
+    "parallel.tensor": Cannot("no account is kept of what it splits", True, (1,)),
+    "parallel.sequence": Cannot("no account is kept of sequences that are shared", True, (1,)),
+    "launch.script": own_script("openrlhf"),
+}
+_REQUIRES: Final[Mapping[str, Any]] = {
+    "parallel.engine": "deepspeed",
+    "precision.tf32": False,
+    "runtime.dataloader_pin_memory": True,
+    "loss.path": "full",
+    "optimizer.kernel": "own",
+}
+
+
+def _needs(spec: Spec, _: Draft) -> Mapping[str, Any]:
+    """Kernels that keep joined samples apart, a second model for pairs, and a launcher."""
+    packs = spec.data.packing and spec.attention is None
+    pairs = {"objective.reference": "resident"} if spec.objective.dpo is not None else {}
+    return {
+        **({"attention.implementation": "flash_attention_2"} if packs else {}),
+        **pairs,
+        **({} if spec.launcher else {"launch.launcher": "torchrun"}),
+        **{f"zero.{slot}": value for slot, value, _ in SETTINGS if value is not None},
+    }
+
+
+def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
+    """Whole micro batches of a share of the data; what is left of an epoch goes into the next.
+
+    openrlhf 0.10.4 to 0.11.2 utils/deepspeed/deepspeed.py `setup_dataloader`: drop_last of sampler
+    and loader; deepspeed 0.19.1 to 0.19.6 runtime/engine.py `is_gradient_accumulation_boundary`.
+    """
+
+    def steps(epoch: Epoch, epochs: float) -> int:
+        batches = epoch.rows // epoch.processes // epoch.micro
+        return int(epochs * batches) // epoch.accumulation
+
+    return Counting(f"openrlhf {dialect[PACKAGE]}", steps, "joined")
+
+
+def records(plan: Plan) -> tuple[Record, ...]:
+    """datasets/sft_dataset.py `SFTDataset`, datasets/reward_dataset.py: behind a chat template."""
+    if plan.objective.kind == "dpo":
+        return (Record(("prompt", "chosen", "rejected"), "chat"),)
+    return (Record(("messages",), "chat"),)
+
+
+TARGET: Final = Target(
+    name=PACKAGE,
+    package=PACKAGE,
+    supported=SUPPORTED,
+    latest=RELEASES[-1],
+    releases=RELEASES,
+    files=FILES,
+    cannot=_CANNOT,
+    requires=_REQUIRES,
+    needs=_needs,
+    check=refusing(PACKAGE, REFUSALS),
+    beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES, DEEPSPEED_PACKAGE: DEEPSPEED},
+    companions=brought,
+    starts=(Start(("bash",), SFT), Start(("bash",), DPO)),
+    run_by="trl",
+    counting=counting,
+    records=records,
+    verify="tunec.targets.openrlhf.verify",
+)
+"""What OpenRLHF's trainers of given texts and of pairs are started with."""
