@@ -1,6 +1,8 @@
 """Try to derive a card of every family that transformers has a head for, from its default config.
 
-`python benchmarks/card_sweep.py [FAMILY...] [-j 2] [--seconds 90] [--gibibytes 8]` asks each
+What `card_sweep_filled.yaml` says of a family is put into it.
+
+`python benchmarks/card_sweep.py [FAMILY...] [-j 2] [--seconds 300] [--gibibytes 8]` asks each
 family in a process of its own and keeps the answers in `card_sweep.jsonl`, of which
 `just generate` makes `docs/derived-cards.md`. Families that are not named keep their answers;
 `--missing` asks those alone that have none from this release, so that a sweep can be broken off.
@@ -19,6 +21,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 ROWS: Final = Path(__file__).with_suffix(".jsonl")
 HEADS: Final = {
     "sequence-to-sequence": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
@@ -28,6 +32,9 @@ HEADS: Final = {
 }
 """The tables of transformers' `models/auto/modeling_auto.py` in which a config class is looked up,
 by what its head is called here. The first that has it counts: an encoder has a causal head too."""
+FILLED: Final = Path(__file__).with_name("card_sweep_filled.yaml")
+"""Keys that the defaults of a class leave out or that do not fit together, as config.json files
+have them."""
 Row = Mapping[str, Any]
 Family = tuple[str, Any, str]
 """What its head is called, the config class, and the name of the model's class."""
@@ -47,16 +54,22 @@ def families() -> dict[str, Family]:
     return dict(sorted(found.items()))
 
 
+def filled(family: str) -> Mapping[str, Any]:
+    """What the default config of a family is filled with."""
+    rows = yaml.safe_load(FILLED.read_text("utf-8"))
+    return next((row["config"] for row in rows if family in row["families"]), {})
+
+
 def ask(head: str, config: Any, model: str) -> Row:
     """What deriving a card from the default config comes to: the modules' parameters or a reason.
 
-    The config names the model's class, as a config.json does.
+    The config names the model's class, as a config.json does, and is filled where it has to be.
     """
     from tunec.compiler.tracing.derivation import derived
     from tunec.compiler.tracing.subject import Untraceable
 
     try:
-        default = {**config().to_dict(), "architectures": [model]}
+        default = {**_default(config), "architectures": [model]}
         given = json.loads(json.dumps(default, default=str))
     except Exception as fault:  # noqa: BLE001  whatever the config's own class raises
         return {"head": head, "refused": f"the default config cannot be made: {_told(fault)}"}
@@ -68,6 +81,12 @@ def ask(head: str, config: Any, model: str) -> Row:
         return {"head": head, "refused": "it takes more memory than the sweep gives"}
     except Exception as fault:  # noqa: BLE001  a fault of ours, which the page shows
         return {"head": head, "refused": f"tunec's own fault: {_told(fault)}"}
+
+
+def _default(config: Any) -> Mapping[str, Any]:
+    """The config that the class makes of what it is filled with."""
+    found: Mapping[str, Any] = config.from_dict(filled(config.model_type)).to_dict()
+    return found
 
 
 def _told(fault: Exception) -> str:
@@ -129,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", metavar="FAMILY")
     parser.add_argument("-j", "--jobs", type=int, default=2)
-    parser.add_argument("--seconds", type=int, default=90)
+    parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--gibibytes", type=int, default=8)
     parser.add_argument("--missing", action="store_true")
     options = parser.parse_args(arguments)

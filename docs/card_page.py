@@ -18,7 +18,8 @@ the class that transformers builds of its config. Here it was tried with the def
 configuration classes that have a head for causal, vision-language, sequence-to-sequence or masked
 language modelling: the class is built without weights, and its passes are run and measured.
 `just card-sweep` tries anew. Defaults are often placeholders that do not fit together, which a real
-`config.json` fills: what cannot be built from them says nothing of real models of the family."""
+`config.json` fills: `benchmarks/card_sweep_filled.yaml` has what such files say, with whose they
+are. What cannot be built from others says nothing of real models of the family."""
 _KINDS: Final[Mapping[str, str]] = {
     "the default config cannot be made": "its own defaults are refused",
     "transformers refuses the config": "its own defaults are refused",

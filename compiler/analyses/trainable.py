@@ -45,7 +45,8 @@ def trained_modules(architecture: Architecture, adapter: Adapter) -> tuple[Modul
 
 
 def _is_frozen(module: Module, frozen: tuple[str, ...]) -> bool:
-    return module.part in frozen or (module.kind == "embedding" and "embeddings" in frozen)
+    of_embeddings = module.kind == "embedding" and "embeddings" in frozen
+    return module.fixed or module.part in frozen or of_embeddings
 
 
 @cached(512)

@@ -42,7 +42,7 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
     scribe = Scribe(facts)
     method, (asked, where) = facts.spec.method, _asked(facts)
     devices = facts.selection.devices
-    taken = _quantised_already(draft.model.published)
+    taken = _quantised_already(draft.model.published) or _unpacked(facts)
     options = [_option(asked, devices, taken)]
     if asked == "int8":
         options.append(_option("nf4", devices, taken))
@@ -124,6 +124,12 @@ def _quantised_already(published: str) -> str | None:
         f"the weights are published in {TITLES[published]}, beside which from_pretrained takes "
         "no configuration of bitsandbytes"
     )
+
+
+def _unpacked(facts: Facts) -> str | None:
+    """Why the model's class does not run over packed weights."""
+    reason = facts.model.architecture.unpacked
+    return f"the model's class fails over packed weights: {reason}" if reason else None
 
 
 def _option(format: QuantFormat, devices: tuple[Device, ...], taken: str | None) -> Option:

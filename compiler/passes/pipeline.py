@@ -54,7 +54,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("model", "precision"),
         ("quantization",),
         choose_quantization,
-        ("selection.devices", "spec.method", "spec.engine", "versions", "tries_fsdp"),
+        ("selection.devices", "spec.method", "spec.engine", "versions", "tries_fsdp", "model"),
         heeds=("parallel.engine",),
         looks=("model.published", "precision.compute"),
     ),

@@ -44,6 +44,8 @@ class Module(Struct, frozen=True):
     copies: Some = 1
     indices: tuple[Sequence[int], ...] = ()
     """What the `{}` of the path run over, one sequence each; their product gives the copies."""
+    fixed: bool = False
+    """Whether its class never trains it, such as a table of sinusoids."""
 
     @property
     def parameters(self) -> int:
@@ -239,6 +241,9 @@ class Architecture(Struct, frozen=True, dict=True):
     """What the language model keeps outside of its layers, up to the final norm's output."""
     eager: bool = False
     """Whether its class takes no fused attention of torch's."""
+    unpacked: str = ""
+    """Why its class does not run over weights that bitsandbytes has packed; "": nothing is known
+    against it."""
     new: tuple[str, ...] = ()
     """Modules that no published weights fill, by dotted name: a classifier's head."""
     denoiser: Denoiser | None = None

@@ -1,5 +1,6 @@
 """Derived cards: what is read off a real class, held against families' rules and traces."""
 
+import json
 from functools import cache
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.driver.planning import planned  # noqa: E402
 from tests.recording.derived_cards import derived  # noqa: E402
 from tests.recording.traces import run  # noqa: E402
 from tests.tracing.small_configs import SMALL  # noqa: E402
@@ -90,6 +92,23 @@ CONFIGS = {
         "bos_token_id": 1,
         "eos_token_id": 2,
     },
+    "longcat_flash": {
+        **{key: value for key, value in SMALL.items() if key != "num_hidden_layers"},
+        "model_type": "longcat_flash",
+        "num_layers": 3,
+        "head_dim": 16,
+        "num_key_value_heads": 4,
+        "ffn_hidden_size": 384,
+        "expert_ffn_hidden_size": 128,
+        "q_lora_rank": 64,
+        "kv_lora_rank": 32,
+        "qk_nope_head_dim": 32,
+        "qk_rope_head_dim": 16,
+        "v_head_dim": 32,
+        "n_routed_experts": 8,
+        "zero_expert_num": 4,
+        "moe_topk": 2,
+    },
 }
 FAR = ["smollm3", "gpt_oss", "nemotron_h", "falcon_h1", "granitemoehybrid"]
 
@@ -115,6 +134,21 @@ def test_kinds_of_layers_are_told_apart():
     assert sliding.experts is not None
     assert (sliding.experts.count, sliding.experts.active) == (8, 2)
     assert card("gpt_oss").architecture.eager
+
+
+def test_a_class_that_reads_packed_weights_itself_has_no_measures_over_them():
+    """LongCat's router multiplies with its weight, and its layers hold two attentions."""
+    found = card("longcat_flash").architecture
+    ways = {each.way for stack in found.stacks for each in stack.measured}
+    assert sum(stack.layers for stack in found.stacks) == 3
+    assert "size mismatch" in found.unpacked
+    assert any(way.startswith("frozen") for way in ways)
+    assert not any("packed" in way for way in ways)
+    assert not card("qwen3").architecture.unpacked
+    whole = {"path": "some/model", "config": json.loads(card("longcat_flash").to_json())}
+    made = planned(model=whole, method="qlora", data={"train": "a.jsonl", "sequence": 512})
+    (refused,) = [each for each in made.diagnostics if each.id == "E0602"]
+    assert "fails over packed weights: size mismatch" in refused.message
 
 
 def test_an_encoder_has_a_masked_language_head_and_sees_both_ways():

@@ -23,6 +23,8 @@ _GPTJ: Final = _Keys(_Key("resid_pdrop", 0.0), _Key("attn_pdrop", 0.0))
 _SCORES: Final = _Key("attention_dropout", 0.0)
 _HIDDEN: Final = _Keys(_Key("hidden_dropout", 0.0), _SCORES)
 _T5: Final = _Keys(*[_Key("dropout_rate", 0.1)] * 3)
+_BART: Final = _Keys(_Key("dropout", 0.1), _SCORES, _Key("activation_dropout", 0.0))
+_BART_SCORED: Final = _BART._replace(scores=_Key("attention_dropout", 0.1))
 _BERT: Final = _Keys(_Key("hidden_dropout_prob", 0.1), _Key("attention_probs_dropout_prob", 0.1))
 
 KEYS: Final[Mapping[str, _Keys]] = {
@@ -41,7 +43,9 @@ KEYS: Final[Mapping[str, _Keys]] = {
     "t5": _T5,
     "mt5": _T5,
     "umt5": _T5,
-    "bart": _Keys(_Key("dropout", 0.1), _SCORES, _Key("activation_dropout", 0.0)),
+    **dict.fromkeys(("bart", "mbart", "pegasus", "marian"), _BART),
+    **dict.fromkeys(("blenderbot", "blenderbot-small"), _BART),
+    **dict.fromkeys(("m2m_100", "plbart"), _BART_SCORED),
     "bert": _BERT,
     "roberta": _BERT,
     "xlm-roberta": _BERT,

@@ -1,12 +1,13 @@
-"""Encoder-decoder language models, and their encoders alone: T5, mT5, UMT5, BART.
+"""Encoder-decoder language models, and their encoders alone: T5 and BART, with their kin.
 
-Read from transformers 5.23.0, `models/t5/modeling_t5.py`, `models/umt5/modeling_umt5.py`,
-`models/bart/modeling_bart.py`. Transformers 5 ties the output projection of every T5.
+Read from transformers 5.23.0, `models/t5/modeling_t5.py`, `models/umt5/modeling_umt5.py`, and of
+BART's kin `models/<family>/modeling_<family>.py`. Transformers 5 ties the output projection of
+every T5.
 """
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -122,26 +123,53 @@ _BART: Final = Names(
 )
 
 
-def bart(facts: Facts) -> Architecture:
-    """Derive BART: learned positions with two rows more than the context."""
+class BartForm(Struct, frozen=True):
+    """How one of BART's kin differs from it."""
+
+    positions: Literal["learned", "fixed", ""] = "learned"
+    """Fixed: a table of sinusoids that is never trained; "": none that is a parameter."""
+    offset: int = 0
+    """Rows of the table beyond the context."""
+    embedding_norm: bool = False
+    final_norm: bool = False
+
+    def grow(self, half: Tree, facts: Facts, hidden: int) -> None:
+        """Add what an encoder or a decoder has beside its layers."""
+        rows = facts.count("max_position_embeddings") + self.offset
+        if self.positions:
+            half.embedding("embed_positions", rows, hidden, fixed=self.positions == "fixed")
+        if self.embedding_norm:
+            half.norm("layernorm_embedding", hidden, bias=True)
+        if self.final_norm:
+            half.norm("layer_norm", hidden, bias=True)
+
+
+_BART_FORM: Final = BartForm(offset=2, embedding_norm=True)
+
+
+def bart(facts: Facts, form: BartForm) -> Architecture:
+    """Derive BART, or one of its kin."""
     hidden, vocab = facts.count("d_model"), facts.count("vocab_size")
-    context, tied = facts.count("max_position_embeddings"), facts.flag("tie_word_embeddings")
+    tied = facts.flag("tie_word_embeddings")
+    shares = facts.family != "marian" or facts.flag("share_encoder_decoder_embeddings")
     tree = Tree("text")
-    tree.embedding("model.shared", vocab, hidden)
+    if shares:
+        tree.embedding("model.shared", vocab, hidden)
     stacks = []
     for side in ("encoder", "decoder"):
         layers = dense(_BART, _bart_sizes(facts, side, hidden))
         half = tree.at(f"model.{side}")
-        half.embedding("embed_positions", context + 2, hidden)
-        half.norm("layernorm_embedding", hidden, bias=True)
+        form.grow(half, facts, hidden)
         layers.grow_layers(half)
         stacks.append(layers.stacks[0])
     _grow_cross(tree.at("model.decoder").each("layers", range(stacks[1].layers)), hidden)
-    if not tied:
-        # BartModel ties both halves' embeddings to the shared one by the same flag.
+    written = vocab if shares else facts.count_or("decoder_vocab_size", vocab)
+    if not (tied and shares):
+        # both halves' embeddings are tied to the shared one by the same flag
         tree.embedding("model.encoder.embed_tokens", vocab, hidden)
-        tree.embedding("model.decoder.embed_tokens", vocab, hidden)
-        tree.linear("lm_head", vocab, hidden)
+        tree.embedding("model.decoder.embed_tokens", written, hidden)
+    if not tied:
+        tree.linear("lm_head", written, hidden)
     crossed = replace(stacks[1], cross_attention=hidden, norms=3, causal=True)
     return Architecture(
         family=facts.family,
@@ -149,11 +177,11 @@ def bart(facts: Facts) -> Architecture:
         modules=tree.modules(),
         stacks=(stacks[0], crossed),
         hidden=hidden,
-        vocab=vocab,
-        context=context,
+        vocab=written,
+        context=facts.count("max_position_embeddings"),
         tied=tied,
         head="lm_head",
-        embedding="model.shared",
+        embedding="model.shared" if shares else "model.encoder.embed_tokens",
     )
 
 
@@ -185,5 +213,12 @@ ENCODER_DECODERS: Final[Mapping[str, Callable[[Facts], Architecture]]] = {
     "t5": partial(t5, everywhere=False),
     "mt5": partial(t5, everywhere=False),
     "umt5": partial(t5, everywhere=True),
-    "bart": bart,
+    "bart": partial(bart, form=_BART_FORM),
+    "plbart": partial(bart, form=_BART_FORM),
+    "mbart": partial(bart, form=replace(_BART_FORM, final_norm=True)),
+    "m2m_100": partial(bart, form=BartForm("", final_norm=True)),
+    "pegasus": partial(bart, form=BartForm("fixed", final_norm=True)),
+    "marian": partial(bart, form=BartForm("fixed")),
+    "blenderbot": partial(bart, form=BartForm(final_norm=True)),
+    "blenderbot-small": partial(bart, form=BartForm(embedding_norm=True)),
 }

@@ -50,6 +50,32 @@ def qwen(facts: Facts, vision_family: str) -> ImageTokens:
     )
 
 
+def glm(facts: Facts, vision_family: str) -> ImageTokens:
+    """GLM-V: as Qwen-VL, but for bounds on the pixels of a picture as often as time counts it.
+
+    transformers 5.23.0 `models/glm4v/image_processing_glm4v.py`, `smart_resize`: `num_frames` is
+    `temporal_patch_size`.
+    """
+    vision = facts.section("vision_config", vision_family)
+    frames = vision.count("temporal_patch_size")
+    size = facts.processor("Glm4vImageProcessor").section("size", "Glm4vImageProcessor.size")
+    return ImageTokens(
+        rule="qwen2-vl",
+        image_size=0,
+        patch=vision.side("patch_size"),
+        merge=vision.count("spatial_merge_size"),
+        min_pixels=size.count("shortest_edge") // frames,
+        max_pixels=size.count("longest_edge") // frames,
+    )
+
+
+def paligemma(facts: Facts) -> ImageTokens:
+    """PaliGemma: one square, each of whose patches is a token."""
+    vision = facts.section("vision_config", "siglip_vision_model")
+    side, patch = vision.side("image_size"), vision.side("patch_size")
+    return ImageTokens(rule="fixed", image_size=side, patch=patch, tokens=(side // patch) ** 2)
+
+
 def pixtral(facts: Facts) -> ImageTokens:
     """Pixtral's tower: any size up to a longest side, `merge` patches a side to one token."""
     size = facts.processor("PixtralImageProcessor").section("size", "PixtralImageProcessor.size")
@@ -159,6 +185,9 @@ IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
     "qwen3_5": lambda facts: qwen(facts, "qwen3_5_vision"),
     "qwen3_5_moe": lambda facts: qwen(facts, "qwen3_5_moe_vision"),
     "qwen3_vl_moe": lambda facts: qwen(facts, "qwen3_vl_moe_vision"),
+    "glm4v": lambda facts: glm(facts, "glm4v_vision"),
+    "glm4v_moe": lambda facts: glm(facts, "glm4v_moe_vision"),
+    "paligemma": paligemma,
     "mistral3": pixtral,
     "gemma4": gemma4,
     "llama4": llama4,

@@ -34,9 +34,9 @@ class Tree(Struct, frozen=True):
         """Add a normalisation with a weight of the given shape."""
         self._add("norm", name, shape, shape[0] if bias else 0)
 
-    def embedding(self, name: str, rows: int, width: int) -> None:
-        """Add a lookup table."""
-        self._add("embedding", name, (rows, width), 0)
+    def embedding(self, name: str, rows: int, width: int, *, fixed: bool = False) -> None:
+        """Add a lookup table; a fixed one is never trained."""
+        self._add("embedding", name, (rows, width), 0, fixed=fixed)
 
     def conv(self, name: str, *shape: int, bias: bool = True) -> None:
         """Add a convolution with a weight of shape (outputs, inputs per group, kernel ...)."""
@@ -55,13 +55,17 @@ class Tree(Struct, frozen=True):
             return self.path
         return f"{self.path}.{name}" if self.path else name
 
-    def _add(self, kind: Kind, name: str, shape: tuple[int, ...], bias: int) -> None:
+    def _add(
+        self, kind: Kind, name: str, shape: tuple[int, ...], bias: int, *, fixed: bool = False
+    ) -> None:
         copies = 1
         for sequence in self.indices:
             copies *= len(sequence)
         if copies:
-            module = Module(self._child(name), kind, shape, self.part, bias, copies, self.indices)
-            self.grown.append(module)
+            path = self._child(name)
+            self.grown.append(
+                Module(path, kind, shape, self.part, bias, copies, self.indices, fixed)
+            )
 
 
 def where(flags: Sequence[bool]) -> tuple[int, ...]:

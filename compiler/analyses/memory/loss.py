@@ -6,6 +6,7 @@ from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.activations import text_tokens
+from tunec.compiler.analyses.memory.modules import BART
 from tunec.compiler.analyses.memory.workload import Workload
 
 _HALF: Final = 2
@@ -192,7 +193,8 @@ _ALWAYS_OWN: Final = frozenset({"chatglm", "VisualGLMModel"})
 """Families whose own code (`trust_remote_code`) has a loss of its own, in fp32."""
 
 _UNSHIFTED: Final = frozenset(
-    {"t5", "mt5", "umt5", "bart", "mbart"}
+    BART
+    | {"t5", "mt5", "umt5"}
     | {"albert", "bert", "camembert", "convbert", "deberta", "deberta-v2", "distilbert", "electra"}
     | {"ernie", "ibert", "jina_embeddings_v3", "layoutlm", "megatron-bert", "mobilebert", "mpnet"}
     | {"mra", "nomic_bert", "rembert", "roberta", "roberta-prelayernorm", "roformer", "tapas"}

@@ -205,14 +205,19 @@ class Flavour(Struct, frozen=True):
 
 
 _T5: Final = frozenset({"t5", "mt5", "umt5"})
-_ENCODER_DECODER: Final = _T5 | {"bart", "mbart"}
+_BART_FIRST: Final = frozenset({"mbart", "m2m_100", "pegasus", "blenderbot"})
+_BART_AFTER: Final = frozenset({"bart", "plbart", "marian", "blenderbot-small"})
+"""BART and its kin, by whether layers normalise what they read or what they give."""
+BART: Final = _BART_FIRST | _BART_AFTER
+_ENCODER_DECODER: Final = _T5 | BART
 _PARALLEL_NORMS: Final = frozenset({"gpt_neox"})
 """`use_parallel_residual`, as every published Pythia and GPT-NeoX-20B sets it."""
 _EXPANDED: Final = frozenset({"gpt2", "gptj", "gpt_neo", "codegen", "phi"})
-_RELU: Final = frozenset({"opt"}) | _T5
+_RELU: Final = frozenset({"opt", "m2m_100", "pegasus"}) | _T5
 _WIDE_NORM: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text", "olmo2", "olmo3"})
 _NORMS_AFTER: Final = frozenset(
-    {"olmo2", "olmo3", "bart", "bert", "roberta", "xlm-roberta"}
+    {"olmo2", "olmo3", "bert", "roberta", "xlm-roberta"}
+    | _BART_AFTER
     | {"camembert", "distilbert", "electra", "mpnet"}
 )
 _NORMS_FIRST: Final = frozenset({"modernbert"})
@@ -240,7 +245,7 @@ _HEAD_BY_HEAD: Final = frozenset({"SD3Transformer2DModel"})
 """Denoisers that join both streams head by head; FLUX rotates token by token (traced)."""
 _ROTATED_TOWERS: Final = frozenset(
     {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}
-    | {"mistral3", "gemma4", "llama4", "kimi_k25"}
+    | {"mistral3", "gemma4", "llama4", "kimi_k25", "glm4v", "glm4v_moe"}
 )
 
 

@@ -69,6 +69,7 @@ def _transformers(subject: Subject) -> torch.nn.Module:
         )
     config = transformers.CONFIG_MAPPING[family].from_dict(dict(subject.config))
     config.use_cache = False
+    keep_all_layers(config.get_text_config())
     if getattr(config, "is_encoder_decoder", False) and not hasattr(config, _FIRST):
         setattr(config, _FIRST, 0)
     if subject.workload.architecture.kind == "sequence-classifier":
@@ -91,6 +92,13 @@ def _transformers(subject: Subject) -> torch.nn.Module:
                 "cannot replace; eager attention can be traced"
             ) from None
     return model
+
+
+def keep_all_layers(config: Any) -> None:
+    """Let no layer be skipped by chance: a step that skips none takes the most."""
+    for name in ("layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
+        if getattr(config, name, None):
+            setattr(config, name, 0.0)
 
 
 def _maker(subject: Subject, transformers: Any) -> Any:

@@ -104,6 +104,9 @@ def agree() -> Callable[[Architecture, Any], None]:
         wrong = {name: (derived[name], real[name]) for name in real if derived[name] != real[name]}
         assert not wrong, sorted(wrong.items())[:10]
         assert architecture.parameters == sum(p.numel() for p in model.parameters())
+        fixed = {name for m in architecture.modules if m.fixed for name in m.names()}
+        frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
+        assert fixed == {name.removesuffix(".weight") for name in frozen}
 
     return check
 

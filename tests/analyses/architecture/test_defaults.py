@@ -24,11 +24,14 @@ NESTED = {
     "qwen2_vl_vision": ("qwen2_vl", "Qwen2VLVisionConfig"),
     "qwen2_5_vl_text": ("qwen2_5_vl", "Qwen2_5_VLTextConfig"),
     "qwen2_5_vl_vision": ("qwen2_5_vl", "Qwen2_5_VLVisionConfig"),
+    "glm4v_vision": ("glm4v", "Glm4vVisionConfig"),
+    "glm4v_moe_vision": ("glm4v_moe", "Glm4vMoeVisionConfig"),
     "qwen3_vl_text": ("qwen3_vl", "Qwen3VLTextConfig"),
     "qwen3_vl_vision": ("qwen3_vl", "Qwen3VLVisionConfig"),
 }
 PROCESSORS = {
     "Gemma4ImageProcessor": "gemma4",
+    "Glm4vImageProcessor": "glm4v",
     "GotOcr2ImageProcessor": "got_ocr2",
     "Kimi_K25ImageProcessor": "kimi_k25",
     "Lfm2VlImageProcessor": "lfm2_vl",

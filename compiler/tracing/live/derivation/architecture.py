@@ -15,10 +15,12 @@ from tunec.compiler.tracing.live.derivation.layers import (
     stack_of,
     tower_of,
 )
-from tunec.compiler.tracing.live.derivation.measures import Subject, measures
+from tunec.compiler.tracing.live.derivation.measures import measures
 from tunec.compiler.tracing.live.derivation.module_tree import module_tree
 from tunec.compiler.tracing.live.derivation.remote_classes import classes_of, is_remote, told
+from tunec.compiler.tracing.live.derivation.text_pass import Subject
 from tunec.compiler.tracing.live.kernels import ATTENTION, register_attention
+from tunec.compiler.tracing.live.model_builder import keep_all_layers
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module
@@ -44,22 +46,23 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     remote = is_remote(config) and code is not None
     made, maker = classes_of(config, str(code)) if remote else _classes(config)
     model = _built(maker, made)
+    made = model.config
     text = made.get_text_config()
     layers = layers_of(model, text)
     stacks = [stack_of(model, text, layers, kind) for kind in layers.kinds]
     tower = tower_of(model, getattr(made, "vision_config", None))
     kept, places = _kept(layers)
-    eager = not maker._supports_sdpa  # noqa: SLF001  what transformers asks
-    head = _name_of(model, model.get_output_embeddings())
+    eager = _is_eager(maker, made)
+    output = _output_of(model)
+    head = _name_of(model, output)
     modules = tuple(replace(each, part=part_of(each.path)) for each in module_tree(model))
     measured = _with_places(maker, made, model)
     keep_layers(measured, layers_of(measured, text), kept)
     _open_windows(measured.config.get_text_config())
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
     kind = _kind(maker, modules)
-    found, around = measures(Subject(measured, layers.path, head, eager, active), places)
+    found = measures(Subject(measured, layers.path, head, eager, active), places)
     embedding = model.get_input_embeddings()
-    output = model.get_output_embeddings()
     return Architecture(
         family=str(config["model_type"]),
         kind=kind,
@@ -73,7 +76,7 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
                     measured=each.measured,
                     attends=each.attends,
                 )
-                for stack, each in zip(stacks, found, strict=True)
+                for stack, each in zip(stacks, found.layers, strict=True)
             ),
         ),
         hidden=text.hidden_size,
@@ -83,8 +86,9 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         logit_softcap=bool(getattr(text, "final_logit_softcapping", None)),
         head=head,
         embedding=_name_of(model, embedding),
-        around=around,
+        around=found.around,
         eager=eager,
+        unpacked=found.unpacked,
         remote_code=remote,
     )
 
@@ -122,6 +126,7 @@ def _config(config: Mapping[str, Any]) -> Any:
     except Exception as fault:  # noqa: BLE001  whatever the config's own class says of it
         raise Untraceable(f"transformers refuses the config: {told(fault)}") from None
     made.use_cache = False
+    keep_all_layers(made.get_text_config())
     return made
 
 
@@ -146,18 +151,30 @@ def _maker(made: Any, config: Mapping[str, Any]) -> Any:
 
 
 def _built(maker: Any, made: Any) -> Any:
-    """The model on meta; a class with a table of attentions of its own takes that of torch."""
-    name = register_attention(padded=False) if maker._supports_sdpa else "eager"  # noqa: SLF001
+    """The model on meta; a class with a table of attentions of its own takes that of torch.
+
+    The name of an attention goes into the configs of all parts, so that each try takes a copy.
+    """
+    name = "eager" if _is_eager(maker, made) else register_attention(padded=False)
     with torch.device("meta"):
         try:
             try:
-                return maker._from_config(made, attn_implementation=name)  # noqa: SLF001
+                return maker._from_config(deepcopy(made), attn_implementation=name)  # noqa: SLF001
             except KeyError as fault:
                 if fault.args != (ATTENTION,):
                     raise
                 return maker._from_config(made, attn_implementation="sdpa")  # noqa: SLF001
         except Exception as fault:  # noqa: BLE001  whatever the model's own class raises
             raise Untraceable(f"{maker.__name__} cannot be built: {told(fault)}") from None
+
+
+def _is_eager(maker: Any, made: Any) -> bool:
+    """Whether a class takes no fused attention of torch's, or its config caps the scores.
+
+    transformers 5.23 `integrations/sdpa_attention.py` raises where it is given `softcap`.
+    """
+    capped = getattr(made.get_text_config(), "attn_logit_softcapping", None)
+    return bool(capped) or not maker._supports_sdpa  # noqa: SLF001  what transformers asks
 
 
 def _with_places(maker: Any, made: Any, model: Any) -> Any:
@@ -211,8 +228,15 @@ def _kept(layers: Layers) -> tuple[frozenset[int], list[int]]:
     return kept | {last}, [kind[min(1, len(kind) - 1)] for kind in layers.kinds]
 
 
-def _name_of(model: torch.nn.Module, module: torch.nn.Module | None) -> str:
-    if module is None:
+def _output_of(model: Any) -> torch.nn.Module:
+    """The output projection, which some classes do not name to transformers."""
+    named = (m for name, m in model.named_modules() if name.endswith("lm_head"))
+    found: torch.nn.Module | None = model.get_output_embeddings() or next(named, None)
+    if found is None:
         raise Untraceable("the model has no output projection, so there is no language to learn")
+    return found
+
+
+def _name_of(model: torch.nn.Module, module: torch.nn.Module) -> str:
     names: dict[int, str] = {id(each): name for name, each in model.named_modules()}
     return names[id(module)]

@@ -15,8 +15,8 @@ from tunec.compiler.tracing.live.denoiser_inputs import Grid, Traits
 from tunec.compiler.tracing.live.derivation.blocks import lists
 from tunec.compiler.tracing.live.derivation.curves import TOLERANCE
 from tunec.compiler.tracing.live.derivation.denoiser_pass import Reduced, Sizes, Work, pass_of
-from tunec.compiler.tracing.live.derivation.measures import WAYS, Way
 from tunec.compiler.tracing.live.derivation.planes import Irregular, fitted
+from tunec.compiler.tracing.live.derivation.text_pass import WAYS, Way
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.models.denoiser import ALONE, Around, BlockBytes, Plane
 

@@ -18,7 +18,7 @@ from tunec.compiler.tracing.live.denoiser_inputs import (
     patch_of,
 )
 from tunec.compiler.tracing.live.derivation.blocks import PRODUCTS
-from tunec.compiler.tracing.live.derivation.measures import (
+from tunec.compiler.tracing.live.derivation.text_pass import (
     COMPARES,
     NF4,
     Way,

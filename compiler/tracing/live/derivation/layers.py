@@ -10,6 +10,9 @@ from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Experts, LatentAttention, Part, Stack
 
+_DEPTHS: Final = ("num_hidden_layers", "num_layers")
+"""Keys of a config with the number of layers; of LongCat's, whose layers hold two attentions, the
+first counts those (transformers 5.23 `models/longcat_flash/configuration_longcat_flash.py`)."""
 _LAYER_LISTS: Final = (
     "layer_types",
     "mlp_layer_types",
@@ -34,7 +37,13 @@ _PARTS: Final[Mapping[str, Part]] = {
 }
 """Words in the first names of a path that say which part of a model a module belongs to."""
 _EXPERTS: Final = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-_ACTIVE: Final = ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts")
+_ACTIVE: Final = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_top_k",
+    "moe_topk",
+    "top_k_experts",
+)
 _INNER: Final = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
 
 
@@ -59,21 +68,23 @@ def layers_of(model: torch.nn.Module, config: Any, part: Part = "text") -> Layer
     Layers are alike that hold modules of the same shapes and have one word in the config's lists.
     Raises Untraceable where no list of the model has as many layers as the config says.
     """
-    count = config.num_hidden_layers
-    lists = (
+    counts = [int(each) for each in (getattr(config, n, None) for n in _DEPTHS) if each]
+    if not counts:
+        raise Untraceable(f"the config of its {part} modules names no number of layers")
+    lists = [
         (path, module)
         for path, module in model.named_modules()
-        if isinstance(module, torch.nn.ModuleList) and len(module) == count
-    )
-    found = next(((path, modules) for path, modules in lists if part_of(path) == part), None)
+        if isinstance(module, torch.nn.ModuleList) and part_of(path) == part
+    ]
+    found = next((each for count in counts for each in lists if len(each[1]) == count), None)
     if found is None:
         raise Untraceable(
-            f"no list of {part} modules has {count} layers, as num_hidden_layers says"
+            f"no list of {part} modules has {counts[0]} layers, as num_hidden_layers says"
         )
     path, modules = found
     groups: dict[Any, list[int]] = {}
     for at, layer in enumerate(modules):
-        groups.setdefault((_shapes(layer), _words(config, at, count)), []).append(at)
+        groups.setdefault((_shapes(layer), _words(config, at, len(modules))), []).append(at)
     return Layers(path, tuple(map(tuple, groups.values())))
 
 
@@ -91,13 +102,19 @@ class _Passing(torch.nn.Module):  # type: ignore[misc]  # torch is not typed
 
     def __init__(self, layer: torch.nn.Module, hand: Callable[[], Any]) -> None:
         super().__init__()
-        for name, value in vars(layer).items():
+        named = {name: value for name, value in vars(type(layer)).items() if _is_plain(value)}
+        for name, value in {**named, **vars(layer)}.items():
             if not name.startswith("_"):
                 setattr(self, name, value)
         self.hand = hand
 
     def forward(self, *_: Any, **__: Any) -> Any:
         return self.hand()
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an attribute of a class is a fact, as Inkling's kind of attention is."""
+    return isinstance(value, str | int | float)
 
 
 def keep_layers(model: torch.nn.Module, layers: Layers, kept: Collection[int]) -> None:

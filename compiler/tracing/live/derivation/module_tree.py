@@ -16,6 +16,7 @@ class Holder(Struct, frozen=True):
     kind: Kind
     shape: tuple[int, ...]
     bias: int
+    fixed: bool = False
 
     @property
     def pattern(self) -> str:
@@ -30,13 +31,13 @@ class Holder(Struct, frozen=True):
 
 def module_tree(model: torch.nn.Module, part: Part = "text") -> tuple[Module, ...]:
     """The modules of a model that hold parameters, tied weights once, in the model's order."""
-    groups: dict[tuple[str, Kind, tuple[int, ...], int], list[tuple[int, ...]]] = {}
+    groups: dict[tuple[str, Kind, tuple[int, ...], int, bool], list[tuple[int, ...]]] = {}
     for each in holders(model):
-        key = each.pattern, each.kind, each.shape, each.bias
+        key = each.pattern, each.kind, each.shape, each.bias, each.fixed
         groups.setdefault(key, []).append(each.place)
     return tuple(
-        Module(path, kind, shape, part, bias, copies, indices)
-        for (path, kind, shape, bias), places in groups.items()
+        Module(path, kind, shape, part, bias, copies, indices, fixed)
+        for (path, kind, shape, bias, fixed), places in groups.items()
         for copies, indices in _products(places)
     )
 
@@ -52,10 +53,12 @@ def holders(model: torch.nn.Module) -> Iterator[Holder]:
         if kind is not None:
             bias = own.get("bias")
             size = 0 if bias is None else bias.numel()
-            yield Holder(path, kind, tuple(own["weight"].shape), size)
+            fixed = not any(value.requires_grad for value in own.values())
+            yield Holder(path, kind, tuple(own["weight"].shape), size, fixed)
             own = {name: each for name, each in own.items() if name not in ("weight", "bias")}
         for name, value in own.items():
-            yield Holder(f"{path}.{name}".lstrip("."), "parameter", tuple(value.shape), 0)
+            own_name = f"{path}.{name}".lstrip(".")
+            yield Holder(own_name, "parameter", tuple(value.shape), 0, not value.requires_grad)
 
 
 def is_plain_linear(module: torch.nn.Module) -> bool:

@@ -1,0 +1,295 @@
+"""One forward and backward pass of a model of a few layers on meta, read layer by layer."""
+
+import gc
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
+from functools import partial
+from typing import Any, Final
+
+import torch
+from msgspec import Struct
+
+from tunec.compiler.analyses.memory.arithmetic import way
+from tunec.compiler.ir.slots import Quantization
+from tunec.compiler.tracing.live.answers import Answers
+from tunec.compiler.tracing.live.autocast import CudaAutocast
+from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
+from tunec.compiler.tracing.live.derivation.module_tree import is_plain_linear
+from tunec.compiler.tracing.live.kernels import as_on_gpu
+from tunec.compiler.tracing.live.step import backward, name_batch, name_model, watch_gradients
+from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.recording import Event, Storage
+from tunec.compiler.tracing.subject import Untraceable
+
+COMPARES: Final = re.compile("scaled_dot_product|^_softmax")
+_TYPES: Final = ("token_type_ids", "mm_token_type_ids")
+"""Numbers of tokens of pictures and of text, as processors of models that see give them."""
+_ROUTED: Final = 2
+"""Sides of what a router gives: tokens and experts."""
+NF4: Final = Quantization("nf4", double=True, compute="bf16", storage=None)
+
+
+class Way(Struct, frozen=True):
+    """One way of computing."""
+
+    trained: bool
+    held: torch.dtype
+    autocast: bool
+    packed: bool
+
+    def named(self, *, eager: bool) -> str:
+        """How the account asks for it."""
+        return way(
+            trained=self.trained,
+            held=self.held.itemsize,
+            autocast=self.autocast,
+            packed=self.packed,
+            eager=eager,
+        )
+
+
+WAYS: Final = tuple(
+    Way(trained, held, autocast, packed)
+    for trained, packed in ((True, False), (False, False), (False, True))
+    for held in (torch.bfloat16, torch.float32)
+    for autocast in (False, True)
+)
+"""Trained in full or frozen below adapters; in 16 bit, under autocast, packed by bitsandbytes."""
+
+
+class Pass(Struct, frozen=True):
+    """Bytes of one pass, by the layer's place in the reduced model."""
+
+    saved: Mapping[int, int]
+    working: Mapping[int, int]
+    forward: Mapping[int, int]
+    around: int
+    """Kept by what is neither a layer, nor the head or its loss."""
+    attending: frozenset[int]
+    """Layers that compare tokens with each other: by a kernel of attention, or by a softmax."""
+
+
+class Subject(Struct, frozen=True):
+    """A model of a few layers, of which each pass takes a copy."""
+
+    model: torch.nn.Module
+    path: str
+    """Of its list of layers."""
+    head: str
+    eager: bool
+    active: int
+    """Experts that a token passes through; 1: there are none."""
+    asks: tuple[str, ...] = ()
+    """Numbers a token that its class asks for besides the tokens."""
+
+
+class DoesNotRun(Untraceable):
+    """A pass of the class raises something."""
+
+
+def asks_of(subject: Subject, length: int) -> tuple[str, ...]:
+    """What its class asks for when it is trained, in the words in which it does."""
+    try:
+        _pass(subject, WAYS[0], length, 1)
+    except ValueError as fault:
+        return tuple(name for name in _TYPES if f"`{name}` is required" in str(fault))
+    except Exception:  # noqa: BLE001  `run` tells it
+        return ()
+    return ()
+
+
+def run(subject: Subject, asked: Way, length: int, samples: int = 1) -> Pass:
+    """One pass of so many samples of a length. Raises DoesNotRun with what its class raises."""
+    try:
+        return _pass(subject, asked, length, samples)
+    except Exception as fault:
+        told = f"{type(fault).__name__}: {str(fault).strip().partition(chr(10))[0]}"
+        name = asked.named(eager=subject.eager)
+        raise DoesNotRun(f"its pass ({name}) does not run: {told}") from fault
+
+
+def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
+    model = deepcopy(subject.model)
+    shapes = shapes_of(model)
+    model.to(asked.held).train()
+    if not asked.trained:
+        model.requires_grad_(requires_grad=False)
+        model.get_input_embeddings().register_forward_hook(wanting_gradients)
+    if asked.packed:
+        inside = (
+            name
+            for name, module in model.named_modules()
+            if is_plain_linear(module) and name.startswith(subject.path)
+        )
+        quantize(model, list(inside), NF4)
+    tokens = torch.zeros(samples, length, dtype=torch.long, device="meta")
+    named = ("input_ids", "labels", *subject.asks)
+    batch = {name: torch.zeros_like(tokens) for name in named}
+    with recorded(model, batch, autocast=asked.autocast) as (storages, casts):
+        storages.begin("forward")
+        with casts:
+            loss = model(**batch).loss
+        gc.collect()
+        middle = len(storages.recording.events)
+        storages.begin("backward")
+        with casts:
+            backward(loss)
+    return _read(storages.recording.events, middle, subject, shapes)
+
+
+def wanting_gradients(_: Any, __: Any, output: torch.Tensor) -> None:
+    """Let gradients pass the stream, as adapters before it make them."""
+    output.requires_grad_(requires_grad=True)
+
+
+@contextmanager
+def recorded(
+    model: torch.nn.Module, batch: dict[str, Any], *, autocast: bool
+) -> Iterator[tuple[Storages, AbstractContextManager[Any]]]:
+    """Record what a pass makes and lets go of, as it would on a GPU.
+
+    Gives the storages, and what forward and backward run in, which casts under autocast alone.
+    """
+    storages, casts = _Placed(Answers(0)), CudaAutocast(torch.bfloat16) if autocast else None
+    storages.watch(model, casts.forget if casts else lambda: None)
+    gc.freeze()
+    with as_on_gpu(casts.lower if casts else None), storages.resizing(), storages:
+        name_model(storages, model)
+        name_batch(storages, batch)
+        watch_gradients(storages, model)
+        yield storages, casts or nullcontext()
+    gc.unfreeze()
+
+
+class _Placed(Storages):
+    """Storages by the very layer that made them."""
+
+    def watch(self, model: torch.nn.Module, left: Callable[[], None] = lambda: None) -> None:
+        """Know the module in which each operation runs, numbers of layers included."""
+        for name, module in model.named_modules():
+            module.register_forward_pre_hook(self._entering(name))
+            module.register_forward_hook(self._leaving(name, left), always_call=True)
+
+
+def shapes_of(model: torch.nn.Module) -> frozenset[tuple[int, ...]]:
+    """Shapes of parameters, and of the same turned."""
+    shapes = {tuple(each.shape) for each in model.parameters()}
+    turned = {(*each[:-2], each[-1], each[-2]) for each in shapes if len(each) > 1}
+    return frozenset(shapes | turned)
+
+
+def _read(
+    events: Sequence[Event], middle: int, subject: Subject, shapes: frozenset[tuple[int, ...]]
+) -> Pass:
+    made = {event.storage: None for event in events}
+    index = partial(_index, re.compile(rf"{re.escape(subject.path)}\.(\d+)(\.|$)"))
+    counts = {each: is_counted(each, shapes) for each in made}
+    beyond = {"", subject.head, *_losses(subject.model)}
+    saved: dict[int, int] = {}
+    around = 0
+    for storage, size in alive(events[:middle]):
+        if not counts[storage]:
+            continue
+        layer = index(storage)
+        if layer is not None:
+            saved[layer] = saved.get(layer, 0) + size
+        elif storage.module not in beyond and not _is_mask(storage):
+            around += size
+    working = working_of(events, middle, index, counts)
+    working = {at: most - saved.get(at, 0) for at, most in working.items()}
+    forward = forward_of(events[:middle], index, counts)
+    comparing = (index(each) for each in made if _compares(each))
+    return Pass(
+        saved, working, forward, around, frozenset(at for at in comparing if at is not None)
+    )
+
+
+def _compares(storage: Storage) -> bool:
+    """Whether a storage compares tokens with each other, unlike a router's softmax."""
+    return bool(COMPARES.search(storage.operation)) and len(storage.shape) > _ROUTED
+
+
+def is_counted(storage: Storage, shapes: frozenset[tuple[int, ...]]) -> bool:
+    """Whether a storage is neither state, nor a weight expanded, cast or differentiated."""
+    return storage.category in ("activations", "temporaries") and storage.shape not in shapes
+
+
+def _losses(model: torch.nn.Module) -> Iterator[str]:
+    """Modules that are losses, as DistilBERT's is."""
+    kind = torch.nn.modules.loss._Loss  # noqa: SLF001  what all of torch's losses are
+    return (name for name, module in model.named_modules() if isinstance(module, kind))
+
+
+def _is_mask(storage: Storage) -> bool:
+    """Whether a storage outside of the layers is as wide as it is long: the account knows masks."""
+    return len(storage.shape) > 2 and storage.shape[-1] == storage.shape[-2]
+
+
+def _index(pattern: re.Pattern[str], storage: Storage) -> int | None:
+    found = pattern.match(storage.module)
+    return int(found[1]) if found else None
+
+
+def alive(events: Sequence[Event]) -> Iterator[tuple[Storage, int]]:
+    """Storages that are there after some events, with their bytes."""
+    sizes: dict[Storage, int] = {}
+    for storage, change in events:
+        sizes[storage] = sizes.get(storage, 0) + change
+    return ((storage, size) for storage, size in sizes.items() if size > 0)
+
+
+def working_of(
+    events: Sequence[Event],
+    middle: int,
+    index: Callable[[Storage], int | None],
+    counts: Mapping[Storage, bool],
+) -> dict[int, int]:
+    """The most that is alive while each layer is differentiated, beyond what waits for others."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for at, event in enumerate(events[middle:], middle):
+        layer = index(event.storage)
+        if layer is not None and event.change > 0:
+            first.setdefault(layer, at)
+            last[layer] = at
+    forward = {event.storage for event in events[:middle]}
+    live, highest = 0, dict.fromkeys(first, 0)
+    waiting: dict[int, int] = {}
+    for at, event in enumerate(events):
+        live += event.change if counts[event.storage] else 0
+        for layer, begin in first.items():
+            if begin <= at <= last[layer]:
+                highest[layer] = max(highest[layer], live)
+    for layer, end in last.items():
+        waiting[layer] = sum(
+            size
+            for storage, size in alive(events[: end + 1])
+            if storage in forward and counts[storage] and _before(index(storage), layer)
+        )
+    return {layer: highest[layer] - waiting[layer] for layer in first}
+
+
+def forward_of(
+    events: Sequence[Event],
+    index: Callable[[Storage], int | None],
+    counts: Mapping[Storage, bool],
+) -> dict[int, int]:
+    """The most that each layer's forward pass adds to what was there before."""
+    before: dict[int, int] = {}
+    highest: dict[int, int] = {}
+    live, now = 0, None
+    for event in events:
+        layer = index(event.storage) if event.change > 0 else now
+        if layer is not None and layer != now:
+            before[layer], highest[layer] = live, live
+        now = layer
+        live += event.change if counts[event.storage] else 0
+        if now is not None:
+            highest[now] = max(highest[now], live)
+    return {layer: most - before[layer] for layer, most in highest.items()}
+
+
+def _before(at: int | None, layer: int) -> bool:
+    return at is None or at < layer
