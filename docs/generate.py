@@ -18,6 +18,7 @@ from docs.gaps import gaps
 from docs.memory_pictures import methods, phases
 from docs.picture import architecture
 from docs.readme import ROOT, CommandFailed, readme
+from docs.refusal_shares import refusal_shares
 
 from tunec.compiler.cli.arguments import build_parser
 from tunec.compiler.diagnostics.codes import AREAS, known_codes, known_names, title
@@ -326,7 +327,20 @@ def rules_page() -> str:
         head = ("rule", "severity", "what happens", "what it says")
         table = _table(head, map(_rule_row, held))
         sections.append(f"## {name.replace('_', ' ')}\n\n{table}")
-    return _page("Rules", intro, "\n".join(sections))
+    return _page("Rules", intro, _REFUSALS, _shares(), "\n".join(sections))
+
+
+_REFUSALS: Final = (
+    "Rules are held to the checks of the programs themselves: every place in their validators that "
+    "refuses is listed (`tests/lints/data/refusal_sites`), with the reason where no file shows it. "
+    "It counts as found where a file is kept that lint finds and that the program refuses there; "
+    "it is asked wherever what it needs can be installed."
+)
+
+
+def _shares() -> str:
+    head = ("program", "places that refuse", "a file shows", "lint finds", "asked", "share found")
+    return _table(head, refusal_shares())
 
 
 def _rule_row(found: Rule) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ _VARLEN_WORDS: Final = (
     "attn_implementation~kernels-community/",
 )
 _FLEX: Final = ("attn_implementation=flex_attention", "flex_attention")
+_KERNELS: Final = "plugins~kernels"
 _V2: Final = ("fsdp_version=2", "fsdp_config.fsdp_version=2", "fsdp_config.version=2")
 
 _NEEDS: Final = (
@@ -63,6 +64,11 @@ _NEEDS: Final = (
             ("liger_fused_linear_cross_entropy",),
             "it is that loss which scales",
         ),
+        (
+            "plugins~swanlab & no use_swanlab=false",
+            ("swanlab_project",),
+            "its plugin is on by default",
+        ),
     ),
     *needs("axolotl>=0.13.1", ("scaling_softmax", _FLEX, "only flex attention scales")),
     *needs(
@@ -75,6 +81,12 @@ _NEEDS: Final = (
         ("save_strategy=best", ("metric_for_best_model",), ""),
         ("optimizer~flash_ & fsdp_config", _V2, "FSDP1 flattens the parameters"),
         ("rl=ebft", ("ebft",), "the method has a section of its own"),
+        (
+            "nemo_gym_enabled & plugins~nemo_gym",
+            ("nemo_gym_config_paths", "nemo_gym_auto_start=false"),
+            "its servers are started by them",
+        ),
+        ("nemo_gym_enabled & plugins~nemo_gym", ("nemo_gym_datasets",), "they are its prompts"),
     ),
     *needs(
         "axolotl>=0.17",
@@ -99,6 +111,17 @@ _NEEDS: Final = (
             "the policy is that size",
         ),
         ("selective_checkpointing", ("gradient_checkpointing",), "nothing is kept"),
+        (
+            f"nvfp4_merge_aware_start_step & {_KERNELS}",
+            ("nvfp4_merge_aware=true",),
+            "it is the step from which on that is done",
+        ),
+        (
+            f"nvfp4_merge_aware=true & {_KERNELS}",
+            ("expert_backend=sonicmoe", "use_sonicmoe=true"),
+            "only these experts quantise as the merge does",
+        ),
+        (f"nvfp4_merge_aware=true & {_KERNELS}", ("adapter=lora",), "it is LoRA's merge"),
     ),
     *needs(
         "axolotl>=0.19",

@@ -53,8 +53,10 @@ _BESIDE_RESTARTS: Final = (
 _FROM_ONE: Final = "each follows from the other"
 _NOT_SHARDED: Final = "its trainer does not shard quantised weights by FSDP2"
 _FIRST: Final = "only the first process has quantised weights then"
-_IN_BLOCKS: Final = "its states are of whole tensors"
 _RING: Final = "the ring packs one row"
+_EXPERTS: Final = "plugins~kernels"
+_ONE_BACKEND: Final = "experts have one backend"
+_STRIDED: Final = "rl=ebft & ebft.mode=strided"
 
 _PAIRS: Final = (
     *pairs(
@@ -90,11 +92,22 @@ _PAIRS: Final = (
         ("fsdp", "base_model~falcon", "Falcon is not sharded by FSDP"),
         ("micro_batch_size>1 & sample_packing", "sequence_parallel_degree>1", _RING),
         ("optimizer=muon", "deepspeed", "Muon needs whole matrices"),
+        (
+            "fsdp & no fsdp_config.use_orig_params|fsdp_config.fsdp_use_orig_params=true",
+            "fsdp_config & plugins~spectrum",
+            "frozen and trained weights would be one flat parameter",
+        ),
+        (
+            "optimizer~8bit & no fsdp_version=2 & no fsdp_config.fsdp_version=2",
+            "fsdp_config.offload_params=true",
+            "states of 8 bits are on the device",
+        ),
     ),
     *pairs(
         "axolotl>=0.10",
         ("load_in_4bit", "qat", "quantised weights are not trained"),
         ("load_in_8bit", "qat", "quantised weights are not trained"),
+        ("peft", "qat", "weights below an adapter are not trained"),
         (f"liger_swiglu & {_LIGER}", "liger_glu_activation", "the second is its new name"),
     ),
     *pairs(
@@ -121,9 +134,10 @@ _PAIRS: Final = (
             for method in ("dpo", "kto", "orpo", "ipo")
         ),
         ("fsdp_config.cpu_ram_efficient_loading", "model_quantization_config=Mxfp4Config", _FIRST),
+        ("chunked_cross_entropy", "plugins~cut_cross", "each replaces the loss"),
         ("micro_batch_size>1 & sample_packing", "context_parallel_size>1", _RING),
         (
-            f"tiled_mlp & {_LIGER} & tiled_mlp_use_original_mlp!=true",
+            f"tiled_mlp & {_LIGER} & no tiled_mlp_use_original_mlp=true",
             "liger_glu_activation",
             "each replaces the feed-forward layers",
         ),
@@ -132,10 +146,6 @@ _PAIRS: Final = (
             f"liger_fused_linear_cross_entropy & {_LIGER}",
             "tensor_parallel_size>1",
             "the loss wants the whole vocabulary",
-        ),
-        *(
-            (f"optimizer={each}", "tensor_parallel_size>1", _IN_BLOCKS)
-            for each in ("paged_adamw_8bit", "adamw_8bit", "adamw_bnb_8bit")
         ),
     ),
     *pairs(
@@ -165,6 +175,7 @@ _PAIRS: Final = (
         ("lora_dropout", "lora_target_parameters", "PEFT wraps parameters without dropout"),
         ("lora_target_linear", "quantize_moe_experts", "experts are no linear layers"),
         *((each, "trust_remote_code", "the kernels patch known classes") for each in KERNELS),
+        (f"use_sonicmoe & {_EXPERTS}", "use_scattermoe", _ONE_BACKEND),
         (
             "dataset_exact_deduplication",
             "skip_prepare_dataset",
@@ -174,6 +185,16 @@ _PAIRS: Final = (
     *pairs(
         "axolotl>=0.16",
         ("optimizer~flash_", "deepspeed", "flash optimizers run under DDP and FSDP2 only"),
+        (
+            "torch_compile=true & gradient_checkpointing",
+            _STRIDED,
+            "masks made again differ from those that were compiled",
+        ),
+        (
+            "activation_offloading=true & attn_implementation=flex_attention|flex",
+            _STRIDED,
+            "the offloader takes the place of recomputation",
+        ),
     ),
     *pairs(
         "axolotl<0.17",
@@ -203,6 +224,24 @@ _PAIRS: Final = (
             "activation_offloading",
             "the offloader takes the place of recomputation",
         ),
+        (
+            "unfrozen_parameters & activation_offloading=hidden_states",
+            "gradient_checkpointing_kwargs.use_reentrant",
+            "inputs of frozen layers have no gradient",
+        ),
+        *(
+            (f"use_{each}=true & {_EXPERTS}", f"expert_backend!={each}", _ONE_BACKEND)
+            for each in ("scattermoe", "sonicmoe")
+        ),
+        *(
+            (f"{each}=true & {_EXPERTS}", "nvfp4_merge_aware=true", "they pass the adapter by")
+            for each in KERNELS
+        ),
+        (
+            "lora_target_modules|lora_target_linear & no lora_exclude_modules",
+            f"use_dsv4_kernels & {_EXPERTS}",
+            "the fused indexer has no gradient",
+        ),
     ),
     *pairs(
         "axolotl>=0.19",
@@ -215,6 +254,8 @@ _PAIRS: Final = (
         ("ple_cpu_offload", "deepspeed", "both place the parameters"),
         ("fsdp_config.cpu_ram_efficient_loading & fsdp_version=2", "load_in_4bit", _FIRST),
         ("optimizer=polora", "deepspeed", "it needs whole factors"),
+        ("optimizer=polora", "tensor_parallel_size>1", "it needs whole factors"),
+        ("relora_steps", "optimizer=polora", "its momentum would outlive each merge"),
         ("dpo_use_liger_kernel", "rl=ipo", _NO_IPO),
         ("dpo_use_liger_kernel", "dpo_loss_type~['ipo'", _NO_IPO),
         (

@@ -13,6 +13,7 @@ from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rows import Mend, Row, found
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.caches import cached
+from tunec.targets.axolotl.rules.plugins import PLUGIN_ROWS, PLUGIN_WORDS, numbers_of_plugins
 
 Kinds = frozenset[str]
 
@@ -155,31 +156,51 @@ _HEADS: Final = ("auto", "sdpa", "triton_flash")
 _QAT: Final = (*("int4", "int8", "float8_e4m3fn", "nvfp4", "mxfp4", "ternary", "fp8", "float8"),)
 """axolotl 0.19.0 utils/schemas/quantization.py `validate_ao_dtype`."""
 _RESIZES: Final = ("bilinear", "bicubic", "lanczos")
+_INDUCTOR: Final = (
+    *("coordinate_descent_tuning", "coordinate_descent_check_all_directions", "shape_padding"),
+    *("epilogue_fusion", "max_autotune_gemm", "fx_graph_cache", "assume_aligned_inputs"),
+    *("comprehensive_padding", "decompose_mem_bound_mm", "triton.cudagraphs"),
+)
+"""axolotl 0.18.0 and 0.19.0 utils/schemas/enums.py `INDUCTOR_COMPILE_OPTIONS_ALLOWLIST`."""
+_MATMULS: Final = ("aten::mm", "aten::addmm", "aten::matmul", "aten::bmm")
+_ALIKE: Final[Mapping[str, str]] = {
+    "message_field_role": "role",
+    "message_field_content": "content",
+}
+"""axolotl 0.8.1 to 0.19.0 utils/schemas/utils.py `handle_legacy_message_fields_logic`."""
 
 
 @rule("value-refused", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
 def value_refused(run: LintContext) -> Iterator[Finding]:
     """A value that Axolotl no longer takes, or never took."""
-    yield from found(_ROWS, run)
+    yield from found((*_ROWS, *PLUGIN_ROWS), run)
     for document in configs(run):
         yield from _words(run, document)
         yield from _sets(run, document)
         yield from _rate(document)
         yield from _reserved(document)
+        yield from _compiled(run, document)
+        yield from _kept(run, document)
+        yield from _named_twice(document)
+        yield from numbers_of_plugins(run, document)
 
 
 def _words(run: LintContext, document: Document) -> Iterator[Finding]:
     is_open = bool(document.value("plugins"))
-    for key, words, since in (
-        ("attn_implementation", _ATTENTION, "axolotl>=0.17"),
-        ("adapter", _ADAPTERS, "axolotl>=0.17"),
-        ("image_resize_algorithm", _RESIZES, ""),
-        ("large_head_attention", _HEADS, "axolotl>=0.18"),
-        ("qat.weight_dtype", _QAT, "axolotl>=0.19"),
-        ("qat.activation_dtype", _QAT, "axolotl>=0.19"),
+    plugins = str(document.value("plugins")).lower()
+    for key, words, since, plugin in (
+        ("attn_implementation", _ATTENTION, "axolotl>=0.17", ""),
+        ("adapter", _ADAPTERS, "axolotl>=0.17", ""),
+        ("image_resize_algorithm", _RESIZES, "", ""),
+        ("large_head_attention", _HEADS, "axolotl>=0.18", ""),
+        ("qat.weight_dtype", _QAT, "axolotl>=0.19", ""),
+        ("qat.activation_dtype", _QAT, "axolotl>=0.19", ""),
+        *PLUGIN_WORDS,
     ):
         at = document.get(key)
         if at is None or not isinstance(at.value, str) or at.value.lower() in ("", *words):
+            continue
+        if plugin not in plugins:
             continue
         if "/" in at.value or not is_checked(run, since) or (key == "adapter" and is_open):
             continue
@@ -235,6 +256,60 @@ def _sets(run: LintContext, document: Document) -> Iterator[Finding]:
                 "write type: chat_template, with field_messages: conversations",
                 Fix((each.replaced("chat_template"),), "unsafe"),
             )
+
+
+def _compiled(run: LintContext, document: Document) -> Iterator[Finding]:
+    """Options for the compiler that Axolotl does not pass on."""
+    since, at = "axolotl>=0.18", document.get("torch_compile_options")
+    given = at.value if at is not None and isinstance(at.value, dict) else {}
+    wrong = sorted(set(map(str, given)) - set(_INDUCTOR))
+    if at is not None and wrong and is_checked(run, since):
+        near = nearest(wrong[0], _INDUCTOR)[:1]
+        yield Finding(
+            f"torch_compile_options cannot hold {wrong[0]}",
+            (at.label("refused"),),
+            notes(run, f"taken: {quoted(sorted(_INDUCTOR))}", since),
+            f"write {near[0]}" if near else "remove it",
+            severity=severity(run, since),
+        )
+
+
+def _kept(run: LintContext, document: Document) -> Iterator[Finding]:
+    """Products of matrices that selective checkpointing keeps, beside an adapter."""
+    since, at = "axolotl>=0.18", document.get("selective_checkpointing.save")
+    named = at.value if at is not None and isinstance(at.value, list) else []
+    wrong = [each for each in named if each != "attention" and _is_product(str(each))]
+    adapter = document.get("adapter")
+    if at is not None and wrong and adapter is not None and is_checked(run, since):
+        yield Finding(
+            f"selective_checkpointing cannot keep {wrong[0]} beside adapter {adapter.value}",
+            (at.label("refused"), adapter.label("", primary=False)),
+            notes(run, "PEFT adds the adapter's part to what is kept, in its place", since),
+            "write save: [attention]",
+            severity=severity(run, since),
+        )
+
+
+def _is_product(name: str) -> bool:
+    return any(name in each for each in _MATMULS)
+
+
+def _named_twice(document: Document) -> Iterator[Finding]:
+    """A field of messages under its older and its newer key, with two names."""
+    for key in ("datasets", "test_datasets"):
+        every = list(items(document, key))
+        for name, at in every:
+            mapped = f"{at.path.rpartition('.')[0]}.message_property_mappings"
+            given = next((each.value for _, each in every if each.path == mapped), None)
+            other = given.get(_ALIKE.get(name)) if isinstance(given, dict) else None
+            if other is not None and other != at.value:
+                yield Finding(
+                    f"{name} {at.value} conflicts with message_property_mappings {other}",
+                    (at.label("refused"),),
+                    ("both name one field of a message, and the second is its newer form",),
+                    f"keep {_ALIKE[name]}: {other} and remove {name}",
+                    Fix((at.removed(),), "unsafe"),
+                )
 
 
 def _reserved(document: Document) -> Iterator[Finding]:

@@ -43,6 +43,16 @@ _PAIRS: Final = (
         "do_train=true",
         "only what serves is spread so",
     ),
+    *(
+        Pair(other, "infer_backend=vllm & no do_train=true", why)
+        for other, why in (
+            ("stage!=sft", "the engine generates text"),
+            ("quantization_bit", "the engine takes weights that GPTQ or AWQ has quantised"),
+            ("rope_scaling", "the engine takes the positions of the model's own config"),
+            ("adapter_name_or_path~,", "the engine takes one adapter"),
+        )
+    ),
+    Pair("project=", "report_to~trackio", "its runs belong to a project", "llamafactory>=0.9.5"),
     Pair("use_galore", "deepspeed", "the engine holds the gradients"),
     Pair("use_apollo", "deepspeed", "the engine holds the gradients"),
     Pair(

@@ -109,11 +109,71 @@ _TOGETHER: Final = (
         since="ms-swift>=4.6",
     ),
     Row(
-        "ms-swift:loss_weights",
+        "ms-swift:loss_weights & (loss_type)",
         "loss_weights are refused outside DPO",
         "refused",
         help="remove loss_weights",
         beside=("rlhf_type!=dpo",),
+    ),
+    Row(
+        "ms-swift:loss_type",
+        "several losses are refused outside DPO",
+        "refused",
+        help="name one loss",
+        beside=("rlhf_type!=dpo", "(loss_type~, )"),
+    ),
+    Row(
+        "ms-swift:quant_method=quanto",
+        "quanto has no {1.value} bits",
+        "refused",
+        help="set quant_bits: 8, 4, 2 or float8",
+        beside=("quant_bits!=2|4|8|float8",),
+    ),
+    *(
+        Row(
+            f"ms-swift:rope_scaling{test}",
+            "rope_scaling {0.value} is refused" + told,
+            "refused",
+            why,
+            remedy,
+            beside=beside,
+        )
+        for test, told, why, remedy, beside in (
+            (
+                "!=linear|dynamic|yarn",
+                "",
+                "a word is one of three; settings are written as JSON",
+                "write linear, dynamic or yarn",
+                ("no rope_scaling~{",),
+            ),
+            (
+                "=linear|dynamic|yarn",
+                " without max_model_len",
+                "the factor follows from the two lengths",
+                "also write max_model_len",
+                ("no max_model_len",),
+            ),
+        )
+    ),
+    Row(
+        "ms-swift:swanlab_notification_method!=lark|dingtalk|email|discord|wxwork|slack",
+        "swanlab_notification_method {0.value} is refused",
+        "not taken",
+        help="write lark, dingtalk, email, discord, wxwork or slack",
+        beside=("report_to~swanlab",),
+    ),
+    *(
+        Row(
+            "ms-swift:swanlab_notification_method=email",
+            f"mail is refused without {key}",
+            "refused",
+            help=f"also write {key}",
+            beside=("report_to~swanlab", f"no {key}"),
+        )
+        for key in (
+            *("swanlab_sender_email", "swanlab_receiver_email"),
+            *("swanlab_smtp_server", "swanlab_smtp_port"),
+        )
     ),
     Row(
         "ms-swift:quant_method=bnb|hqq|eetq|quanto",

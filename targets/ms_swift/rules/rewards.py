@@ -45,6 +45,7 @@ _OF_REWARDS: Final = (
 )
 _RLSD: Final = "advantage_reweight=rlsd"
 _TEACHER: Final = "teacher_model_server"
+_TEACHERS: Final = ("teacher_model", _TEACHER)
 _OF_TEACHERS: Final = (
     *(
         _pair(key, _RLSD, "the teacher's part is weighed token by token", f"remove {key}", _IS)
@@ -65,7 +66,7 @@ _OF_TEACHERS: Final = (
         "it goes by the sign of the advantage",
         "also write reward_funcs",
         beside=(_IS,),
-        since="ms-swift>=4.6",
+        since="ms-swift>=4.5",
     ),
     _pair("use_liger_kernel=true", "sdar_loss_coef>0", _LIGER, "remove use_liger_kernel", _IS),
     _pair(
@@ -74,6 +75,79 @@ _OF_TEACHERS: Final = (
         "the teacher is a model at hand, or the policy itself",
         "name it under teacher_model",
         _IS,
+    ),
+    *(
+        Row(
+            f"ms-swift:{number} & ({within})",
+            "{0.key} {0.value} is refused",
+            "out of its bounds",
+            help=f"write {usual}, the default",
+            beside=(_IS,),
+            since="ms-swift>=4.5",
+        )
+        for number, within, usual in (
+            ("rlsd_lambda<0", _RLSD, 0.5),
+            ("rlsd_lambda>1", _RLSD, 0.5),
+            ("rlsd_reweight_clip_range<0", _RLSD, 0.2),
+            ("sdar_gate_beta<=0", "sdar_loss_coef>0", 5.0),
+        )
+    ),
+    *(
+        Row(
+            f"ms-swift:{when} & {given}",
+            f"{{0.key}} {{0.value}} is refused beside {given}",
+            "refused",
+            "a teacher weighs tokens, and this takes one weight a sequence",
+            "remove {0.key}, or the teacher",
+            beside=(_IS,),
+            since="ms-swift>=4.4",
+        )
+        for given in _TEACHERS
+        for when in ("loss_type=real|fipo", "off_policy_sequence_mask_delta?")
+    ),
+    *(
+        Row(
+            f"ms-swift:{when} & {given} & no reward_funcs",
+            "{0.key} is refused without reward_funcs",
+            "refused",
+            "a teacher alone gives all answers to a prompt the same reward",
+            "also write reward_funcs, or remove {0.key}",
+            beside=(_IS,),
+            since="ms-swift>=4.4",
+        )
+        for given in _TEACHERS
+        for when in ("dynamic_sample=true", "scale_rewards=gdpo")
+    ),
+    *(
+        Row(
+            f"ms-swift:use_liger_kernel=true & {given}",
+            f"use_liger_kernel is refused beside {given}",
+            "refused",
+            _LIGER,
+            "remove use_liger_kernel",
+            beside=(_IS,),
+            since="ms-swift>=4.4",
+        )
+        for given in _TEACHERS
+    ),
+    Row(
+        "ms-swift:use_liger_kernel=true & no teacher_model & no teacher_model_server",
+        "use_liger_kernel is refused where the policy teaches itself",
+        "refused",
+        "without a teacher_model the policy itself is the teacher",
+        "write teacher_model, or remove use_liger_kernel",
+        beside=("rlhf_type=gkd",),
+        since="ms-swift>=4.1",
+    ),
+    replace(
+        _pair(_TEACHER, "teacher_model", "there is one teacher", "remove one of the two"),
+        since="ms-swift>=4.4",
+    ),
+    _pair(
+        "async_generate=true",
+        "rlhf_type=gkd",
+        "its answers are of the policy as it is",
+        "remove async_generate",
     ),
     _pair("sdar_loss_coef>0", _RLSD, "a teacher is heard in one of two ways", "remove one", _IS),
     Row(
@@ -100,7 +174,7 @@ _OF_TEACHERS: Final = (
     ),
     replace(
         _pair("seq_kd=true", "rlhf_type=gkd", "it is not implemented", "remove seq_kd"),
-        since="ms-swift>=4.6",
+        since="ms-swift>=4.4",
     ),
 )
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, also
 from tunec.compiler.lints.facts.training_loop import PREFERENCES, preferences, real, shared, whole
@@ -99,12 +100,12 @@ def _of_factory(document: Document) -> Iterator[Finding]:
     "loss-weights-differ",
     "error",
     "parse",
-    consumers=("trl>=1.3", "axolotl>=0.19"),
-    reads=("dpo:loss_weights", "axolotl:dpo_loss_weights"),
+    consumers=("trl>=1.3", "axolotl>=0.19", "ms-swift>=4"),
+    reads=("dpo:loss_weights", "axolotl:dpo_loss_weights", "ms-swift:loss_weights"),
 )
 def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
     """DPO mixes several losses, and there are more or fewer weights."""
-    for document, name in preferences(run):
+    for document, name in (*preferences(run), *_of_swift(run)):
         prefix = "dpo_" if document.kind == "axolotl" else ""
         weights, losses = document.get(f"{prefix}loss_weights"), document.get(f"{prefix}loss_type")
         if prefix and run.runs("axolotl>=0.19") is False:
@@ -121,6 +122,12 @@ def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
                 (),
                 f"write {count} weights",
             )
+
+
+def _of_swift(run: LintContext) -> Iterator[tuple[Document, str]]:
+    """Files of ms-swift that train by DPO and name a loss: without, no weights are compared."""
+    files = (each for each in run.of("ms-swift") if not each.is_view)
+    return ((each, "dpo") for each in files if where(each, "rlhf_type=dpo & loss_type"))
 
 
 _SHARES: Final = ("lmbda", "beta")

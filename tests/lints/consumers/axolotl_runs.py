@@ -4,7 +4,12 @@ Runs inside an environment that holds one release of axolotl. Verbs: `read`, `st
 `thaw`.
 """
 
-from collections.abc import Mapping
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 
@@ -22,6 +27,7 @@ def validated(question: Mapping[str, Any]) -> Any:
     from axolotl.utils.config import validate_config
     from axolotl.utils.dict import DictDefault
 
+    _name_plugins(question["config"].get("plugins") or ())
     devices, sm = question.get("devices", 1), question.get("sm", 90)
     capabilities = {
         "bf16": sm >= 80,
@@ -36,6 +42,27 @@ def validated(question: Mapping[str, Any]) -> Any:
         capabilities=capabilities,
         env_capabilities={"torch_version": "2.8.0"},
     )
+
+
+def _name_plugins(names: Sequence[str]) -> None:
+    """Let the arguments of these plugins be merged: what else is theirs wants kernels."""
+    from importlib.util import find_spec
+
+    from axolotl.integrations.base import PluginManager
+
+    manager = PluginManager.get_instance()
+    manager.plugins.clear()
+    spec = find_spec("axolotl")
+    assert spec is not None
+    for module in {name.rpartition(".")[0] for name in names}:
+        folder = Path(next(iter(spec.submodule_search_locations or ())), *module.split(".")[1:])
+        package = sys.modules.setdefault(module, ModuleType(module))
+        package.__path__ = [str(folder)]
+        said = "".join(each.read_text("utf-8") for each in folder.glob("*.py"))
+        found = re.search(rf'return "{module}[.\w]*\.(\w+)"', said)
+        if found:
+            told = partial(str, f"{module}.args.{found[1]}")
+            manager.plugins[module] = SimpleNamespace(get_input_args=told)
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,50 @@
+"""Every place where the programs' validators refuse is listed, and lint finds those of a file."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from docs.refusal_shares import HIDDEN, Validators, validators
+
+FOLDER = Path(__file__).parent
+sys.path[:0] = [str(FOLDER.parent), str(FOLDER)]
+
+from tunec.compiler.consumers.environments import prepare  # noqa: E402
+from tunec.compiler.consumers.queries import ask  # noqa: E402
+from tunec.compiler.consumers.sets import choose  # noqa: E402
+
+LEAST = 0.95
+TABLES = validators()
+
+
+def name(table: Validators) -> str:
+    return table.program
+
+
+@pytest.mark.parametrize("table", TABLES, ids=name)
+def test_the_places_that_refuse_are_those_of_the_program(table: Validators) -> None:
+    """In the order of its source, each with words that stand there."""
+    environment = prepare(choose(table.program, table.version).requirements)
+    question = {"verb": "find", "package": table.package, "modules": list(table.modules)}
+    (answer,) = ask(environment, "lints.consumers.raise_sites", [question], root=FOLDER.parent)
+    there = [(module, each) for module, held in answer.items() for each in held]
+    listed = [(site.module, site.function) for site in table.sites]
+    assert listed == [(module, each["in"]) for module, each in there]
+    lost = [
+        (site, each["text"])
+        for site, (_, each) in zip(table.sites, there, strict=True)
+        if site.says not in each["text"]
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize("table", TABLES, ids=name)
+def test_lint_finds_what_a_file_can_show(table: Validators) -> None:
+    assert len(table.found) >= LEAST * len(table.shown), table.missed
+
+
+@pytest.mark.parametrize("table", TABLES, ids=name)
+def test_what_no_file_shows_has_a_known_reason(table: Validators) -> None:
+    hidden = [site for site in table.sites if site.hidden]
+    assert {site.hidden for site in hidden} <= set(HIDDEN)
+    assert len(hidden) < len(table.sites)
