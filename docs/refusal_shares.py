@@ -4,7 +4,8 @@
 validators that refuses, in order, with words of it. `hidden` says why no file shows it; where it
 is left out a file can, and the place is found where a case of `tests/lints/data/refusals/` or a
 proof of a rule's page, at the same release, has the same words: its file is refused by the program
-with them, and lint finds it.
+with them, and lint finds it. `also`: what else cases call the program, as where tests make its
+trainers.
 """
 
 from collections import Counter
@@ -25,8 +26,9 @@ HIDDEN: Final[Mapping[str, str]] = {
     "model": "it follows from the model that is loaded",
     "data": "it follows from the data",
     "disk": "it follows from the files that lie there",
-    "launch": "it follows from how the program is started",
+    "launch": "it follows from how the program is started, and from flags that complete a file",
     "code": "it is about objects that only a program in Python gives",
+    "syntax": "the file cannot be read at all, which lint reports by a code and no rule",
     "command": "it belongs to another command than training",
     "unreached": "no file comes to it: another check is first, or nothing calls it",
 }
@@ -83,7 +85,7 @@ def _validators(table: Mapping[str, Any]) -> Validators:
         for row in rows
     )
     program, version = table["program"], table["version"]
-    left, asked = _cases(program, version)
+    left, asked = _cases((program, *table.get("also", ())), version)
     found = list[Site]()
     heard = list[Site]()
     for site in sites:
@@ -105,14 +107,12 @@ def _validators(table: Mapping[str, Any]) -> Validators:
 
 
 @cache
-def _cases(program: str, version: str) -> tuple[Counter[str], Counter[str]]:
+def _cases(programs: tuple[str, ...], version: str) -> tuple[Counter[str], Counter[str]]:
     """The words of refusals, each as often as there is a file, and as the program is asked."""
     tables = [_read(f"refusals/{path.name}") for path in (_DATA / "refusals").glob("*.yaml")]
-    mine = [each for each in tables if (each["program"], each["version"]) == (program, version)]
-    rows = [row for table in mine for row in table["cases"]]
-    for table in _read("proofs.yaml"):
-        if (table["program"], table["version"]) == (program, version):
-            rows += table.get("refused", ())
+    mine = [each for each in (*tables, *_read("proofs.yaml")) if each["program"] in programs]
+    mine = [each for each in mine if each["version"] == version]
+    rows = [row for each in mine for kind in ("cases", "refused") for row in each.get(kind, ())]
     told = [row for row in rows if row.get("says")]
     asked = [row for row in told if "unasked" not in row]
     return Counter(str(row["says"]) for row in told), Counter(str(row["says"]) for row in asked)

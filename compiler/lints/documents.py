@@ -52,7 +52,7 @@ _NO_CONFIG: Final = "it is a directory, and no file below it could be a config"
 _COMPANIONS: Final = ("data_backend_config", "lycoris_config")
 """Keys that name a file which is read too where it is there: SimpleTuner finds it from the folder
 that it runs in."""
-_LYCORIS: Final = frozenset({"algo", "linear_alpha"})
+_LYCORIS: Final = frozenset({"algo", "multiplier", "linear_dim", "linear_alpha"})
 """Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
 
 
@@ -231,7 +231,7 @@ class _Reader(Struct):
     def _of_nobody(self, name: str, parsed: Parsed, path: Path | None) -> None:
         """Keep what no table reads: a LyCORIS file, else a file or the flags of a script."""
         keys = tuple(parsed.root.fields or ())
-        if frozenset(keys) >= _LYCORIS:
+        if {"algo", "linear_alpha"} <= set(keys) or len(_LYCORIS.intersection(keys)) > 2:
             root = parsed.root
             self.documents.append(Document(name, "lycoris", parsed.format, parsed.text, root))
         elif not parsed.part:

@@ -12,7 +12,6 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import Reading, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
-from tunec.compiler.lints.evidence import unless_guessed, unless_own
 from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.kinds import is_a_config_by_name
@@ -21,6 +20,7 @@ from tunec.compiler.lints.parses import is_of_nobody, is_of_nothing
 from tunec.compiler.lints.repository import OwnSource, Repository, own_source, reach_of
 from tunec.compiler.lints.rule import UNCERTAIN, check_rule, to_diagnostic
 from tunec.compiler.lints.run_files import Run, Watch, apart, files_of, read_runs, unwatched
+from tunec.compiler.lints.suppression import unless_guessed, unless_own
 from tunec.compiler.target import Artifact, Target
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span

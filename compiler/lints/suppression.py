@@ -1,14 +1,21 @@
-"""Findings that are passed over: those of a baseline, and names that a spec allows."""
+"""Findings that are passed over: those of a baseline, and names that a spec allows.
+
+And those that rest on a guess, as how files go together: they are notes, whatever the rule says.
+"""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tunec.compiler.diagnostics.codes import is_code, known_names
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import nearest_one, nearly
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.index import rule_names
+from tunec.schemas.frozen import replace
 from tunec.schemas.source import dotted
 
 _VERSION: Final = 1
@@ -96,3 +103,97 @@ def _unknown(name: str, near: str | None, *, is_near: bool) -> Diagnostic:
         () if is_near else ("a policy may have a rule of that name",),
         f"did you mean `{near}`?" if near else "see `tunec catalog rules`",
     )
+
+
+_TOGETHER: Final = "no file says that these are one run: name them together if they are"
+
+
+def unless_guessed(
+    found: Iterable[Diagnostic], alone: Iterable[Sequence[Diagnostic]]
+) -> tuple[Diagnostic, ...]:
+    """What is found in files together, with a note of what none of them shows by itself.
+
+    The files were put together since they lie near each other, and no script starts one with the
+    other: what follows from two of them is only possible.
+    """
+    shown = {_place(each) for every in alone for each in every}
+    return tuple(each if _place(each) in shown else _noted(each, _TOGETHER) for each in found)
+
+
+_READ_BY_ITSELF: Final = "a script of this repository loads the file, and takes its keys itself"
+_KINDS: Final = (*TRAINERS, "axolotl", "llamafactory", "unsloth", "ms-swift")
+_FORMATS: Final = ("yaml", "json", "toml")
+
+
+def unless_own(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnostic]:
+    """What is found, with a note of what stands in a file that the repository's own scripts read.
+
+    It has the keys of a program that is known, and another reader.
+    """
+    of_trainers = [each for each in run.documents if each.kind in _KINDS]
+    own = {each.name: _READ_BY_ITSELF for each in of_trainers if _is_own(each, run)}
+    own |= {each.name: _TEMPLATE for each in of_trainers if _is_template(each)}
+    of_verl = run.of("verl")
+    if of_verl and run.own.shows(_OF_VERL):
+        own |= {each.name: _CHANGED for each in of_verl}
+    for each in found:
+        if each.file in own:
+            yield _noted(each, own[each.file])
+        else:
+            yield _noted(each, _SET_LATER) if _is_set(each, of_trainers, run) else each
+
+
+_TEMPLATE: Final = "much of the file is left empty, as a template's: what fills it is not known"
+_CHANGED: Final = "this repository has a verl of its own, which may read it otherwise"
+_OF_VERL: Final = re.compile(r"(?m)^class (?:RayPPOTrainer|ActorRolloutRefWorker)\b")
+_EMPTY: Final = 0.4
+_LEAST_KEYS: Final = 20
+
+
+def _is_template(document: Document) -> bool:
+    """Whether so many keys have no value that something fills them in.
+
+    Axolotl's own examples leave up to 0.35 of them empty.
+    """
+    values = [at.value for key, at in document.found.items() if "." not in key]
+    is_file = document.format in _FORMATS and not document.is_view
+    return is_file and len(values) >= _LEAST_KEYS and values.count(None) >= _EMPTY * len(values)
+
+
+_SET_LATER: Final = "a script of this repository sets it itself after it has read it"
+
+
+def _is_set(found: Diagnostic, documents: Sequence[Document], run: LintContext) -> bool:
+    """Whether a script has the last word about the key that a finding stands at."""
+    label = found.primary
+    mine = [each for each in documents if each.name == found.file]
+    if label is None or not mine or _is_axolotls_own(mine[0], run):
+        return False
+    return found.severity != "note" and run.own.sets(label.path.removeprefix("--"))
+
+
+_AXOLOTL_ITSELF: Final = re.compile(r"(?m)^class AxolotlInputConfig\b")
+"""Axolotl's repository, or a copy of it: its scripts are the reader that is known."""
+
+
+def _is_axolotls_own(document: Document, run: LintContext) -> bool:
+    return document.kind == "axolotl" and run.own.shows(_AXOLOTL_ITSELF)
+
+
+def _is_own(document: Document, run: LintContext) -> bool:
+    if document.is_view or document.format not in _FORMATS or document.kind not in _KINDS:
+        return False
+    if _is_axolotls_own(document, run):
+        return False
+    return run.own.reads_itself(key for key in document.found if "." not in key)
+
+
+def _noted(found: Diagnostic, why: str) -> Diagnostic:
+    if found.severity == "note":
+        return found
+    return replace(found, severity="note", notes=(*found.notes, why), fix=None)
+
+
+def _place(found: Diagnostic) -> tuple[object, ...]:
+    label = found.primary
+    return found.id, None if label is None else label.span

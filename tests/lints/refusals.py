@@ -1,22 +1,25 @@
 """The cases of `data/refusals/`: what a program refuses or passes over, beside a sound file.
 
 Each file there is one program's: `base` is a file that it takes, and a case is what `set` changes
-in it (null takes a key out). `rule` has to find it `at` a key; with `mended` in the place of `set`
-nothing of that rule is found, and no error at all. `says`: words with which the program refuses it;
-without, it is taken, and the run continues, but not as intended. `unasked`: why the program is
-not asked. `others`: the file is a list of this one and these.
-What is refused is an error, what is passed over a warning, unless `severity` says otherwise.
+in it (null takes a key out; those of `nulls` are written as null; `files` are beside
+it, and `mended_files` beside its mended form). `rule` has to find it `at` a
+key; with `mended` in the place of `set` nothing of that rule is found, and no error at all.
+`says`: words with which the program refuses it; without, it is taken, and the run continues, but
+not as intended. `unasked`: why the program is not asked. `others`: the file is a list of this one
+and these. What is refused is an error, what is passed over a warning, unless `severity`
+says otherwise.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from corpus import held, text_of
 from lint_pages import Example
 
+_NULL: Final = object()
 _FOLDER = Path(__file__).parent / "data" / "refusals"
 
 
@@ -54,7 +57,7 @@ def _case(name: str, data: Mapping[str, Any], case: Mapping[str, Any]) -> Refusa
         data["version"],
         case["rule"],
         case["at"],
-        _example(data, case, case["set"]),
+        _example(data, case, {**case["set"], **dict.fromkeys(case.get("nulls", ()), _NULL)}),
         _example(data, case, case["mended"]),
         case.get("says", ""),
         case.get("severity", "error" if case.get("says") else "warning"),
@@ -67,9 +70,11 @@ def _example(
 ) -> Example:
     every = {**data["base"], **change}
     held = {key: value for key, value in every.items() if value is not None}
+    held = {key: None if value is _NULL else value for key, value in held.items()}
     files = {data["file"]: [held, *data["others"]] if "others" in data else held}
     shared = {name: each for name, each in data.get("files", {}).items() if name in str(held)}
-    own = case.get("files", {})
+    is_mended = change is case["mended"] and "mended_files" in case
+    own = case["mended_files"] if is_mended else case.get("files", {})
     texts = {name: text_of(name, each) for name, each in {**files, **shared, **own}.items()}
     arguments = (data["file"], *own, *data.get("arguments", ()), *case.get("arguments", ()))
     return Example("", is_bad=True, files=texts, arguments=arguments)

@@ -26,6 +26,9 @@ _RELEASES: Final = ("3.1.6", "4.10.1")
 _NUMBERS: Final = {"#/$defs/integer": "a whole number", "#/$defs/number": "a number"}
 _TEXT: Final = "#/$defs/text"
 _SWITCHES: Final = {"true": True, "false": False}
+_BOOLEAN: Final = "#/$defs/boolean"
+_WORDS: Final = frozenset({"1", "true", "yes", "y", "on", "0", "false", "no", "n", "off", "none"})
+"""simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py `_parse_bool_flag`."""
 _NUMBER: Final = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _WHOLE: Final = re.compile(r"\s*[-+]?\d+\s*")
 _LIKE: Final = 0.88
@@ -68,6 +71,25 @@ def flag_not_known(run: LintContext) -> Iterator[Finding]:
 def _value(name: str, place: Place) -> Iterator[Finding]:
     yield from _switch(name, place)
     yield from _number(name, place)
+    yield from _word(name, place)
+
+
+def _word(name: str, place: Place) -> Iterator[Finding]:
+    """A switch that is written as a word which says neither."""
+    text = str(place.value).strip().lower()
+    is_plain = isinstance(place.value, str) and bool(text) and not set("${") & set(text)
+    if (
+        not is_plain
+        or text in _WORDS
+        or any(each.get("$ref") != _BOOLEAN for each in flags()[name])
+    ):
+        return
+    yield Finding(
+        f"{place.path} is {place.value!r}, and neither on nor off",
+        (place.label("refused"),),
+        ("Expected a boolean value",),
+        "write true or false",
+    )
 
 
 def _switch(name: str, place: Place) -> Iterator[Finding]:

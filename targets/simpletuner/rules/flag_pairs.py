@@ -39,6 +39,7 @@ _PAIRS: Final = (
 )
 _SKIPPED: Final = ("sd3", "wan", "wan_s2v", "zlab_i1", "moss_image")
 _ENGINES: Final = ("quanto", "torchao")
+_OF_PIPELINES: Final = ("-bnb", "-torchao", "-quanto")
 _ENCODERS: Final = tuple(f"text_encoder_{number}_precision" for number in range(1, 5))
 _HOOKS: Final = "FSDP v2 CPU parameter offload is not compatible with hooks on each gradient"
 _END: Final = 4e-7
@@ -61,6 +62,7 @@ def flags_at_odds(run: LintContext) -> Iterator[Finding]:
         yield from _pairs(run, document)
         yield from _end(document)
         yield from _pipeline(run, document)
+        yield from _encoders(run, document)
         yield from _engines(document)
         yield from _layers(document)
         yield from _configured(run, document)
@@ -133,6 +135,22 @@ def _pipeline(run: LintContext, document: Document) -> Iterator[Finding]:
         ("a pipeline of diffusers quantises by bitsandbytes, torchao or quanto",),
         "write quantize_via: accelerator, or base_model_precision: nf4-bnb",
     )
+
+
+def _encoders(run: LintContext, document: Document) -> Iterator[Finding]:
+    """Text encoders are quantised by the engine of the base's pipeline, or not at all."""
+    via, form = said(document, "quantize_via"), said(document, "base_model_precision")
+    is_pipeline = via is not None and word(document, "quantize_via") == "pipeline"
+    is_preset = form is not None and str(form.value).lower().endswith(_OF_PIPELINES)
+    beside = via if is_pipeline else form if is_preset else None
+    for at in (said(document, flag) for flag in _ENCODERS if run.runs(_FLAGS_LATE) is not False):
+        if at is not None and beside is not None and _is_own(at):
+            why = "a pipeline of diffusers quantises by bitsandbytes, torchao or quanto"
+            yield one_of_two(at, beside, why)
+
+
+def _is_own(at: Place) -> bool:
+    return any(each in str(at.value).lower() for each in _OWN)
 
 
 def _configured(run: LintContext, document: Document) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from tunec.compiler.lints.facts.diffusion import (
 )
 from tunec.compiler.lints.rule import Finding, rule
 
-_NEEDED: Final = ("multiplier", "linear_alpha")
+_NEEDED: Final = ("algo", "multiplier", "linear_alpha")
 _ALGORITHMS: Final = frozenset(
     {
         *("lora", "locon", "loha", "lokr", "dylora", "glora", "full", "diag-oft", "boft", "ia3"),
@@ -63,6 +63,9 @@ _FLUX_2: Final = frozenset(
 """simpletuner 4.10.1 helpers/models/flux2/transformer.py: the classes of its modules."""
 
 
+_FIRST: Final = ("algo", "multiplier", "linear_dim")
+
+
 @rule("lycoris-config-unusable", "error", "init", consumers=("simpletuner",), reads=("lycoris:*",))
 def lycoris_config_unusable(run: LintContext) -> Iterator[Finding]:
     """A LyCORIS file that SimpleTuner does not take, or that adapts no module of the model."""
@@ -77,7 +80,7 @@ def lycoris_config_unusable(run: LintContext) -> Iterator[Finding]:
 
 
 def _lacking(document: Document) -> Iterator[Finding]:
-    first = document.get("algo")
+    first = next(filter(None, map(document.get, _FIRST)), None)
     is_full = document.value("full_matrix") is True
     needed = _NEEDED if is_full else (*_NEEDED, "linear_dim")
     for key in needed:

@@ -19,6 +19,7 @@ from tunec.compiler.lints.facts.diffusion import (
 )
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
+from tunec.targets.simpletuner.rules.structured_flags import structured
 
 _LEAST: Final = {
     "fsdp_version": (1, 2),
@@ -89,6 +90,7 @@ def flags_refused(run: LintContext) -> Iterator[Finding]:
         yield from _pictures(document)
         yield from _biased(document)
         yield from _waves(document)
+        yield from structured(run, document)
 
 
 def _pictures(document: Document) -> Iterator[Finding]:
@@ -320,7 +322,8 @@ def _reports(run: LintContext, document: Document) -> Iterator[Finding]:
     if report is None or not isinstance(report.value, str) or run.runs(_LATE) is False:
         return
     words = [each.strip().lower() for each in report.value.split(",")]
-    if any(each and each not in _LOGGERS for each in words):
+    is_empty = bool(report.value.strip()) and not any(words)
+    if is_empty or any(each and each not in _LOGGERS for each in words):
         yield Finding(
             f"report_to cannot be {report.value}",
             (report.label("not taken"),),

@@ -68,7 +68,9 @@ def _strides(document: Document) -> Iterator[Finding]:
     stride, every = amount(at), amount(interval)
     if at is None or stride is None or family(document) in _NOT_LATER:
         return
-    if every is None or every <= 1:
+    if stride <= 0:
+        yield Finding(f"{_STRIDE} is {at.value}", (at.label("refused"),), (), "remove it")
+    elif every is None or every <= 1:
         yield Finding(
             f"{_STRIDE} does nothing without gradient_checkpointing_interval above 1",
             (at.label("not used"), *also(interval)),

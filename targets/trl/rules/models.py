@@ -163,20 +163,25 @@ def _count(value: object) -> int | None:
     return 1 if isinstance(value, str | int | float) and not isinstance(value, bool) else None
 
 
+_READ_BY_THE_LOSS: Final = ("sft", "dpo", "grpo", "kto", "rloo")
+"""trl 1.15.0 and 1.16.0 trainer/sft_trainer.py, dpo_trainer.py, grpo_trainer.py, kto_trainer.py and
+rloo_trainer.py: Applying a PEFT adapter to `lm_head` is not supported."""
+
+
 @rule(
     "head-adapted-in-preference-training",
     "error",
     "init",
     consumers=("trl>=1.15",),
-    reads=(*keys("dpo|grpo|kto|rloo", "lora_target_modules"), "peft:target_modules"),
+    reads=(*keys("sft|dpo|grpo|kto|rloo", "lora_target_modules"), "peft:target_modules"),
 )
 def head_adapted_in_preference_training(run: LintContext) -> Iterator[Finding]:
     """LoRA is applied to the head, whose weight the loss reads directly."""
-    if not run.of("dpo", "grpo", "kto", "rloo"):
+    if not run.of(*_READ_BY_THE_LOSS):
         return
     for lora in loras(run):
         at = lora.place("target_modules")
-        if lora.document.kind not in ("dpo", "grpo", "kto", "rloo", "peft") or at is None:
+        if lora.document.kind not in (*_READ_BY_THE_LOSS, "peft") or at is None:
             continue
         if isinstance(lora.targets, tuple) and any(
             last(each) == "lm_head" for each in lora.targets

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.key_releases import not_yet
 from tunec.compiler.lints.rows import Row, found, reads_of
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace
 
 _STAGE_3: Final = "deepspeed:zero_optimization.stage=3"
@@ -57,6 +59,12 @@ _UNGATHERED: Final = Row(
     consequence="step",
     effective=(f"({_STAGE_3})",),
 )
+_METHODS: Final = ("sft", "dpo", "kto", "grpo", "rloo", "reward")
+_REWARDS: Final = (
+    *("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward"),
+    "get_soft_overlong_punishment",
+)
+"""trl 0.18.0 to 1.16.0 scripts/grpo.py `reward_funcs_registry`: the latest has all of them."""
 _PAIRS: Final = (
     _pair(
         "dpo:precompute_ref_log_probs",
@@ -144,6 +152,15 @@ _PAIRS: Final = (
     ),
     _SELECTED,
     replace(_SELECTED, beside=("(use_peft)",), effective=(_STAGE_3,)),
+    Row(
+        f"{'|'.join(_METHODS)}:env & no env{{}}",
+        "env is no mapping",
+        "refused",
+        "each of its keys is a variable of the environment",
+        "write each variable as NAME: value below env",
+        since="trl>=0.17",
+        consequence="parse",
+    ),
     _UNGATHERED,
     replace(_UNGATHERED, severity="warning", effective=(), beside=(f"no {_STAGE_3}",)),
 )
@@ -154,7 +171,11 @@ _PAIRS: Final = (
     "error",
     "init",
     consumers=("trl",),
-    reads=(*reads_of((*_SILENT, *_PAIRS)), "grpo:max_completion_length"),
+    reads=(
+        *reads_of((*_SILENT, *_PAIRS)),
+        *keys("|".join(_METHODS), "datasets"),
+        *keys("grpo", "max_completion_length", "reward_funcs"),
+    ),
     unless="declared",
 )
 def trl_pair_of_some_releases(run: LintContext) -> Iterator[Finding]:
@@ -166,6 +187,49 @@ def trl_pair_of_some_releases(run: LintContext) -> Iterator[Finding]:
         read = (document.get(each) for each in named if not_yet(run, "grpo", each) is None)
         most = next((each for each in read if each is not None), None)
         yield from _cut_off(document.get("max_completion_length"), most)
+
+    for document in run.of("grpo", "rloo"):
+        yield from _rewards(document)
+    for document in run.of(*_METHODS):
+        yield from _fractions(run, document)
+
+
+def _rewards(document: Document) -> Iterator[Finding]:
+    """A reward is one of TRL's own, or a path with a point in it."""
+    at = document.get("reward_funcs")
+    named = at.value if at is not None and not document.is_view else None
+    words = named if isinstance(named, list) else [named]
+    lost = [each for each in words if isinstance(each, str) and not _is_reward(each)]
+    if at is not None and lost:
+        yield Finding(
+            f"reward_funcs cannot hold {lost[0]}",
+            (at.label("not found"),),
+            (f"known: {quoted(sorted(_REWARDS))}, and a function of yours by its module",),
+            "write module.function",
+        )
+
+
+def _is_reward(name: str) -> bool:
+    return not name or "." in name or name in _REWARDS
+
+
+def _fractions(run: LintContext, document: Document) -> Iterator[Finding]:
+    """A share of some data sets of a mixture, or of a stream."""
+    at = document.get("datasets")
+    held = at.value if at is not None and isinstance(at.value, list) else []
+    shares = [each.get("fraction") for each in held if isinstance(each, dict)]
+    if at is None or document.is_view or not any(each is not None for each in shares):
+        return
+    if not run.runs("trl>=1.8"):
+        return
+    stream = where(document, "dataset_streaming=true")
+    told = "a fraction of a stream" if stream is not None else ""
+    if any(each is None for each in shares):
+        told = "some data sets of the mixture have a fraction, others none"
+    if told:
+        labels = (at.label("refused"), *also(stream))
+        why = "the fraction is of the number of samples, and holds for all data sets or for none"
+        yield Finding(told, labels, (why,), "give each a fraction, or none")
 
 
 def _cut_off(completion: Place | None, most: Place | None) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """What TRL's trainers refuse when they are made: rules about preferences and packing."""
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,9 @@ import yaml
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
+from lint_pages import Example  # noqa: E402
 from programs import ask_program, example  # noqa: E402
+from refusals import Refusal, refusals  # noqa: E402
 
 for needed in ("torch", "transformers", "trl", "datasets", "peft"):
     pytest.importorskip(needed)
@@ -54,12 +57,16 @@ def model(folder: Path) -> Any:
 
 def start(rule: str, number: int, kind: str, folder: Path, **beside: Any) -> Any:
     """Make the trainer of `trl KIND` with what the example says."""
+    return made(example(rule, kind, number), folder, **beside)
+
+
+def made(file: Example, folder: Path, **beside: Any) -> Any:
+    """Make the trainer of `trl KIND` with what a file says; rewards are of no meaning."""
     import datasets
     import transformers
     import trl
 
-    bad = example(rule, kind, number)
-    ((name, text),) = bad.files.items()
+    ((name, text),) = file.files.items()
     method = name.removesuffix(".yaml").upper()
     said = {key: each for key, each in yaml.safe_load(text).items() if key != "dataset_name"}
     here = {
@@ -71,14 +78,39 @@ def start(rule: str, number: int, kind: str, folder: Path, **beside: Any) -> Any
     }
     parser = transformers.HfArgumentParser([getattr(trl, f"{method}Config"), trl.ModelConfig])
     config, asked = parser.parse_dict({**said, **here}, allow_extra_keys=True)
-    row = {"text": "a b c"} if method == "SFT" else {"prompt": "a", "chosen": "b", "rejected": "c"}
+    rows = datasets.Dataset.from_list([_ROWS[method]] * 4)
+    rewards = [_reward for _ in said.get("reward_funcs", ())]
     return getattr(trl, f"{method}Trainer")(
         model=model(folder / "model"),
         args=config,
-        train_dataset=datasets.Dataset.from_list([row] * 4),
+        train_dataset=rows.to_iterable_dataset() if said.get("dataset_streaming") else rows,
         processing_class=tokenizer(),
         peft_config=trl.get_peft_config(asked),
+        **({"reward_funcs": rewards} if method == "GRPO" else {}),
     )
+
+
+_ROWS = {
+    "SFT": {"text": "a b c"},
+    "DPO": {"prompt": "a", "chosen": "b", "rejected": "c"},
+    "GRPO": {"prompt": "a b c"},
+}
+MADE = [case for case in refusals() if case.is_asked and case.program == "trl-trainer"]
+
+
+@pytest.mark.parametrize("case", MADE, ids=lambda case: case.id)
+def test_a_trainer_agrees_with_a_file(case: Refusal, tmp_path: Path) -> None:
+    with pytest.raises((ValueError, NotImplementedError), match=re.escape(case.says)):
+        made(case.bad, tmp_path / "bad")
+    assert case.says not in _refusal(case.mended, tmp_path / "mended")
+
+
+def _refusal(file: Example, folder: Path) -> str:
+    try:
+        made(file, folder)
+    except Exception as refusal:  # noqa: BLE001  a package may be missing
+        return str(refusal)
+    return ""
 
 
 @pytest.mark.parametrize(("rule", "number", "text"), REFUSED)
