@@ -156,7 +156,7 @@ def _is_own(at: Place) -> bool:
 def _configured(run: LintContext, document: Document) -> Iterator[Finding]:
     """quantization_config is of a pipeline, and holds the text encoders too."""
     at, form = said(document, "quantization_config"), said(document, "base_model_precision")
-    if at is None or run.runs(_FLAGS_LATE) is False:
+    if at is None or isinstance(at.value, dict) or run.runs(_FLAGS_LATE) is False:
         return
     if form is not None and any(each in str(form.value).lower() for each in _OWN):
         why = "a pipeline of diffusers quantises by bitsandbytes, torchao or quanto"

@@ -307,7 +307,8 @@ def _of_methods(document: Document) -> Iterator[Finding]:
             consequence="init",
         )
     quantised = said(document, "quantization_config")
-    if quantised is not None and _is_text(quantised) and not is_lora(document):
+    is_read = quantised is not None and not isinstance(quantised.value, dict)
+    if quantised is not None and is_read and _is_text(quantised) and not is_lora(document):
         yield Finding(
             "quantization_config is for LoRA only",
             (quantised.label("refused"),),

@@ -26,6 +26,12 @@ _MAPPINGS: Final = (
     *("quantization_config", "diffusion_blocks_config"),
     *("sdnq_modules_dtype_dict", "sdnq_modules_quant_config"),
 )
+_LOST: Final = (
+    *("quantization_config", "sdnq_modules_dtype_dict", "sdnq_modules_quant_config"),
+    *("validation_adapter_config", "sla_config"),
+)
+"""simpletuner 3.1.6 and 4.10.1 helpers/configuration/cli_utils.py `mapping_to_cli_args`: a mapping
+becomes a flag only where the flag is known to be JSON, and these are not; run."""
 _PATHS: Final = re.compile(r"[/\\.]")
 _SIZE: Final = re.compile(r"\d+(\.\d+)?\s*[kmgt]?b?", re.IGNORECASE)
 _LATE: Final = "simpletuner>=4"
@@ -38,6 +44,7 @@ def structured(run: LintContext, document: Document) -> Iterator[Finding]:
         if at is not None and at.value not in (None, "", "None") and "$" not in str(at.value):
             yield from _read(name, at)
     yield from _instruction(document)
+    yield from _lost(document)
     if run.runs(_LATE) is not False:
         yield from _numbers(document)
 
@@ -91,6 +98,20 @@ def _is_names(value: Any) -> bool:
     """Whether it is a text, of names with commas, or a list of names."""
     is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
     return isinstance(value, str) or is_list
+
+
+def _lost(document: Document) -> Iterator[Finding]:
+    """A mapping that does not become a flag: training goes on without it."""
+    for at in (said(document, name) for name in _LOST):
+        if at is not None and isinstance(at.value, dict) and at.value:
+            yield Finding(
+                f"{at.path} is a mapping, and is not handed on",
+                (at.key_label("not read"),),
+                ("keys of the file become flags, and a mapping becomes none: training goes on",),
+                "write it as the text of JSON, or name a file that holds it",
+                severity="warning",
+                consequence="silent",
+            )
 
 
 def _instruction(document: Document) -> Iterator[Finding]:

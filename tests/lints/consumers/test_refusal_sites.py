@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 from docs.refusal_shares import HIDDEN, Validators, validators
+from packaging.version import Version
 
 FOLDER = Path(__file__).parent
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER)]
 
 from tunec.compiler.consumers.environments import prepare  # noqa: E402
 from tunec.compiler.consumers.queries import ask  # noqa: E402
-from tunec.compiler.consumers.sets import choose  # noqa: E402
+from tunec.compiler.consumers.sets import SETS, choose  # noqa: E402
 
 LEAST = 0.95
 TABLES = validators()
@@ -36,6 +37,12 @@ def test_the_places_that_refuse_are_those_of_the_program(table: Validators) -> N
         if site.says not in each["text"]
     ]
     assert lost == []
+
+
+@pytest.mark.parametrize("table", TABLES, ids=name)
+def test_a_table_is_of_the_newest_release_that_is_known(table: Validators) -> None:
+    known = [each.version for each in SETS.values() if each.consumer == table.program]
+    assert table.version == max(known, key=Version)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=name)
