@@ -12,7 +12,7 @@ from tunec.compiler.analyses.architecture import derive  # noqa: E402
 from tunec.compiler.analyses.memory.account import account  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
 from tunec.compiler.tracing.derivation import derived  # noqa: E402
-from tunec.compiler.tracing.live.denoiser_inputs import Grid  # noqa: E402
+from tunec.compiler.tracing.live.denoiser_sample import Grid  # noqa: E402
 from tunec.compiler.tracing.live.derivation import denoiser_measures  # noqa: E402
 from tunec.compiler.tracing.live.derivation.denoiser_measures import (  # noqa: E402
     GRIDS,
@@ -214,7 +214,7 @@ def test_bytes_without_a_plane_are_refused():
     [
         ({"_class_name": "NoSuchTransformer2DModel"}, "has no class 'NoSuchTransformer2DModel'"),
         ({"_class_name": "FluxTransformer2DModel", "num_layers": "many"}, "cannot be built"),
-        ({"_class_name": "GlmImageTransformer2DModel"}, "takes prior_token_id, which is not known"),
+        ({"_class_name": "RFD4ProteinaTransformer"}, "takes bb_ca, which is not known"),
     ],
 )
 def test_what_cannot_be_derived_is_told(config, reason):

@@ -1,13 +1,18 @@
 """One micro batch for each kind of model, as its trainer would collate it."""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 from typing import Any, Final
 
 import torch
 
 from tunec.compiler.analyses.architecture.image_tokens import vision_tokens
 from tunec.compiler.analyses.memory.diffusion import TEXT_TOKENS
-from tunec.compiler.tracing.live.denoiser_inputs import Given, Grid, inputs, patch_of, traits_of
+from tunec.compiler.tracing.live.denoiser_inputs import inputs, patch_of, traits_of
+from tunec.compiler.tracing.live.denoiser_sample import Given, Grid
+from tunec.compiler.tracing.live.denoiser_traits import TRAITS
+from tunec.compiler.tracing.live.denoiser_values import answered
 from tunec.compiler.tracing.live.model_builder import DTYPES
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
@@ -200,8 +205,35 @@ def _float(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.zeros(*shape, dtype=dtype, device="meta")
 
 
+def values_of(subject: Subject) -> AbstractContextManager[None]:
+    """What a derived denoiser is answered where it asks for values (`denoiser_values`)."""
+    model = subject.workload.architecture
+    traits = TRAITS.get(subject.family)
+    if model.denoiser is None or traits is None:
+        return nullcontext()
+    given = Given(SimpleNamespace(**subject.config), *_sample(subject), (1, 1, 1))
+    return answered(given, traits)
+
+
+def _sample(subject: Subject) -> tuple[Grid, int, torch.dtype]:
+    """Tokens of a sample of a derived denoiser, how many samples there are, and their dtype."""
+    data, model = subject.workload.data, subject.workload.architecture
+    side = model.latent_scale * model.latent_patch
+    text = model.denoiser.text_tokens if model.denoiser else 0
+    grid = Grid(1, data.image_height // side, data.image_width // side, text)
+    return grid, subject.layout.batch.micro, DTYPES[subject.workload.precision.compute]
+
+
 def _latents(subject: Subject, denoiser: Any) -> Batch:
     """Noisy latents, text states and time, of which the first are what the VAE makes."""
+    if subject.workload.architecture.denoiser is not None:
+        patch = patch_of(denoiser.config, traits_of(subject.family, denoiser.forward))
+        return inputs(denoiser, Given(denoiser.config, *_sample(subject), patch))
+    return {**_ruled(subject), "return_dict": False}
+
+
+def _ruled(subject: Subject) -> Batch:
+    """Of a denoiser that a rule derives."""
     config, data = subject.config, subject.workload.data
     micro, model = subject.layout.batch.micro, subject.workload.architecture
     dtype = DTYPES[subject.workload.precision.compute]
@@ -211,13 +243,6 @@ def _latents(subject: Subject, denoiser: Any) -> Batch:
         return _float(micro, *shape, dtype=dtype)
 
     family = config["_class_name"]
-    if model.denoiser is not None:
-        grid = Grid(
-            1, high // model.latent_patch, wide // model.latent_patch, model.denoiser.text_tokens
-        )
-        traits = traits_of(family, denoiser.forward)
-        patch = patch_of(denoiser.config, traits)
-        return inputs(denoiser, Given(denoiser.config, grid, micro, dtype, patch))
     if family == "UNet2DConditionModel":
         more = {"text_embeds": zeros(1280), "time_ids": zeros(6)}
         return {

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tunec.compiler.tracing.live.adapter_merge import merge
-from tunec.compiler.tracing.live.batches import batch_of
+from tunec.compiler.tracing.live.batches import batch_of, values_of
 from tunec.compiler.tracing.live.evaluation import evaluate
 from tunec.compiler.tracing.live.grpo import Trained, go_on
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
@@ -42,19 +42,23 @@ def run(subject: Subject) -> Trace:
     Raises Untraceable where that cannot be done, and whatever the real model raises.
     """
     began = time.perf_counter()
+    with values_of(subject):
+        recorded = _recorded(subject)
+    phases = traced_phases(recorded.recording)
+    return Trace(phases, time.perf_counter() - began, versions())
+
+
+def _recorded(subject: Subject) -> Storages:
     engine = subject.layout.parallel.engine
     if engine == "deepspeed":
         from tunec.compiler.tracing.live.zero import trace_zero
 
-        recorded = trace_zero(subject)
-    elif engine == "fsdp":
+        return trace_zero(subject)
+    if engine == "fsdp":
         from tunec.compiler.tracing.live.fsdp import trace_fsdp
 
-        recorded = trace_fsdp(subject)
-    else:
-        recorded = _trace_plain(subject)
-    phases = traced_phases(recorded.recording)
-    return Trace(phases, time.perf_counter() - began, versions())
+        return trace_fsdp(subject)
+    return _trace_plain(subject)
 
 
 def versions() -> dict[str, str]:

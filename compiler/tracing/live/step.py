@@ -80,7 +80,7 @@ def loss_of(subject: Subject, model: Any, batch: Batch, reference: Any = None) -
     if is_trls(subject):
         return loss_in_tiles(subject, model, batch, reference)
     if subject.workload.architecture.kind == "diffusion":
-        return lambda: first_tensor(model(**batch, return_dict=False)).float().pow(2).mean()
+        return lambda: first_tensor(model(**batch)).float().pow(2).mean()
 
     def loss() -> torch.Tensor:
         out: torch.Tensor = model(**batch).loss

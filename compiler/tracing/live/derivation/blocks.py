@@ -13,11 +13,16 @@ _LEAST_PRODUCTS: Final = 2
 
 
 def lists(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.ModuleList]]:
-    """The outermost lists of blocks, with their paths."""
+    """The outermost lists of blocks that are recomputed as one each, with their paths.
+
+    A block that recomputes its own parts is none: the blocks of a UNet are lists of such parts.
+    """
     found: list[str] = []
     for path, module in model.named_modules():
         inside = any(path.startswith(f"{each}.") for each in found)
         if isinstance(module, torch.nn.ModuleList) and not inside and _is_of_blocks(module):
+            if any(hasattr(each, "gradient_checkpointing") for each in module):
+                continue
             found.append(path)
             yield path, module
 

@@ -7,6 +7,7 @@ import torch
 from msgspec import Struct
 
 from tunec.compiler.tracing.live.denoiser_inputs import patch_of, traits_of
+from tunec.compiler.tracing.live.denoiser_sample import Traits
 from tunec.compiler.tracing.live.derivation.blocks import lists
 from tunec.compiler.tracing.live.derivation.denoiser_measures import measures
 from tunec.compiler.tracing.live.derivation.denoiser_pass import Blocks, Reduced
@@ -37,7 +38,7 @@ def denoiser_of(config: Mapping[str, Any]) -> Architecture:
     kinds = _kinds(model)
     modules = module_tree(model, "denoiser")
     stacks = [_stack(model, kind) for kind in kinds]
-    blocks = _reduce(model, kinds)
+    blocks = _whole(kinds) if traits.whole else _reduce(model, kinds, traits)
     found = measures(Reduced(model, blocks), traits)
     patch = patch_of(model.config, traits)
     return Architecture(
@@ -55,17 +56,24 @@ def denoiser_of(config: Mapping[str, Any]) -> Architecture:
         latent_channels=getattr(model.config, "in_channels", 0) // traits.pack**2,
         latent_scale=traits.finer.get(getattr(model.config, "in_channels", 0), traits.scale),
         latent_patch=patch[1] * traits.pack,
-        denoiser=Denoiser(traits.text, found.rows, found.around, found.multiple),
+        denoiser=Denoiser(_text(model, traits), found.rows, found.around, found.multiple),
     )
+
+
+def _text(model: Any, traits: Traits) -> int:
+    """Text tokens of a sample: the one length that the class takes, else the pipeline's."""
+    fixed = traits.fixed(model.config) if traits.fixed else None
+    return traits.text if fixed is None else fixed
 
 
 def built(config: Mapping[str, Any]) -> Any:
     """The model of a config on meta. Raises Untraceable."""
     import diffusers
-    from diffusers.models import transformers
+    from diffusers.models import transformers, unets
 
     family = str(config["_class_name"])
-    maker = getattr(diffusers, family, None) or getattr(transformers, family, None)
+    holders = (diffusers, transformers, unets)
+    maker = next((getattr(each, family) for each in holders if hasattr(each, family)), None)
     if maker is None:
         raise Untraceable(f"diffusers {diffusers.__version__} has no class {family!r}")
     options = {key: value for key, value in config.items() if not key.startswith("_")}
@@ -118,7 +126,12 @@ def _heads(module: torch.nn.Module) -> Any:
     return getattr(module, "heads", None)
 
 
-def _reduce(model: torch.nn.Module, kinds: Sequence[Kind]) -> list[Blocks]:
+def _whole(kinds: Sequence[Kind]) -> list[Blocks]:
+    """Where in a model of all its blocks each kind is measured: the second of them."""
+    return [Blocks(kind.path, kind.places[min(1, len(kind.places) - 1)]) for kind in kinds]
+
+
+def _reduce(model: Any, kinds: Sequence[Kind], traits: Traits) -> list[Blocks]:
     """Leave a model some blocks of each kind; say where in it each kind is measured.
 
     Of each kind stay two, of which the second is measured: the first one meets what comes before.
@@ -133,7 +146,16 @@ def _reduce(model: torch.nn.Module, kinds: Sequence[Kind]) -> list[Blocks]:
         owner, _, leaf = path.rpartition(".")
         chosen = torch.nn.ModuleList([every[at] for at in places])
         setattr(model.get_submodule(owner), leaf, chosen)
+    if traits.numbered:
+        _renumber(model, kept, traits.numbered)
     return [
         Blocks(kind.path, kept[kind.path].index(kind.places[min(1, len(kind.places) - 1)]))
         for kind in kinds
     ]
+
+
+def _renumber(model: Any, kept: Mapping[str, Sequence[int]], key: str) -> None:
+    """Let a list of places of blocks in a config name those that are left, where they are now."""
+    longest = max(kept.values(), key=max)
+    named = getattr(model.config, key)
+    model.register_to_config(**{key: [at for at, place in enumerate(longest) if place in named]})

@@ -6,18 +6,20 @@ proven at others.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import torch
 from msgspec import Struct
 
-from tunec.compiler.tracing.live.denoiser_inputs import Grid, Traits
+from tunec.compiler.tracing.live.denoiser_sample import Grid, Traits
 from tunec.compiler.tracing.live.derivation.blocks import lists
 from tunec.compiler.tracing.live.derivation.curves import TOLERANCE
 from tunec.compiler.tracing.live.derivation.denoiser_pass import Reduced, Sizes, Work, pass_of
 from tunec.compiler.tracing.live.derivation.planes import Irregular, fitted
 from tunec.compiler.tracing.live.derivation.text_pass import WAYS, Way
 from tunec.compiler.tracing.subject import Untraceable
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.denoiser import ALONE, Around, BlockBytes, Plane
 
 GRIDS: Final = (
@@ -39,6 +41,9 @@ MORE_GRIDS: Final = (
     Grid(1, 28, 34, 606),
 )
 """Where what is the largest changes with the shares of picture and text."""
+ABOVE: Final = 0.02
+"""Share by which the most that a block works in may be overstated where it follows no plane: that
+of moments which take turns, of which there are more than sizes tell."""
 MULTIPLE: Final = 128
 WHOLE_GRIDS: Final = (
     Grid(1, 48, 40, 768),
@@ -84,15 +89,15 @@ def measures(reduced: Reduced, traits: Traits) -> Measures:
     Raises Untraceable where a pass does not run, or bytes are no plane over the tokens.
     """
     work = Work(reduced, traits, tuple(_order(reduced.model)))
-    grids, asked = _grids(work), _Passes(work)
-    others = (MORE_GRIDS, WHOLE_GRIDS) if grids == GRIDS else ()
-    reason: Irregular | None = None
-    for each in (grids, *others):
-        try:
+    sizes = _Sizes(traits, reduced.model)
+    grids = _grids(work, sizes)
+    work = replace(work, recomputes=not _refused(work, grids[2], recomputes=True))
+    asked = _Passes(work)
+    others = (MORE_GRIDS, WHOLE_GRIDS) if grids == sizes.of(GRIDS) else ()
+    for each in (grids, *map(sizes.of, others)):
+        with suppress(Irregular):
             return _measured(work, each, asked)
-        except Irregular as fault:
-            reason = reason or fault
-    raise reason or Irregular("there are no sizes")
+    return _measured(work, grids, asked, ABOVE)
 
 
 class _Passes:
@@ -109,7 +114,7 @@ class _Passes:
         return self.known[asked]
 
 
-def _measured(work: Work, grids: Sequence[Grid], asked: _Passes) -> Measures:
+def _measured(work: Work, grids: Sequence[Grid], asked: _Passes, above: float = 0.0) -> Measures:
     """Measure at these sizes; what was asked before is known."""
     places = [work.order.index(f"{each.path}.{each.at}") for each in work.reduced.blocks]
     blocks: list[list[BlockBytes]] = [[] for _ in places]
@@ -125,21 +130,24 @@ def _measured(work: Work, grids: Sequence[Grid], asked: _Passes) -> Measures:
             first, several = first or passes, passes[grids[0]]
             name = way.named(eager=False) + ALONE * (samples == 1)
             for own, at in zip(blocks, places, strict=True):
-                own.append(_bytes(name, at, passes))
+                own.append(_bytes(name, at, passes, above))
             around.append(Around(name, fitted({g: p.around for g, p in passes.items()}, name)))
     found = [
         Found(tuple(own), _joint(at, first), any(p.compared.get(at) for p in first.values()))
         for own, at in zip(blocks, places, strict=True)
     ]
-    return Measures(found, tuple(around), _rows(first), MULTIPLE if grids == WHOLE_GRIDS else 1)
+    multiple = MULTIPLE if all(grid.text % MULTIPLE == 0 for grid in grids) else 1
+    return Measures(found, tuple(around), _rows(first), multiple)
 
 
-def _bytes(name: str, at: int, passes: Mapping[Grid, Sizes]) -> BlockBytes:
-    def plane(what: str) -> tuple[Plane, ...]:
+def _bytes(name: str, at: int, passes: Mapping[Grid, Sizes], above: float) -> BlockBytes:
+    def plane(what: str, above: float = 0.0) -> tuple[Plane, ...]:
         sizes = {grid: getattr(each, what).get(at, 0) for grid, each in passes.items()}
-        return fitted(sizes, f"{what}, {name}")
+        return fitted(sizes, f"{what}, {name}", above)
 
-    return BlockBytes(name, *map(plane, ("saved", "working", "forward", "inputs")))
+    return BlockBytes(
+        name, plane("saved"), plane("working", above), plane("forward", above), plane("inputs")
+    )
 
 
 def _is_like(alone: Sizes, several: Sizes | None) -> bool:
@@ -171,20 +179,42 @@ def _rows(passes: Mapping[Grid, Sizes]) -> dict[str, Plane]:
     return found
 
 
-def _grids(work: Work) -> tuple[Grid, ...]:
+class _Sizes:
+    """Sizes of pictures and texts as a class takes them."""
+
+    def __init__(self, traits: Traits, model: Any) -> None:
+        self.unit, self.square = traits.unit, traits.square
+        self.fixed = traits.fixed(model.config) if traits.fixed else None
+        self.widths = {side for each in model.parameters() for side in each.shape}
+
+    def of(self, grids: Sequence[Grid]) -> tuple[Grid, ...]:
+        """These sizes, with sides of whole units, and a text of the one length that is taken."""
+        return tuple(map(self._of, grids))
+
+    def _of(self, grid: Grid) -> Grid:
+        high, wide = (-(-side // self.unit) * self.unit for side in (grid.rows, grid.columns))
+        # gradients of weights are told from activations by their shape
+        while self.unit > 1 and high * wide in self.widths:
+            wide += self.unit
+        text = grid.text if self.fixed is None else self.fixed
+        return Grid(grid.frames, high, high if self.square else wide, text)
+
+
+def _grids(work: Work, sizes: _Sizes) -> tuple[Grid, ...]:
     """The larger sizes where the class takes them. Raises Untraceable where it takes none."""
-    told = _refused(work, GRIDS[2])
+    large, small = sizes.of(GRIDS), sizes.of(SMALL_GRIDS)
+    told = _refused(work, large[2])
     if not told:
-        return GRIDS
-    if _refused(work, SMALL_GRIDS[2]):
+        return large
+    if _refused(work, small[2]):
         raise Untraceable(f"its forward pass does not run on meta: {told}")
-    return SMALL_GRIDS
+    return small
 
 
-def _refused(work: Work, grid: Grid) -> str:
+def _refused(work: Work, grid: Grid, *, recomputes: bool = False) -> str:
     """What a class says of a picture; "": it takes it."""
     try:
-        pass_of(work, WAYS[0], grid, 1)
+        pass_of(replace(work, recomputes=recomputes), WAYS[0], grid, 1)
     except Untraceable:
         raise
     except Exception as fault:  # noqa: BLE001  whatever its own code raises

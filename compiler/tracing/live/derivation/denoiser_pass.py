@@ -9,14 +9,9 @@ import torch
 from msgspec import Struct
 
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
-from tunec.compiler.tracing.live.denoiser_inputs import (
-    Given,
-    Grid,
-    Traits,
-    counted,
-    inputs,
-    patch_of,
-)
+from tunec.compiler.tracing.live.denoiser_inputs import inputs, patch_of
+from tunec.compiler.tracing.live.denoiser_sample import Given, Grid, Traits
+from tunec.compiler.tracing.live.denoiser_values import answered
 from tunec.compiler.tracing.live.derivation.blocks import PRODUCTS
 from tunec.compiler.tracing.live.derivation.text_pass import (
     COMPARES,
@@ -93,6 +88,8 @@ class Work(Struct, frozen=True):
     traits: Traits
     order: tuple[str, ...]
     """The blocks of the reduced model."""
+    recomputes: bool = True
+    """Whether the class can recompute its blocks; else it keeps them whole."""
 
 
 def pass_of(work: Work, way: Way, grid: Grid, samples: int) -> Sizes:
@@ -109,8 +106,9 @@ def pass_of(work: Work, way: Way, grid: Grid, samples: int) -> Sizes:
     dtype = torch.bfloat16 if way.autocast else way.held
     given = Given(model.config, grid, samples, dtype, patch_of(model.config, work.traits))
     rows = _watch_rows(model, samples)
-    again = _run(deepcopy(model), given, way, recomputed=True)
-    events, middle = _run(model, given, way, recomputed=False)
+    again = _run(deepcopy(model), given, work, way, recomputed=True) if work.recomputes else None
+    events, middle = _run(model, given, work, way, recomputed=False)
+    again = again or (events, middle)
     return _read(events, middle, again, work.order, shapes).of_one(samples, rows)
 
 
@@ -147,16 +145,18 @@ def _watch_rows(model: torch.nn.Module, samples: int) -> dict[str, int]:
     return rows
 
 
-def _run(model: Any, given: Given, way: Way, *, recomputed: bool) -> tuple[list[Event], int]:
+def _run(
+    model: Any, given: Given, work: Work, way: Way, *, recomputed: bool
+) -> tuple[list[Event], int]:
     """Forward and backward; recomputed, the forward pass alone."""
     if recomputed:
         model.enable_gradient_checkpointing()
     batch = inputs(model, given)
     recording = recorded(model, batch, autocast=way.autocast)
-    with counted(given.grid.text), recording as (storages, casts):
+    with answered(given, work.traits), recording as (storages, casts):
         storages.begin("forward")
         with casts:
-            answer = first_tensor(model(**batch, return_dict=False))
+            answer = first_tensor(model(**batch))
             loss = answer.float().pow(2).mean()
         gc.collect()
         middle = len(storages.recording.events)

@@ -1,46 +1,80 @@
 """Planes over the tokens of picture and text, through quantities at a few sizes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
 import torch
 
-from tunec.compiler.tracing.live.denoiser_inputs import Grid
+from tunec.compiler.tracing.live.denoiser_sample import Grid
 from tunec.compiler.tracing.live.derivation.curves import TOLERANCE
 from tunec.compiler.tracing.subject import Untraceable
+from tunec.schemas.frozen import replace
 from tunec.schemas.models.denoiser import Plane, highest
 
 _FITTED: Final = 3
 """Sizes to which a plane is fitted; the others prove it."""
+_EXACT: Final = 2e-5
+"""Share by which what is truly of pairs of tokens may miss a size: storages are filled up."""
+_SQUARES: Final = ("square", "pairs")
+"""What a plane may have besides: bytes for each pair of tokens, or of the text's alone."""
+_VARYING: Final = {True: ("text",), False: ()}
+"""A text of one length is no variable: what it takes is there at any size."""
+_TERMS: Final[Mapping[str, Callable[[Grid], int]]] = {
+    "fixed": lambda _: 1,
+    "image": lambda grid: grid.image,
+    "text": lambda grid: grid.text,
+    "square": lambda grid: (grid.image + grid.text) ** 2,
+    "pairs": lambda grid: grid.text**2,
+}
+"""What each coefficient of a plane is multiplied with."""
 
 
 class Irregular(Untraceable):
     """What was measured follows no plane."""
 
 
-def fitted(sizes: Mapping[Grid, float], what: str) -> tuple[Plane, ...]:
+def fitted(sizes: Mapping[Grid, float], what: str, above: float = 0.0) -> tuple[Plane, ...]:
     """The planes whose highest goes through quantities at some sizes, and holds at the others.
 
     Several are of what is the larger at several moments, by the share of the text in the tokens.
-    Raises Untraceable where there are none.
+    `above`: the share by which a plane may lie over what follows none. Raises Untraceable where
+    there are none.
     """
-    grids = sorted(sizes, key=lambda grid: grid.text / grid.image)
-    tried: list[list[Sequence[Grid]]] = [[list(sizes)], *_groups(grids, 2), *_groups(grids, 3)]
-    for groups in tried:
-        planes = tuple(_plane({g: sizes[g] for g in each[:_FITTED]}) for each in groups)
-        if _holds(planes, sizes):
+    for planes, within in _tried(sizes):
+        if planes and _holds(planes, sizes, within):
             return planes
-    planes = _supports(sizes)
-    if planes:
-        return planes
-    chosen = {grid: sizes[grid] for grid in list(sizes)[: _FITTED + 1]}
-    for square in ("square", "pairs"):
-        squared = (_plane(chosen, square),)
-        if _holds(squared, sizes):
-            return squared
+    over = _over(sizes) if above else None
+    if over is not None and all(
+        over.at(g.image, g.text) <= (1 + above) * max(size, 1.0) for g, size in sizes.items()
+    ):
+        return (over,)
     told = ", ".join(f"{size:.0f} at {g.image}+{g.text}" for g, size in sizes.items())
     raise Irregular(f"bytes are no plane over the tokens ({what}: {told})")
+
+
+def _tried(sizes: Mapping[Grid, float]) -> Iterator[tuple[tuple[Plane, ...], float]]:
+    """What may go through quantities, and how near it must: that of the fewest coefficients first.
+
+    Turns that moments take can look like pairs of tokens, which meet them all but never quite.
+    """
+    yield (_plane(dict(list(sizes.items())[:_FITTED])),), TOLERANCE
+    chosen = dict(list(sizes.items())[: _FITTED + 1])
+    squared = [(_plane(chosen, square),) for square in _SQUARES]
+    yield from (((_plane(sizes, square),), _EXACT) for square in _SQUARES)
+    grids = sorted(sizes, key=lambda grid: grid.text / grid.image)
+    for groups in (*_groups(grids, 2), *_groups(grids, 3)):
+        yield tuple(_plane({g: sizes[g] for g in each[:_FITTED]}) for each in groups), TOLERANCE
+    yield _supports(sizes, ""), TOLERANCE
+    yield from ((planes, TOLERANCE) for planes in squared)
+    yield from ((_supports(sizes, square), TOLERANCE) for square in _SQUARES)
+
+
+def _over(sizes: Mapping[Grid, float]) -> Plane:
+    """The nearest plane with squares, lifted until it lies nowhere below what was measured."""
+    plane = _plane(sizes, "square")
+    short = max(size - plane.at(g.image, g.text) for g, size in sizes.items())
+    return replace(plane, fixed=_clean(plane.fixed + max(short, 0.0)))
 
 
 def _groups(grids: Sequence[Grid], count: int) -> Iterator[list[Sequence[Grid]]]:
@@ -53,15 +87,16 @@ def _groups(grids: Sequence[Grid], count: int) -> Iterator[list[Sequence[Grid]]]
             yield [grids[:first], *rest]
 
 
-def _supports(sizes: Mapping[Grid, float]) -> tuple[Plane, ...]:
-    """Planes through three sizes each that lie nowhere above what was measured, and meet all.
+def _supports(sizes: Mapping[Grid, float], square: str) -> tuple[Plane, ...]:
+    """Planes through a few sizes each that lie nowhere above what was measured, and meet all.
 
     The one that meets most goes first; each meets one size at least that it was not fitted to.
     Moments that take turns by more than the share of the text have no neighbours to be told by.
     """
     found: list[tuple[frozenset[Grid], Plane]] = []
-    for three in combinations(sizes, _FITTED):
-        plane = _plane({grid: sizes[grid] for grid in three})
+    fitted_to = _FITTED + (1 if square else 0)
+    for few in combinations(sizes, fitted_to):
+        plane = _plane({grid: sizes[grid] for grid in few}, square)
         above = [highest((plane,), g.image, g.text) / max(size, 1.0) for g, size in sizes.items()]
         if max(above) <= 1 + TOLERANCE:
             at = zip(sizes, above, strict=True)
@@ -70,7 +105,7 @@ def _supports(sizes: Mapping[Grid, float]) -> tuple[Plane, ...]:
     left = set(sizes)
     while left and found:
         met, plane = max(found, key=lambda each: (len(each[0] & left), len(each[0])))
-        if len(met) <= _FITTED or not met & left:
+        if len(met) <= fitted_to or not met & left:
             return ()
         chosen.append(plane)
         left -= met
@@ -78,16 +113,14 @@ def _supports(sizes: Mapping[Grid, float]) -> tuple[Plane, ...]:
 
 
 def _plane(sizes: Mapping[Grid, float], square: str = "") -> Plane:
-    tokens = [
-        (1, grid.image, grid.text, (grid.image + grid.text) ** 2, grid.text**2) for grid in sizes
-    ]
-    column = {"": 3, "square": 3, "pairs": 4}[square]
-    rows = [(*each[:3], *((each[column],) if square else ())) for each in tokens]
-    matrix = torch.tensor(rows, dtype=torch.float64)
+    names = ["fixed", "image", *_VARYING[len({grid.text for grid in sizes}) > 1]]
+    names += [square] if square else []
+    terms = [[_TERMS[name](grid) for name in names] for grid in sizes]
+    matrix = torch.tensor(terms, dtype=torch.float64)
+    scale = matrix.abs().amax(0)
     answer = torch.tensor([float(each) for each in sizes.values()], dtype=torch.float64)
-    found = torch.linalg.solve(matrix, answer).tolist()
-    names = ("fixed", "image", "text", *((square,) if square else ()))
-    return Plane(**{name: _clean(each) for name, each in zip(names, found, strict=True)})
+    found = torch.linalg.lstsq(matrix / scale, answer, driver="gelsd").solution / scale
+    return Plane(**{name: _clean(each) for name, each in zip(names, found.tolist(), strict=True)})
 
 
 def _clean(value: float) -> float:
@@ -95,8 +128,8 @@ def _clean(value: float) -> float:
     return round(value * 64) / 64
 
 
-def _holds(planes: tuple[Plane, ...], sizes: Mapping[Grid, float]) -> bool:
+def _holds(planes: tuple[Plane, ...], sizes: Mapping[Grid, float], within: float) -> bool:
     return all(
-        abs(highest(planes, g.image, g.text) - size) <= TOLERANCE * max(size, 1.0)
+        abs(highest(planes, g.image, g.text) - size) <= within * max(size, 1.0)
         for g, size in sizes.items()
     )
