@@ -130,12 +130,25 @@ def of_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
 
 
 @cached(64)
-def trainers_of(name: str, text: str) -> tuple[Call, ...]:
-    """The calls of a trainer's class in a Python file or a notebook."""
+def calls_of(name: str, text: str) -> Calls | None:
+    """The calls of trainers' classes and of Accelerate's in a Python file or a notebook."""
     cells = read_notebook(text, name)[0] if is_notebook(name) else None
     script, origin = (text, Origin(name)) if cells is None else (of_cells(cells)[0], cells.origin)
-    calls, _ = read_calls(script, origin, _is_trainer)
-    return () if calls is None else calls.found
+    return read_calls(script, origin, _is_called)[0]
+
+
+def _is_called(origin: str) -> bool:
+    return _is_trainer(origin) or is_accelerator(origin) or is_plugin(origin)
+
+
+def is_accelerator(origin: str) -> bool:
+    """Whether something imported is Accelerate's own class that prepares what trains."""
+    return _short(origin) == "accelerate.Accelerator"
+
+
+def is_plugin(origin: str) -> bool:
+    """Whether something imported is what tells Accelerate of DeepSpeed."""
+    return _short(origin) == "accelerate.DeepSpeedPlugin"
 
 
 def _is_trainer(origin: str) -> bool:

@@ -59,6 +59,15 @@ _TOGETHER: Final = (
         "remove save_only_model",
     ),
     Row(
+        "ms-swift:optimizer=muon",
+        "optimizer muon fails beside deepspeed {1.value}",
+        "KeyError: 'use_muon'",
+        "it knows its parameters, and DeepSpeed gives it flat parts of them",
+        "remove deepspeed, or use another optimizer",
+        beside=("deepspeed?",),
+        consequence="step",
+    ),
+    Row(
         "ms-swift:ref_model",
         "ref_model is refused where adapters are trained",
         "refused",

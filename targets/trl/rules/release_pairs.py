@@ -33,9 +33,39 @@ def _pair(
 
 
 _MASKS_LOST: Final = "packing keeps input_ids alone: tokens that should be masked are trained on"
+_MASKS_DROPPED: Final = "columns that Liger's loss does not need are dropped, the masks with them"
+_ASKED_AGAIN: Final = "Liger's loss runs the reference model at each step"
 _SILENT: Final = (
     _pair("sft:assistant_only_loss", "packing", _MASKS_LOST, "trl>=0.19,<0.20", "silent"),
     _pair("sft:completion_only_loss", "packing", _MASKS_LOST, "trl>=0.17,<0.20", "silent"),
+    *(
+        _pair(f"sft:{each}", "use_liger_kernel", _MASKS_DROPPED, "trl>=0.19,<0.20", "silent")
+        for each in ("assistant_only_loss", "completion_only_loss")
+    ),
+    replace(
+        _pair(
+            "dpo:precompute_ref_log_probs",
+            "use_liger_loss",
+            _ASKED_AGAIN,
+            "trl>=0.19,<0.29",
+            "slow",
+        ),
+        message="{0.path} is read by nothing beside {1.path}",
+        label="computed for nothing",
+        help="remove precompute_ref_log_probs",
+        severity="warning",
+    ),
+    Row(
+        "grpo:mask_truncated_completions=true",
+        "mask_truncated_completions makes the loss smaller than it should be",
+        "left out of the sum alone",
+        "tokens of completions that were cut off still count in what dapo's loss is divided by",
+        "use trl 1.9, or remove it",
+        effective=("grpo:loss_type=dapo",),
+        since="trl>=1.3,<1.9",
+        consequence="silent",
+        severity="warning",
+    ),
 )
 """What is not refused, and so is told only where a release is named."""
 _BEFORE_LIGER: Final = "hinge|ipo|exo_pair|robust|bco_pair|aot|aot_pair"

@@ -111,6 +111,16 @@ REWARDED_SETTING_REFUSED: Final = rows(
             "write 512 or less",
         ),
         Row(
+            f"verl:{_MODEL}.use_fused_kernels=true",
+            "{0.key} {0.value} fails beside {1.key} {1.value}",
+            "its first batch has another shape",
+            "what the fused loss gives has no padding to take out",
+            "remove use_remove_padding, which is true unless it is said",
+            beside=(f"{_MODEL}.use_remove_padding=false",),
+            since="verl<0.9",
+            consequence="step",
+        ),
+        Row(
             f"verl:{_ROLLOUT}.temperature<=0 & {_ROLLOUT}.val_kwargs.do_sample=true",
             "{1.path} {1.value} is refused beside {0.path} {0.value}",
             "nothing is sampled",

@@ -12,7 +12,11 @@ from tunec.compiler.lints.lint import lint_texts
 from tunec.targets.registry import REGISTRY
 
 TARGETS = REGISTRY.readable()
-CONFIGS = {"trl": "SFTConfig", "transformers": "TrainingArguments"}
+CONFIGS = {
+    "trl": ("trl", "SFTConfig"),
+    "transformers": ("transformers", "TrainingArguments"),
+    "accelerate": ("transformers", "TrainingArguments"),
+}
 CALLS = {
     "transformers.TrainingArguments": ("'out', load_in_4bit=True", "load_in_4bit"),
     "trl.SFTConfig": ("'out', use_peft=True", "use_peft"),
@@ -61,8 +65,8 @@ def test_a_trainer_refuses_the_arguments_that_moved(name: str, word: str) -> Non
     assert word not in parameters
     assert all(each.kind is not each.VAR_KEYWORD for each in parameters.values())
     here = Environment(software={package: importlib.metadata.version(package)})
-    words = f"from {package} import {trainer}, {CONFIGS[package]} as C"
-    text = f"{words}\n{trainer}(args=C('o'), {word}=1)\n"
+    config = "from {} import {} as C".format(*CONFIGS[package])
+    text = f"{config}\nfrom {package} import {trainer}\na = C('o')\n{trainer}({word}=1)\n"
     found = lint_texts({"train.py": text}, TARGETS, here).diagnostics
     (told,) = [each for each in found if each.id == "trainer-argument-moved"]
     assert (told.severity, f"`{word}`" in told.message) == ("error", True)

@@ -11,7 +11,7 @@ from tunec.compiler.frontend.python_calls import Call
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.python_files import trainers_of
+from tunec.compiler.lints.python_files import calls_of
 from tunec.compiler.lints.rule import Finding, rule
 
 _KINDS: Final = ("hf", "sft", "dpo", "grpo", "kto", "reward", "rloo", "model", "peft")
@@ -27,6 +27,7 @@ class Moved(Struct, frozen=True):
 
 _NAME: Final = "write `processing_class`"
 _CONFIG: Final = "give it to {0}, which `args` takes"
+_OF_LOADERS: Final = "give it to DataLoaderConfiguration, which `dataloader_config` takes"
 _LENGTH: Final = "give max_length to SFTConfig, which `args` takes"
 _OF_SFT: Final = frozenset(
     {
@@ -46,6 +47,7 @@ _OF_DPO: Final = frozenset(
     }
 )
 _TOKENIZER: Final = frozenset({"tokenizer"})
+_LOADERS: Final = frozenset({"dispatch_batches", "even_batches", "use_seedable_sampler"})
 MOVED: Final[Mapping[str, tuple[Moved, ...]]] = {
     "trl.SFTTrainer": (
         Moved(_TOKENIZER, "trl>=0.16", _NAME),
@@ -63,12 +65,14 @@ MOVED: Final[Mapping[str, tuple[Moved, ...]]] = {
         Moved(_TOKENIZER, "", _NAME),
         Moved(frozenset({"num_generations", "max_completion_length", "beta"}), "", _CONFIG),
     ),
+    "accelerate.Accelerator": (Moved(_LOADERS, "accelerate>=1.0", _OF_LOADERS),),
     "transformers.Trainer": (Moved(_TOKENIZER, "transformers>=5.0", _NAME),),
     "transformers.Seq2SeqTrainer": (Moved(_TOKENIZER, "transformers>=5.0", _NAME),),
 }
 """trl 0.12.2 trainer/sft_trainer.py and dpo_trainer.py, `_deprecate_arguments` until 0.13 and
 `deprecate_kwarg` until 0.16, kto_trainer.py until 0.14, reward_trainer.py until 0.15; 0.17.0 to
-1.16.0: none has the arguments, nor `**kwargs`. transformers 4.57.6 trainer.py, until 5.0."""
+1.16.0: none has the arguments, nor `**kwargs`. transformers 4.57.6 trainer.py, until 5.0.
+accelerate 0.33.0 accelerator.py has three arguments more than 1.1.1, and says: until 1.0."""
 _PATCHED: Final = re.compile(r"\b(?:import|from)\s+unsloth\b")
 _BEFORE: Final = "unsloth<2026.8.9"
 """unsloth 2026.8.3 and 2026.8.8 trainer.py `_backwards_compatible_trainer`: what moved is read
@@ -79,17 +83,18 @@ where no `args` are given; 2026.8.15 sets it on them (unslothai/unsloth#8374).""
     "trainer-argument-moved",
     "error",
     "parse",
-    consumers=("trl", "transformers"),
+    consumers=("trl", "transformers", "accelerate"),
     reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def trainer_argument_moved(run: LintContext) -> Iterator[Finding]:
     """A trainer's call gives an argument that its release has elsewhere, or by another name."""
-    for document in _scripts(run):
-        for call in trainers_of(document.name, document.text):
+    for document in scripts_of(run):
+        calls = calls_of(document.name, document.text)
+        for call in () if calls is None else calls.found:
             yield from _of_call(call, run, document)
 
 
-def _scripts(run: LintContext) -> Iterator[Document]:
+def scripts_of(run: LintContext) -> Iterator[Document]:
     """One document of each Python file: all hold its text."""
     first: dict[str, Document] = {}
     for each in run.documents:
