@@ -110,8 +110,10 @@ _MEGATRON_MARKS: Final = frozenset(
 )
 """Flags of Megatron-LM, of which SwissArmyTransformer has those above and not these (NVIDIA's
 megatron/arguments.py, as microsoft/Megatron-DeepSpeed has it)."""
-SCRIPTS: Final = ("diffusers", "llama-cookbook", "alpaca-lora", "sat")
-"""Makers whose scripts have no table: rules read their flags as they are written."""
+_OPENRLHF: Final = re.compile(r"(\A|/)openrlhf([./])cli\2train_(sft|dpo)(\.py)?\Z")
+"""openrlhf 0.9.10 to 0.11.2: its modules, or their files."""
+SCRIPTS: Final = ("diffusers", "llama-cookbook", "alpaca-lora", "sat", "openrlhf")
+"""Makers whose scripts' flags rules read as they are written, and by no table."""
 _FEW: Final = 2
 OF_EXAMPLES: Final = re.compile(
     r"(?:\A|/)run_(?:clm|mlm|plm|fim|glue|xnli|classification|ner|qa|qa_beam_search|seq2seq_qa|swag|"
@@ -160,6 +162,8 @@ def dialect_of(program: str, node: Node) -> str | None:
     if _OWN_LOOP.search(program):
         return OWN
     keys = set(node.fields or ())
+    if _OPENRLHF.search(program):
+        return "openrlhf"
     if _EXAMPLES.search(program):
         return "diffusers"
     if _COOKBOOK.search(program) and _is_cookbook(keys):

@@ -19,6 +19,7 @@ _READERS: Final[Mapping[str, frozenset[str]]] = {
     "glm4": frozenset({"glm4"}),
     "llama_cookbook": frozenset({"llama-cookbook"}),
     "llamafactory": frozenset({"axolotl", "llamafactory", "simpletuner"}),
+    "openrlhf": frozenset({"openrlhf"}),
     "scripts": frozenset({"alpaca-lora", "diffusers"}),
     "simpletuner": frozenset({"diffusers", "lycoris", "simpletuner", "simpletuner-data"}),
     "visualglm": frozenset({"sat"}),

@@ -105,11 +105,17 @@ def _file(name: str, *, of_pairs: bool) -> File:
     )
 
 
+_SECTIONS: Final = frozenset({"data", "model", "train", "ds", "ckpt", "adam"})
+
+
 def _starts(document: Json, program: str) -> bool:
-    """Whether a script starts the program, by its module or by its file."""
-    words = document.get("script", ()) if isinstance(document, dict) else ()
+    """Whether a script starts the program, by its module or by its file, with flags of its own."""
+    if not isinstance(document, dict):
+        return False
+    words, flags = document.get("script", ()), document.get(FLAGS)
     path = f"{program.replace('.', '/')}.py"
-    return any(word == program or str(word).endswith(path) for word in words)
+    is_started = any(word == program or str(word).endswith(path) for word in words)
+    return is_started and isinstance(flags, dict) and not _SECTIONS.isdisjoint(flags)
 
 
 FILES: Final = (_file(SFT, of_pairs=False), _file(DPO, of_pairs=True))

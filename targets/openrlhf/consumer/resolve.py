@@ -160,6 +160,8 @@ def _surroundings(question: Mapping[str, Any]) -> Iterator[None]:
             told = MagicMock(return_value=found)
             stack.enter_context(patch.object(torch.distributed, name, told))
         stack.enter_context(patch.object(engine, "init_device_mesh", _mesh))
+        sharing = patch.object(engine.DeepspeedStrategy, "setup_ring_attn", lambda *_: None)
+        stack.enter_context(sharing)
         yield
 
 

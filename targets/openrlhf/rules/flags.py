@@ -1,0 +1,184 @@
+"""Flags that the parsers of OpenRLHF's programs do not take."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import joined, nearest
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.launch import launches
+from tunec.compiler.lints.facts.training_loop import is_number, is_whole
+from tunec.compiler.lints.kinds import schema
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.caches import cached
+from tunec.targets.openrlhf.packages import RELEASES
+from tunec.targets.openrlhf.rules.names import OF_REWARDS, RENAMED
+
+_KIND: Final = "openrlhf"
+_PROGRAMS: Final = ("train_sft", "train_dpo")
+_LAUNCHERS: Final = ("python", "torchrun", "deepspeed", "accelerate")
+_SECTIONED: Final = "openrlhf>=0.10.2"
+_REFUSED: Final = "argparse ends the program: unrecognized arguments"
+_NEEDED: Final = (
+    ("model.model_name_or_path", "a model"),
+    ("data.dataset", "data"),
+)
+"""Flags whose default is none, and without which nothing is loaded."""
+_TYPES: Final = {"integer": "a whole number", "number": "a number"}
+
+
+@rule(
+    "flag-refused-by-openrlhf",
+    "error",
+    "parse",
+    consumers=("openrlhf",),
+    reads=("openrlhf:*",),
+    hardware=True,
+)
+def flag_refused_by_openrlhf(run: LintContext) -> Iterator[Finding]:
+    """A flag, or its value, that the program's parser does not take, or one that it needs."""
+    is_older = run.runs(_SECTIONED) is False
+    flags = (each for each in run.of(_KIND) if each.get("launcher") is None)
+    for document in () if is_older else flags:
+        known = {name: each for at in _programs(run, document) for name, each in _flags(at).items()}
+        for path, place in document.found.items():
+            if not place.node.fields:
+                yield from _flag(document, path, place, known)
+        yield from _missing(document)
+        yield from _shares(run, document)
+
+
+def _programs(run: LintContext, document: Document) -> Iterator[str]:
+    """The programs that its script starts: both, where a variable names them."""
+    words = [
+        word
+        for each in launches(run, *_LAUNCHERS)
+        if each.name == document.name and (at := each.get("script")) is not None
+        for word in [at.first_word]
+    ]
+    named = [name for name in _PROGRAMS if any(name in str(word) for word in words)]
+    yield from named or _PROGRAMS
+
+
+@cached()
+def _flags(program: str) -> Mapping[str, Any]:
+    """Each flag's schema by its whole name: the same in every release that has sections."""
+    return dict(_below(schema(f"openrlhf/{program}/{RELEASES[-1]}.json")["properties"], ""))
+
+
+def _below(properties: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, each in properties.items():
+        if "properties" in each:
+            yield from _below(each["properties"], f"{prefix}{name}.")
+        else:
+            yield prefix + name, each
+
+
+def _flag(
+    document: Document, path: str, place: Place, known: Mapping[str, Any]
+) -> Iterator[Finding]:
+    whole = [name for name in known if name.startswith(path)]
+    if path in known or len(whole) == 1:  # argparse takes a flag's beginning for the flag
+        if not document.hides(path):
+            yield from _value(path, place, known.get(path) or known[whole[0]])
+        return
+    yield _unknown(path, place, known)
+
+
+def _unknown(path: str, place: Place, known: Mapping[str, Any]) -> Finding:
+    new = RENAMED.get(path, "")
+    if new in known:
+        why = f"before 0.10.2 it is --{path}, and since then --{new}"
+        return _renamed(path, new, place, why, "safe")
+    moved = f"model.{path.removeprefix(OF_REWARDS)}"
+    if path.startswith(OF_REWARDS) and moved in known:
+        why = "sections begin with actor for the program of rewards alone"
+        return _renamed(path, moved, place, why, "safe")
+    near = nearest(path, known)[:1]
+    return _renamed(path, near[0] if near else "", place, "", "unsafe")
+
+
+def _renamed(path: str, new: str, place: Place, why: str, how: Any) -> Finding:
+    return Finding(
+        f"the program has no flag --{path}",
+        (place.key_label("refused"),),
+        (why,) if why else (_REFUSED,),
+        f"write --{new}" if new else "remove it",
+        Fix((place.renamed(new),), how) if new else None,
+    )
+
+
+def _value(path: str, place: Place, flag: Mapping[str, Any]) -> Iterator[Finding]:
+    """A value that argparse turns into no word, number or list of the flag's."""
+    value, words = place.value, flag.get("enum")
+    if words is not None and value not in words:
+        told = joined(words, "or")
+        yield _refused(path, place, f"invalid choice: one of {told}", f"write {told}")
+    kind = flag.get("type")
+    if kind in _TYPES and not (is_whole(value) if kind == "integer" else is_number(value)):
+        yield _refused(path, place, f"{_TYPES[kind]} is read", f"write {_TYPES[kind]}")
+    if kind == "string" and value is True:
+        yield _refused(path, place, "expected one argument", "write its value behind it")
+    if kind == "boolean" and value is not True:
+        yield _refused(path, place, "it stands alone: unrecognized arguments", "remove the value")
+    yield from _list(path, place, flag)
+
+
+def _list(path: str, place: Place, flag: Mapping[str, Any]) -> Iterator[Finding]:
+    count = next((each["minItems"] for each in flag.get("anyOf", ()) if "minItems" in each), None)
+    given = len(place.node.items or ()) or 1
+    if count is not None and given != count:
+        yield _refused(path, place, f"expected {count} arguments", f"write {count} numbers")
+
+
+def _refused(path: str, place: Place, why: str, help: str) -> Finding:
+    return Finding(
+        f"--{path} does not take this value", (place.label("refused"),), (f"argparse: {why}",), help
+    )
+
+
+def _missing(document: Document) -> Iterator[Finding]:
+    """What no default names, where every word of the command is known."""
+    first = next(iter(document.found.values()), None)
+    if first is None or document.unknown:
+        return
+    old = {new: name for name, new in RENAMED.items()}
+    for flag, what in _NEEDED:
+        others = (flag, old[flag], f"{OF_REWARDS}{flag.rpartition('.')[2]}")
+        if not any(document.get(each) for each in others):
+            yield Finding(
+                f"no flag names {what}",
+                (first.key_label("the first of these flags"),),
+                (f"--{flag} is none by default, and nothing is loaded by that name",),
+                f"write --{flag}",
+                consequence="init",
+            )
+
+
+_MICRO, _BATCH = "train.micro_batch_size", "train.batch_size"
+
+
+def _shares(run: LintContext, document: Document) -> Iterator[Finding]:
+    """A global batch of which the processes cannot have equal micro batches."""
+    world, micro = run.value("parallel.world"), document.value(_MICRO, 8)
+    batch = document.value(_BATCH, 128)
+    at = document.get(_BATCH) or document.get(_MICRO)
+    if at is None or document.hides(_MICRO, _BATCH):
+        return
+    if not (is_whole(world) and is_whole(micro) and is_whole(batch)) or world * micro < 1:
+        return
+    shared = batch
+    for key in ("ds.ring_attn_size", "ds.tensor_parallel_size"):
+        width = document.value(key, 1)
+        if document.hides(key) or not is_whole(width):
+            return
+        shared *= width
+    if shared % (world * micro):
+        yield Finding(
+            f"a batch of {batch} has no equal parts for {world} processes of {micro}",
+            (at.label("refused"),),
+            ("DeepSpeed's assertion on the batch fails: train_batch_size is no product",),
+            f"write a multiple of {world * micro} as --{_BATCH}",
+            consequence="init",
+        )
