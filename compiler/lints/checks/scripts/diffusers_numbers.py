@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.diagnostics.wording import nearest, quoted
-from tunec.compiler.lints.checks.scripts.diffusers_flags import is_whole_command
+from tunec.compiler.lints.checks.scripts.flags import is_whole_command
 from tunec.compiler.lints.conditions import Need, Pair, refused_alone, refused_pair, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
