@@ -3,10 +3,12 @@
 import ast
 import hashlib
 import json
+import tokenize
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,10 +63,37 @@ def source(script: str, root: Path) -> str:
         file = pending.pop()
         if file is None or file in seen:
             continue
-        seen[file] = file.read_text(encoding="utf-8")
-        pending |= {_file(root, name) for name in _imported(seen[file])}
-    beside = Path(runner.__file__).read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
+        seen[file] = code(text)
+        pending |= {_file(root, name) for name in _imported(text)}
+    beside = code(Path(runner.__file__).read_text(encoding="utf-8"))
     return _digest([*sorted(seen.values()), beside])
+
+
+@cache
+def code(text: str) -> str:
+    """A module's text without what says nothing to the interpreter: comments, bare texts, blanks.
+
+    A docstring that the module itself reads, as `__doc__`, stays.
+    """
+    lines = text.split("\n")
+    for line, column in _comments(text):
+        lines[line - 1] = lines[line - 1][:column]
+    for each in () if "__doc__" in text else ast.walk(ast.parse(text)):
+        if _is_bare_text(each):
+            lines[each.lineno - 1 : each.end_lineno] = [""] * (each.end_lineno - each.lineno + 1)
+    return "\n".join(kept for line in lines if (kept := line.rstrip()))
+
+
+def _comments(text: str) -> Iterator[tuple[int, int]]:
+    tokens = tokenize.generate_tokens(StringIO(text).readline)
+    return (each.start for each in tokens if each.type == tokenize.COMMENT)
+
+
+def _is_bare_text(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+        return False
+    return isinstance(node.value.value, str)
 
 
 def _file(root: Path, name: str) -> Path | None:
@@ -105,10 +134,11 @@ def tracer(file: Path) -> str:
     pending, seen = {file}, dict[Path, str]()
     while pending:
         at = pending.pop()
-        seen[at] = at.read_text(encoding="utf-8")
+        text = at.read_text(encoding="utf-8")
+        seen[at] = code(text)
         if at.is_relative_to(_PACKAGE) and not at.is_relative_to(_TRACING):
             continue
-        pending |= {each for each in _reached(at, seen[at]) if each not in seen}
+        pending |= {each for each in _reached(at, text) if each not in seen}
     return _digest([seen[each] for each in sorted(seen)])
 
 

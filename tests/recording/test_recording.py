@@ -105,6 +105,27 @@ def test_other_packages_another_script_or_question_are_asked_again(script, asked
     assert asked == [A, {**A, "steps": 1}, A]
 
 
+def test_what_is_said_of_the_script_changes_nothing(script, asked):
+    run("record", script, A)
+    asked.clear()
+    said = '"""What it does,\nat length."""\n\n# why\nVERBS = {}  # none\n"""Of what."""\n'
+    (script[1] / "beside.py").write_text(said)
+    digests.source.cache_clear()
+    run("replay", script, A)
+    assert asked == []
+
+
+@pytest.mark.parametrize("text", ["VERBS = '# {}'", 'VERBS = """{}"""', '"""{}"""\nV = __doc__'])
+def test_texts_that_the_script_uses_are_part_of_it(script, text):
+    name, root = script
+    found = set()
+    for filling in ("a", "b"):
+        (root / "beside.py").write_text(text.replace("{}", filling))
+        digests.source.cache_clear()
+        found.add(digests.source(name, root))
+    assert len(found) == 2
+
+
 def test_what_the_script_does_not_import_changes_nothing(script, asked):
     run("record", script, A)
     asked.clear()
