@@ -83,6 +83,8 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "black-forest-labs/FLUX.1-Kontext-": f"{_EDITS}; its modules are those of FLUX.1-dev",
     "lodestones/Chroma": "what its blocks take follows no plane over the tokens of picture and "
     "text, since its mask is of all pairs of them",
+    "HiDream-ai/HiDream-": "what its experts work in follows no plane over the tokens of picture "
+    "and text where weights are cast for them",
     "Shitao/OmniGen-": "its pictures and words are one sequence, and a card of a model that "
     "paints counts them apart",
     "OmniGen2/OmniGen2": "diffusers 0.42.1 has no class of it",

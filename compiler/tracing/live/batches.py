@@ -227,6 +227,8 @@ def _sample(subject: Subject) -> tuple[Grid, int, torch.dtype]:
 def _latents(subject: Subject, denoiser: Any) -> Batch:
     """Noisy latents, text states and time, of which the first are what the VAE makes."""
     if subject.workload.architecture.denoiser is not None:
+        # PEFT wraps a class that takes no adapters of its own
+        denoiser = denoiser.get_base_model() if hasattr(denoiser, "get_base_model") else denoiser
         patch = patch_of(denoiser.config, traits_of(subject.family, denoiser.forward))
         return inputs(denoiser, Given(denoiser.config, *_sample(subject), patch))
     return {**_ruled(subject), "return_dict": False}
