@@ -63,6 +63,9 @@ class Releases(Struct, frozen=True):
         return self.text
 
 
+ANY: Final = Releases("")
+
+
 def _sign(bound: str) -> str:
     return next((sign for sign in _OPERATORS if bound.startswith(sign)), "")
 

@@ -56,7 +56,7 @@ class Pin(Struct, frozen=True):
         return tuple(each for each in below if each is not None and self.contains(each))
 
     def __str__(self) -> str:
-        return f"{self.package}{' or '.join(map(str, self.ranges))}"
+        return f"{self.package}{' or '.join(str(each) or ' at a commit' for each in self.ranges)}"
 
 
 def _before(bound: Version) -> Version | None:

@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from tunec.compiler.frontend.notebook import read_notebook
 from tunec.compiler.frontend.software import plain_name
-from tunec.compiler.releases import Releases
+from tunec.compiler.releases import ANY, Releases
 from tunec.schemas.frozen import replace
 
 _BOUND: Final = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[\w.*+!]+"
@@ -27,6 +27,13 @@ _REQUIREMENT: Final = re.compile(
     \s*(?:;(?P<marker>.*)|\\)?\s*(?:--hash.*)?""",
     re.VERBOSE,
 )
+_COMMIT: Final = re.compile(
+    r"""\s*(?:(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*@\s*)?
+    (?:-e\s+)?git\+\S+/(?P<of>[\w.-]+?)(?:\.git)?@[0-9a-f]{7,40}(?:\#\S*)?\s*(?:;.*|\\)?""",
+    re.VERBOSE,
+)
+"""A commit, which is of no release: of one that lies between two, or after the newest."""
+_OF_REPOSITORY: Final = {"llama-factory": "llamafactory", "pytorch": "torch"}
 _ELSEWHERE: Final = re.compile(r"darwin|macos|win32|windows", re.IGNORECASE)
 _FOR_DEVELOPERS: Final = re.compile(
     r"(?<![a-z])(dev|develop|development|test|tests|testing|doc|docs|lint|quality|style)(?![a-z])"
@@ -57,9 +64,14 @@ class Stated(Struct, frozen=True):
 def requirement(text: str, line: int) -> Stated | None:
     """A requirement as pip writes it; None where it is none, names no release, or is of another OS.
 
-    A comment begins after a blank, as in a requirements file.
+    One of a commit may be of any release. A comment begins after a blank, as in a requirements
+    file.
     """
-    found = _REQUIREMENT.fullmatch(re.sub(r"(^|\s)#.*", "", text))
+    text = re.sub(r"(^|\s)#.*", "", text)
+    if commit := _COMMIT.fullmatch(text):
+        of = commit["of"].lower()
+        return Stated(plain_name(commit["name"] or _OF_REPOSITORY.get(of, of)), ANY, line)
+    found = _REQUIREMENT.fullmatch(text)
     if found is None or _ELSEWHERE.search(found["marker"] or ""):
         return None
     return _stated(found["name"], found["bounds"] or f"=={found['tag']}", line)

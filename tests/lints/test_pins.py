@@ -212,6 +212,9 @@ def test_what_requires_nothing_is_passed_over(name: str, text: str, tmp_path: Pa
         ("pyproject.toml", '[tool.poetry.dependencies]\ntrl = "1.2.0"\n', "==1.2.0"),
         ("environment.yaml", "dependencies:\n  - conda-forge::trl=0.9=py39_0\n", "==0.9.*"),
         ("requirements.txt", "trl @ git+https://github.com/huggingface/trl@v0.9.6\n", "==0.9.6"),
+        ("requirements.txt", "trl @ git+https://github.com/huggingface/trl@4f3c2a1b9d\n", ""),
+        ("requirements.txt", "git+https://github.com/huggingface/trl.git@4f3c2a1b9d#egg=trl\n", ""),
+        ("train.sh", "pip install git+https://github.com/huggingface/trl.git@4f3c2a1b9d\n", ""),
         ("requirements.txt", "trl (>=0.9, <0.12)\n", ">=0.9,<0.12"),
     ],
 )
@@ -240,3 +243,12 @@ def test_every_operator_of_pip(
     for version in (*inside, *outside):
         expected = SpecifierSet(bounds).contains(version, prereleases=True)
         assert Releases(bounds).contains(Version(version)) is expected is (version in inside)
+
+
+def test_a_commit_may_be_of_any_release(tmp_path: Path) -> None:
+    commit = "git+https://github.com/huggingface/transformers@4f3c2a1b9d\n"
+    files = {"requirements.txt": "transformers==5.23.0\n", "here/requirements.txt": commit}
+    assert told(asked(tmp_path, files)) != []
+    answer = asked(tmp_path, files, at="here/args.yaml")
+    assert told(answer) == []  # it is not the newest, nor what a folder further up names
+    assert "transformers at a commit (here/requirements.txt:1)" in answer.err
