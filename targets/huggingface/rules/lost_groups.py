@@ -37,7 +37,7 @@ of an optimizer with two groups; deepspeed 0.16.9 to 0.19.8 runtime/engine.py dr
 )
 def schedule_of_a_lost_group(run: LintContext) -> Iterator[Finding]:
     """Adapters under DeepSpeed with a torch whose schedules count groups."""
-    is_told = all(run.release(name).is_named and run.runs(each) for name, each in _NEEDED)
+    is_told = all(run.runs(each) and run.release(name).is_named for name, each in _NEEDED)
     if is_told and run.said("deepspeed", "optimizer.type", "scheduler.type") is None:
         told = set()
         for each in found(_ROWS, run):
