@@ -131,6 +131,11 @@ card-sweep *arguments:
     python benchmarks/card_sweep.py {{ arguments }}
     python -m docs.generate
 
+# the same of every transformer and UNet of diffusers, for docs/derived-denoisers.md (a quarter of an hour)
+denoiser-sweep *arguments:
+    python benchmarks/denoiser_sweep.py {{ arguments }}
+    python -m docs.generate
+
 # build the wheel into dist/
 wheel:
     python -m build --wheel --outdir dist

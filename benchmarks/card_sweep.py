@@ -69,7 +69,8 @@ def ask(head: str, config: Any, model: str) -> Row:
     from tunec.compiler.tracing.subject import Untraceable
 
     try:
-        default = {**_default(config), "architectures": [model]}
+        told = isinstance(config, Mapping)
+        default = config if told else {**_default(config), "architectures": [model]}
         given = json.loads(json.dumps(default, default=str))
     except Exception as fault:  # noqa: BLE001  whatever the config's own class raises
         return {"head": head, "refused": f"the default config cannot be made: {_told(fault)}"}

@@ -13,6 +13,7 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from docs.card_page import card_page
+from docs.denoiser_page import denoiser_page
 from docs.false_alarms_page import false_alarms_page
 from docs.gaps import gaps
 from docs.memory_pictures import methods, phases
@@ -362,6 +363,7 @@ _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/codes.md": codes_page,
     "docs/rules.md": rules_page,
     "docs/derived-cards.md": card_page,
+    "docs/derived-denoisers.md": denoiser_page,
     "docs/false-alarms.md": false_alarms_page,
     "docs/guide/memory-phases.svg": phases,
     "docs/guide/memory-methods.svg": methods,

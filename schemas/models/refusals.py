@@ -81,8 +81,8 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "Wan-AI/Wan2.1-FLF2V-": _CLIPS,
     "black-forest-labs/FLUX.1-Fill-": _EDITS,
     "black-forest-labs/FLUX.1-Kontext-": f"{_EDITS}; its modules are those of FLUX.1-dev",
-    "lodestones/Chroma": "what its blocks take follows no plane over the tokens of picture and "
-    "text, since its mask is of all pairs of them",
+    "lodestones/Chroma": "its mask is of all pairs of tokens, and what its blocks work in is "
+    "counted 4 % too high",
     "HiDream-ai/HiDream-": "what its experts work in follows no plane over the tokens of picture "
     "and text where weights are cast for them",
     "Shitao/OmniGen-": "its pictures and words are one sequence, and a card of a model that "
