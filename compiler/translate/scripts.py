@@ -61,7 +61,9 @@ def _parsed(file: File, text: str) -> Mapping[str, Any] | None:
 
 def _knows(file: File, values: Mapping[str, Any]) -> bool:
     """Whether most of the flags are those of the file's rows: programs share some names."""
-    given = [key for key in found_plain(values) if key.startswith(f"{_FLAGS}.")]
+    every = found_plain(values).items()
+    flags = {key: each.value for key, each in every if key.startswith(f"{_FLAGS}.")}
+    given = [key for key, each in flags.items() if not isinstance(each, Mapping)]
     known = {key for entry in file.entries for key in entry.keys}
     return sum(key in known for key in given) >= LEAST_SHARE * len(given)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, constant, derived, fixed, named, same
+from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, constant, fixed, named, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.read_only import means_every_layer, named_word
@@ -214,7 +214,6 @@ CHECKPOINTING: Final = (
 
 # ── data ─────────────────────────────────────────────────────────────────────────────────────────
 
-_MOST: Final = 1_000_000
 _ALL: Final = 1_000_000_000
 _SETS: Final = "data.dataset"
 
@@ -243,11 +242,6 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"data.evaluation": name, **({"schedule.evaluation_steps": steps} if steps > 0 else {})}
 
 
-def _cuts(plan: Plan) -> int | None:
-    samples = plan.data.samples
-    return _ALL if samples is None or samples > _MOST else None
-
-
 def data(length: int) -> tuple[Entry, ...]:
     """The rows of the data of a program that cuts at so many tokens by default."""
     return (
@@ -266,7 +260,7 @@ def data(length: int) -> tuple[Entry, ...]:
             f"{_FLAGS}; {_BLEND}",
             absent=_evaluation({}),
         ),
-        derived("data.max_samples", _cuts, f"{_BLEND}: absent, a million of each"),
+        constant("data.max_samples", _ALL, f"{_BLEND}: absent, a million of each"),
         constant("data.apply_chat_template", True, f"{SOURCE} datasets: lists of messages"),
         same("data.max_len", "data.sequence", f"{SOURCE} datasets", absent=((ALWAYS, length),)),
         same(

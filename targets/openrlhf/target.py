@@ -21,6 +21,7 @@ from tunec.targets.deepspeed.refusals import refusals
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.openrlhf.engine import ENGINE, SETTINGS
+from tunec.targets.openrlhf.migration import LEAVES
 from tunec.targets.openrlhf.model import (
     ADAPTER,
     CHECKPOINTING,
@@ -102,6 +103,7 @@ def _file(name: str, *, of_pairs: bool) -> File:
         file,
         when=(lambda plan: plan.objective.kind == "dpo") if of_pairs else is_supervised,
         phrases=(EVERY_LAYER,),
+        leaves=LEAVES,
     )
 
 
