@@ -217,6 +217,22 @@ def test_a_second_model_is_in_memory_and_time():
     assert loading[0] == 2 * loading[1]
 
 
+def test_a_second_model_beside_adapters_is_stored_as_the_trained_one():
+    """openrlhf 0.10.4 to 0.11.2 cli/train_dpo.py: load_in_4bit of both."""
+    spec = {
+        "tunec": 1,
+        "model": "llama-3.1-8b",
+        "method": "qlora",
+        "objective": "dpo",
+        "data": {"train": "pairs.jsonl", "samples": 1000},
+        "hardware": "a100-80g-x1",
+    }
+    made = compile_spec(load_mapping(spec), [REGISTRY.resolve("openrlhf")]).planned
+    assert made.plan.objective.reference == "resident"
+    terms = made.memory.terms
+    assert terms["reference model"] == pytest.approx(terms["frozen weights"], rel=0.01)
+
+
 def test_answers_take_a_cache_that_grows_with_the_step():
     """The answers of a whole step are written at once, however small the micro batches are."""
     found = [planned(objective=GRPO, batch={"global": size}) for size in (48, 96)]
