@@ -194,7 +194,7 @@ def _found(calls: Calls) -> Iterator[Found]:
         if short in _TRAINERS or short in _HEIRS:
             found = _trainer(call, _TRAINERS.get(short), calls)
         elif short == _LORA:
-            found = _document("peft", call, calls, fields_of("peft"))
+            found = _lora(call, calls)
         elif call.name == _ADAPT:
             mine = {key: call.fields[key] for key in fields_of("peft") & call.fields.keys()}
             opened = replace(call, fields=mine, is_open=True)
@@ -236,6 +236,16 @@ def _document(kind: str, call: Call, calls: Calls, known: frozenset[str]) -> Fou
     unknown = later | (known - fields.keys() if is_open else frozenset())
     kept = {key: node for key, node in fields.items() if key not in later}
     return Found(kind, Node(call.span, fields=kept), unknown, call)
+
+
+def _lora(call: Call, calls: Calls) -> Found:
+    """What `LoraConfig` is given, and the kind that its name says.
+
+    peft 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`.
+    """
+    found = _document("peft", call, calls, fields_of("peft"))
+    kind = {"peft_type": Node(call.span, value="LORA")}
+    return replace(found, root=replace(found.root, fields={**kind, **(found.root.fields or {})}))
 
 
 def _model(call: Call, bits: Sequence[Call], calls: Calls) -> Found | None:

@@ -84,9 +84,18 @@ def hidden(document: Document) -> Iterator[str]:
     known = {
         key for entry in (document.file.entries if document.file else ()) for key in entry.keys
     }
-    for key in sorted(document.unknown):
+    for key in sorted(document.unknown - unwritten(document)):
         if known.isdisjoint(_around(key)) and key.rpartition(".")[2] not in MEETING:
             yield key
+
+
+def unwritten(document: Document) -> frozenset[str]:
+    """Settings that no call of a Python script gives, though something else of its run may."""
+    if document.format != "python":
+        return frozenset()
+    return frozenset(
+        key for key in document.unknown if key.partition(".")[0] not in document.hidden
+    )
 
 
 def _around(path: str) -> Iterator[str]:

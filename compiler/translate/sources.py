@@ -11,7 +11,7 @@ from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.values import show
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.documents import Reading
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.read import WRONG_SHAPE
@@ -23,6 +23,7 @@ from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.phrases import phrases_in
 from tunec.compiler.translate.statements import said_by, with_defaults
+from tunec.compiler.translate.unsettled import is_given, not_understood, unsettled
 from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
@@ -74,7 +75,7 @@ class Sources(Struct, frozen=True):
 
     def is_given(self, slot: str) -> bool:
         """Whether the command line says the slot."""
-        return _is_given(self.ledger, slot)
+        return is_given(self.ledger, slot)
 
     def label(self, slot: str) -> Label:
         """Where a slot is written; for what no file says, the slot alone."""
@@ -112,11 +113,11 @@ def sources_of(
     found = (
         *reading.faults,
         *_unread(reading),
-        *_unsettled(run, ledger),
+        *unsettled(run, ledger),
         *_contradictions(run, ledger),
         *_breaches(run, ledger, Partial(heeded, possible)),
     )
-    pinned = [slot for slot in values if _is_given(ledger, slot)]
+    pinned = [slot for slot in values if is_given(ledger, slot)]
     keys = (read for each in run.documents for read in reads(run, each, known, pinned))
     every = tuple(_heeded(each, idle) for each in keys)
     disputed = dict(_disputed(ledger))
@@ -307,40 +308,6 @@ def _unread(reading: Reading) -> Iterator[Diagnostic]:
             "name its reader with --from, or leave it out",
             (f"its keys: {keys}",),
         )
-
-
-def _unsettled(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
-    """Keys whose values only running a script would tell, unless the slots are given."""
-    for document in run.documents:
-        for key in sorted(document.unknown):
-            slots = [slot for slot in slots_of(document, key) if not _is_given(ledger, slot)]
-            if slots:
-                options = " ".join(f"--set {slot}=VALUE" for slot in slots)
-                label = Label("in this script", document.start(), key)
-                yield not_understood(
-                    f"the value of {key} is known only when {document.name} runs",
-                    (label,),
-                    f"set it: {options}",
-                )
-
-
-def not_understood(
-    message: str, labels: tuple[Label, ...], help: str, notes: tuple[str, ...] = ()
-) -> Diagnostic:
-    """Something that was read, and that a translation would drop."""
-    return Diagnostic("E0908", "error", message, labels, notes, help=help)
-
-
-def slots_of(document: Document, key: str) -> Iterator[str]:
-    """The slots that rows of a document's file say by a key."""
-    for entry in document.file.entries if document.file else ():
-        if key in entry.keys:
-            yield from entry.slots
-
-
-def _is_given(ledger: Ledger, slot: str) -> bool:
-    winner = ledger.winner(slot)
-    return winner is not None and winner.rank == Rank.PIN
 
 
 def _contradictions(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:

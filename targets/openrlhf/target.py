@@ -9,7 +9,6 @@ from typing import Any, Final
 from tunec.compiler.analyses.counting import Counting, Epoch
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.start_commands import Start
 from tunec.compiler.target import Cannot, Dialect, Entry, File, Json, Target
 from tunec.schemas.data_paths import Record
@@ -47,7 +46,12 @@ from tunec.targets.scripts.file import (
     started,
 )
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import adding_no_noise, evaluating_by_loss, other_releases
+from tunec.targets.trainers import (
+    adding_no_noise,
+    beside_fsdp_and_rewards,
+    evaluating_by_loss,
+    other_releases,
+)
 
 SFT: Final = "openrlhf_sft.sh"
 DPO: Final = "openrlhf_dpo.sh"
@@ -127,12 +131,7 @@ FILES: Final = (_file(SFT, of_pairs=False), _file(DPO, of_pairs=True))
 
 _CANNOT: Final = {
     **CANNOT,
-    **{
-        slot: Cannot("it has no effect under this objective")
-        for slot in SLOTS
-        if slot.startswith(("objective.", "generation."))
-    },
-    **{slot: Cannot("another engine is used") for slot in SLOTS if slot.startswith("fsdp.")},
+    **beside_fsdp_and_rewards(),
     **evaluating_by_loss("OpenRLHF"),
     **adding_no_noise("OpenRLHF"),
     "objective.kind": Cannot(

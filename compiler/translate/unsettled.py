@@ -1,0 +1,65 @@
+"""Settings of a script whose values only its run would tell."""
+
+from collections.abc import Iterable, Iterator
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.ir.ledger import Ledger, Rank
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document
+from tunec.compiler.translate.leftovers import unwritten
+
+
+def unsettled(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
+    """A fault for each value that only a run would tell, unless its slots are given.
+
+    What no call of a Python script gives is one fault together.
+    """
+    for document in run.documents:
+        absent = unwritten(document)
+        for key in sorted(document.unknown - absent):
+            if slots := _not_given(document, (key,), ledger):
+                label = Label("in this script", document.start(), key)
+                yield not_understood(
+                    f"the value of {key} is known only when {document.name} runs",
+                    (label,),
+                    f"set it: {_settings(slots)}",
+                )
+        slots = _not_given(document, sorted(absent), ledger)
+        if slots := tuple(each for each in slots if ledger.winner(each) is None):
+            yield not_understood(
+                f"no call in {document.name} sets {joined(slots, 'and')}; another file of the run "
+                "may set them",
+                (Label("in this script", document.start()),),
+                f"set them: {_settings(slots)}",
+            )
+
+
+def _not_given(document: Document, keys: Iterable[str], ledger: Ledger) -> tuple[str, ...]:
+    """The slots of keys that the command line does not say."""
+    slots = dict.fromkeys(slot for key in keys for slot in slots_of(document, key))
+    return tuple(slot for slot in slots if not is_given(ledger, slot))
+
+
+def _settings(slots: Iterable[str]) -> str:
+    return " ".join(f"--set {slot}=VALUE" for slot in slots)
+
+
+def not_understood(
+    message: str, labels: tuple[Label, ...], help: str, notes: tuple[str, ...] = ()
+) -> Diagnostic:
+    """Something that was read, and that a translation would drop."""
+    return Diagnostic("E0908", "error", message, labels, notes, help=help)
+
+
+def slots_of(document: Document, key: str) -> Iterator[str]:
+    """The slots that rows of a document's file say by a key."""
+    for entry in document.file.entries if document.file else ():
+        if key in entry.keys:
+            yield from entry.slots
+
+
+def is_given(ledger: Ledger, slot: str) -> bool:
+    """Whether the command line says a slot."""
+    winner = ledger.winner(slot)
+    return winner is not None and winner.rank == Rank.PIN
