@@ -158,14 +158,24 @@ _REQUIRES: Final[Mapping[str, Any]] = {
 }
 
 
-def _needs(spec: Spec, _: Draft) -> Mapping[str, Any]:
+def _launcher(draft: Draft) -> Mapping[str, Any]:
+    """On one node DeepSpeed's, as in OpenRLHF's own examples; torchrun's needs no list of hosts.
+
+    torchrun gives each process one thread, with which an optimizer on the host is slow.
+    """
+    if "devices" not in draft.groups:
+        return {}
+    return {"launch.launcher": "deepspeed" if draft.devices.nodes == 1 else "torchrun"}
+
+
+def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """Kernels that keep joined samples apart, a second model for pairs, and a launcher."""
     packs = spec.data.packing and spec.attention is None
     pairs = {"objective.reference": "resident"} if spec.objective.dpo is not None else {}
     return {
         **({"attention.implementation": "flash_attention_2"} if packs else {}),
         **pairs,
-        **({} if spec.launcher else {"launch.launcher": "torchrun"}),
+        **({} if spec.launcher else _launcher(draft)),
         **{f"zero.{slot}": value for slot, value, _ in SETTINGS if value is not None},
     }
 

@@ -141,7 +141,7 @@ def recorded(request):
     """By model and title the rows that this run asks of, as they were recorded."""
     by_title = {(r["combination"]["model"], words_of(r)): r for r in reversed(ROWS)}
     calls = (getattr(each, "callspec", None) for each in request.session.items)
-    asked = {each.params.get("names") for each in calls if each is not None}
+    asked = [each.params.get("names") for each in calls if each is not None]
     return {names: by_title[names] for names in (*SAMPLE, *MORE) if names in asked}
 
 

@@ -222,9 +222,11 @@ def _all_linear(architecture: Architecture, exclude: Sequence[str]) -> tuple[Mod
     moved = _FUSED_EXPERTS.get(architecture.family, {})
     if not moved:
         return _without(linear, exclude)
-    # PEFT turns the names into their last parts here, and moves those of experts away.
-    kept = tuple(module for module in linear if _last(module.path) not in moved)
-    return _without(kept, exclude) + _parameters(architecture, tuple(set(moved.values())))
+    # PEFT turns the names into their last parts here, which convolutions may have too
+    # (`_resolve_string_target_modules`), and moves those of experts away.
+    names = tuple({_last(module.path) for module in linear} - moved.keys())
+    found = _found(architecture, lambda name: _ends(name, names), exclude)
+    return found + _parameters(architecture, tuple(set(moved.values())))
 
 
 def _without(modules: Iterable[Module], exclude: Sequence[str]) -> tuple[Module, ...]:
