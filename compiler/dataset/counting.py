@@ -118,7 +118,14 @@ class Tokenizer:
 
     def _lengths(self, texts: Iterable[str], *, special: bool) -> list[int]:
         encode: Any = self._tokenizer.encode_batch_fast
-        return [len(each) for each in encode(list(texts), add_special_tokens=special)]
+        try:
+            found = encode(list(texts), add_special_tokens=special)
+        except Exception as fault:  # noqa: BLE001  tokenizers 0.23 raises nothing narrower
+            raise Unread(
+                f"the tokenizer cannot turn a sample into tokens: {fault}",
+                "give a tokenizer.json that knows every text, as the model's own does",
+            ) from None
+        return [len(each) for each in found]
 
 
 def _bounded(tokens: int, before: int) -> Counted:
