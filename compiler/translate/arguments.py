@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import Place
 from tunec.compiler.translate.documents import is_own_flags
+from tunec.compiler.translate.script_values import slots_of
 from tunec.compiler.translate.sources import Sources
-from tunec.compiler.translate.unsettled import slots_of
 from tunec.schemas.source import text_of
 
 

@@ -22,8 +22,8 @@ from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.phrases import phrases_in
+from tunec.compiler.translate.script_values import is_given, not_understood, unsettled
 from tunec.compiler.translate.statements import said_by, with_defaults
-from tunec.compiler.translate.unsettled import is_given, not_understood, unsettled
 from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of

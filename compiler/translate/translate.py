@@ -31,8 +31,8 @@ from tunec.compiler.translate.accounts import Account, accounts, left_out
 from tunec.compiler.translate.leftovers import hidden
 from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.places import placed
+from tunec.compiler.translate.script_values import not_understood, slots_of
 from tunec.compiler.translate.sources import Sources, sources_of
-from tunec.compiler.translate.unsettled import not_understood, slots_of
 from tunec.compiler.translate.writing import Written, write
 from tunec.compiler.version import __version__
 from tunec.schemas.frozen import replace
