@@ -177,7 +177,8 @@ def _pair(record: Mapping[str, Any]) -> Sample:
 
 def _alpaca(record: Mapping[str, Any]) -> Sample:
     """llamafactory 0.9.5 data/converter.py: the input stands on a line of its own."""
-    asked = "\n".join(filter(None, (_said(record, "instruction"), record.get("input"))))
+    more = _said(record, "input") if record.get("input") else ""
+    asked = "\n".join(filter(None, (_said(record, "instruction"), more)))
     messages = [{"role": "user", "content": asked}]
     if record.get("system"):
         messages.insert(0, {"role": "system", "content": _said(record, "system")})
