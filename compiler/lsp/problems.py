@@ -14,7 +14,7 @@ from lsprotocol.types import (
 import tunec.compiler
 from tunec.compiler.diagnostics import diagnostic as ours
 from tunec.compiler.diagnostics.codes import known_ids
-from tunec.compiler.diagnostics.terminal import sum_lines
+from tunec.compiler.diagnostics.terminal import printable_lines, sum_lines
 from tunec.compiler.lints.index import is_rule, rule_page_path
 from tunec.compiler.lsp.places import Text, location
 from tunec.schemas.source import Span
@@ -49,7 +49,7 @@ def _problem(found: ours.Diagnostic, span: Span, texts: Mapping[str, Text]) -> D
     page = page_of(found.id)
     return Diagnostic(
         texts[span.file].shown(span),
-        "\n".join(_message(found)),
+        printable_lines("\n".join(_message(found))),
         severity=_SEVERITIES[found.severity],
         code=found.id,
         code_description=CodeDescription(page.as_uri()) if page is not None else None,
