@@ -85,12 +85,14 @@ def _passed_through(
     if not plan.runtime.extra:
         return drafts, ()
     placed, faults = place(target, (each.file for each in drafts), plan, dialect, schema)
-    blocked = tuple(
-        each for draft in drafts for each in _without_room(draft, _placed_in(draft, placed))
-    )
-    fitting = [each for each in placed if each not in blocked]
+    blocked = {
+        id(each): each
+        for draft in drafts
+        for each in _without_room(draft, _placed_in(draft, placed))
+    }
+    fitting = [each for each in placed if id(each) not in blocked]
     whole = [_with_extra(each, _placed_in(each, fitting), dialect, header) for each in drafts]
-    return whole, (*faults, *map(inside_a_value, blocked))
+    return whole, (*faults, *map(inside_a_value, blocked.values()))
 
 
 def _placed_in(draft: "Draft", placed: Iterable[Placed]) -> list[Placed]:
