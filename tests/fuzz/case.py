@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import os
+import re
 import resource
 import signal
 import tempfile
@@ -29,6 +30,7 @@ _AS_TEXT = 0.3
 """Share of the cases that do not ask for JSON."""
 _HERE = "outer/here"
 """Where a case runs, below its own directory: `../../x`, which some name, is inside it too."""
+_MOVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _OTHER = 0.1
 """Share of the cases whose files stay sound, and of those with files whose words are spoilt too."""
 
@@ -179,7 +181,8 @@ def _cause(out: str, err: str) -> str:
 
 def _moving(text: str) -> str:
     """The first character that moves a terminal or a reader, or nothing."""
-    return next((c for c in text if c not in "\n\t" and (ord(c) < 32 or 0x7F <= ord(c) < 0xA0)), "")
+    found = _MOVING.search(text)
+    return found[0] if found else ""
 
 
 def _placeless(out: str) -> Iterator[str]:
