@@ -26,6 +26,8 @@ _FAILING: Final[Mapping[str, tuple[Severity, ...]]] = {
     "warning": ("error", "warning"),
 }
 """The severities that fail, by what --fail-on says."""
+_MOST_KNOWN: Final = 64 << 20
+"""Bytes of a baseline: it is written by a program, and grows with a repository."""
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -162,13 +164,13 @@ def _new(found: tuple[Diagnostic, ...], baseline: Path | None) -> tuple[Diagnost
     """What the baseline does not hold."""
     if baseline is None:
         return found
+    from tunec.compiler.frontend.disk import Unreadable, read_bytes
     from tunec.compiler.lints.suppression import NotABaseline, read_baseline, without
 
     try:
-        return without(found, read_baseline(baseline.read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, NotABaseline) as fault:
-        why = getattr(fault, "strerror", None) or str(fault)
-        raise Misuse(f"cannot use the baseline {baseline}: {why}") from None
+        return without(found, read_baseline(read_bytes(baseline, _MOST_KNOWN).decode()))
+    except (Unreadable, UnicodeDecodeError, NotABaseline) as fault:
+        raise Misuse(f"cannot use the baseline {baseline}: {fault}") from None
 
 
 def _show(

@@ -39,19 +39,23 @@ def reading(instead: Instead) -> Iterator[None]:
         _INSTEAD.reset(token)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a regular file, one more than allowed at most; raise Unreadable."""
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file, one more than allowed at most; raise Unreadable.
+
+    `most`: how many are allowed; none: as many as of a file that a person writes.
+    """
     instead = _INSTEAD.get()
     found = None if instead is None else instead(path)
-    return _on_disk(path) if found is None else found
+    most = most or (_OF_NOTEBOOK if path.suffix == ENDING else MAX_BYTES)
+    return _on_disk(path, most) if found is None else found
 
 
-def _on_disk(path: Path) -> bytes:
+def _on_disk(path: Path, most: int) -> bytes:
     try:
         with os.fdopen(os.open(path, _FLAGS), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise Unreadable("it is not a regular file")
-            return file.read((_OF_NOTEBOOK if path.suffix == ENDING else MAX_BYTES) + 1)
+            return file.read(most + 1)
     except FileNotFoundError:
         raise Unreadable("there is no such file") from None
     except IsADirectoryError:

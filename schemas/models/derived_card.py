@@ -66,6 +66,10 @@ def _check(found: Architecture) -> None:
     needed |= {"text"} if found.kind not in ("diffusion", "autoencoder") else set()
     if needed - layered:
         raise ValueError(f"it has no layers of the part {min(needed - layered)}")
+    measured = [{each.way for each in stack.blocks} for stack in found.stacks if stack.blocks]
+    blocks = sum(stack.part == "denoiser" for stack in found.stacks)
+    if measured and (len(measured) < blocks or any(each != measured[0] for each in measured)):
+        raise ValueError("its blocks are not all measured in the same ways")
     for each in found.modules:
         if _PATH.fullmatch(each.path) is None:
             raise ValueError(f"{each.path!r} is no name of a module")

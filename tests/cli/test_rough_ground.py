@@ -141,7 +141,7 @@ def test_hardware_that_cannot_be_is_unknown(tunec, name):
         (("init", "--model", "llama-3.1-9b"), "did you mean `llama-3.1-8b`"),
         (("init", "--hardware", "a100-90g-x8"), "did you mean `a100-80g-x8`"),
         (("fleet", FIVE, "-o", "x", "-j", "0"), "expected a whole number of at least 1, not '0'"),
-        (("lint", FIVE, "--baseline", "none.json"), "none.json: No such file or directory"),
+        (("lint", FIVE, "--baseline", "none.json"), "none.json: there is no such file"),
         (("lint", FIVE, "--software", "deepspede=0.19"), "did you mean `deepspeed`?"),
         (("lint", FIVE, "--hardware", "a100-90g-x8"), "did you mean `a100-80g-x8`"),
         (("translate", ".", "--to", "deepspeed"), ". is a folder: name the files of one run"),

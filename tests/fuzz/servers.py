@@ -13,6 +13,7 @@ from pydantic import ValidationError, validate_call
 
 from tunec.compiler.cli.main import answer, run
 from tunec.compiler.cli.session import Session
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.lsp import outline
 from tunec.compiler.lsp.actions import actions
 from tunec.compiler.lsp.completion import complete
@@ -48,8 +49,8 @@ def _edited(path: Path, at: Position) -> int:
         return 0  # no editor has such a file open
     desk = Desk(REGISTRY)
     content = b""
-    with suppress(OSError):
-        content = path.read_bytes()
+    with suppress(Unreadable):
+        content = read_bytes(path)
     desk.open[path] = Open(content.decode("utf-8", "replace"), 1)
     desk.analyse(path)
     shown = desk.to_show(path)

@@ -52,3 +52,11 @@ def test_what_no_class_has_is_refused(changed):
     DerivedCard.of_json(card())
     with pytest.raises(ValueError):  # noqa: PT011  msgspec's and ours
         DerivedCard.of_json(card(**changed))
+
+
+def test_a_denoiser_whose_blocks_are_measured_in_part_is_refused():
+    found = json.loads(next(each for each in SHIPPED if "AuraFlow" in each.name).read_text("utf-8"))
+    DerivedCard.of_json(json.dumps(found).encode())
+    found["architecture"]["stacks"][1].pop("blocks")
+    with pytest.raises(ValueError, match="measured in the same ways"):
+        DerivedCard.of_json(json.dumps(found).encode())

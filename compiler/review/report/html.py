@@ -232,7 +232,7 @@ def inside(most: float) -> Scale:
 def spanning(amounts: Sequence[float], *, unit: float = 1.0, binary: bool = False) -> Scale:
     """A scale for amounts above zero: linear, or logarithmic where they lie far apart."""
     least, most = min(amounts), max(amounts)
-    if most / least < _APART:
+    if most <= _APART * least or not least:
         return linear(most * 1.02, unit=unit, binary=binary)
     base = 2.0 if binary else 10.0
     first, last = (

@@ -1,6 +1,7 @@
 """LyCORIS in SimpleTuner."""
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import nearest, nearly, quoted
@@ -137,7 +138,9 @@ def _cut(document: Document) -> Iterator[Finding]:
     """Both become whole numbers, and of a half nothing is left."""
     for key in _WHOLE:
         at = document.get(key)
-        if at is not None and isinstance(at.value, float) and at.value != int(at.value):
+        if at is None or not isinstance(at.value, float) or not isfinite(at.value):
+            continue
+        if at.value != int(at.value):
             yield Finding(
                 f"{key} {at.value} is cut to {int(at.value)}",
                 (at.label("a whole number is read"),),
