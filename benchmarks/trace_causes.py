@@ -18,6 +18,26 @@ def recomputed(one: Combination) -> Iterator[Combination]:
         yield replace(each, offload=True)
 
 
+def adapters_in_tiles(one: Combination) -> Iterator[Combination]:
+    """Adapters as most are trained today: recomputed layers, and TRL's loss in tiles."""
+    one = replace(one, checkpointed=True, loss="chunked", sequence=4096)
+    for method, states in (("lora", "autocast"), ("qlora", "kbit"), ("qlora", "bf16")):
+        yield replace(one, method=method, states=states, dropout=0.1)
+    attention = ("q_proj", "k_proj", "v_proj", "o_proj")
+    yield replace(one, method="qlora", targets=attention)
+    yield replace(one, method="lora", states="bf16-adapters", targets=attention)
+    yield replace(one, method="lora", sequence=512, micro=2)
+
+
+def wide_norms(one: Combination) -> Iterator[Combination]:
+    """Adapters where autocast has what norms give in fp32, as TRL trains them."""
+    one = replace(one, loss="chunked", micro=2, sequence=1024, packing=False)
+    for checkpointed in (False, True):
+        own = replace(one, checkpointed=checkpointed)
+        yield replace(own, method="qlora", states="autocast-bf16")
+        yield replace(own, method="lora", states="autocast")
+
+
 def narrow_scores(one: Combination) -> Iterator[Combination]:
     """Scores whose softmax is in the dtype of the product."""
     one = replace(one, attention="eager", sequence=1024)

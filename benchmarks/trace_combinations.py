@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from trace_answers import WRITING, answers_of, evaluated
 from trace_causes import (
+    adapters_in_tiles,
     by_muon,
     few_inputs,
     gathered_again,
@@ -17,6 +18,7 @@ from trace_causes import (
     recomputed,
     texts_alone,
     wide_head,
+    wide_norms,
     wide_queries,
 )
 from trace_diffusion import denoisers
@@ -85,17 +87,6 @@ def _answers(one: Combination) -> Iterator[Combination]:
     yield replace(one, reference="precomputed")
 
 
-def _adapters_in_tiles(one: Combination) -> Iterator[Combination]:
-    """Adapters as most are trained today: recomputed layers, and TRL's loss in tiles."""
-    one = replace(one, checkpointed=True, loss="chunked", sequence=4096)
-    for method, states in (("lora", "autocast"), ("qlora", "kbit"), ("qlora", "bf16")):
-        yield replace(one, method=method, states=states, dropout=0.1)
-    attention = ("q_proj", "k_proj", "v_proj", "o_proj")
-    yield replace(one, method="qlora", targets=attention)
-    yield replace(one, method="lora", states="bf16-adapters", targets=attention)
-    yield replace(one, method="lora", sequence=512, micro=2)
-
-
 def _llama_8b(one: Combination) -> Iterator[Combination]:
     yield from _answers(one)
     yield replace(
@@ -139,7 +130,7 @@ def _llama_8b(one: Combination) -> Iterator[Combination]:
 
 def _llama_1b(one: Combination) -> Iterator[Combination]:
     yield from _answers(replace(one, sequence=4096))
-    yield from _adapters_in_tiles(one)
+    yield from adapters_in_tiles(one)
     pairs = replace(one, method="lora", sequence=4096, checkpointed=True, packing=False)
     sharded = replace(pairs, states="mixed", engine="deepspeed", world=8, stage=2)
     yield replace(sharded, loss="chunked", reference="base")
@@ -200,7 +191,7 @@ def _quantised(one: Combination) -> Iterator[Combination]:
     yield replace(one, method="int8", checkpointed=True)
     yield from _sharded(one)
     if one.model == "qwen2.5-7b":
-        yield from _adapters_in_tiles(one)
+        yield from adapters_in_tiles(one)
 
 
 def _second_shards(one: Combination) -> Iterator[Combination]:
@@ -218,6 +209,7 @@ _EXTRA: Final[dict[str, Any]] = {
     "qwen2.5-7b": _quantised,
     "mistral-7b-v0.3": _quantised,
     "tinyllama-1.1b": _sharded,
+    **dict.fromkeys(("phi-2", "starcoder2-3b", "pythia-1.4b", "opt-2.7b"), wide_norms),
     "gpt2-xl": narrow_scores,
     "gpt-j-6b": wide_queries,
     "llama-3-70b": wide_head,
@@ -302,6 +294,7 @@ _STATES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("adapter", "bf16"): BF16_LORA,
     ("adapter", "bf16-adapters"): {},
     ("adapter", "autocast"): BF16_LORA | {"autocast": True},
+    ("adapter", "autocast-bf16"): {"autocast": True},
     ("adapter", "kbit"): BF16_LORA | {"autocast": True, "weights": "fp32"},
     ("adapter", "mixed"): MIXED,
 }

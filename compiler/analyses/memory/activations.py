@@ -26,6 +26,7 @@ from tunec.compiler.analyses.memory.experts import (
 from tunec.compiler.analyses.memory.layer_measures import around, common, saved
 from tunec.compiler.analyses.memory.layer_measures import working as worked
 from tunec.compiler.analyses.memory.layers import (
+    adapters_ending,
     dropped_saved,
     expanding_working,
     feed_forward_saved,
@@ -205,6 +206,8 @@ class Activations(Struct, frozen=True):
     """A layer when its feed-forward is done, with what its other half keeps; None: as the last."""
     expanding: Sizes = field(default_factory=dict)
     """The last layer while a product in it expands a quantised weight, whose bytes come beside."""
+    ending: Sizes = field(default_factory=dict)
+    """What adapters cast at the end of the last layer's forward pass, where layers keep all."""
     encoder: Sizes = field(default_factory=dict)
     """Of what is kept, the encoder's, where one comes before a decoder."""
     first_segment: Sizes = field(default_factory=dict)
@@ -265,7 +268,8 @@ def part_activations(
     """Activations of the layers of one part, in bytes a sample of `tokens` tokens."""
     stacks = _stacks(workload.architecture, part)
     layers = sum(stack.layers for stack in stacks)
-    adapters = _adapters(workload, part, widths) / layers
+    in_order = run.padded and not widths.eager
+    adapters = _adapters(workload, part, widths, in_order=in_order) / layers
     if run.keeps_inputs and not widths.trained:
         adapters += inputs_kept(workload, part, widths) / layers
     one = [
@@ -308,6 +312,7 @@ def part_activations(
         begun={name: layer + others},
         half={name: halved + others},
         expanding={name: held.most * again + tokens * max(map(expanding, stacks))},
+        ending={name: tokens * adapters_ending(stacks[-1], widths)} if split.whole else {},
         encoder=_encoder(part, widths, tokens * stacks[0].layers * first),
         first_segment={name: layer + held.inputs + others} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
@@ -352,7 +357,7 @@ def _begins(workload: Workload, run: Pass, part: Part) -> bool:
 def _spared(workload: Workload, run: Pass, first: Stack, widths: Arithmetic, keys: float) -> float:
     """Bytes a token that the first layer does not keep, up to the first adapter in it."""
     if not all(map(is_after_attention, workload.adapted)):
-        return norm_saved(first, widths)
+        return norm_saved(first, widths) * (2 if widths.casts_norms_apart else 1)
     before = attention_saved(first, widths, keys) + _kept_beside(first, widths, keys, run)
     inside = all(map(is_in_feed_forward, workload.adapted))
     return before + norm_saved(first, widths) * (max(first.norms - 1, 2) if inside else 1)
@@ -379,10 +384,15 @@ def _stacks(model: Architecture, part: Part) -> tuple[Stack, ...]:
 
 
 def _adapters(
-    workload: Workload, part: Part, widths: Arithmetic, *, after_attention: bool = False
+    workload: Workload,
+    part: Part,
+    widths: Arithmetic,
+    *,
+    after_attention: bool = False,
+    in_order: bool = False,
 ) -> float:
     """Bytes a token that all adapters of a part keep together, or those behind the attention."""
     modules = [module for module in workload.adapted if module.part == part]
     if after_attention:
         modules = [module for module in modules if is_after_attention(module)]
-    return adapters_saved(workload, modules, widths, lambda _: 1)
+    return adapters_saved(workload, modules, widths, lambda _: 1, in_order=in_order)

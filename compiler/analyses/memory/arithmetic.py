@@ -119,6 +119,11 @@ class Arithmetic(Struct, frozen=True):
     over them (the same, `ops/swiglu.py`, `LigerSiLUMulFunction`; `ops/geglu.py`)."""
 
     @property
+    def casts_norms_apart(self) -> bool:
+        """Whether norms beside each other, which read one tensor, each keep an fp32 copy of it."""
+        return self.shares_norm_inputs and self.autocast and self.stream < BYTES["fp32"]
+
+    @property
     def casts(self) -> bool:
         """Whether every product casts its weight: autocast over fp32 weights."""
         return self.compute < self.held
@@ -153,13 +158,13 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     held = states.trainable if full else states.weights
     special = flavour(workload.architecture.family, part)
     stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
-    widened = states.autocast and _is_widened(special, stacks)
+    packed = workload.quantization.format in FOUR_BIT and part in QUANTIZED_PARTS
+    widened = states.autocast and _is_widened(special, stacks, packed=packed)
     stream = BYTES["fp32" if widened else held]
     linears = [m for m in workload.architecture.modules if m.part == part and m.kind == "linear"]
     inside = [module for module in linears if "{}" in module.path]
     adapted = [module for module in workload.adapted if module.part == part]
     compute = BYTES[workload.precision.compute if states.autocast else held]
-    packed = workload.quantization.format in FOUR_BIT and part in QUANTIZED_PARTS
     masks = workload.attention.implementation == "sdpa" and part == "text"
     patched = _has_liger(workload, part)
     eager = _is_eager(workload, special)
@@ -230,13 +235,15 @@ def _is_eager(workload: Workload, special: Flavour) -> bool:
     return implementation == "eager" or (always and implementation == "sdpa")
 
 
-def _is_widened(special: Flavour, stacks: list[Stack]) -> bool:
+def _is_widened(special: Flavour, stacks: list[Stack], *, packed: bool) -> bool:
     """Whether the stream is what LayerNorms give, which autocast has in fp32.
 
-    All of it (BART, BERT), or the embedding that layers add to (ModernBERT).
+    All of it (BART, BERT), or the embedding that layers add to (ModernBERT). And wherever
+    bitsandbytes' 4-bit products answer in the dtype of what the norm gave them (`answer`).
     """
-    normed = special.norms_after or special.norms_first
-    return normed and all(stack.norm == "layer" for stack in stacks)
+    normed = packed or special.norms_after or special.norms_first
+    plain = special.norm == "plain"
+    return normed and plain and all(stack.norm == "layer" for stack in stacks)
 
 
 def _activation(named: Activation, stacks: list[Stack]) -> Activation:

@@ -95,11 +95,12 @@ def scores_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
 
 def repeated_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Keys and values repeated for each query head (transformers `repeat_kv`); one is a view.
+    """Keys and values repeated for each query head (transformers `repeat_kv`).
 
-    Latent ones are made for every head.
+    One is a view, which only a cast makes whole; latent ones are made for every head.
     """
-    if stack.kv_heads == 1 or stack.latent is not None:
+    viewed = stack.kv_heads == 1 and widths.answer == widths.compute
+    if viewed or stack.latent is not None:
         return 0
     query, key, value = _kernel_widths(stack)
     return widths.compute * (query - key + _output(stack) - value)
@@ -180,12 +181,13 @@ def copies_saved(stack: Stack, widths: Arithmetic) -> float:
     """Tensors that only the layout in memory makes (traced).
 
     Where queries and keys are rotated out of one fused projection, the values are a view that keeps
-    all of it. Where they are concatenated head by head, the trained output projection keeps a copy
-    of the attention's output in token order.
+    all of it, unless the kernel gets a cast of them. Where they are concatenated head by head, the
+    trained output projection keeps a copy of the attention's output in token order.
     """
     if stack.latent is not None or widths.rotary == "none":
         return 0
-    fused = (stack.heads + stack.kv_heads) * stack.head_dim if widths.fused_qkv else 0
+    viewed = widths.fused_qkv and widths.answer == widths.compute
+    fused = (stack.heads + stack.kv_heads) * stack.head_dim if viewed else 0
     return widths.compute * (fused + _ordered(stack, widths))
 
 

@@ -67,7 +67,8 @@ def layer_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
     `keys`: tokens that each query is compared with.
     """
-    inputs = stack.norms - 1 if widths.shares_norm_inputs and stack.norms > 1 else stack.norms
+    shared = widths.shares_norm_inputs and stack.norms > 1 and not widths.casts_norms_apart
+    inputs = stack.norms - shared
     saved = (
         inputs * norm_saved(stack, widths)
         + inputs_saved(stack, widths)
@@ -105,6 +106,11 @@ def inputs_saved(stack: Stack, widths: Arithmetic) -> float:
     normed = 3 if widths.crosses and stack.cross_attention else 2
     copies = widths.readers if widths.casts else min(stack.norms, normed)
     return widths.compute * stack.hidden * copies
+
+
+def gives_fp32(stack: Stack, widths: Arithmetic) -> bool:
+    """Whether what norms give is in fp32: torch's LayerNorm under autocast."""
+    return widths.autocast and stack.norm == "layer" and widths.norm == "plain"
 
 
 def final_input_saved(stack: Stack, widths: Arithmetic) -> float:
@@ -160,12 +166,19 @@ def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False)
     if widths.fused_gate and widths.adapter_product == _FP32:
         return 10 * stack.ffn + 8 * stack.hidden
     if not stack.gated:
-        return inner + 11 * stack.hidden
+        begun = inner + 11 * stack.hidden
+        if recomputed:
+            return max(begun, _beside_adapters(stack, widths))
+        # both gradients of what the second product read, and their sum (traced)
+        wide = widths.answer > widths.compute and widths.reads_product
+        return max(begun, 10 * stack.ffn + 6 * stack.hidden) if wide else begun
     if not widths.reads_product:
         gradients = 1 if widths.liger_products else 3
         return gradients * widths.answer * stack.ffn + widths.stream * stack.hidden
     if widths.adapters_share_inputs:
-        return inner + widths.stream * stack.hidden
+        # the adapter of a fused gate and up scales its product beside what the layer will add
+        beside = 3 if recomputed and widths.fused_gate else 1
+        return inner + beside * widths.stream * stack.hidden
     return _beside_adapters(stack, widths) if recomputed else inner + 11 * stack.hidden
 
 
@@ -173,9 +186,10 @@ def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token of `layer_working` with fp32 adapters, recomputed; bf16 unless k-bit.
 
     The highest moment is the end of the recomputation: the down projection's adapter casts the
-    product to fp32, and drops part of that cast, beside the product itself. Without autocast the
-    cast is kept. In k-bit training the product is in fp32, and its two gradients and their sum may
-    be more (traced with peft 0.21.2).
+    product to fp32, and drops part of that cast, beside the product itself, which a ReLU keeps
+    anyway. Without autocast the
+    cast is kept; with it, what torch's LayerNorm gave is in fp32. In k-bit training the product is
+    in fp32, and its two gradients and their sum may be more (traced with peft 0.21.2).
     """
     if widths.adapter_product == _FP32:
         dropping = 2 * (stack.ffn + stack.hidden) if widths.drops else 0
@@ -183,7 +197,22 @@ def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
     if widths.answer == _FP32:
         ending = (8 if widths.drops else 4) * stack.ffn + 10 * stack.hidden
         return max(10 * stack.ffn, ending)
-    return (10 if widths.drops else 6) * stack.ffn + 10 * stack.hidden
+    hidden = 12 if gives_fp32(stack, widths) else 10
+    inner = (10 if widths.drops else 6) - 2 * (widths.activation == "relu")
+    return inner * stack.ffn + hidden * stack.hidden
+
+
+def adapters_ending(stack: Stack, widths: Arithmetic) -> float:
+    """Bytes a token beside what is kept when a layer's last adapter has run forward.
+
+    Nothing where adapters read the product as it is. No gradient is on its way yet; a 16-bit
+    stream's embedding and residual are not among what is kept, which has fp32 copies (traced).
+    """
+    as_it_is = widths.adapter == widths.answer
+    if widths.trained or not widths.reads_product or as_it_is or stack.ffn == 0:
+        return 0
+    held = 2 * widths.stream if widths.stream < _FP32 else -widths.stream
+    return _beside_adapters(stack, widths) + held * stack.hidden
 
 
 def expanding_working(stack: Stack, widths: Arithmetic) -> float:

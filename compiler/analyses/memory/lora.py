@@ -24,6 +24,8 @@ def adapters_saved(
     modules: Iterable[Module],
     widths: Arithmetic,
     tokens: Callable[[Module], float],
+    *,
+    in_order: bool = False,
 ) -> float:
     """Bytes of one sample that the adapters on some modules keep.
 
@@ -36,20 +38,23 @@ def adapters_saved(
     DoRA keeps the base's result and the adapter's to weigh them (`tuners/lora/dora.py`,
     `DoraLinearLayer.forward`); with dropout it takes the base's anew, in the adapter's dtype.
 
-    `tokens`: how many tokens of one sample a module works on.
+    `tokens`: how many tokens of one sample a module works on. `in_order`: whether attention gives
+    its result in token order whatever it is given, as the kernel that takes a mask does.
     """
     inner = widths.adapter_product * workload.adapter.rank
     masked = bool(workload.adapter.dropout)
     base = widths.adapter_product if masked else widths.compute
     weighed = base + widths.adapter_product if workload.adapter.dora else 0
     shared = widths.adapters_share_inputs and not masked
+    narrow = widths.adapter == widths.compute and not masked
     read: set[tuple[str, int, int]] = set()
     saved = 0.0
     for module in modules:
         if is_stack(module):
             continue
         source = _source(module)
-        kept = shared and (source in read or _is_kept(module, widths))
+        as_it_is = narrow and _is_kept(module, widths, in_order=in_order)
+        kept = as_it_is or (shared and source in read)
         if not kept:
             read.add(source)
         bytes_read = 0 if kept else (widths.adapter_product + masked) * source[1]
@@ -162,8 +167,8 @@ def weights_kept(workload: Workload, widths: Arithmetic, *, checkpointed: bool) 
     return float(widths.adapter_product * elements)
 
 
-def _is_kept(module: Module, widths: Arithmetic) -> bool:
-    return widths.rotary != "concatenated" and reads_attention(module)
+def _is_kept(module: Module, widths: Arithmetic, *, in_order: bool = False) -> bool:
+    return (in_order or widths.rotary != "concatenated") and reads_attention(module)
 
 
 _PRODUCTS: Final = 2

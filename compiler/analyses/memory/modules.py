@@ -44,7 +44,7 @@ def quantized_bytes(quantization: Quantization) -> float:
 
 
 _READS_ATTENTION: Final = re.compile(
-    r"(o_proj|out_proj|to_out\.0|to_add_out|attn\.proj|attention\.dense)$"
+    r"(o_proj|out_proj|to_out\.0|to_add_out|attn\.(c_)?proj|att(entio)?n\.(output\.)?dense)$"
 )
 """Projections of the attention's output, which its kernel keeps anyway."""
 _FEED_FORWARD: Final = re.compile(r"(mlp|ffn|feed_forward|experts|fc1|fc2|ff)\b")
@@ -155,10 +155,12 @@ Activation = Literal["single", "relu", "quick", "expanded"]
 input. `quick`: x * sigmoid(1.702 x), keeps both factors. `expanded`: GELU's tanh form written out
 (`activations.py`, `NewGELUActivation`), keeps four tensors."""
 
-Norm = Literal["plain", "wide", "centred", "double"]
-"""`plain`: RMSNorm casts back before it multiplies by its weight, LayerNorm is torch's own. `wide`:
-RMSNorm multiplies in fp32. `centred`: LayerNorm written out in fp32 (Cohere). `double`: RMSNorm
-keeps its input besides its fp32 copy (T5)."""
+Norm = Literal["plain", "narrow", "wide", "centred", "double"]
+"""`plain`: RMSNorm casts back before it multiplies by its weight, LayerNorm is torch's own.
+`narrow`: that LayerNorm, whose result keeps the dtype of its input under autocast (transformers
+5.23 `OlmoLayerNorm`, `NemotronLayerNorm1P`, `DebertaLayerNorm`). `wide`: RMSNorm multiplies in
+fp32. `centred`: LayerNorm written out in fp32 (Cohere). `double`: RMSNorm keeps its input besides
+its fp32 copy (T5)."""
 
 Rotary = Literal["none", "whole", "concatenated"]
 """`whole`: queries and keys are rotated where they lie. `concatenated`: put together from a rotated
@@ -221,6 +223,7 @@ _NORMS_AFTER: Final = frozenset(
     | {"camembert", "distilbert", "electra", "mpnet"}
 )
 _NORMS_FIRST: Final = frozenset({"modernbert"})
+_NARROW_NORM: Final = frozenset({"olmo", "nemotron", "deberta"})
 _CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
 _UNROTATED: Final = (
     frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt", "bloom", "mpt"}) | _ENCODER_DECODER
@@ -287,6 +290,8 @@ def _norm(family: str) -> Norm:
         return "centred"
     if family in _T5:
         return "double"
+    if family in _NARROW_NORM:
+        return "narrow"
     return "wide" if family in _WIDE_NORM else "plain"
 
 

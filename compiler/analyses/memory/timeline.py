@@ -155,6 +155,8 @@ class At:
     LAYERS: Final = Moment(32.5)
     GATHERING: Final = Moment(33, "parameter gathering")
     FORWARDED: Final = Moment(33.4)
+    LAST_LAYER_FORWARD: Final = Moment(33.45, "last layer forward")
+    """The last adapter of the last layer has run, and its casts are still there."""
     LAST_FORWARD: Final = Moment(33.5, "experts forward")
     """The last layer's experts have run, and what they worked in is still there."""
     LOSS_FORWARD: Final = Moment(34, "loss forward")

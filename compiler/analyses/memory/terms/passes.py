@@ -12,6 +12,7 @@ from tunec.compiler.analyses.memory.activations import (
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.diffusion import denoiser_activations
+from tunec.compiler.analyses.memory.layers import gives_fp32
 from tunec.compiler.analyses.memory.lora import (
     adapters_working,
     experts_merged,
@@ -19,6 +20,7 @@ from tunec.compiler.analyses.memory.lora import (
     weights_kept,
 )
 from tunec.compiler.analyses.memory.loss import LossBytes, judged_tokens, loss_bytes
+from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.sharding import PARAMETERS
 from tunec.compiler.analyses.memory.terms.fsdp_units import (
     computed_states,
@@ -147,6 +149,8 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     if main_part(workload) == "denoiser":
         yield from of_samples(norm, At.LAST_LAYER, At.LAST_LAYER, number)
     yield from of_samples(passed.last_layer, At.LAST_LAYER, At.LAST_LAYER, number)
+    ending = passed.ending
+    yield from of_samples(ending, At.LAST_LAYER_FORWARD, At.LAST_LAYER_FORWARD, number)
     if passed.experts is not None:
         yield from of_samples(passed.experts.forward, At.LAST_FORWARD, At.LAST_FORWARD, number)
     if count(workload).quantized:
@@ -352,7 +356,7 @@ def loss_of(workload: Workload, states: States, *, short: bool = False) -> LossB
     counts = count(workload)
     widths = arithmetic(workload, states, main_part(workload))
     trained = counts.head > 0 or counts.tied
-    return loss_bytes(
+    loss = loss_bytes(
         workload,
         widths.compute,
         head_trained=trained,
@@ -360,3 +364,9 @@ def loss_of(workload: Workload, states: States, *, short: bool = False) -> LossB
         casts=widths.casts,
         short=short,
     )
+    last = workload.architecture.stacks[-1] if workload.architecture.stacks else None
+    if workload.loss != "chunked" or last is None or not gives_fp32(last, widths):
+        return loss
+    # what the final norm gives, and those of its rows that count, before their cast is read
+    wide, gone = 2 * BYTES["fp32"] * last.hidden, (BYTES["fp32"] + widths.compute) * last.hidden
+    return replace(loss, forward=loss.forward + wide, backward=loss.backward + wide - gone)
