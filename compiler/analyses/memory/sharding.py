@@ -268,6 +268,16 @@ def accumulates_whole_fp32(plan: Sharding) -> bool:
     return plan.stage == 1 and plan.gradient > plan.parameter
 
 
+def waiting_gradient(plan: Sharding) -> tuple[str, int]:
+    """What a gradient that autograd made is called while it stays, and the bytes of an element.
+
+    BF16_Optimizer adds it to one in fp32, and zeroes it alone before the next backward pass
+    (deepspeed 0.19.8 `runtime/bf16_optimizer.py`, `backward_prologue`).
+    """
+    whole = accumulates_whole_fp32(plan)
+    return ("new gradients", plan.parameter) if whole else ("gradients", plan.gradient)
+
+
 def reduce_buckets(plan: Sharding) -> Sizes:
     """Contiguous buffers for gradients on their way at stages 1 and 2, in bytes.
 

@@ -119,7 +119,14 @@ def test_peak_of_the_optimizer_step(stage: int, states: dict[str, Any], traced: 
 
 @pytest.mark.parametrize(
     ("stage", "states", "traced"),
-    [(0, MIXED, 16.0), (1, MIXED, 7.0), (2, MIXED, 5.5), (2, FP32_GRADIENTS, 6.0), (3, MIXED, 4.0)],
+    [
+        (0, MIXED, 16.0),
+        (1, MIXED, 7.0),
+        (1, FP32_GRADIENTS, 11.0),
+        (2, MIXED, 5.5),
+        (2, FP32_GRADIENTS, 6.0),
+        (3, MIXED, 4.0),
+    ],
 )
 def test_gradients_that_accumulate(stage: int, states: dict[str, Any], traced: float) -> None:
     made = plan(stage, accumulation=2, **states)

@@ -21,6 +21,7 @@ from tunec.compiler.analyses.memory.sharding import (
     is_hooked,
     partition_buffer,
     reduce_buckets,
+    waiting_gradient,
 )
 from tunec.compiler.analyses.memory.terms.optimizer import MASTER_BYTES, in_backward_bytes
 from tunec.compiler.analyses.memory.timeline import At, Moment, Sizes, Term, lasting, reduction
@@ -241,9 +242,8 @@ def kept_gradients(plan: Sharding) -> Sizes:
         return {}
     if plan.stage == GRADIENTS:
         return {"accumulated gradients": _buffer(plan)}
-    if accumulates_whole_fp32(plan):
-        return {}
-    return {"gradients": float(plan.gradient * plan.arriving), **reduce_buckets(plan)}
+    name, size = waiting_gradient(plan)
+    return {name: float(size * plan.arriving), **reduce_buckets(plan)}
 
 
 def _buffer(plan: Sharding) -> float:
@@ -302,8 +302,7 @@ def reduction_elements(counts: Counts) -> int:
 
 def _partial(plan: Sharding, elements: float) -> Sizes:
     """Gradients of some elements that stay until the pass is over, and the bucket."""
-    name = "new gradients" if accumulates_whole_fp32(plan) else "gradients"
-    size = plan.parameter if accumulates_whole_fp32(plan) else plan.gradient
+    name, size = waiting_gradient(plan)
     arriving = {**reduce_buckets(plan), name: float(size * elements)}
     kept = kept_gradients(plan)
     return {**arriving, **{n: max(size, arriving.get(n, 0)) for n, size in kept.items()}}
