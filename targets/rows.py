@@ -30,6 +30,12 @@ def is_rewarded(plan: Plan) -> bool:
     return plan.objective.kind == "grpo"
 
 
+def splits_groups(plan: Plan) -> bool:
+    """Whether an evaluation batch over all devices splits a group of answers."""
+    evaluates = is_rewarded(plan) and plan.schedule.evaluation_steps is not None
+    return evaluates and plan.batch.evaluation * plan.parallel.world % plan.generation.samples > 0
+
+
 def has_images(plan: Plan) -> bool:
     """Whether samples hold images."""
     return plan.data.images > 0

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tunec.compiler.analyses.counting import Counting, Epoch
+from tunec.compiler.analyses.counting import Counting, Epoch, of_whole_and_partial
 from tunec.compiler.target import Dialect
 from tunec.targets.axolotl.packages import PACKAGE
 
@@ -12,8 +12,11 @@ from tunec.targets.axolotl.packages import PACKAGE
 def _steps(epoch: Epoch, epochs: float) -> int:
     """All passes are one count, of which the last step may be a partial one.
 
-    axolotl 0.13.2 to 0.19.0 utils/trainer.py `calculate_total_num_steps`.
+    axolotl 0.13.2 to 0.19.0 utils/trainer.py `calculate_total_num_steps`. Where prompts are
+    answered the Trainer counts: common/datasets.py `load_preference_datasets`.
     """
+    if epoch.answers:
+        return of_whole_and_partial(epoch, epochs)
     return math.ceil(epoch.rows * epochs / (epoch.micro * epoch.accumulation * epoch.processes))
 
 

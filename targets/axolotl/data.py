@@ -8,7 +8,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Json, constant, derived
 from tunec.schemas.data_paths import Record, data_kind
 from tunec.targets.axolotl.packages import WRITTEN
-from tunec.targets.rows import has_images, is_supervised, length, row
+from tunec.targets.rows import has_images, is_rewarded, is_supervised, length, row
 
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
 _COLLATORS: Final = "axolotl 0.13.2 to 0.19.0 core/builders/causal.py `build_collator`"
@@ -17,12 +17,15 @@ _COLLATORS: Final = "axolotl 0.13.2 to 0.19.0 core/builders/causal.py `build_col
 # ── where the data is ────────────────────────────────────────────────────────────────────────────
 
 
-def _type(plan: Plan) -> str:
+def _type(plan: Plan) -> Mapping[str, Json]:
     """How prompts are made: of `messages`, or of `chosen` and `rejected` conversations.
 
-    These are the columns that TRL's trainers take too.
+    These are the columns that TRL's trainers take too. Prompts that are answered go to TRL as they
+    are, where no type is given: utils/data/rl.py `_load_split`.
     """
-    return "chat_template" if is_supervised(plan) else "chat_template.argilla_chat"
+    if is_rewarded(plan):
+        return {}
+    return {"type": "chat_template" if is_supervised(plan) else "chat_template.argilla_chat"}
 
 
 def records(plan: Plan) -> tuple[Record, ...]:
@@ -30,6 +33,8 @@ def records(plan: Plan) -> tuple[Record, ...]:
 
     Of pairs prompt_strategies/dpo/chat_template.py `argilla_chat`: whole conversations.
     """
+    if is_rewarded(plan):
+        return (Record(("prompt",)),)
     columns = ("messages",) if is_supervised(plan) else ("chosen", "rejected")
     return (Record(columns, "chat"),)
 
@@ -37,7 +42,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
 def _part(plan: Plan, path: str, split: str) -> Mapping[str, Json]:
     """One data set; a file has one split, whatever it is for."""
     split = split if data_kind(path) in ("name", "directory") else "train"
-    return {"path": path, "split": split, "type": _type(plan)}
+    return {"path": path, "split": split, **_type(plan)}
 
 
 def _write_data(plan: Plan) -> Mapping[str, Json]:
@@ -72,15 +77,14 @@ def _read_evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """How prompts are made of the columns of data, which no other program does."""
+    answers = found.get("rl") == "grpo"
+    taken = "prompts" if answers else "messages, prompts with completions, or text"
     for key in ("datasets", "test_datasets"):
         for part in found.get(key) or ():
             rest = {name: each for name, each in part.items() if name != "path" and each}
             if rest not in ({}, {"split": "train"}):
                 said = ", ".join(f"{name} {shown(each)}" for name, each in rest.items())
-                why = (
-                    f"axolotl reads {part.get('path')} by {said}: trl takes messages, prompts with "
-                )
-                yield key, f"{why}completions, or text"
+                yield key, f"axolotl reads {part.get('path')} by {said}: trl takes {taken}"
 
 
 # ── what is made of it ───────────────────────────────────────────────────────────────────────────

@@ -9,17 +9,21 @@ from tunec.targets.axolotl.migration import (
     BUILDER,
     CONFIG,
     FILES,
+    GRPO,
     KERNELS,
     LIGER,
     MIXTURE,
     MODEL,
     OPTIMIZERS,
     OWN_ATTENTION,
+    SCALES,
     SCHEDULES,
     SFT,
+    TRL_SECTION,
     USUAL_ATTENTION,
     renamed,
 )
+from tunec.targets.axolotl.rewards import IN_BOTH
 from tunec.targets.huggingface.datasets import is_whole
 from tunec.targets.read_only import means_every_layer
 
@@ -92,6 +96,13 @@ def _order(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"group_by_length": True} if word == "group_by_length" else {}
 
 
+def _scales(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """As a switch, which every release takes, where it is one."""
+    said = found["scale_rewards"]
+    switch = next((flag for flag, word in SCALES.items() if word == said), said)
+    return {"trl.scale_rewards": switch}
+
+
 def _targets(found: Mapping[str, Json]) -> Mapping[str, Json]:
     is_all = means_every_layer(found["lora_target_modules"])
     return {"lora_target_linear": True} if is_all else {}
@@ -146,6 +157,9 @@ TAKES: Final = (
         lambda found: {"streaming": True} if found["dataset_streaming"] is True else {},
         f"trl scripts/utils.py `ScriptArguments`; {CONFIG}",
     ),
+    *(renamed(key, f"trl.{key}", f"{GRPO}; {TRL_SECTION}") for key in IN_BOTH),
+    renamed("vllm_tensor_parallel_size", "vllm.tensor_parallel_size", f"{GRPO}; {TRL_SECTION}"),
+    Carry(("scale_rewards",), _scales, f"{GRPO}; {TRL_SECTION}"),
     renamed("pad_token", "special_tokens.pad_token", f"{SFT}; {CONFIG}"),
     renamed("eos_token", "special_tokens.eos_token", f"{SFT}; {CONFIG}"),
     renamed("eval_packing", "eval_sample_packing", f"{SFT}; {CONFIG}"),

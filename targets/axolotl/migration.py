@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of
 from tunec.compiler.target import Json
+from tunec.targets.axolotl.rewards import IN_BOTH, OF_A_SERVER
 from tunec.targets.huggingface.training import OPTIMIZER
 
 CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
@@ -13,6 +14,8 @@ BUILDER: Final = "axolotl 0.8.1 to 0.19.0 core/builders/base.py `TrainerBuilderB
 _TRACKERS: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/integrations.py"
 LIGER: Final = "axolotl 0.8.1 to 0.19.0 integrations/liger/args.py `LigerArgs`"
 MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
+TRL_SECTION: Final = "axolotl 0.13.2 to 0.19.0 utils/schemas/trl.py, vllm.py; cli/vllm_serve.py"
+GRPO: Final = "trl 0.27.0 to 1.16.0 trainer/grpo_config.py `GRPOConfig`"
 SFT: Final = "trl 0.18.2 to 1.16.0 trainer/sft_config.py `SFTConfig`"
 
 
@@ -158,6 +161,21 @@ def _prompts(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"completion_only_loss": False} if found["train_on_inputs"] is True else {}
 
 
+SCALES: Final[Mapping[bool, str]] = {True: "group", False: "none"}
+"""Words of both programs for what was a switch: trl from 0.22, axolotl from 0.19."""
+
+
+def _scales(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    said = found["trl.scale_rewards"]
+    return {"scale_rewards": SCALES[said] if isinstance(said, bool) else said}
+
+
+def _widths(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Of an engine on the same devices; a server is told when it is started."""
+    width = found["vllm.tensor_parallel_size"]
+    return {"vllm_tensor_parallel_size": width} if found.get("trl.vllm_mode") == "colocate" else {}
+
+
 def renamed(key: str, other: str, source: str) -> Carry:
     """A key that the other program has under another name, or under the same."""
 
@@ -220,6 +238,15 @@ CARRIES: Final = (
         f"{CONFIG}; trl scripts/utils.py `ScriptArguments`",
     ),
     Carry(("train_on_inputs",), _prompts, f"{CONFIG}; {SFT}"),
+    *(renamed(f"trl.{key}", key, f"{TRL_SECTION}; {GRPO}") for key in IN_BOTH),
+    Carry(("trl.scale_rewards",), _scales, f"{TRL_SECTION}; {GRPO}"),
+    renamed("trl.use_liger_loss", "use_liger_kernel", f"{TRL_SECTION}; {GRPO}"),
+    Carry(
+        ("vllm.tensor_parallel_size",),
+        _widths,
+        f"axolotl 0.13.2 to 0.19.0 utils/schemas/vllm.py; {GRPO}",
+        beside=("trl.vllm_mode",),
+    ),
     renamed("special_tokens.pad_token", "pad_token", f"{CONFIG}; {SFT}"),
     renamed("special_tokens.eos_token", "eos_token", f"{CONFIG}; {SFT}"),
     renamed("eval_sample_packing", "eval_packing", f"{CONFIG}; {SFT}"),
@@ -260,6 +287,7 @@ def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
 
 _TOKENIZER: Final = "the tokenizer is used as it was saved"
 _KERNELS: Final = "the adapter's products are computed by PEFT: the same, and slower"
+_SERVER: Final = "`trl vllm-serve` is told when it is started"
 _VARIABLES: Final = "the tracker's own variables say it"
 
 _OF_TRACKERS: Final = (
@@ -273,6 +301,7 @@ _OF_TRACKERS: Final = (
 _OF_CLASSES: Final = ("model_type", "tokenizer_type", "processor_type", "type_of_model")
 
 LEAVES: Final = (
+    *(gone(f"vllm.{key}", TRL_SECTION, _SERVER) for key in OF_A_SERVER),
     gone(
         "plugins",
         CONFIG,

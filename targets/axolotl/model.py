@@ -7,8 +7,9 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, fixed, same
 from tunec.targets.axolotl.adapter import write_kind
 from tunec.targets.axolotl.packages import WRITTEN
+from tunec.targets.axolotl.rewards import BETA, REWARDED, weight
 from tunec.targets.read_only import observed
-from tunec.targets.rows import is_supervised, row
+from tunec.targets.rows import is_rewarded, is_supervised, row
 
 _MODEL: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/model.py `ModelInputConfig`"
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
@@ -114,8 +115,11 @@ def _of_pairs(plan: Plan) -> bool:
 
 
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
-    """Towards texts nothing is said; GRPO wants functions in a module of the user's."""
-    return {"rl": "dpo", "rl_beta": plan.objective.beta} if _of_pairs(plan) else {}
+    """Towards texts nothing is said."""
+    beta = plan.objective.beta
+    if is_rewarded(plan):
+        return {"rl": "grpo", BETA: beta}
+    return {"rl": "dpo", "rl_beta": beta} if _of_pairs(plan) else {}
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -123,7 +127,7 @@ def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
     word = found.get("rl")
     if word is None:
         return {"objective.kind": "sft", "objective.beta": 0.0}
-    beta = found.get("rl_beta")
+    beta = weight(found) if word == "grpo" else found.get("rl_beta")
     said = {"objective.beta": beta} if isinstance(beta, float | int) else {}
     return {"objective.kind": word, **said} if word in ("dpo", "grpo") else {}
 
@@ -204,7 +208,7 @@ def _path(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 OBJECTIVE: Final = (
     row(
-        ("rl", "rl_beta"),
+        ("rl", "rl_beta", BETA),
         ("objective.kind", "objective.beta"),
         _write_objective,
         _objective,
@@ -213,6 +217,7 @@ OBJECTIVE: Final = (
     ),
     fixed("objective.loss", "nll", f"{_CONFIG}: without `rl`", when=is_supervised),
     *_PAIRS,
+    *REWARDED,
     row(
         (_LIGER_LOSS, *_OTHER_LOSSES, "rl", *(key for key in _LIGER if key != _LIGER_LOSS)),
         ("loss.path",),

@@ -5,7 +5,8 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.axolotl.model import FP8
 from tunec.targets.axolotl.packages import WRITTEN
-from tunec.targets.rows import has_adapter
+from tunec.targets.axolotl.rewards import OWN_REWARDS
+from tunec.targets.rows import has_adapter, is_rewarded, is_supervised, splits_groups
 from tunec.targets.scripts.refusals import Refusal
 
 _LOADER: Final = "axolotl 0.13.2 to 0.19.0 loaders/model.py"
@@ -30,6 +31,34 @@ def _scales_fp16(plan: Plan) -> bool:
 def _quantised(plan: Plan) -> bool:
     return plan.quantization.format != "none"
 
+
+def _is_imported(name: str) -> bool:
+    return name in OWN_REWARDS or ("." in name and all(map(str.isidentifier, name.split("."))))
+
+
+def _has_a_second_copy(plan: Plan) -> bool:
+    """Full training: the model is loaded once more, though no trainer of rewards is given it."""
+    return is_rewarded(plan) and not has_adapter(plan)
+
+
+def _loads_more_than_fits(plan: Plan) -> bool:
+    """Two copies in 16 bits beside what vLLM takes, before training begins."""
+    is_whole = plan.parallel.engine != "fsdp" and plan.zero.stage < 3
+    share = plan.generation.device_share * plan.devices.memory
+    return (
+        _has_a_second_copy(plan)
+        and is_whole
+        and 4 * plan.model.parameters + share > plan.devices.budget
+    )
+
+
+def _lacks_whole_groups(plan: Plan) -> bool:
+    least = plan.generation.samples * plan.parallel.world
+    return is_rewarded(plan) and plan.batch.global_ < least
+
+
+_GRPO: Final = "trl 0.27.0 to 1.9.0 trainer/grpo_trainer.py"
+_SECOND: Final = "axolotl 0.13.2 to 0.19.0 train.py `setup_reference_model`"
 
 REFUSALS: Final = (
     Refusal(
@@ -119,5 +148,68 @@ REFUSALS: Final = (
         lambda plan: plan.schedule.warmup_share is None and plan.schedule.warmup_steps == 1,
         "axolotl 0.13.2 to 0.19.0 core/builders/base.py `_configure_warmup_and_logging`",
         "ask for no warm-up, or for two steps",
+    ),
+    Refusal(
+        ("objective.rewards",),
+        "it takes each reward by its import path",
+        lambda plan: is_rewarded(plan) and not all(map(_is_imported, plan.objective.rewards)),
+        "axolotl 0.13.2 to 0.19.0 core/trainers/grpo/__init__.py `get_reward_func`",
+        "write `module.function`, whose module lies beside the spec or is installed",
+    ),
+    Refusal(
+        ("batch.global", "generation.samples"),
+        "each process needs a whole group of answers in a step",
+        _lacks_whole_groups,
+        "axolotl 0.17.0 to 0.19.0 utils/schemas/validation.py `check_grpo_batch_size_divisibility`",
+        "raise batch.global to at least the number of devices times the answers to a prompt",
+        since="0.17",
+    ),
+    Refusal(
+        ("batch.evaluation", "generation.samples"),
+        "an evaluation batch over all devices splits a group of answers",
+        splits_groups,
+        "trl 0.27.0 to 1.9.0 trainer/grpo_config.py `GRPOConfig.__post_init__`",
+        "pin batch.evaluation so that it holds whole groups, or leave data.evaluation out",
+    ),
+    Refusal(
+        ("objective.reference", "parallel.engine"),
+        "the reference is loaded in fp32 where DeepSpeed does not narrow it, which the account "
+        "does not hold",
+        lambda plan: (
+            is_rewarded(plan)
+            and plan.objective.reference == "resident"
+            and plan.parallel.engine != "deepspeed"
+        ),
+        f"{_GRPO} `create_model_from_path`: it is told no dtype",
+        "set `engine: deepspeed`, train adapters, or leave beta at 0",
+    ),
+    Refusal(
+        ("parallel.engine", "adapter.kind"),
+        "the first process of each node loads the model a second time on the host, which the "
+        "account does not hold",
+        lambda plan: _has_a_second_copy(plan) and plan.parallel.engine == "fsdp",
+        _SECOND,
+        "set `engine: deepspeed`, or train adapters",
+    ),
+    Refusal(
+        ("model.parameters", "zero.stage"),
+        "it loads the model a second time before it trains, for which a device has no room",
+        _loads_more_than_fits,
+        f"{_SECOND}: the copy goes when the trainer is built",
+        "pin zero.stage to 3, or train adapters",
+    ),
+    Refusal(
+        ("activation_checkpointing.reentrant", "quantization.format"),
+        "of several processes it refuses reentrant recomputation over a base in 4 bits",
+        lambda plan: (
+            not is_supervised(plan)
+            and plan.parallel.world > 1
+            and plan.quantization.format in ("nf4", "fp4")
+            and plan.activation_checkpointing.mode == "layer"
+            and plan.activation_checkpointing.reentrant
+        ),
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py "
+        "`check_rl_config_gradient_checkpointing`",
+        "pin zero.stage below 3",
     ),
 )

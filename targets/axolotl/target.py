@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.passes import defaults
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
 from tunec.schemas.spec import Spec
 from tunec.targets.accelerate.packages import ACCELERATE
@@ -124,12 +125,18 @@ _CANNOT: Final = {
     **beside_fsdp_and_rewards(),
     **evaluating_by_loss("Axolotl"),
     "objective.kind": Cannot(
-        "of objectives it is written for texts and pairs", True, ("sft", "dpo")
+        "other methods are no objective of a plan", True, ("sft", "dpo", "grpo")
+    ),
+    "generation.prompt": Cannot("from 0.15 on the data bounds the prompts"),
+    "generation.offload_training": Cannot(
+        "weights and optimizer states stay on the devices while vLLM writes", True, (False,)
     ),
     "model.kind": Cannot(
         "Axolotl trains models that write text", True, ("causal-lm", "vision-language")
     ),
-    "loss.path": Cannot("TRL's trainer of pairs computes all logits at once", True, ("full",)),
+    "loss.path": Cannot(
+        "TRL's trainers of pairs and answers compute all logits at once", True, ("full",)
+    ),
     "model.trust_remote_code": Cannot("a row says it"),
     "data.images": Cannot("the data has them, and the model's processor cuts them"),
     "parallel.engine": Cannot("of several processes torch makes DDP"),
@@ -142,7 +149,25 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """What FSDP needs; and attention beside which nothing of a model in full becomes fp32."""
     second = _fsdp(spec, draft) if spec.engine == "fsdp" else {}
     narrow = {"attention.implementation": "flash_attention_2"} if _widens(spec, draft) else {}
-    return {**second, **narrow}
+    return {**second, **narrow, **_groups(spec, draft)}
+
+
+def _groups(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """A step of which each process has a whole group, where the usual one has less.
+
+    axolotl 0.17.0 to 0.19.0 utils/schemas/validation.py `check_grpo_batch_size_divisibility`.
+    """
+    asked = spec.objective.grpo
+    if (
+        asked is None
+        or spec.batch.global_ is not None
+        or not {"data", "devices"} <= {*draft.groups}
+    ):
+        return {}
+    least = asked.samples * draft.devices.nodes * draft.devices.per_node
+    tokens = defaults.BATCH_TOKENS.value // max(draft.data.sequence, 1)
+    usual = min(defaults.BATCH.value, tokens)
+    return {"batch.global": least} if least > usual else {}
 
 
 def _fsdp(spec: Spec, draft: Draft) -> Mapping[str, Any]:

@@ -3,16 +3,12 @@
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
+from tunec.targets.rows import splits_groups
 from tunec.targets.scripts.refusals import Refusal
 
 
 def _precomputes(plan: Plan) -> bool:
     return plan.objective.reference == "precomputed"
-
-
-def _splits_groups(plan: Plan) -> bool:
-    evaluates = plan.objective.kind == "grpo" and plan.schedule.evaluation_steps is not None
-    return evaluates and plan.batch.evaluation * plan.parallel.world % plan.generation.samples > 0
 
 
 _OWN_REWARDS: Final = frozenset(
@@ -39,7 +35,7 @@ REFUSALS: Final = (
     Refusal(
         ("batch.evaluation", "generation.samples"),
         "an evaluation batch over all devices splits a group of answers",
-        _splits_groups,
+        splits_groups,
         "trl 0.27.2 to 1.16.0 trainer/grpo_config.py `GRPOConfig.__post_init__`; "
         "num_generations_eval is num_generations where it is not given",
         "pin batch.evaluation so that it holds whole groups, or leave data.evaluation out",

@@ -301,8 +301,9 @@ def test_no_other_target_says_an_objective_and_all_say_why(name):
     assert cannot.loses is not starts_only
     both = ("sft", "dpo")
     known = {
-        **dict.fromkeys(("axolotl", "llamafactory", "openrlhf"), both),
+        **dict.fromkeys(("llamafactory", "openrlhf"), both),
+        **dict.fromkeys(("axolotl", "ms-swift"), (*both, "grpo")),
         "verl": ("sft", "grpo"),
     }
-    said = {**known, "ms-swift": (*both, "grpo")}.get(name, ("sft",))
+    said = known.get(name, ("sft",))
     assert starts_only or cannot.harmless == said

@@ -66,7 +66,7 @@ def test_packing_is_asked_for_by_one_word(trainer, method):
     assert files_of(trainer, method, data=data)
 
 
-@pytest.mark.parametrize("trainer", ["trl", "verl", "ms-swift"])
+@pytest.mark.parametrize("trainer", ["trl", "verl", "ms-swift", "axolotl"])
 @pytest.mark.parametrize("method", ["lora", "full"])
 def test_rewards_are_asked_for_by_their_function(trainer, method):
     data = {"train": "train.parquet", "samples": 5000, "sequence": 2048}

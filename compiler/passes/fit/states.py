@@ -242,23 +242,23 @@ def _by_axolotl(workload: Workload, engine: Engine, fsdp: int) -> States:
     axolotl 0.13.2 to 0.19.0 utils/config/__init__.py `resolve_dtype`; monkeypatch/accelerate/
     fsdp2.py `fsdp2_prepare_model` widens nothing. Of a quantised base, `prepare_model_for_kbit_
     training` widens only what loaders/model.py `_configure_embedding_dtypes` narrows again; pairs
-    are for TRL's trainer, which is given the adapter's configuration (train.py).
+    are for TRL's trainer, which is given the adapter's configuration (train.py). Its trainers of
+    pairs and of answers cast adapters over a quantised base (`_by_trl`).
     """
     compute, name = workload.precision.compute, workload.optimizer.name
     if workload.adapter.kind != "none":
         states = _peft(compute, compute, workload.adapter, name)
-        of_pairs = workload.preference is not None and workload.preference.sequences > 1
-        return _pairs_by_axolotl(states, workload) if of_pairs else states
+        return _compared_by_axolotl(states, workload) if workload.preference else states
     if compute == "fp32" or (engine == "fsdp" and fsdp == 1):
         return _mixed(compute, compute, name)
     return replace(_pure_bf16(name), autocast=True)
 
 
-def _pairs_by_axolotl(states: States, workload: Workload) -> States:
-    version = workload.version("axolotl")
-    if workload.quantization.format == "none" or version is None:
+def _compared_by_axolotl(states: States, workload: Workload) -> States:
+    version, asked = workload.version("axolotl"), workload.preference
+    if workload.quantization.format == "none" or version is None or asked is None:
         return states
-    if version < _AXOLOTL_CASTS_ADAPTERS_OF_PAIRS:
+    if asked.sequences > 1 and version < _AXOLOTL_CASTS_ADAPTERS_OF_PAIRS:
         return replace(states, weights="fp32")
     moments = _pure_bf16(workload.optimizer.name).optimizer
     return replace(states, trainable="bf16", gradients="bf16", optimizer=moments)

@@ -32,7 +32,7 @@ from tunec.compiler.analyses.memory.terms.passes import (
     of_pass,
     sequences_of,
 )
-from tunec.compiler.analyses.memory.terms.turns import engine_terms, first_held
+from tunec.compiler.analyses.memory.terms.turns import copied_adapters, engine_terms, first_held
 from tunec.compiler.analyses.memory.terms.weights import (
     encoders,
     loaded_whole,
@@ -82,6 +82,7 @@ def always_held(workload: Workload, plan: Sharding) -> tuple[Term, ...]:
     found = (
         *engine_terms(workload, plan),
         *lasting(weights(workload, plan), begin, At.END),
+        *lasting(copied_adapters(workload, plan), begin, At.END),
         *lasting(optimizer_states(workload, plan), begin, At.END),
         *lasting(resident_gradients(workload, plan), begin, At.END),
     )

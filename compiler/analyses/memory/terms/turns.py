@@ -9,13 +9,27 @@ trainer/grpo_trainer.py: `vllm_enable_sleep_mode`.
 from collections.abc import Iterator
 
 from tunec.compiler.analyses.memory.modules import BYTES
-from tunec.compiler.analyses.memory.sharding import Sharding
+from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.terms.optimizer import optimizer_states
 from tunec.compiler.analyses.memory.terms.weights import weights
 from tunec.compiler.analyses.memory.timeline import At, Moment, Sizes, Term, lasting
 from tunec.compiler.analyses.memory.workload import InTurns, Workload
 
 _ENGINE = "generation engine"
+
+
+def copied_adapters(workload: Workload, plan: Sharding) -> Sizes:
+    """The reference where adapters are there before the trainer: a copy of them.
+
+    axolotl 0.13.2 to 0.19.0 loaders/model.py `_load_adapters`; trl 0.27.0 to 1.9.0
+    trainer/grpo_trainer.py `add_adapter("ref", ...)`: it is frozen, and not cast.
+    """
+    asked = workload.preference
+    is_own = asked is not None and asked.reference == "base" and asked.sequences == 1
+    if not is_own or workload.version("axolotl") is None:
+        return {}
+    made = "fp32" if plan.counts.quantized else plan.states.trainable
+    return {"reference adapters": plan.shard(BYTES[made] * plan.counts.trainable, PARAMETERS)}
 
 
 def engine_terms(workload: Workload, plan: Sharding) -> Iterator[Term]:
