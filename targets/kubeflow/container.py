@@ -53,7 +53,7 @@ def write_command(plan: Plan, meeting: Mapping[str, str]) -> list[str]:
     """The one argument of `bash -c`; `meeting` says where a pod finds what the launcher needs."""
     nodes, per_node = counted(plan)
     values: dict[str, Json] = {"launcher": plan.launch.launcher, "script": _words(plan)}
-    if plan.launch.launcher != "python":
+    if plan.launch.launcher != "python" or nodes > 1:
         values |= {"nodes": nodes, "per_node": per_node}
     spread = is_spread(values)
     parts = (

@@ -78,12 +78,50 @@ def command(values: Mapping[str, Json], config: str = _BESIDE, passed_on: str = 
     """The command that takes the shell's place and starts the processes of one node.
 
     On several nodes it needs NODE_RANK, MASTER_ADDR and MASTER_PORT, and DeepSpeed's launcher a
-    host file. `config` is where accelerate finds its file; `passed_on` ends the command.
+    host file. `config` is where accelerate finds its file; `passed_on` ends the command. A program
+    that Python starts has its processes there by Ray, which goes when the program ends.
     """
     launcher = values["launcher"]
     start = _accelerate(values, config) if launcher == "accelerate" else _START[launcher](values)
     script = " ".join(map(shlex.quote, values["script"]))
-    return " \\\n  ".join([f"exec {start[0]}", *start[1:], f"{script}{passed_on}"])
+    by_ray = launcher == "python" and is_spread(values)
+    first = f"{_ray(values)}{start[0]}" if by_ray else f"exec {start[0]}"
+    return " \\\n  ".join([first, *start[1:], f"{script}{passed_on}"])
+
+
+_CLUSTER: Final = """\
+ray_at="${{MASTER_ADDR}}:${{MASTER_PORT}}"
+is_there() {{ ray health-check --address="${{ray_at}}" > /dev/null 2>&1; }}
+leave() {{ kill "${{ray_here}}" || true; wait "${{ray_here}}" || true; }}
+if [ "${{NODE_RANK}}" != 0 ]; then
+  until is_there; do sleep 2; done
+  ray start --address="${{ray_at}}" --num-gpus={per_node} --block &
+  ray_here=$!
+  trap leave EXIT
+  while is_there || {{ sleep 10; is_there; }}; do sleep 5; done
+  exit 0
+fi
+ray start --head --port="${{MASTER_PORT}}" --num-gpus={per_node} --block &
+ray_here=$!
+trap leave EXIT
+until is_there; do sleep 2; done
+export RAY_ADDRESS="${{ray_at}}"
+python -c 'import ray, time; {waited}'
+"""
+"""Ray on each node: the first one starts it, the others join and end with it, and the program waits
+ten minutes for all devices. ray 2.9 to 2.50 scripts/scripts.py `start`, `healthcheck`; `--block`
+ends what it started when it is ended, and nothing else of Ray on the node."""
+
+
+_WAITED: Final = (
+    'ray.init(logging_level="ERROR"); '
+    '[time.sleep(2) for _ in range(300) if ray.cluster_resources().get("GPU", 0) < {}]'
+)
+
+
+def _ray(values: Mapping[str, Json]) -> str:
+    each, nodes = values["per_node"], values["nodes"]
+    return _CLUSTER.format(per_node=each, waited=_WAITED.format(each * nodes))
 
 
 def is_module(script: Sequence[str]) -> bool:

@@ -25,7 +25,7 @@ from tunec.compiler.target import (
 from tunec.schemas.terms import VISIBLE, Vendor
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
-from tunec.targets.accelerate.ranks import processes, uses_every_device
+from tunec.targets.accelerate.ranks import counted, processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_trainer
 from tunec.targets.launch.script import parse, render
@@ -141,10 +141,10 @@ _LAUNCHERS: Final = ("python", "torchrun", "deepspeed", "accelerate")
 
 
 def _write_processes(plan: Plan) -> Mapping[str, Any]:
-    counted = processes(plan)
-    if counted is None or plan.launch.launcher == "python":
+    found = processes(plan)
+    if found is None or (plan.launch.launcher == "python" and found[0] == 1):
         return {}
-    return {"nodes": counted[0], "per_node": counted[1]}
+    return {"nodes": found[0], "per_node": found[1]}
 
 
 def _read_world(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -162,6 +162,11 @@ def _starts_them(plan: Plan) -> bool:
     """Whether the launcher starts all processes: a program may start the others itself."""
     is_one = plan.launch.launcher == "python" and plan.parallel.world > 1
     return _by_itself(plan) and not is_one
+
+
+def _by_ray(plan: Plan) -> bool:
+    """Whether a program starts the others on several nodes, which Ray has to join before."""
+    return plan.launch.launcher == "python" and counted(plan)[0] > 1
 
 
 def _starts_on_every_device(plan: Plan) -> bool:
@@ -194,6 +199,14 @@ _PROCESSES = (
         lambda _: {},
         "accelerate 0.30.1 to 1.15.0 commands/launch.py: the rank of a node is a flag",
         when=by_accelerate,
+    ),
+    Entry(
+        ("nodes", "per_node"),
+        (),
+        _write_processes,
+        lambda _: {},
+        "ray 2.9 to 2.50 scripts/scripts.py `start`: --num-gpus of each node",
+        when=_by_ray,
     ),
 )
 

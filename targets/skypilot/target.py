@@ -87,7 +87,7 @@ def _write_run(plan: Plan) -> Mapping[str, Json]:
         "launcher": plan.launch.launcher,
         "script": words_of(plan.launch.script),
     }
-    if plan.launch.launcher != "python":
+    if plan.launch.launcher != "python" or nodes > 1:
         values |= {"nodes": nodes, "per_node": per_node}
     meeting = _MEETING if is_spread(values) else ""
     if meeting and plan.launch.launcher == "deepspeed":
@@ -128,6 +128,12 @@ def _read_world(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"parallel.world": index(said.get("nodes", 1)) * index(said["per_node"])}
 
 
+def _by_launcher(plan: Plan) -> bool:
+    """Whether flags of the launcher say how many processes there are."""
+    by_program = plan.launch.launcher == "python" and plan.parallel.world > 1
+    return not by_accelerate(plan) and not by_program
+
+
 _COMMAND: Final = (
     Entry(("run",), ("launch.launcher",), _write_run, _read_launcher, TASK_SCHEMA),
     Entry(("run",), ("launch.script",), _write_run, _read_script, TASK_SCHEMA),
@@ -137,7 +143,7 @@ _COMMAND: Final = (
         _write_run,
         _read_world,
         f"{TASK_SCHEMA}; the launchers' own flags",
-        when=lambda plan: not by_accelerate(plan),
+        when=_by_launcher,
     ),
 )
 
@@ -228,7 +234,7 @@ _CANNOT: Final = {
     **dict.fromkeys(("job.queue", "job.account", "job.qos"), Cannot(_OTHERS)),
     **dict.fromkeys(("job.namespace", "job.volume"), Cannot(_OTHERS)),
     "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
-    "parallel.world": Cannot("accelerate.yaml says it where accelerate starts the processes"),
+    "parallel.world": Cannot("accelerate.yaml, or the program that is started, says it"),
 }
 
 TARGET: Final = Target(

@@ -47,13 +47,6 @@ REFUSALS: Final = (
         "set `launcher: python`, or leave it out",
     ),
     Refusal(
-        ("devices.nodes",),
-        "Ray has to run on all nodes before its program starts, and no file here starts it",
-        lambda plan: is_rewarded(plan) and plan.devices.nodes > 1,
-        f"{SOURCE} trainer/main_ppo.py `run_ppo`: `ray.init`",
-        "ask for the devices of one node",
-    ),
-    Refusal(
         ("generation.engine",),
         "vLLM or SGLang writes the answers, on the devices that train",
         lambda plan: is_rewarded(plan) and plan.generation.engine not in BESIDE_TRAINING,
