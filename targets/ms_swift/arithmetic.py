@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Json, fixed, on_deepspeed, same
+from tunec.compiler.target import Json, fixed, in_no_plan, on_deepspeed, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.arithmetic import has_flag
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.ms_swift.packages import TRAINER
+from tunec.targets.read_only import observed
 from tunec.targets.rows import row
 
 _DTYPE: Final = (
@@ -54,6 +55,13 @@ def _weights(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {} if dtype is None else {"states.weights": dtype}
 
 
+def _hpz(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    ranks = found.get("zero_hpz_partition_size")
+    if not isinstance(ranks, int) or not found.get("deepspeed"):
+        return {}
+    return {"zero.hpz_partition": max(ranks, 1)}
+
+
 PRECISION: Final = (
     row(
         ("torch_dtype", "bf16", "fp16", "deepspeed"),
@@ -80,6 +88,14 @@ PRECISION: Final = (
             when=on_deepspeed,
         ),
         package=TRAINER,
+    ),
+    observed(
+        ("zero_hpz_partition_size", "deepspeed"),
+        ("zero.hpz_partition",),
+        _hpz,
+        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py `_init_deepspeed`: it goes into the file, "
+        "over what that says",
+        when=in_no_plan,
     ),
     same(
         "tf32",
