@@ -15,7 +15,7 @@ _LORA: Final = f"{CONFIG} `LoraConfig`"
 _TRAINING: Final = f"{CONFIG} `TrainingConfig`"
 _PREPARES: Final = f"{TRAINER} `prepare_model_for_training`"
 _KIND, _BITS, _TARGETS = "training.training_type", "training.load_in_4bit", "lora.target_modules"
-_LAYERS: Final = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LAYERS: Final = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """What it adapts where nothing is said."""
 
 
@@ -76,7 +76,7 @@ ADAPTER: Final = (
         _write_targets,
         _targets,
         _LORA,
-        absent={"adapter.targets": _LAYERS},
+        absent={"adapter.targets": LAYERS},
         when=lambda plan: has_adapter(plan) and has_text_alone(plan),
     ),
     _default("use_rslora", "rslora", False),

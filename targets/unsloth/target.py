@@ -16,7 +16,7 @@ from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import other_releases, supervised
 from tunec.targets.unsloth.account import unfollowed
-from tunec.targets.unsloth.adapter import ADAPTER, QUANTIZATION
+from tunec.targets.unsloth.adapter import ADAPTER, LAYERS, QUANTIZATION
 from tunec.targets.unsloth.migration import LEAVES
 from tunec.targets.unsloth.model import DATA, MODEL
 from tunec.targets.unsloth.names import copies
@@ -141,13 +141,28 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     data = draft.groups.get("data")
     if data is None:
         return {}
-    usual = _OF_IMAGES if data.images else _OF_TEXT
+    usual = {**_OF_IMAGES, **_parts(spec, draft)} if data.images else _OF_TEXT
     is_open = spec.train.steps is None and (spec.data.packing or spec.data.samples is None)
     if is_open and spec.data.lengths is None and "warmup" not in spec.train.model_fields_set:
         return {**usual, "schedule.warmup_steps": _WARMUP}
     return usual
 
 
+def _parts(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """Layers of the parts that it adapts beside images, where a family has others by default.
+
+    transformers 5.5.0 to 5.23.0 models/gemma4/modeling_gemma4.py `Gemma4TextDecoderLayer`:
+    per_layer_input_gate and per_layer_projection stand beside attention and feed-forward.
+    """
+    lora = spec.method.lora or spec.method.qlora
+    model = draft.groups.get("model")
+    if lora is None or model is None or model.family not in _OTHER_LAYERS:
+        return {}
+    is_open = lora.targets == "all-linear" and not lora.vision
+    return {"adapter.targets": LAYERS} if is_open else {}
+
+
+_OTHER_LAYERS: Final = ("gemma4",)
 _refusals: Final = refusing(PACKAGE, REFUSALS)
 
 

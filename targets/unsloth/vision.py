@@ -23,6 +23,11 @@ _PARTS: Final = {
 """Layers by name: whether attention and feed-forward are adapted."""
 
 
+_WRAPS: Final = ("gemma4",)
+"""Families whose towers wrap each layer, which is then called `linear`: transformers 5.5.0 to
+5.23.0 models/gemma4/modeling_gemma4.py `Gemma4ClippableLinear`."""
+
+
 def parts_of(plan: Plan) -> tuple[bool, bool] | None:
     """Whether adapters are on attention and on the feed-forward; None: on others than either."""
     targets = plan.adapter.targets
@@ -31,9 +36,13 @@ def parts_of(plan: Plan) -> tuple[bool, bool] | None:
 
 
 def _sees_unadapted(plan: Plan) -> bool:
-    """Whether adapters are on the language model alone, by a pattern or by paths of its layers."""
+    """Whether adapters are on the language model alone, by a pattern or by paths of its layers.
+
+    Or by names that no layer of its tower has.
+    """
     targets = plan.adapter.targets
-    return isinstance(targets, str) or all("." in name for name in targets)
+    by_path = isinstance(targets, str) or all("." in name for name in targets)
+    return by_path or plan.model.family in _WRAPS
 
 
 def _adapts_beside_images(plan: Plan) -> bool:

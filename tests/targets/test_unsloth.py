@@ -210,3 +210,28 @@ def test_dora_came_later(release):
 def test_a_release_older_than_those_that_were_read_brings_nothing_that_is_known() -> None:
     assert brought(Version("2024.8")) == ranges(Version("2024.8")) == {}
     assert brought(Version("2026.9.14"))["transformers"] == "5.5.0"
+
+
+@pytest.mark.parametrize(
+    ("model", "trainable"), [("gemma-4-e2b", 24_158_208), ("gemma-4-e4b", 34_881_536)]
+)
+def test_layers_beside_attention_and_feed_forward_are_left_out_beside_images(model, trainable):
+    """unsloth_zoo 2026.10.9 `get_peft_regex` on the model itself adapts as many parameters so.
+
+    With its tower, whose layers are called `linear`, it would be more.
+    """
+    plan = compiled({"model": model, "data": SEEING["data"]})
+    assert errors(plan) == {}
+    assert plan.planned.plan.adapter.trainable_parameters == trainable
+    told = yaml.safe_load(plan.artifacts["unsloth"][0].text)["lora"]
+    parts = ("vision_layers", "language_layers", "attention_modules", "mlp_modules")
+    assert [told[f"finetune_{each}"] for each in parts] == [False, True, True, True]
+
+
+def test_layers_that_are_named_are_kept_and_told():
+    asked = {"lora": {"targets": ["q_proj", "per_layer_projection"]}}
+    found = errors(compiled({"model": "gemma-4-e2b", "method": asked, "data": SEEING["data"]}))
+    assert ["beside images it adapts" in each for each in found["E0905"]] == [True]
+    texts = {**BASE["data"], "images": {"per_sample": 0}}
+    alone = compiled({"model": "gemma-4-e2b", "data": texts}).planned.plan.adapter.targets
+    assert "per_layer_projection" in alone
