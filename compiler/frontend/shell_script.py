@@ -16,6 +16,7 @@ from tunec.compiler.frontend.shell_variables import (
     assigned,
     assignment,
     fields,
+    read_whole,
     unknown,
 )
 from tunec.compiler.frontend.shell_words import Chars, Command, Word, commands, joined
@@ -76,6 +77,14 @@ class _Block(Struct):
         }
 
 
+_WHOLE: Final = tuple(
+    options
+    for empty in ("''", '""')
+    for options in (["-r", "-d", empty], ["-d", empty, "-r"], ["-rd", empty], ["-d", empty])
+)
+"""Options of `read` with which it reads up to the end: bash manual 4.2."""
+
+
 class _Follower(Struct):
     known: dict[str, Value] = field(default_factory=dict)
     written: dict[str, Chars] = field(default_factory=dict)
@@ -92,7 +101,7 @@ class _Follower(Struct):
         for command in commands(source):
             words = self._structure(command)
             if words and not self._closes_a_pattern(command):
-                yield from self._command(words)
+                yield from self._command(words, command.document)
             self._ended(command)
 
     def shown(self, name: str) -> Field:
@@ -175,7 +184,7 @@ class _Follower(Struct):
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────────
 
-    def _command(self, words: Sequence[Word]) -> Iterator[Run]:
+    def _command(self, words: Sequence[Word], document: Word | None) -> Iterator[Run]:
         count = next((at for at, word in enumerate(words) if assignment(word) is None), len(words))
         if count == len(words):
             self._assign(words)
@@ -189,10 +198,19 @@ class _Follower(Struct):
             for word in words[count + 1 :]:
                 self.known.pop(_plain(word), None)
         elif name == "read":
-            for word in words[count + 1 :]:
-                self._set(_plain(word), unknown(word.written), word.written)
+            self._read(words[count + 1 :], document)
         else:
             yield from self._start(words[:count], words[count:])
+
+    def _read(self, words: Sequence[Word], document: Word | None) -> None:
+        """`read -r -d '' NAME <<EOF` puts a text into one variable; other input is not known."""
+        options = [word.written.text for word in words[:-1]]
+        is_whole = document is not None and options in _WHOLE
+        for word in words[-1:] if is_whole else words:
+            value = unknown(word.written)
+            if is_whole and document is not None:
+                value = read_whole(document, self.known)
+            self._set(_plain(word), value, word.written)
 
     def _assign(self, words: Sequence[Word]) -> None:
         for word in words:

@@ -96,6 +96,13 @@ def assigned(word: Word, known: Mapping[str, Value]) -> Value:
     return text if not adds or before is None else _bounded([_scalar(before), text], word.written)
 
 
+def read_whole(document: Word, known: Mapping[str, Value]) -> Chars:
+    """A here-document as `read -d ''` puts it into one variable: without blanks around it."""
+    text = _bounded(_text(document.parts, known), document.written)
+    start = len(text.text) - len(text.text.lstrip(" \t\n"))
+    return text.cut(start, max(len(text.text.rstrip(" \t\n")), start))
+
+
 def fields(words: Iterable[Word], known: Mapping[str, Value]) -> list[Field]:
     """The arguments that words come to: variables put in, unquoted ones divided at blanks."""
     found: list[Field] = []

@@ -81,11 +81,13 @@ class Command(Struct, frozen=True):
 
     words: tuple[Word, ...]
     end: str
+    document: Word | None = None
+    """The here-document that it reads, as one word in double quotes, or in single ones."""
 
 
 @cached(8)
 def commands(source: Chars) -> tuple[Command, ...]:
-    """The commands of a script in order. Comments, redirections and here-documents are left out."""
+    """The commands of a script in order. Comments and redirections are left out."""
     return tuple(_commands(source))
 
 
@@ -104,6 +106,7 @@ class _Reader(Struct):
     parts: int = 0
     documents: list[str] = field(default_factory=list)
     """Last lines of the here-documents that begin on the next line."""
+    document: Word | None = None
     text: str = ""
 
     def __post_init__(self) -> None:
@@ -111,6 +114,7 @@ class _Reader(Struct):
 
     def command(self) -> Command:
         words: list[Word] = []
+        self.document = None
         while len(words) < MAX_WORDS:
             self._blank()
             if self.at >= len(self.text):
@@ -135,7 +139,7 @@ class _Reader(Struct):
         self.at = end.end()
         if end[0] == "\n":
             self._skip_documents()
-        return Command(tuple(words), end[0])
+        return Command(tuple(words), end[0], self.document)
 
     # ── words ────────────────────────────────────────────────────────────────────────────────────
 
@@ -281,7 +285,38 @@ class _Reader(Struct):
         starts_word = self.at < len(self.text) and not _END.match(self.text, self.at)
         target = self._word() if starts_word and self._peek() not in "<>" else None
         if found[0].lstrip("0123456789") in ("<<", "<<-") and target is not None:
-            self.documents.append("".join(part.chars.text for part in target.parts))
+            last = "".join(part.chars.text for part in target.parts)
+            if not self.documents:
+                self.document = self._document(last, is_plain=target.written.text != last)
+            self.documents.append(last)
+
+    def _document(self, last: str, *, is_plain: bool) -> Word:
+        """The text of the next lines until the last one; plain where its name is quoted."""
+        start = end = min(self._line_end() + 1, len(self.text))
+        while end < len(self.text):
+            following = self.text.find("\n", end) + 1 or len(self.text)
+            if self.text[end:following].strip() == last:
+                break
+            end = following
+        body = self.source.cut(start, end)
+        if is_plain:
+            return Word((Part("literal", body, True),), body)
+        return Word(tuple(_Reader(body).expanded()), body)
+
+    def expanded(self) -> list[Part]:
+        """The parts of a here-document's text: double quotes stand for themselves there."""
+        parts: list[Part] = []
+        while self.at < len(self.text) and len(parts) < MAX_PARTS:
+            plain = _IN_DOUBLE.match(self.text, self.at)
+            if plain is not None or self._peek() == '"':
+                end = plain.end() if plain is not None else self.at + 1
+                parts.append(self._literal(self.at, end, quoted=True))
+                self.at = end
+            elif self._peek() == "\\":
+                self._backslash_in_double(parts)
+            else:
+                parts.append(self._dollar(quoted=True))
+        return parts
 
     def _skip_documents(self) -> None:
         for last in self.documents:
