@@ -264,3 +264,8 @@ def is_fragment(document: Document) -> bool:
     if document.format == "shell":
         return False
     return any(document.get(key) is None for key in _WHOLE.get(document.kind, ()))
+
+
+def without_dashes(keys: Iterable[str]) -> frozenset[str]:
+    """Flags by their names: SimpleTuner's file may have them with dashes and without."""
+    return frozenset(key.lstrip("-") for key in keys)

@@ -22,6 +22,7 @@ from tunec.compiler.lints.kinds import (
     kind_by_class,
     kind_of,
     known_keys,
+    without_dashes,
 )
 from tunec.compiler.target import File, Target
 
@@ -59,14 +60,12 @@ _SHARE_OF_FLAGS: Final = 0.4
 _SHARE_OF_ENGINE: Final = 0.9
 """The share the trainer has to know where a flag says that the script starts DeepSpeed itself."""
 _SHARE_OF_SECTIONS: Final = 0.4
-"""The share of a file's keys that DeepSpeed has to know: GPT-NeoX and others put its sections among
-keys of their own."""
+"""The share that DeepSpeed has to know: GPT-NeoX puts its sections among keys of its own."""
 _SHARE_OF_PART: Final = 0.5
 """The share of the keys of a part of LLaMA-Factory's file, which names no model, that it has to
 know: programs that start it have files of their own with some of its keys."""
 _BY_MARKS: Final = ("trl-methods", "unsloth", "verl")
-"""Whose files are told by keys of their own: the others are shared by every trainer, or, as the
-sections `data` and `training`, by many scripts."""
+"""Whose files are told by keys of their own: trainers and many scripts share the others."""
 _OF_METHODS: Final = {"trl-methods": "output_dir", "trl": "model_name_or_path"}
 """Whose files are of one method each, and the key that every whole one has."""
 _OF_WHOLE: Final = frozenset(_OF_METHODS.values())
@@ -287,13 +286,16 @@ def _says_trl(document: Any) -> bool:
 def _is_its_own(target: Target, file: File, parsed: Parsed) -> bool:
     """Whether most of a file's keys are a trainer's: others have `output_dir` and `optim` too."""
     kind = kind_of(target, file)
+    keys = frozenset(parsed.root.fields or ())
     if kind == "deepspeed":
-        keys = frozenset(parsed.root.fields or ())
         return len(keys & known_keys(target, file)) >= _SHARE_OF_SECTIONS * len(keys)
     if kind == "llamafactory" and not parsed.part:
-        keys = frozenset(parsed.root.fields or ())
-        is_named = _REQUIRED[kind] in keys
-        return is_named or len(keys & known_keys(target, file)) >= _SHARE_OF_PART * len(keys)
+        return _REQUIRED[kind] in keys or len(
+            keys & known_keys(target, file)
+        ) >= _SHARE_OF_PART * len(keys)
+    if kind == "simpletuner" and not parsed.part:
+        mine = without_dashes(keys)
+        return len(mine & without_dashes(known_keys(target, file))) >= LEAST_SHARE * len(mine)
     if kind not in _CLASSED:
         return True
     least = _SHARE_OF_FLAGS if parsed.part == "flags" else LEAST_SHARE

@@ -211,11 +211,15 @@ _FIELD: Final = re.compile(
     r"(?m)^[ \t]+([A-Za-z_]\w*)[ \t]*:[ \t]*([A-Za-z_][^=\n#]*?)[ \t]*(?:=|$)"
 )
 """`name: type = default` in the body of a class."""
+_CLASS: Final = re.compile(r"(?m)^(?=[^\s#)])")
+"""Where something begins at the left margin: a class, whose body follows, or what ends one."""
+_LEAST_DECLARED, _SHARE_DECLARED = 8, 0.8
+"""Keys of a file, and their share, that are fields of one class."""
 _FLAG: Final = re.compile(r"""["']--([A-Za-z][\w-]*)["']""")
 _WORD: Final = re.compile(r"""["']([A-Za-z][\w.-]{2,40})["']""")
 _READ: Final = re.compile(
     r"""\[\s*["'](\w+)["']\s*\]|\.(?:get|pop)\(\s*["'](\w+)["']|getattr\([^,()]+,\s*["'](\w+)["']"""
-    r"""|\b\w*(?:args|config|cfg|conf|params|opt|algo)\.(\w+)""",
+    r"""|\b\w*(?:args|config|cfg|conf|params|opt|algo)\.(?!(?:get|pop)\()(\w+)""",
 )
 """How a script takes a setting out of what it has read."""
 _SET: Final = re.compile(r"\b\w*(?:args|config|cfg)\.(\w+)\s*=(?!=)")
@@ -258,6 +262,16 @@ class OwnSource(Struct, frozen=True, dict=True):
             return True
         is_alone = bool(self._by_loaders) and not self.shows(_PARSES)
         return is_alone and len(wanted & self._taken) >= least
+
+    def declares_in_one(self, keys: Iterable[str]) -> bool:
+        """Whether one class has nearly all of these keys for fields: a file is made of it."""
+        wanted = frozenset(keys)
+        least = max(_LEAST_DECLARED, _SHARE_DECLARED * len(wanted))
+        return any(len(wanted & each) >= least for each in self._classes)
+
+    def makes_no(self, pattern: re.Pattern[str]) -> bool:
+        """Whether its scripts load files by themselves, and none has what the pattern finds."""
+        return bool(self._by_loaders) and not self.shows(pattern)
 
     def type_of(self, name: str) -> str:
         """The annotation of a field as it is written; empty where no class has it."""
@@ -312,6 +326,11 @@ class OwnSource(Struct, frozen=True, dict=True):
     @cached_property
     def _fields(self) -> dict[str, str]:
         return {each[1]: each[2] for text in self._texts for each in _FIELD.finditer(text)}
+
+    @cached_property
+    def _classes(self) -> tuple[frozenset[str], ...]:
+        bodies = (body for text in self._texts for body in _CLASS.split(text)[1:])
+        return tuple(frozenset(each[1] for each in _FIELD.finditer(body)) for body in bodies)
 
     @cached_property
     def _flags(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from tunec.compiler.diagnostics.codes import is_code, known_names
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import nearest_one, nearly
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRAINERS, Document
+from tunec.compiler.lints.document import TRAINERS, TRL, Document
 from tunec.compiler.lints.index import rule_names
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import dotted
@@ -121,7 +121,7 @@ def unless_guessed(
 
 
 _READ_BY_ITSELF: Final = "a script of this repository loads the file, and takes its keys itself"
-_KINDS: Final = (*TRAINERS, "axolotl", "llamafactory", "unsloth", "ms-swift")
+_KINDS: Final = (*TRAINERS, "axolotl", "llamafactory", "unsloth", "ms-swift", "accelerate")
 _FORMATS: Final = ("yaml", "json", "toml")
 
 
@@ -185,7 +185,18 @@ def _is_own(document: Document, run: LintContext) -> bool:
         return False
     if _is_axolotls_own(document, run):
         return False
-    return run.own.reads_itself(key for key in document.found if "." not in key)
+    keys = [key for key in document.found if "." not in key]
+    if run.own.reads_itself(keys) or run.own.declares_in_one(keys):
+        return True
+    return document.kind in _OF_CALLS and run.own.makes_no(_MADE)
+
+
+_OF_CALLS: Final = ("hf", *TRL, "unsloth")
+_MADE: Final = re.compile(
+    r"TrainingArguments|HfArgumentParser|TrlParser|FastLanguageModel|FastModel|"
+    r"\b(?:SFT|DPO|KTO|ORPO|CPO|PPO|GRPO|RLOO|Reward|GKD)(?:Config|Trainer)\b"
+)
+"""What a repository makes that trains by the keys of these kinds."""
 
 
 def _noted(found: Diagnostic, why: str) -> Diagnostic:

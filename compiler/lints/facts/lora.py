@@ -181,7 +181,14 @@ def _of(table: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
 
 def has_adapter(run: LintContext) -> bool:
     """Whether the base is frozen under an adapter, also one whose file does not name its method."""
-    return bool(run.value("adapter.kind", "none") != "none" or run.of("peft"))
+    if run.value("adapter.kind", "none") != "none" or run.of("peft"):
+        return True
+    return any(place.value in _ADAPTED for key in _METHOD_OF for place in run.each("trainer", key))
+
+
+_METHOD_OF: Final = ("sft_type", "train_type", "tuner_type", "finetuning_type")
+"""Flags of ms-swift of several releases, and of LLaMA-Factory, for what is trained."""
+_ADAPTED: Final = ("lora", "qlora", "longlora", "adalora")
 
 
 def loras(run: LintContext) -> Iterator[Lora]:

@@ -11,6 +11,7 @@ from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace
+from tunec.targets.deepspeed.rules.optimizer import is_of_nobody
 
 _BLOCK: Final = "zero_optimization.offload_optimizer"
 _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
@@ -108,6 +109,8 @@ def optimizer_not_for_offload(run: LintContext) -> Iterator[Finding]:
     kind = run.said("deepspeed", "optimizer.type")
     device = run.effective("deepspeed", f"{_BLOCK}.device")
     if kind is None or device.value not in ("cpu", "nvme") or device.place is None:
+        return
+    if is_of_nobody(run, kind):
         return
     stage = stage_of(run)
     torch_adam = run.said("deepspeed", "optimizer.params.torch_adam")

@@ -273,6 +273,18 @@ _MEANT: Final[Mapping[str, str]] = {
 }
 
 
+def is_of_nobody(run: LintContext, place: Place) -> bool:
+    """Whether neither DeepSpeed nor torch has an optimizer of that name: nothing else is reached.
+
+    SimpleTuner puts AdamW there, which `optimizer-replaced-under-deepspeed` tells.
+    """
+    value = place.value
+    if not isinstance(value, str) or value in _TYPE_TORCH or place.document.kind == "simpletuner":
+        return False
+    is_gone = value.lower() in _GONE and run.runs("deepspeed>=0.19")
+    return value.lower() not in _OWN or bool(is_gone)
+
+
 @rule(
     "optimizer-type-unknown",
     "error",
@@ -284,12 +296,7 @@ def optimizer_type_unknown(run: LintContext) -> Iterator[Finding]:
     """An optimizer that neither DeepSpeed nor torch has under that name."""
     for place in run.each("deepspeed", "optimizer.type"):
         value = place.value
-        is_gone = isinstance(value, str) and value.lower() in _GONE and run.runs("deepspeed>=0.19")
-        if not isinstance(value, str) or value in _TYPE_TORCH:
-            continue
-        if place.document.kind == "simpletuner":
-            continue  # it puts AdamW there: optimizer-replaced-under-deepspeed
-        if value.lower() in _OWN and not is_gone:
+        if not is_of_nobody(run, place):
             continue
         meant = _MEANT.get(value.lower())
         yield Finding(

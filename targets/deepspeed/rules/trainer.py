@@ -10,6 +10,7 @@ from tunec.compiler.lints.facts.known_keys import is_whole
 from tunec.compiler.lints.facts.sharding import stage_of
 from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.deepspeed.rules.optimizer import is_of_nobody
 
 _SAME: Final[Mapping[str, str]] = {
     "linear": "WarmupDecayLR",
@@ -131,7 +132,7 @@ def untested_optimizer(run: LintContext) -> Iterator[Finding]:
     kind = run.said("deepspeed", "optimizer.type")
     if kind is None or stage.value not in (1, 2, 3) or consent.value is True:
         return
-    if not isinstance(kind.value, str) or kind.value.lower() in _TESTED:
+    if not isinstance(kind.value, str) or kind.value.lower() in _TESTED or is_of_nobody(run, kind):
         return
     edit = kind.document.added(_CONSENT, True)
     if kind.value.lower() in _OWN:

@@ -18,6 +18,7 @@ from tunec.compiler.lints.facts.training_loop import (
     strategy_of,
     total_steps,
 )
+from tunec.compiler.lints.python_files import calls_of
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
@@ -149,7 +150,15 @@ def _evaluation(run: LintContext, document: Document) -> Iterator[Finding]:
     if never_evaluates(document) or (said is not None and said.value == "epoch"):
         what = f"{said.path} {_word(said)}" if said else "no eval_strategy"
         found = _unused_interval(place, said, what)
-        yield replace(found, severity="note") if document.value("do_eval") is False else found
+        is_idle = document.value("do_eval") is False or _has_nothing_to_evaluate(document)
+        yield replace(found, severity="note") if is_idle else found
+
+
+def _has_nothing_to_evaluate(document: Document) -> bool:
+    """Whether the trainers that a script makes are given no data for it."""
+    calls = calls_of(document.name, document.text) if document.format == "python" else None
+    made = [each for each in calls.found if each.name.endswith("Trainer")] if calls else []
+    return bool(made) and not any("eval_dataset" in each.fields for each in made)
 
 
 def _delay(document: Document) -> Iterator[Finding]:

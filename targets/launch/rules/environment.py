@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.frontend.notebook import is_notebook
 from tunec.compiler.frontend.shell_words import Command, Word
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
@@ -241,7 +242,8 @@ _SCRIPT_LIKE: Final = 0.85
 def script_variable_misspelt(run: LintContext) -> Iterator[Finding]:
     """A variable that a script sets under one name and uses under another."""
     for document in scripts(run):
-        if _ELSEWHERE.search(document.text) is None:
+        # what a cell of a notebook starts has the variables of its Python
+        if not is_notebook(document.name) and _ELSEWHERE.search(document.text) is None:
             yield from _misspelt(document)
 
 

@@ -198,9 +198,14 @@ def _is_alone(run: LintContext, document: Document) -> bool:
     return any(str(each.value("distributed_type")) in ("NO", "False") for each in files)
 
 
+_NUMBERS: Final = ("flags.machine_rank", "flags.node_rank")
+
+
 def _meets_elsewhere(document: Document) -> bool:
     """Whether it chooses a free port, or is one of several nodes."""
     free = ("flags.standalone", "flags.rdzv_endpoint", "flags.rdzv_backend", "hostfile")
+    if not document.unknown.isdisjoint(_NUMBERS) or any(map(document.get, _NUMBERS)):
+        return True
     return any(document.get(key) for key in free) or (count(document.get("nodes")) or 1) > 1
 
 

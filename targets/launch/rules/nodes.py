@@ -186,7 +186,7 @@ def one_rank_for_every_node(run: LintContext) -> Iterator[Finding]:
     for document in launches(run, "torchrun", "accelerate"):
         if document.name not in starters or not _has_several_nodes(run, document):
             continue
-        if numbers_nodes_itself(document):
+        if numbers_nodes_itself(document) or _starts_one_task(run, document.name):
             continue
         nodes = document.get("nodes")
         if nodes is not None and _is_left_out(document):
@@ -205,6 +205,15 @@ def one_rank_for_every_node(run: LintContext) -> Iterator[Finding]:
 
 
 _NOTES: Final = ("each waits for the others, but all have the same number",)
+
+
+_ONE: Final = ("flags.ntasks", "flags.n", "flags.nodes", "flags.N")
+
+
+def _starts_one_task(run: LintContext, name: str) -> bool:
+    """Whether each srun of a script names one task, or one node: a loop starts the others."""
+    mine = [each for each in launches(run, *STARTERS) if each.name == name]
+    return all(any(str(each.value(key)) == "1" for key in _ONE) for each in mine)
 
 
 def _is_left_out(document: Document) -> bool:

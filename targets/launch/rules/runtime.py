@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
@@ -99,7 +100,7 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
         return
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
         place = _single(document)
-        if place is None or _UNTRAINED.search(_script(document)):
+        if place is None or _UNTRAINED.search(_script(document)) or _is_refused(run, document):
             continue
         yield Finding(
             "the offloaded optimizer gets one thread of each process",
@@ -112,6 +113,12 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
             ),
             "export OMP_NUM_THREADS as cores divided by processes",
         )
+
+
+def _is_refused(run: LintContext, document: Document) -> bool:
+    """Whether accelerate launch is given DeepSpeed's file for its own, and starts nothing."""
+    named = PurePath(str(document.value("flags.config_file"))).name
+    return any(PurePath(each.name).name == named for each in run.of("deepspeed"))
 
 
 _UNTRAINED: Final = re.compile(r"(?:^|[/._'-])(?:eval|infer|generat|predict|sampl)", re.IGNORECASE)

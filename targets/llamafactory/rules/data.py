@@ -33,6 +33,9 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
         fitting = templates_of(model.value) if isinstance(model.value, str) else ()
         if not fitting or at.value in fitting or not isinstance(at.value, str):
             continue
+        if since(at.value) is None:
+            yield from _of_nobody(run, at, fitting[0])
+            continue
         note = (
             "this one handles images: others refuse them"
             if sees(fitting[0])
@@ -45,6 +48,20 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
             f"write template: {fitting[0]}",
             Fix((at.replaced(fitting[0]),), "unsafe"),
         )
+
+
+def _of_nobody(run: LintContext, at: Place, fitting: str) -> Iterator[Finding]:
+    """A name that no release has: refused, unless code of this repository registers it."""
+    if run.own.holds(f'name="{at.value}"') or run.own.quotes(at.value):
+        return
+    yield Finding(
+        f"LLaMA-Factory has no template `{at.value}`, and stops before the model is loaded",
+        (at.label("does not exist"),),
+        (f"its own template for this model is {fitting}",),
+        f"write template: {fitting}",
+        Fix((at.replaced(fitting),), "unsafe"),
+        consequence="init",
+    )
 
 
 @rule(

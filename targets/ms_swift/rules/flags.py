@@ -228,6 +228,7 @@ BITS_WITHOUT_METHOD: Final = rows(
     "parse",
     consumers=("ms-swift",),
     reads=("ms-swift:*",),
+    unless="declared",
 )
 def empty_key(run: LintContext) -> Iterator[Finding]:
     """A key whose value becomes the word None, or no word at all."""

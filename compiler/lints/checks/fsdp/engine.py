@@ -201,6 +201,8 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
     if world is None or world.rank == Rank.CATALOGUE or world.value != 1:
         return
     place = run.place(world)
+    if place is None and len(run.of("launch")) > 1:
+        return  # one command leaves the number out, and another may be the one with FSDP
     for each in asked(run):
         if each.who == "accelerate" and place is not None and place.document is each.document:
             yield Finding(

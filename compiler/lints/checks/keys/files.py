@@ -111,8 +111,24 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
                 ),
             ),
             "give the file, or run tunec where the training is started",
-            severity="note" if _SHIPPED in each.why or _is_left(each.place) else None,
+            severity="note" if _is_elsewhere(each) else None,
         )
+
+
+_CHECKOUTS: Final = re.compile(
+    r"(?i)(?:\./)?(?:axolotl|llama-?factory|trl|ms-swift|transformers|accelerate|peft)/"
+)
+"""Folders into which people clone a program, and start their runs from beside."""
+_EXAMPLES: Final = re.compile(r"(?:\./)?examples/")
+"""The folder of configs in the checkouts of Axolotl and LLaMA-Factory."""
+_WITH_EXAMPLES: Final = re.compile(r"\b(?:axolotl\b|llamafactory-cli\b|src/train(?:_bash)?\.py\b)")
+
+
+def _is_elsewhere(each: Missing) -> bool:
+    """Whether the file may lie where the command is run, and not where it is kept."""
+    if _SHIPPED in each.why or _is_left(each.place) or _CHECKOUTS.match(each.path):
+        return True
+    return bool(_EXAMPLES.match(each.path) and _WITH_EXAMPLES.search(each.place.document.text))
 
 
 _GOES: Final = re.compile(r"^\s*(?:cd|pushd)\s+(?!-)\S")

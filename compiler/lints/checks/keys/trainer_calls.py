@@ -6,11 +6,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.frontend.python_calls import Call
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.python_files import calls_of
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -111,10 +112,19 @@ def _of_call(call: Call, run: LintContext, document: Document) -> Iterator[Findi
         if moved is None:
             continue
         if not is_patched:
-            if is_checked(run, moved.since):
+            if is_checked(run, moved.since) and not _is_older(run, moved.since):
                 yield _refused(call, place, moved, run)
         elif "args" in call.fields and name not in _TOKENIZER and run.runs(_BEFORE):
             yield _dropped(call, place, moved)
+
+
+def _is_older(run: LintContext, since: str) -> bool:
+    """Whether the release that goes with the transformers that is required is older than that."""
+    package, specifiers = split_requirement(since)
+    if not since or not run.release("transformers").is_named:
+        return False
+    release = run.release(package)
+    return not release.is_known and not specifiers.contains(release.version)
 
 
 def _short(call: Call) -> str:
@@ -129,8 +139,15 @@ def _refused(call: Call, place: Place, moved: Moved, run: LintContext) -> Findin
         notes(run, "", moved.since),
         _help(call, moved),
         None if renamed is None else Fix((renamed,), "safe"),
-        severity=severity(run, moved.since),
+        severity=_severity(run, moved.since),
     )
+
+
+def _severity(run: LintContext, since: str) -> Severity | None:
+    """A note where nothing says which release runs: `key-of-another-release` is as careful."""
+    is_open = bool(since) and run.runs(since) is None
+    is_required = is_open and run.release(split_requirement(since)[0]).is_known
+    return severity(run, since) if is_required or not is_open else "note"
 
 
 def _dropped(call: Call, place: Place, moved: Moved) -> Finding:

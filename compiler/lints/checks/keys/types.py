@@ -1,6 +1,7 @@
 """Values of another type than the reader takes, and fields that it asks for."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Final
@@ -341,6 +342,8 @@ def required_field_missing(run: LintContext) -> Iterator[Finding]:
         (_, package), *_ = CLASSES.get(document.kind, ()) or (("", ""),)
         if document.is_view or not package or not run.release(package).is_named:
             continue
+        if document.format == "shell" and _PASSED_ON.search(document.text):
+            continue  # whoever starts the script gives the rest
         if document.format != "shell" and run.own.holds("TrainingArguments(**"):
             continue  # a script of its own makes the arguments, and may give the rest
         around = schemas(run, document)
@@ -348,6 +351,9 @@ def required_field_missing(run: LintContext) -> Iterator[Finding]:
         for name in sorted(needed.intersection(*(each.get("required", ()) for each in around))):
             if all(each.get(name) is None for each in every):
                 yield _required_finding(run, document, name, package)
+
+
+_PASSED_ON: Final = re.compile(r"\$[@*]|\$\{[@*]\}")
 
 
 def _required_finding(run: LintContext, document: Document, name: str, package: str) -> Finding:

@@ -162,7 +162,13 @@ def _is_trl(run: LintContext, base: Base) -> bool:
         return False
     if document.format == "shell" and not is_started_by_trl(run, document):
         return False
+    if any(document.value(word) is True for word in _OF_OTHERS):
+        return False
     return document.value("use_peft") is not True
+
+
+_OF_OTHERS: Final = ("use_lora", "use_qlora")
+"""Words for an adapter that TRL has not: the file is read by a script that has them."""
 
 
 _NEVER: Final = frozenset(

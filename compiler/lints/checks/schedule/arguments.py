@@ -39,8 +39,9 @@ def schedule_argument_missing(run: LintContext) -> Iterator[Finding]:
             continue
         given = document.get("lr_scheduler_kwargs")
         arguments = arguments_of(given)
-        if arguments is None or "lr_scheduler_kwargs" in document.unknown:
-            continue
+        is_hidden = "lr_scheduler_kwargs" in document.unknown
+        if arguments is None or is_hidden or run.own.declares("min_lr_ratio", as_flag=True):
+            continue  # a class of one's own may make the arguments of it
         why = _missing(run, document, kind.value, arguments)
         if why is not None:
             yield _missing_finding(kind, document.get("lr_scheduler_kwargs.lr_end") or given, *why)
