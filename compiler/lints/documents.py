@@ -15,7 +15,7 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import SCRIPTS
 from tunec.compiler.lints.context import OUTSIDE, Missing, Unread
-from tunec.compiler.lints.document import TRAINERS, Document, Place
+from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.formats import (
     OPTIONS_FILE,
     Parsed,
@@ -38,7 +38,7 @@ from tunec.compiler.lints.neighbours import (
     script_references,
 )
 from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
-from tunec.compiler.lints.recognition import recognised
+from tunec.compiler.lints.recognition import of_kind, recognised
 from tunec.compiler.lints.repository import Reach, called_as, near, reach_of
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.read import WRONG_SHAPE
@@ -50,8 +50,7 @@ _MOST_FOLLOWED: Final = 64
 """Files that are read because others refer to them."""
 _NO_CONFIG: Final = "it is a directory, and no file below it could be a config"
 _COMPANIONS: Final = ("data_backend_config", "lycoris_config")
-"""Keys that name a file which is read too where it is there: SimpleTuner finds it from the folder
-that it runs in."""
+"""Keys that name a file which is read too where SimpleTuner finds it from the folder it runs in."""
 _LYCORIS: Final = frozenset({"algo", "multiplier", "linear_dim", "linear_alpha"})
 """Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
 
@@ -87,6 +86,7 @@ class _Reader(Struct):
     held: set[str] = field(default_factory=set)
     """Texts of files that are within another one."""
     followed: int = 0
+    methods: dict[Path, str] = field(default_factory=dict)  # what TRL's command trains by a file
     configuring: set[str] = field(default_factory=set)
     """Scripts that are started and hold the trainer's arguments themselves."""
 
@@ -148,8 +148,8 @@ class _Reader(Struct):
                 name = str(called_as(each, path))
                 self._document(name, listed(hostfile(name, content.decode("utf-8", "replace"))))
             return
-        is_here = not Path(named.value).is_absolute()  # others lie on the cluster
-        if is_here and not is_written(launcher, Path(named.value).name):
+        file = Path(named.value)  # absolute ones lie on the cluster
+        if not file.is_absolute() and not is_written(launcher, file.name):
             self.missing.append(Missing(named, named.value, self._why(named.value, path)))
 
     def _started(self, launcher: Document, path: Path) -> None:
@@ -183,11 +183,11 @@ class _Reader(Struct):
         if parsed.reader in SCRIPTS:
             self._script(name, parsed, path)
             return
-        known = self.memory.known(name, parsed, self.targets, self.readers)
-        if known is None:
+        if (known := self.memory.known(name, parsed, self.targets, self.readers)) is None:
             self._of_nobody(name, parsed, path)
             return
-        target, file, kind = known
+        method = "" if path is None or known[2] not in TRL else self.methods.get(path.resolve(), "")
+        target, file, kind = (of_kind(method, self.targets) or known) if method else known
         if file.holds is not None:
             self._held(name, plain(parsed.root), file.holds)
             return
@@ -296,6 +296,8 @@ class _Reader(Struct):
         for each, content in self.reach.contents(Path(place.value), path):
             if self.followed < _MOST_FOLLOWED:
                 self.followed += 1
+                if place.document.kind in TRL and place.document.format == "shell":
+                    self.methods.setdefault(each.resolve(), place.document.kind)
                 self._content(called_as(each, path), content)
             return
         if not is_written(place.document, Path(place.value).name):

@@ -113,7 +113,7 @@ def recognised(
 ) -> tuple[Target, File, str] | None:
     """The target, its file, and what rules call it; None where nobody's who is known."""
     if parsed.kind:
-        return _of_kind(parsed.kind, targets)
+        return of_kind(parsed.kind, targets)
     document = plain(parsed.root)
     if parsed.reader == OWN or (not parsed.part and _is_of_others(document)):
         return None
@@ -178,7 +178,7 @@ def _of_cpo(
     return next(((*each, "hf") for each in every if kind_of(*each) == "hf"), None)
 
 
-def _of_kind(kind: str, targets: Mapping[str, Target]) -> tuple[Target, File, str] | None:
+def of_kind(kind: str, targets: Mapping[str, Target]) -> tuple[Target, File, str] | None:
     """The file of a kind that is known before: TRL's own where transformers' target has it, too."""
     names = sorted(targets, key=lambda name: not name.startswith("trl"))
     every = ((targets[name], file) for name in names for file in targets[name].files)

@@ -98,8 +98,19 @@ def known_in_other_releases(run: LintContext, kind: str, path: str) -> tuple[str
     """The known releases that have a key which the release that runs has not, oldest first."""
     if kind == "deepspeed":
         return tuple(each for each in DEEPSPEED_RELEASES if path in deepspeed_paths(each))
-    found = [_in_other_releases(each, path) for each in run.release("transformers").candidates]
-    return found[-1] if all(found) else ()
+    candidates = run.release("transformers").candidates
+    # a range begins where it is not known if the key has gone: what pip takes is its newest
+    certain = [each for each in candidates if not _is_between(each, path)]
+    found = [_in_other_releases(each, path) for each in certain]
+    return found[-1] if found and all(found) else ()
+
+
+@cached()
+def _is_between(version: Version, path: str) -> bool:
+    """Whether the known release before one has a key, and the one after has not."""
+    around = releases_around("training_arguments", str(version))
+    held = [path in fields_of("training_arguments", each) for each in around]
+    return held == [True, False]
 
 
 @cached()

@@ -80,8 +80,10 @@ def _steps(run: LintContext, best: Place) -> Iterator[Finding]:
             "write both as numbers of steps, or both as shares",
         )
     if _is_share(save.value) and _is_share(every.value):
-        if (save.value * _FINE) % (every.value * _FINE):
+        is_old = run.runs("transformers<4.53") is True  # it compares the shares themselves, too
+        if (save.value * _FINE) % (every.value * _FINE) or (is_old and save.value % every.value):
             down = every.value * max(1, round(save.value / every.value))
+            down = every.value if is_old else down  # others may fail by a rounding
             yield _no_multiple(best, save, every, f"{down:g}")
     elif _whole(save.value) and _whole(every.value) and save.value % every.value:
         down = save.value - save.value % every.value or every.value
@@ -89,7 +91,8 @@ def _steps(run: LintContext, best: Place) -> Iterator[Finding]:
 
 
 _FINE: Final = 1_000_000
-"""transformers 4.40.2 to 5.23.0 `__post_init__`, LARGE_MULTIPLIER: shares become whole numbers."""
+"""transformers 4.40.2 to 5.23.0 `__post_init__`, LARGE_MULTIPLIER: shares become whole numbers. Up
+to 4.52.4 what is no multiple by `%` is refused behind that in any case (transformers#38217)."""
 
 
 def _no_multiple(best: Place, save: Effective, every: Effective, mended: str) -> Finding:

@@ -7,6 +7,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 
 _OTHERS: Final = "attn_impl=sdpa|eager|flex_attention"
 _FLAT: Final = "samples are kept apart by the kernel, and no other keeps them apart"
@@ -52,11 +53,14 @@ _TOGETHER: Final = (
         "remove one",
     ),
     _pair("fsdp", "deepspeed", "each shards by itself", "remove one of the two"),
-    _pair(
-        "save_only_model=true",
-        "fsdp=fsdp2",
-        "its preset saves shards, and no whole model",
-        "remove save_only_model",
+    replace(
+        _pair(
+            "save_only_model=true",
+            "fsdp=fsdp2",
+            "its preset saves shards, and no whole model",
+            "remove save_only_model",
+        ),
+        consequence="init",  # transformers 5.23.0 trainer.py 912
     ),
     Row(
         "ms-swift:optimizer=muon",

@@ -21,6 +21,7 @@ from tunec.compiler.lints.facts.training_loop import (
 )
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 
 @rule(
@@ -154,7 +155,10 @@ def generations_do_not_divide(run: LintContext) -> Iterator[Finding]:
     """GRPO's batch of generations does not hold whole groups."""
     for document, name in preferences(run):
         if name in ("grpo", "rloo"):
-            yield from _groups(run, document)
+            for each in _groups(run, document):
+                is_early = each.consequence is None and document.kind != "axolotl"
+                is_early = is_early and run.runs("trl>=0.18") is True
+                yield replace(each, consequence="parse") if is_early else each
 
 
 def _groups(run: LintContext, document: Document) -> Iterator[Finding]:

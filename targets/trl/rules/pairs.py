@@ -287,7 +287,7 @@ def _batches(run: LintContext, document: Document) -> Iterator[Finding]:
     if world:
         yield from _generation(document, world)
         if not never_evaluates(document):
-            yield from _evaluation(document, world)
+            yield from _evaluation(run, document, world)
 
 
 def _generation(document: Document, world: int) -> Iterator[Finding]:
@@ -306,9 +306,14 @@ def _generation(document: Document, world: int) -> Iterator[Finding]:
     )
 
 
-def _evaluation(document: Document, world: int) -> Iterator[Finding]:
+_BY_TRAINING: Final = "trl<0.26.2"
+"""trl 0.26.0 has num_generations_eval and checks by num_generations (huggingface/trl#4682)."""
+
+
+def _evaluation(run: LintContext, document: Document, world: int) -> Iterator[Finding]:
     batch, at = _micro(document, "per_device_eval_batch_size")
-    key = "num_generations_eval" if document.get("num_generations_eval") else "num_generations"
+    own = document.get("num_generations_eval") and not run.runs(_BY_TRAINING)
+    key = "num_generations_eval" if own else "num_generations"
     group_at = document.get(key)
     group = whole(group_at.value) if group_at is not None else _GROUPS.get(document.kind, 8)
     place = at or group_at
@@ -321,6 +326,7 @@ def _evaluation(document: Document, world: int) -> Iterator[Finding]:
         (f"{batch} x {world} = {batch * world}: samples a device x processes",),
         f"write per_device_eval_batch_size: {group}",
         sum=(Term("samples a device", batch, ""), Term("processes", world, "")),
+        consequence="parse" if run.runs("trl>=0.18") else None,
     )
 
 

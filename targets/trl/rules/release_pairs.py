@@ -95,6 +95,11 @@ _REWARDS: Final = (
     "get_soft_overlong_punishment",
 )
 """trl 0.18.0 to 1.16.0 scripts/grpo.py `reward_funcs_registry`: the latest has all of them."""
+_KTO_ALONE: Final = "Only KTO loss is supported with liger-kernel"
+_LIGER_AND_PEFT: Final = "Liger DPO loss is not implemented for PEFT models"
+"""trl 0.29.0 `_compute_loss_liger`, 1.4.0 to 1.7.0 `__init__` of trainer/dpo_trainer.py, and of
+experimental/kto/kto_trainer.py; 1.8.0 takes adapters that leave lm_head alone. liger-kernel 0.6.3
+chunked_loss/grpo_loss.py has no dapo, 0.6.4 has."""
 _PAIRS: Final = (
     _pair(
         "dpo:precompute_ref_log_probs",
@@ -105,9 +110,27 @@ _PAIRS: Final = (
     _pair(
         "dpo:use_peft",
         "use_liger_kernel",
-        "Liger DPO loss is not implemented for PEFT models",
-        "trl>=0.29,<1.10",
+        _LIGER_AND_PEFT,
+        "trl>=0.29,<1.4",
         "step",
+    ),
+    _pair("dpo:use_peft", "use_liger_kernel", _LIGER_AND_PEFT, "trl>=1.4,<1.8"),
+    *(
+        _pair(f"kto:{condition}", "use_liger_kernel", why, releases)
+        for condition, why, releases in (
+            ("use_peft", "You cannot use it with Peft models", "trl>=0.29,<1.8"),
+            ("loss_type=apo_zero_unpaired", _KTO_ALONE, "trl>=0.29,<1.9"),
+        )
+    ),
+    *(
+        _pair(
+            "grpo:loss_type=dapo",
+            f"{switch}",
+            "liger-kernel before 0.6.4 knows no such type: Unknown loss type: dapo",
+            "liger-kernel<0.6.4",
+            "step",
+        )
+        for switch in ("use_liger_loss", "use_liger_kernel")
     ),
     _pair("dpo:precompute_ref_log_probs", "dataset_streaming", _STREAMED, "trl>=0.29"),
     _pair("kto:precompute_ref_log_probs", "dataset_streaming", _STREAMED, "trl>=1.8"),
@@ -130,7 +153,7 @@ _PAIRS: Final = (
     *(
         _pair(f"kto:{condition}", "use_liger_loss", why, "trl>=0.19,<0.29")
         for condition, why in (
-            ("loss_type=apo_zero_unpaired", "Only KTO loss is supported with liger-kernel"),
+            ("loss_type=apo_zero_unpaired", _KTO_ALONE),
             ("precompute_ref_log_probs", "Liger computes those of the reference itself"),
             ("use_peft", "You cannot use `use_liger_loss=True` with Peft models"),
         )

@@ -49,7 +49,7 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
             "write label_smoothing: 0.001",
             severity=None if run.runs("trl>=1.3") else "warning",
         )
-    elif at is not None and share > 0 and not set(losses) & set(_READ):
+    elif at is not None and share > 0 and not set(losses) & _read_by(run):
         yield Finding(
             f"label_smoothing does nothing for {', '.join(losses)}",
             (at.label("not used"), *also(loss)),
@@ -80,6 +80,15 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
             severity="warning",
             consequence="silent",
         )
+
+
+def _read_by(run: LintContext) -> set[str]:
+    """The losses that read it.
+
+    trl 0.26.2 trainer/dpo_trainer.py has sigmoid among them, and 0.29.0
+    to 1.16.0 has not.
+    """
+    return set(_READ) - ({"sigmoid"} if run.runs("trl>=0.29") else set())
 
 
 def _of_factory(document: Document) -> Iterator[Finding]:
