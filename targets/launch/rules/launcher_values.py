@@ -124,10 +124,10 @@ def _text(at: Place) -> str | None:
 
 def _launcher_finding(at: Place, name: str, text: str, form: _Form) -> Finding:
     return Finding(
-        f"--{name} {text} is refused",
+        f"the launcher refuses --{name} {text}",
         (at.label("not taken"),),
-        (f"it takes {form.told}",),
-        f"write --{name} {form.mend}, or what is meant",
+        (f"the flag takes {form.told}",),
+        f"write --{name} {form.mend}, or another of these",
         consequence=form.consequence,
     )
 

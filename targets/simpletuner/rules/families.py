@@ -132,9 +132,9 @@ def _fp8(document: Document) -> Iterator[Finding]:
     is_asked = word(document, "base_model_precision") == "fp8-quanto"
     if at is not None and is_asked and name in _WITHOUT_FP8_QUANTO:
         yield Finding(
-            f"{name} is not trained over a base of fp8-quanto",
+            f"SimpleTuner refuses fp8-quanto as the precision of a base of {name}",
             (at.label("refused"),),
-            ("does not support fp8-quanto: fp8-torchao or int8 are taken",),
+            ("the family looks at it before anything is loaded, and names fp8-torchao and int8",),
             "write int8-quanto, or fp8-torchao",
         )
 

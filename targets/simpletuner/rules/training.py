@@ -53,9 +53,9 @@ def checkpointing_interval_unusable(run: LintContext) -> Iterator[Finding]:
             yield _ignored(at, f"{family(document)} has no such interval any more")
         elif every == 0:
             yield Finding(
-                "gradient_checkpointing_interval is 0",
+                "SimpleTuner refuses a gradient_checkpointing_interval of 0",
                 (at.label("refused"),),
-                (),
+                ("it checkpoints every so many blocks, and 0 of them is no interval",),
                 "write 1 or more, or remove it",
             )
         elif not is_on(said(document, "gradient_checkpointing")) and _says(document):

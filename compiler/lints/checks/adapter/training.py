@@ -292,7 +292,7 @@ def dora_on_quantised_base(run: LintContext) -> Iterator[Finding]:
 def _dora_finding(lora: Lora, dora: Place, base: tuple[str, Place], otherwise: str) -> Finding:
     form, stored = base
     return Finding(
-        f"{lora.key('use_dora')} over a base in {form}",
+        f"PEFT refuses {lora.key('use_dora')} on a base that is quantised to {form}",
         (dora.label("refused"), stored.label("quantised", primary=False)),
         ("its layers raise: does not support DoRA yet, please set it to False",),
         f"use plain LoRA, {otherwise}",

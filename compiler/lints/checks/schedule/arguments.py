@@ -168,9 +168,8 @@ def schedule_argument_unusable(run: LintContext) -> Iterator[Finding]:
         if kind is None or given is None or not arguments or is_overridden(run):
             continue
         for key, fault in _faults(run, document, kind.value, arguments):
-            yield _unusable_finding(
-                document.get(f"lr_scheduler_kwargs.{key}") or given, kind, fault
-            )
+            at = document.get(f"lr_scheduler_kwargs.{key}") or given
+            yield _unusable_finding(at, kind, key, fault)
 
 
 def _faults(
@@ -211,13 +210,21 @@ def _of_lengths(run: LintContext, arguments: dict[str, Any]) -> Iterator[tuple[s
         )
 
 
-def _unusable_finding(place: Place, kind: Place, fault: Fault) -> Finding:
+_HELPS: Final = {
+    "min_lr": "write a min_lr below learning_rate",
+    "min_lr_rate": "write a share below 1, such as 0.1",
+    "num_decay_steps": "write fewer steps of decay, or of what comes before",
+    **dict.fromkeys(("warmup_type", "decay_type"), f"write {_FORMS[0]}"),
+}
+
+
+def _unusable_finding(place: Place, kind: Place, key: str, fault: Fault) -> Finding:
     message, why, consequence = fault
     return Finding(
         f"{kind.value}: {message}",
-        (place.label(""), kind.label("", primary=False)),
+        (place.label("refused" if consequence != "silent" else ""), kind.label("", primary=False)),
         (why,),
-        "write another value",
+        _HELPS.get(key, "write another value"),
         severity="warning" if consequence == "silent" else None,
         consequence=consequence,
     )
