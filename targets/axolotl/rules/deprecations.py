@@ -70,7 +70,7 @@ _OLD: Final = (
     Old("rl=ipo", "write rl: dpo and dpo_loss_type: ['ipo']", _NOW),
     Old("gc_steps", "write torch_empty_cache_steps and gc_collect_steps", _NOW),
     *(
-        Old(f"{key}=true", f"write attn_implementation: {word}", _NOW)
+        Old(f"{key}=true & no attn_implementation", f"write attn_implementation: {word}", _NOW)
         for key, word in _ATTENTION.items()
     ),
 )
