@@ -35,6 +35,7 @@ _MODULES: Final[Mapping[str, str]] = {
 
 
 READERS: Final[Mapping[str, str]] = {
+    "sd-scripts": "tunec.targets.sd_scripts.target",
     "axolotl": "tunec.targets.axolotl.target",
     "llamafactory": "tunec.targets.llamafactory.target",
     "ms-swift": "tunec.targets.ms_swift.target",

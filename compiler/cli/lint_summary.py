@@ -21,6 +21,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "llamafactory": "LLaMA-Factory",
     "axolotl": "Axolotl",
     "simpletuner": "SimpleTuner",
+    "sd-scripts": "of sd-scripts",
     "lycoris": "LyCORIS",
     "kubeflow": "Kubeflow",
     "skypilot": "SkyPilot",
@@ -79,7 +80,9 @@ def _kind(document: Document) -> str:
 
 
 def _of(kind: str, count: int) -> str:
-    plural = kind.endswith("ts") and kind not in ("training arguments", "model arguments")
+    plural = kind.endswith("ts") and kind not in (
+        *("training arguments", "model arguments", "of sd-scripts"),
+    )
     return kind.removesuffix("s") if count == 1 and plural else kind
 
 

@@ -56,6 +56,29 @@ def known_releases(stem: str) -> tuple[str, ...]:
     return tuple(sorted(_load("huggingface/index.json")[stem], key=Version))
 
 
+def parser_schema(package: str, version: str) -> Schema:
+    """What the parsers of a package take: the newest release known that is not newer."""
+    releases = sorted(parser_releases(package), key=Version)
+    fitting = [each for each in releases if Version(each) <= Version(version)]
+    schema: Schema = _load(f"{package}/{(fitting or releases)[-1 if fitting else 0]}.json")
+    return schema
+
+
+def parser_default(package: str, unknown: Any, version: str, key: str) -> Any:
+    """What a parser takes of a flag that is left out: false for a switch; `unknown` for no flag."""
+    found = parser_schema(package, version)["properties"].get(key)
+    if found is None:
+        return unknown
+    return found.get("default", False if found.get("type") == "boolean" else None)
+
+
+@cached()
+def parser_releases(package: str) -> tuple[str, ...]:
+    """The releases of a package whose parsers were read, oldest first."""
+    stems = (path.stem for path in (_FOLDER / package).glob("[0-9]*.json"))
+    return tuple(sorted(stems, key=Version))
+
+
 def ds_config_defaults(version: str) -> Mapping[str, Any]:
     """Each key's value when it is left out, by dotted path; None where its reader decides."""
     table = _load("deepspeed/defaults.json")

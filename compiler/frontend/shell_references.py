@@ -112,6 +112,20 @@ _MEGATRON_MARKS: Final = frozenset(
 megatron/arguments.py, as microsoft/Megatron-DeepSpeed has it)."""
 _OPENRLHF: Final = re.compile(r"(\A|/)openrlhf([./])cli\2train_(sft|dpo)(\.py)?\Z")
 """openrlhf 0.9.10 to 0.11.2: its modules, or their files."""
+_SD_SCRIPTS: Final = re.compile(
+    r"(?:\A|/)(?:(?:sdxl_|sd3_|flux_|lumina_|anima_|hunyuan_image_)?train_network|train_db|fine_tune|"
+    r"(?:sdxl|sd3|flux|lumina|anima)_train|(?:sdxl_)?train_textual_inversion(?:_XTI)?|"
+    r"(?:sdxl_|flux_)?train_control_net(?:_lllite(?:_old)?)?)\.py\Z"
+)
+"""Scripts of kohya-ss/sd-scripts that train; its train_controlnet.py is called as one of diffusers'
+is."""
+_SD_MARKS: Final = frozenset(
+    {
+        *("config_file", "dataset_config", "train_data_dir", "network_module", "output_name"),
+        *("in_json", "max_data_loader_n_workers", "save_model_as", "save_every_n_epochs"),
+    }
+)
+"""Flags of each of them, one of which every command has (library/train_util.py, config_util.py)."""
 SCRIPTS: Final = ("diffusers", "llama-cookbook", "alpaca-lora", "sat", "openrlhf")
 """Makers whose scripts' flags rules read as they are written, and by no table."""
 _FEW: Final = 2
@@ -148,6 +162,10 @@ _FLAGS: Final[Mapping[str, str]] = {
     "data_backend_config": "simpletuner",
     "accelerate_config": "accelerate",
 }
+_OF_DIALECT: Final[Mapping[str, Mapping[str, str]]] = {
+    "trl": {"config": "trl"},
+    "sd-scripts": dict.fromkeys(("config_file", "dataset_config"), "sd-scripts"),
+}
 _FILE: Final = re.compile(r"[^\0]+\.(json|ya?ml|toml|env)", re.IGNORECASE)
 
 
@@ -166,6 +184,8 @@ def dialect_of(program: str, node: Node) -> str | None:
         return "openrlhf"
     if _EXAMPLES.search(program):
         return "diffusers"
+    if _SD_SCRIPTS.search(program) and keys & _SD_MARKS:
+        return "sd-scripts"
     if _COOKBOOK.search(program) and _is_cookbook(keys):
         return "llama-cookbook"
     if _ALPACA.search(program) and "base_model" in keys and keys & _ALPACA_MARKS:
@@ -204,7 +224,7 @@ def starts_engine(node: Node) -> bool:
 
 def flag_references(dialect: str | None, node: Node) -> tuple[Reference, ...]:
     """The files that a trainer's flags name."""
-    readers = {**_FLAGS, "config": "trl"} if dialect == "trl" else _FLAGS
+    readers = {**_FLAGS, **_OF_DIALECT.get(dialect or "", {})}
     return tuple(_named(node, readers))
 
 

@@ -23,6 +23,7 @@ PROGRAMS: Final = (
     "ms-swift",
     "openrlhf",
     "peft",
+    "sd-scripts",
     "simpletuner",
     "skypilot",
     "slurm",

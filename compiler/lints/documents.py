@@ -40,7 +40,7 @@ from tunec.compiler.lints.neighbours import (
 from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
 from tunec.compiler.lints.recognition import of_kind, recognised
 from tunec.compiler.lints.repository import Reach, called_as, near, reach_of
-from tunec.compiler.lints.views import undashed, views
+from tunec.compiler.lints.views import spelled, views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import File, Json, Target
 from tunec.schemas.frozen import replace
@@ -192,7 +192,7 @@ class _Reader(Struct):
             self._held(name, plain(parsed.root), file.holds)
             return
         root = self._unfolded(name, parsed, path) if kind in TRAINERS else parsed.root
-        root, paths = undashed(root) if kind == "simpletuner" else (root, {})
+        root, paths = spelled(kind, root)
         unknown = parsed.unknown | said_elsewhere(parsed, known_keys(target, file))
         document = Document(
             name,

@@ -13,6 +13,7 @@ from tunec.compiler.consumers.schemas import (
     class_schema,
     ds_config_defaults,
     known_releases,
+    parser_default,
 )
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.environment import Release
@@ -285,6 +286,8 @@ def default_of(run: "LintContext", kind: str, key: str) -> Effective:
     """What the consumer takes where a key is absent, in the release that runs."""
     if kind == "deepspeed":
         return _of_table(run.release("deepspeed"), key, _deepspeed_default)
+    if kind in OF_PARSERS:
+        return _of_table(run.release(kind), key, partial(parser_default, kind, _MISSING))
     for stem, package in CLASSES.get(kind, ()):
         found = _of_table(run.release(package), key, partial(_class_default, stem))
         if found.known or _has_field(stem, str(run.release(package).version), key):
@@ -307,6 +310,10 @@ def _deepspeed_default(version: str, key: str) -> Any:
         return ds_config_defaults(version).get(key, _MISSING)
     except LookupError:
         return _MISSING
+
+
+OF_PARSERS: Final = ("sd-scripts",)
+"""Kinds whose schemas are what parsers of command lines take, by the package's name."""
 
 
 def _class_default(stem: str, version: str, key: str) -> Any:

@@ -21,6 +21,7 @@ _READERS: Final[Mapping[str, frozenset[str]]] = {
     "llamafactory": frozenset({"axolotl", "llamafactory", "simpletuner"}),
     "openrlhf": frozenset({"openrlhf"}),
     "scripts": frozenset({"alpaca-lora", "diffusers"}),
+    "sd_scripts": frozenset({"sd-scripts", "sd-scripts-data"}),
     "simpletuner": frozenset({"diffusers", "lycoris", "simpletuner", "simpletuner-data"}),
     "visualglm": frozenset({"sat"}),
 }

@@ -5,6 +5,7 @@ part leaves out is no fault of the part: then a rule warns at most.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from json import loads
 from pathlib import Path, PurePath
@@ -13,6 +14,7 @@ from typing import Any, Final
 import tunec.schemas
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.wording import nearly
+from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.target import File, Target
 from tunec.schemas.caches import cached
@@ -52,7 +54,7 @@ LEAST_SHARE: Final = 0.6
 """The share of its keys that a document must share with a kind to be taken for one."""
 OF_SCRIPTS: Final = frozenset({"max_seq_length", "max_length", "dataset_num_proc"})
 """Fields of SFTConfig that examples of transformers and other scripts have for themselves."""
-_DATA: Final = ("multidatabackend.json", "dataset_info.json")
+_DATA: Final = ("multidatabackend.json", "dataset_info.json", "dataset.toml")
 
 
 def kind_of(target: Target, file: File) -> str:
@@ -269,3 +271,53 @@ def is_fragment(document: Document) -> bool:
 def without_dashes(keys: Iterable[str]) -> frozenset[str]:
     """Flags by their names: SimpleTuner's file may have them with dashes and without."""
     return frozenset(key.lstrip("-") for key in keys)
+
+
+# ── files of nobody who is known ─────────────────────────────────────────────────────────────────
+
+_OF_OTHERS: Final = frozenset(
+    {
+        *("train_type", "sft_type"),
+        *("with_tracking", "use_slow_tokenizer", "dataset_mixer_list"),
+    }
+)
+"""Keys of ms-swift before 4.0, which has many of TrainingArguments' with other defaults (swift 2.0
+to 3.12 llm/argument), and of Open Instruct's own loop (allenai/open-instruct finetune.py
+`FlatArguments`)."""
+_OF_EVALUATION: Final = frozenset({"n_shot", "lang", "task_dir"})
+"""Beside `task`: the file of `llamafactory-cli eval` (llamafactory 0.7.0 to 0.9.3
+hparams/evaluation_args.py `EvaluationArguments`), which trains nothing."""
+_RECORDED: Final = frozenset({"value", "desc"})
+"""What W&B's record of a run holds of each setting (wandb 0.12 to 0.23 sdk/lib/config_util.py
+`dict_add_value_dict`): no program reads its config.yaml."""
+_UNASKED: Final = frozenset(
+    {
+        *("bos_token", "unk_token", "sep_token", "cls_token", "mask_token"),
+        "additional_special_tokens",
+    }
+)
+_TOKENS: Final = _UNASKED | {"eos_token", "pad_token"}
+"""A tokenizer's special_tokens_map.json: transformers 4.40.2 to 5.23.0 tokenization_utils_base.py
+`SPECIAL_TOKENS_ATTRIBUTES`. TRL's classes have the last two as well."""
+_LEAST_ALIKE: Final = 3
+"""Keys that several sections of one file have, from which on these are alternatives."""
+
+
+def is_of_others(document: Any) -> bool:
+    """Whether keys, or the form of all values, are of a program that nobody knows."""
+    if not isinstance(document, dict):
+        return False
+    said = [each for key, each in document.items() if key != "wandb_version"]
+    is_record = len(said) > 1 and all(
+        isinstance(each, dict) and each.keys() <= _RECORDED for each in said
+    )
+    is_record = is_record and any("value" in each for each in said)
+    is_tokenizer_s = document.keys() <= _TOKENS and not _UNASKED.isdisjoint(document)
+    is_evaluation = "task" in document and not _OF_EVALUATION.isdisjoint(document)
+    return is_record or is_tokenizer_s or is_evaluation or not _OF_OTHERS.isdisjoint(document)
+
+
+def has_alternatives(root: Node) -> bool:
+    """Whether sections give one after another the same keys, each for a run of its own."""
+    keys = Counter(key for each in (root.fields or {}).values() for key in each.fields or ())
+    return sum(count > 1 for count in keys.values()) >= _LEAST_ALIKE

@@ -42,7 +42,7 @@ def is_python(name: str) -> bool:
 
 def is_file_name(text: str) -> bool:
     """Whether a text is the name of a config."""
-    is_path = text.endswith((".json", ".yaml", ".yml")) and not set("{=") & set(text)
+    is_path = text.endswith((".json", ".yaml", ".yml", ".toml")) and not set("{=") & set(text)
     return is_path and len(text) < LONGEST
 
 
@@ -314,10 +314,10 @@ def catalogue_model(name: str) -> "ResolvedModel | None":
 
 _REFERENCES: Final = (
     *("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config"),
-    "training_args.deepspeed",
+    *("training_args.deepspeed", "dataset_config"),
 )
 """Keys that name another file of the run: TrainingArguments, LLaMA-Factory and Axolotl; accelerate;
-SimpleTuner and accelerate's command line; GLM-4's scripts."""
+SimpleTuner and accelerate's command line; GLM-4's scripts; sd-scripts' data."""
 
 
 def named_by(documents: Iterable[Document]) -> frozenset[str]:

@@ -19,6 +19,8 @@ from tunec.compiler.lints.kinds import (
     OF_SCRIPTS,
     by_name,
     fields_of,
+    has_alternatives,
+    is_of_others,
     kind_by_class,
     kind_of,
     known_keys,
@@ -27,15 +29,34 @@ from tunec.compiler.lints.kinds import (
 from tunec.compiler.target import File, Target
 
 _FIRST: Final = (
-    *("axolotl", "llamafactory", "ms-swift", "verl", "trl-methods", "simpletuner", "accelerate"),
+    *(
+        "sd-scripts",
+        "axolotl",
+        "llamafactory",
+        "ms-swift",
+        "verl",
+        "trl-methods",
+        "simpletuner",
+        "accelerate",
+    ),
     "trl",
 )
 _LAST: Final = ("glm4", "minicpm-v")
-_TOML: Final = ("simpletuner",)
+_TOML: Final = ("simpletuner", "sd-scripts")
 """Who reads TOML, which no other program that is known does, and no YAML: simpletuner 4.10.1
-helpers/configuration/loader.py; scripts of diffusers' kind have many of its keys."""
+helpers/configuration/loader.py, scripts of diffusers' kind having many of its keys;
+kohya-ss/sd-scripts 0.10.1 library/train_util.py `read_config_from_file`."""
 _WITH_PROGRAM: Final = (
-    *("axolotl", "llamafactory", "ms-swift", "verl", "simpletuner", "accelerate", "deepspeed"),
+    *(
+        "sd-scripts",
+        "axolotl",
+        "llamafactory",
+        "ms-swift",
+        "verl",
+        "simpletuner",
+        "accelerate",
+        "deepspeed",
+    ),
 )
 """Who brings the program that reads its keys: flags of another script are not theirs."""
 _SEQ2SEQ: Final = frozenset(
@@ -73,30 +94,6 @@ _OF_TUNERS: Final = frozenset({"rlhf_type", "base_model", "stage", "finetuning_t
 """Keys of ms-swift, Axolotl and LLaMA-Factory, which have numbers of the same methods."""
 _REQUIRED: Final = {"axolotl": "base_model", "llamafactory": "model_name_or_path"}
 """A key without which a program takes no file: others have many of its keys too."""
-_OF_OTHERS: Final = frozenset(
-    {
-        *("train_type", "sft_type"),
-        *("with_tracking", "use_slow_tokenizer", "dataset_mixer_list"),
-    }
-)
-"""Keys of ms-swift before 4.0, which has many of TrainingArguments' with other defaults (swift 2.0
-to 3.12 llm/argument), and of Open Instruct's own loop (allenai/open-instruct finetune.py
-`FlatArguments`)."""
-_OF_EVALUATION: Final = frozenset({"n_shot", "lang", "task_dir"})
-"""Beside `task`: the file of `llamafactory-cli eval` (llamafactory 0.7.0 to 0.9.3
-hparams/evaluation_args.py `EvaluationArguments`), which trains nothing."""
-_RECORDED: Final = frozenset({"value", "desc"})
-"""What W&B's record of a run holds of each setting (wandb 0.12 to 0.23 sdk/lib/config_util.py
-`dict_add_value_dict`): no program reads its config.yaml."""
-_UNASKED: Final = frozenset(
-    {
-        *("bos_token", "unk_token", "sep_token", "cls_token", "mask_token"),
-        "additional_special_tokens",
-    }
-)
-_TOKENS: Final = _UNASKED | {"eos_token", "pad_token"}
-"""A tokenizer's special_tokens_map.json: transformers 4.40.2 to 5.23.0 tokenization_utils_base.py
-`SPECIAL_TOKENS_ATTRIBUTES`. TRL's classes have the last two as well."""
 _OF_CPO: Final = frozenset({"cpo_alpha", "simpo_gamma"})
 """Fields of CPOConfig alone (trl 0.9.6 to 0.24.0 trainer/cpo_config.py, 1.16.0 experimental/cpo):
 its other fields are those of TrainingArguments, and some of DPOConfig's, whose file it is not."""
@@ -115,7 +112,7 @@ def recognised(
     if parsed.kind:
         return of_kind(parsed.kind, targets)
     document = plain(parsed.root)
-    if parsed.reader == OWN or (not parsed.part and _is_of_others(document)):
+    if parsed.reader == OWN or (not parsed.part and is_of_others(document)):
         return None
     started = _by_program(parsed, targets) or _of_cpo(parsed, document, targets)
     if started is not None:
@@ -150,20 +147,6 @@ def _marked(
             found = target, file, kind_of(target, file)
             return _narrowed(found, files, document) if parsed.part != "flags" else found
     return None
-
-
-def _is_of_others(document: Any) -> bool:
-    """Whether keys, or the form of all values, are of a program that nobody knows."""
-    if not isinstance(document, dict):
-        return False
-    said = [each for key, each in document.items() if key != "wandb_version"]
-    is_record = len(said) > 1 and all(
-        isinstance(each, dict) and each.keys() <= _RECORDED for each in said
-    )
-    is_record = is_record and any("value" in each for each in said)
-    is_tokenizer_s = document.keys() <= _TOKENS and not _UNASKED.isdisjoint(document)
-    is_evaluation = "task" in document and not _OF_EVALUATION.isdisjoint(document)
-    return is_record or is_tokenizer_s or is_evaluation or not _OF_OTHERS.isdisjoint(document)
 
 
 def _of_cpo(
@@ -330,7 +313,7 @@ def _fits(target: Target, file: File, parsed: Parsed) -> bool:
     data = ("json", "yaml", "toml")
     if "text" in (parsed.format, file.format):
         return parsed.format == file.format
-    if parsed.format == "toml" and target.name not in _TOML:
+    if parsed.format == "toml" and (target.name not in _TOML or has_alternatives(parsed.root)):
         return False
     if parsed.format == "yaml" and kind_of(target, file).endswith("-data"):
         return False  # SimpleTuner reads its data sets by json.load

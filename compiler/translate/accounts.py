@@ -8,6 +8,7 @@ from msgspec import Struct
 from tunec.compiler.consumers.moved_keys import MOVED, Moved
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import joined, shown
+from tunec.compiler.lints.document import Place
 from tunec.compiler.translate.admission import PACKAGES, is_ignored
 from tunec.compiler.translate.leftovers import Read
 from tunec.compiler.translate.sources import Sources
@@ -67,7 +68,7 @@ def _account(
         return Account(read, "harmless", _UNSAID["default"])
     if read.fate == "default" and read.place.value is None:
         return Account(read, "absent")
-    moved = next(_given_up(read), None)
+    moved = next(given_up(read), None)
     if moved is None and read.fate in _UNSAID:
         return Account(read, "harmless", _UNSAID[read.fate])
     if moved is None:
@@ -81,7 +82,7 @@ def _named(read: Read) -> tuple[str, str]:
     return read.place.document.name, read.key
 
 
-def _given_up(read: Read) -> Iterator[Moved]:
+def given_up(read: Read) -> Iterator[Moved]:
     """What is known of a key that has no successor."""
     document = read.place.document
     leaves = document.file.leaves if document.file is not None else ()
@@ -100,37 +101,47 @@ def is_within(key: str, other: str) -> bool:
 
 def left_out(every: Sequence[Account]) -> Iterator[Diagnostic]:
     """What is left out and known to be harmless, in one note, and what changes, in one warning."""
-    harmless = [each for each in every if each.outcome == "harmless"]
-    other = [each for each in every if each.outcome == "other"]
-    if harmless:
-        verb = "is" if len(harmless) == 1 else "are"
+    yield from without_effect(_why(every, "harmless"))
+    yield from with_effect(_why(every, "other"))
+
+
+def _why(every: Iterable[Account], outcome: Outcome) -> list[tuple[Place, str]]:
+    return [(each.read.place, each.why) for each in every if each.outcome == outcome]
+
+
+def without_effect(every: Sequence[tuple[Place, str]]) -> Iterator[Diagnostic]:
+    """One note of all that is left out while training stays the same, each key with why."""
+    if every:
         yield Diagnostic(
             "left-out",
             "note",
-            f"{joined(_paths(harmless), 'and')} {verb} left out, without an effect on training",
-            (harmless[0].read.place.key_label(),),
-            tuple(_reasons(harmless)),
+            f"{_are_left_out(every)}, without an effect on training",
+            (every[0][0].key_label(),),
+            tuple(reasons(every)),
         )
-    if other:
-        verb = "is" if len(other) == 1 else "are"
+
+
+def with_effect(every: Sequence[tuple[Place, str]]) -> Iterator[Diagnostic]:
+    """One warning of all that is left out while something else happens, each key with what."""
+    if every:
         yield Diagnostic(
             "not-carried-over",
             "warning",
-            f"{joined(_paths(other), 'and')} {verb} left out, so the new run may differ",
-            tuple(each.read.place.key_label("left behind") for each in other),
-            tuple(_reasons(other)),
+            f"{_are_left_out(every)}, so the new run may differ",
+            tuple(place.key_label("left behind") for place, _ in every),
+            tuple(reasons(every)),
             help="check the new run, or silence this with --without KEY",
         )
 
 
-def _paths(every: Iterable[Account]) -> list[str]:
-    return list(dict.fromkeys(each.path for each in every))
+def _are_left_out(every: Sequence[tuple[Place, str]]) -> str:
+    paths = list(dict.fromkeys(place.path for place, _ in every))
+    return f"{joined(paths, 'and')} {'is' if len(every) == 1 else 'are'} left out"
 
 
-def _reasons(every: Iterable[Account]) -> Iterator[str]:
+def reasons(every: Iterable[tuple[Place, str]]) -> Iterator[str]:
     """Each reason once, with the keys that it is for."""
-    reasons: dict[str, dict[str, None]] = {}
-    for each in every:
-        said = f"{each.path} {shown(each.read.place.value)}"
-        reasons.setdefault(each.why, {})[said] = None
-    yield from (f"{', '.join(keys)}: {why}" for why, keys in reasons.items())
+    found: dict[str, dict[str, None]] = {}
+    for place, why in every:
+        found.setdefault(why, {})[f"{place.path} {shown(place.value)}"] = None
+    yield from (f"{', '.join(keys)}: {why}" for why, keys in found.items())

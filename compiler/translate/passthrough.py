@@ -17,6 +17,7 @@ from tunec.compiler.passthrough import Placed, placed_alone
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import File, Target
+from tunec.compiler.translate.accounts import given_up
 from tunec.compiler.translate.leftovers import Read, listed, says_nothing
 from tunec.compiler.translate.partial import Unsaid
 from tunec.compiler.translate.sources import Sources
@@ -38,6 +39,8 @@ class Dropped(Struct, frozen=True):
 
     place: Place
     reason: str
+    is_harmless: bool | None = None
+    """Whether the new run is the same without it; None: nobody knows what follows."""
 
 
 def carried(
@@ -123,6 +126,9 @@ def _carried(
             return Carried(place, extra)
         return Dropped(place, found.message.partition(": ")[2])
     own = place.document.target
+    moved = next(given_up(read), None)
+    if moved is not None:
+        return Dropped(place, moved.instead, moved.changes_nothing(place.value))
     if own is not None and runner(own) != own.name:
         return Dropped(place, f"it is a key of {own.name}, but {runner(own)} will run the spec")
     return Dropped(place, "none of the spec's targets has such a file")

@@ -53,9 +53,10 @@ def not_understood(
 
 
 def slots_of(document: Document, key: str) -> Iterator[str]:
-    """The slots that rows of a document's file say by a key."""
+    """The slots that rows of a document's file say by a key, as it is called or where it stands."""
+    names = {key, *(name for name, path in document.paths.items() if path == key)}
     for entry in document.file.entries if document.file else ():
-        if key in entry.keys:
+        if not names.isdisjoint(entry.keys):
             yield from entry.slots
 
 

@@ -11,7 +11,7 @@ from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.values import show
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Place
+from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.documents import Reading
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.read import WRONG_SHAPE
@@ -139,6 +139,7 @@ def _phrased(run: LintContext) -> tuple[tuple[Definition, ...], frozenset[tuple[
     return tuple(said), frozenset(keys)
 
 
+_KIND: Final = "model.kind"
 _WRITING: Final = ("causal-lm", "vision-language")
 """Kinds of models that the programs of dialects train."""
 
@@ -146,10 +147,10 @@ _WRITING: Final = ("causal-lm", "vision-language")
 def _of_dialects(run: LintContext) -> Iterator[Definition]:
     """What files of a dialect leave to its program, and the new ones have to say.
 
-    Its length of a sample holds what images take of it. Its settings of FSDP are the trainer's, and
-    not the launcher's.
+    Its length of a sample holds what images take of it, unless a sample is a picture. Its settings
+    of FSDP are the trainer's, and not the launcher's.
     """
-    if is_dialect(run):
+    if is_dialect(run) and not any(map(_is_of_pictures, run.documents)):
         images, starts = "the length that was read holds images", "the new files say it themselves"
         for slot, value, reason in (
             ("data.images", 0, images),
@@ -161,6 +162,12 @@ def _of_dialects(run: LintContext) -> Iterator[Definition]:
             reason = "bf16 auto is on, unless the devices have none"
             for slot in ("precision.compute", "states.weights", "quantization.compute"):
                 yield Definition(slot, "bf16", Rank.DERIVED, "translate", reason)
+
+
+def _is_of_pictures(document: Document) -> bool:
+    """Whether a program trains denoisers alone."""
+    kinds = document.target.cannot.get(_KIND) if document.target is not None else None
+    return kinds is not None and kinds.harmless == ("diffusion",)
 
 
 def _heeded(read: Read, idle: frozenset[str]) -> Read:

@@ -11,6 +11,7 @@ from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.values import show
 from tunec.compiler.lints.environment import Environment
+from tunec.compiler.translate.accounts import with_effect, without_effect
 from tunec.compiler.translate.foundation import (
     CONFIG,
     DATA,
@@ -128,7 +129,10 @@ def findings(
     environment: Environment,
 ) -> Iterator[Diagnostic]:
     """Everything that was read and that the spec does not say, and what was assumed."""
-    yield from (_dropped(each, sources) for each in dropped)
+    every = tuple(dropped)
+    yield from (_dropped(each, sources) for each in every if each.is_harmless is None)
+    yield from without_effect([(e.place, e.reason) for e in every if e.is_harmless])
+    yield from with_effect([(e.place, e.reason) for e in every if e.is_harmless is False])
     yield from _foreign(sources, without)
     yield from _unread(sources, without)
     yield from _unmet(sources, found)

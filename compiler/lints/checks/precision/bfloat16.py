@@ -102,6 +102,7 @@ _KEYS: Final = (
     ("launch", "flags.mixed_precision"),
     ("launch", "environment.ACCELERATE_MIXED_PRECISION"),
     ("simpletuner", "mixed_precision"),
+    ("sd-scripts", "mixed_precision"),
     ("axolotl", "bf16"),
     ("diffusers", "mixed_precision"),
     ("llama-cookbook", "fsdp_config.pure_bf16"),
@@ -114,7 +115,9 @@ _ENGINES: Final = ("deepspeed", "sat")
     "bf16-without-hardware",
     "error",
     "parse",
-    consumers=("transformers", "deepspeed", "accelerate", "simpletuner", "diffusers"),
+    consumers=(
+        *("transformers", "deepspeed", "accelerate", "simpletuner", "diffusers", "sd-scripts"),
+    ),
     reads=(
         *(f"{kind}:{key}" for kind, key in _KEYS),
         *(f"{kind}:*" for kind in TRL),
@@ -223,7 +226,7 @@ def tf32_without_hardware(run: LintContext) -> Iterator[Finding]:
         )
 
 
-_OWNERS = ("diffusers", "simpletuner")
+_OWNERS = ("diffusers", "simpletuner", "sd-scripts")
 _DIFFERS_OTHER = {"bf16": "fp16", "fp16": "bf16"}
 
 
@@ -231,7 +234,7 @@ _DIFFERS_OTHER = {"bf16": "fp16", "fp16": "bf16"}
     "launcher-precision-differs",
     "warning",
     "silent",
-    consumers=("accelerate", "transformers", "diffusers", "simpletuner"),
+    consumers=("accelerate", "transformers", "diffusers", "simpletuner", "sd-scripts"),
     reads=LAUNCHED,
 )
 def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:

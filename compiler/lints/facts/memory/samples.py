@@ -174,7 +174,13 @@ _KEEPS_TEXT: Final = ("text_cache_ondemand", "text_cache_disable")
 
 
 def encoders(run: LintContext) -> "tuple[Architecture, ...]":
-    """Text encoders and VAE that are on the device together before there is a model to train."""
+    """Text encoders and VAE that are on the device together before there is a model to train.
+
+    Those of sd-scripts wait on the host: kohya-ss/sd-scripts 0.10.1 train_network.py
+    `NetworkTrainer.train`, vae.to("cpu").
+    """
+    if run.of("sd-scripts"):
+        return ()
     apart = _is_asked(run, ("offload_during_startup",))
     return () if run.model is None or apart else run.model.components
 

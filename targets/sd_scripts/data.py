@@ -1,0 +1,97 @@
+"""The data's own file of sd-scripts, of which each set and each of its folders has a place.
+
+`datasets.[0].subsets.[1].image_dir` is a key of the second folder of the first set.
+"""
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any, Final
+
+from tunec.compiler.target import Json
+from tunec.targets.read_only import observed
+from tunec.targets.sd_scripts.packages import SOURCE
+from tunec.targets.sd_scripts.rows import sides
+
+SETS: Final = tuple(f"datasets.[{number}]" for number in range(8))
+FOLDERS: Final = tuple(f"{at}.subsets.[{number}]" for at in SETS for number in range(16))
+"""Places of sets and folders that are read; further ones have no row."""
+_CONFIG: Final = f"{SOURCE} library/config_util.py"
+_GENERATE: Final = f"{_CONFIG} `BlueprintGenerator.generate`"
+Found = Mapping[str, Json]
+
+
+def _keys(name: str) -> tuple[str, ...]:
+    return (f"general.{name}", *(f"{at}.{name}" for at in SETS))
+
+
+def _one(found: Found, name: str) -> Json:
+    """What all sets have; None where they differ, or nothing says it."""
+    general = found.get(f"general.{name}")
+    sets = [found[f"{at}.{name}"] for at in SETS if f"{at}.{name}" in found] or [general]
+    return sets[0] if all(each == sets[0] for each in sets) else None
+
+
+def _micro(found: Found) -> Mapping[str, Any]:
+    micro = _one(found, "batch_size")
+    return {} if micro is None else {"batch.micro": micro}
+
+
+def _resolution(found: Found) -> Mapping[str, Any]:
+    resolution = _one(found, "resolution")
+    return {} if resolution is None else sides(resolution)
+
+
+def _train(found: Found) -> Mapping[str, Any]:
+    """Every folder as often as an epoch sees it."""
+    repeats = _repeats(found)
+    if any(found.get(f"{at}.is_reg") for at in FOLDERS):
+        return {}
+    there = [at for at in FOLDERS if f"{at}.image_dir" in found]
+    times = (max(int(repeats(at)), 1) for at in there)
+    seen = [
+        *chain.from_iterable(
+            [found[f"{at}.image_dir"]] * n for at, n in zip(there, times, strict=True)
+        )
+    ]
+    return {"data.train": seen[0], "data.more": tuple(seen[1:]), "data.evaluation": None}
+
+
+def _repeats(found: Found) -> Any:
+    """How often a folder is seen: as itself says, its set, or all."""
+
+    def times(at: str) -> Json:
+        around = (at, at.partition(".subsets")[0], "general")
+        return next(
+            (found[f"{each}.num_repeats"] for each in around if f"{each}.num_repeats" in found), 1
+        )
+
+    return times
+
+
+_OF_TRAINING: Final = (
+    *(f"{at}.{name}" for at in FOLDERS for name in ("image_dir", "num_repeats", "is_reg")),
+    *_keys("num_repeats"),
+)
+ROWS: Final = (
+    observed(_keys("batch_size"), ("batch.micro",), _micro, _GENERATE),
+    observed(
+        _keys("resolution"),
+        ("data.image_width", "data.image_height"),
+        _resolution,
+        f"{_CONFIG} `ConfigSanitizer.DATASET_ASCENDABLE_SCHEMA`",
+    ),
+    observed(
+        _OF_TRAINING,
+        ("data.train", "data.more", "data.evaluation"),
+        _train,
+        f"{SOURCE} library/train_util.py `DreamBoothDataset`: num_repeats of each picture",
+    ),
+)
+
+
+def recognise(document: Json) -> bool:
+    """Whether a document is a list of sets with folders in them."""
+    sets = document.get("datasets") if isinstance(document, Mapping) else None
+    return isinstance(sets, list) and any(
+        isinstance(each, Mapping) and isinstance(each.get("subsets"), list) for each in sets
+    )

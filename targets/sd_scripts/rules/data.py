@@ -1,0 +1,247 @@
+"""The data's own file of sd-scripts, of which every key and type is checked before training."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, nearly
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.sd_scripts.rows import sides
+
+_OF_FOLDER: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("color_aug", "flip_aug", "random_crop", "shuffle_caption"), "bool"),
+    **dict.fromkeys(("enable_wildcard", "cache_info"), "bool"),
+    **dict.fromkeys(("num_repeats", "keep_tokens", "token_warmup_min"), "int"),
+    "caption_dropout_every_n_epochs": "int",
+    **dict.fromkeys(("keep_tokens_separator", "secondary_separator", "caption_separator"), "str"),
+    **dict.fromkeys(("caption_prefix", "caption_suffix", "resize_interpolation"), "str"),
+    **dict.fromkeys(("caption_extension", "class_tokens"), "str"),
+    **dict.fromkeys(("token_warmup_step", "caption_dropout_rate"), "number"),
+    "caption_tag_dropout_rate": "number",
+    "face_crop_aug_range": "two",
+    "custom_attributes": "any",
+}
+"""kohya-ss/sd-scripts 0.10.1 library/config_util.py `ConfigSanitizer.SUBSET_ASCENDABLE_SCHEMA`,
+`DO_SUBSET_ASCENDABLE_SCHEMA`, `DB_SUBSET_ASCENDABLE_SCHEMA`."""
+_OF_ONE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("image_dir", "metadata_file", "conditioning_data_dir"), "str"),
+    **dict.fromkeys(("is_reg", "alpha_mask"), "bool"),
+}
+"""Keys of a folder alone: `DB_SUBSET_DISTINCT_SCHEMA` and its like."""
+_OF_SET: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("batch_size", "bucket_reso_steps", "max_bucket_reso"), "int"),
+    **dict.fromkeys(("min_bucket_reso", "validation_seed"), "int"),
+    **dict.fromkeys(("bucket_no_upscale", "enable_bucket"), "bool"),
+    **dict.fromkeys(("validation_split", "network_multiplier"), "float"),
+    "resolution": "sides",
+    "resize_interpolation": "str",
+}
+"""`DATASET_ASCENDABLE_SCHEMA`."""
+_TYPES: Final = {
+    "bool": (bool,),
+    "int": (int,),
+    "str": (str,),
+    "float": (float,),
+    "number": (int, float),
+}
+_WANTED: Final = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "str": "a text",
+    "float": "a number with a point",
+    "number": "a number",
+    "two": "two numbers with a point",
+    "sides": "a whole number, or two",
+}
+_REFUSED: Final = "voluptuous.MultipleInvalid: extra keys not allowed"
+_CACHED: Final = {
+    "cache_text_encoder_outputs": (
+        *("shuffle_caption", "caption_dropout_rate", "token_warmup_step"),
+        "caption_tag_dropout_rate",
+    ),
+    "cache_latents": ("color_aug", "random_crop"),
+}
+_FEWEST: Final = 1
+
+
+@rule(
+    "data-refused-by-sd-scripts",
+    "error",
+    "init",
+    consumers=("sd-scripts",),
+    reads=("sd-scripts-data:*", "sd-scripts:enable_bucket"),
+)
+def data_refused_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
+    """A key, a type or a number that the reader of the data's own file does not take."""
+    for document in run.of("sd-scripts-data"):
+        for path, place in document.found.items():
+            holder, _, key = path.rpartition(".")
+            if key.startswith("[") or path in ("general", "datasets") or key == "subsets":
+                continue
+            if ".custom_attributes" in holder:
+                continue
+            yield from _key(holder, key, place)
+        for at in _folders(document):
+            yield from _folder(document, at)
+        for at in _sets(document):
+            yield from _buckets(run, document, at)
+        yield from _cached(run, document)
+    for document in () if run.of("sd-scripts-data") else run.of("sd-scripts"):
+        yield from outside_of_buckets(document.get)
+
+
+def _level(holder: str) -> str:
+    """`general`, `set` or `folder`; `top` where keys stand in none."""
+    if ".subsets." in holder:
+        return "folder"
+    return {"": "top", "general": "general"}.get(holder, "set")
+
+
+def _known(level: str) -> Mapping[str, str]:
+    if level == "folder":
+        return {**_OF_FOLDER, **_OF_ONE}
+    return {**_OF_FOLDER, **_OF_SET} if level != "top" else {}
+
+
+def _key(holder: str, key: str, place: Place) -> Iterator[Finding]:
+    level = _level(holder)
+    known = _known(level)
+    if key not in known:
+        yield _unknown(level, key, place, known)
+    elif not _fits(known[key], place.value):
+        yield Finding(
+            f"{key} has to be {_WANTED[known[key]]}",
+            (place.label("refused"),),
+            (f"voluptuous.MultipleInvalid: expected {known[key]}",),
+            f"write {_WANTED[known[key]]}",
+        )
+
+
+_PLACES: Final = {
+    "set": "[[datasets]]",
+    "folder": "[[datasets.subsets]]",
+    "general": "[general]",
+}
+
+
+def _unknown(level: str, key: str, place: Place, known: Mapping[str, str]) -> Finding:
+    others = [each for each in _PLACES if each != level and key in _known(each)]
+    near = nearest(key, frozenset(known))[:1]
+    is_meant = not others and nearly(key, frozenset(known), 0.88) is not None
+    where = _PLACES.get(level, "the top")
+    move = f"move it to {_PLACES[others[0]]}" if others else "remove it"
+    return Finding(
+        f"{where} has no key {key}",
+        (place.key_label("refused"),),
+        (_REFUSED,),
+        f"did you mean {near[0]}?" if is_meant else move,
+        Fix((place.renamed(near[0]),), "unsafe") if is_meant else None,
+    )
+
+
+def _fits(kind: str, value: Any) -> bool:
+    if kind == "any":
+        return True
+    if kind == "two":
+        return isinstance(value, list) and [type(each) for each in value] == [float, float]
+    if kind == "sides":
+        each = value if isinstance(value, list) else [value]
+        return len(each) in (1, 2) and all(isinstance(side, int) for side in each)
+    return isinstance(value, _TYPES[kind])
+
+
+# ── sets and folders ─────────────────────────────────────────────────────────────────────────────
+
+
+def _sets(document: Document) -> list[str]:
+    return [f"datasets.{key}" for key in (document.value("datasets") or {}) if key.startswith("[")]
+
+
+def _folders(document: Document) -> Iterator[str]:
+    for at in _sets(document):
+        held = document.value(f"{at}.subsets")
+        yield from (f"{at}.subsets.{key}" for key in held or () if str(key).startswith("["))
+
+
+def _folder(document: Document, at: str) -> Iterator[Finding]:
+    """A folder has pictures, or a file that names them, and is seen at least once."""
+    place = document.get(at)
+    has = {name for name in ("image_dir", "metadata_file") if document.get(f"{at}.{name}")}
+    if not has and place is not None:
+        yield Finding(
+            "a folder of the data names no image_dir",
+            (place.label("image_dir is missing"),),
+            ("voluptuous.MultipleInvalid: required key not provided",),
+            "write image_dir",
+        )
+    repeats = document.get(f"{at}.num_repeats")
+    if repeats is not None and isinstance(repeats.value, int) and repeats.value < _FEWEST:
+        yield Finding(
+            f"num_repeats {repeats.value} leaves the folder out",
+            (repeats.label("ignored"),),
+            ("the program warns, and trains without the folder",),
+            "write 1, or remove the folder",
+            consequence="silent",
+            severity="warning",
+        )
+
+
+def _buckets(run: LintContext, document: Document, at: str) -> Iterator[Finding]:
+    """Bounds of buckets that leave no room for the resolution, but for what rounding gives."""
+
+    def said(key: str) -> Place | None:
+        """What holds for a set: said by itself, for all, or by the training's own config."""
+        found = (document.get(f"{each}.{key}") for each in (at, "general"))
+        return next((each for each in found if each is not None), None) or run.said(
+            "sd-scripts", key
+        )
+
+    yield from outside_of_buckets(said)
+
+
+def outside_of_buckets(said: Callable[[str], Place | None]) -> Iterator[Finding]:
+    """A resolution below the least bound or above the highest; `said` gives the place of a key."""
+    wide, is_on, step = said("resolution"), said("enable_bucket"), said("bucket_reso_steps")
+    held = {} if wide is None else sides(wide.value)
+    if wide is None or not held or is_on is None or is_on.value is not True:
+        return
+    size = step.value if step is not None and isinstance(step.value, int) else 64
+    for word, side in (("min", min(held.values())), ("max", max(held.values()))):
+        bound = said(f"{word}_bucket_reso")
+        value = bound.value if bound is not None else _BOUNDS[word]
+        if isinstance(value, int) and size > 0 and _is_outside(word, side, value, size):
+            yield Finding(
+                f"a resolution of {side} is outside of {word}_bucket_reso {value}",
+                (wide.label("refused"), *also(bound, "the bound")),
+                (
+                    "AssertionError: buckets lie between the two bounds, and so has the resolution",
+                    *(() if bound is not None else (f"{value} holds where nothing is said",)),
+                ),
+                f"write {word}_bucket_reso {side}",
+            )
+
+
+_BOUNDS: Final = {"min": 256, "max": 1024}
+
+
+def _is_outside(word: str, side: int, bound: int, step: int) -> bool:
+    """Whether a side is beyond a bound that is rounded outward to whole steps."""
+    return side < bound - bound % step if word == "min" else side > bound + -bound % step
+
+
+def _cached(run: LintContext, document: Document) -> Iterator[Finding]:
+    """What is cached once, and changes each time that it is seen."""
+    for flag, keys in _CACHED.items():
+        asked = run.said("sd-scripts", flag)
+        if asked is None or asked.value is not True:
+            continue
+        for path, place in document.found.items():
+            if path.rpartition(".")[2] in keys and place.value:
+                yield Finding(
+                    f"{path.rpartition('.')[2]} is refused beside {flag}",
+                    (place.label("changes each time"), *also(asked, "cached once")),
+                    ("AssertionError before training",),
+                    "remove one of the two",
+                )

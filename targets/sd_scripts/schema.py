@@ -1,0 +1,93 @@
+"""Writes what the parsers of sd-scripts take, by release, from a clone of its repository.
+
+`python -m tunec.targets.sd_scripts.schema CLONE` rewrites `schemas/json/sd-scripts/*.json`: of
+every script that trains, its `setup_parser` is run, and each flag kept with its type, words and
+default, with the flags that a script lacks.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+import tunec.schemas
+from tunec.targets.sd_scripts.consumer.functions import Tree, flags
+from tunec.targets.sd_scripts.packages import COMMITS, PACKAGE
+
+FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
+_TYPES: Final = {
+    "int": "integer",
+    "float": "number",
+    "int_or_float": "number",
+    "switch": "boolean",
+    "str": "string",
+}
+Flags = Mapping[str, Mapping[str, Any]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files; return the exit status."""
+    (clone,) = sys.argv[1:] if arguments is None else arguments
+    for release, commit in COMMITS.items():
+        path = FOLDER / PACKAGE / f"{release}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(_document(Path(clone), release, commit), indent=1) + "\n")
+    return 0
+
+
+def _document(clone: Path, release: str, commit: str) -> dict[str, Any]:
+    names = _git(clone, "ls-tree", "--name-only", commit) or ""
+    stems = [PurePath(name).stem for name in names.split() if _trains(name)]
+    tree = Tree(lambda path: _git(clone, "show", f"{commit}:{path}"))
+    modules = {stem: tree.module(stem) for stem in sorted(stems)}
+    found = {
+        stem: flags(module["setup_parser"]())
+        for stem, module in modules.items()
+        if module is not None
+    }
+    every = sorted({flag for each in found.values() for flag in each})
+    return {
+        "$comment": "setup_parser of each script that trains",
+        "x-consumer": f"{PACKAGE}=={release}",
+        "properties": {
+            flag: _property([e[flag] for e in found.values() if flag in e]) for flag in every
+        },
+        "x-lacks": {
+            stem: [flag for flag in every if flag not in each] for stem, each in found.items()
+        },
+    }
+
+
+def _trains(name: str) -> bool:
+    return name.endswith(".py") and ("train" in name or name == "fine_tune.py")
+
+
+def _property(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One flag as all scripts that have it take it; what differs between them is left open."""
+    first = told[0]
+    kind = _TYPES[first["type"]]
+    found: dict[str, Any] = {"type": kind}
+    if first.get("many"):
+        found = {"type": "array", "items": found}
+    words = [each.get("choices") for each in told]
+    if all(words):
+        found["enum"] = list(dict.fromkeys(word for each in words for word in each or ()))
+    defaults = [each.get("default") for each in told]
+    if defaults[0] is not None and all(each == defaults[0] for each in defaults):
+        found["default"] = defaults[0]
+    if all(each.get("required") for each in told):
+        found["x-required"] = True
+    return found
+
+
+def _git(clone: Path, *arguments: str) -> str | None:
+    """What git says of a clone; None where it refuses."""
+    asked = ["git", "-C", str(clone), *arguments]  # the person who regenerates names the clone
+    done = subprocess.run(asked, check=False, capture_output=True, text=True)  # noqa: S603
+    return done.stdout if done.returncode == 0 else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""kohya-ss/sd-scripts: `--config_file`, the data's own file, and command lines, which are read.
+
+A config's keys are the flags; a section's name means nothing. What the flags say goes before it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.target import Cannot, File, Json, Target, in_no_plan
+from tunec.schemas.frozen import replace
+from tunec.targets.read_only import schema_of
+from tunec.targets.sd_scripts import data
+from tunec.targets.sd_scripts.migration import DATA_LEAVES, LEAVES
+from tunec.targets.sd_scripts.packages import PACKAGE, RELEASES, SUPPORTED
+from tunec.targets.sd_scripts.rows import ROWS
+from tunec.targets.trainers import supervised
+
+_OWN: Final = frozenset(
+    {
+        *("network_module", "network_dim", "network_alpha", "unet_lr", "max_train_epochs"),
+        *("dataset_config", "train_data_dir", "output_name", "save_every_n_epochs", "in_json"),
+        *("save_model_as", "save_precision", "cache_latents_to_disk", "optimizer_args"),
+        *("max_data_loader_n_workers", "persistent_data_loader_workers", "lr_scheduler_num_cycles"),
+        *("caption_extension", "enable_bucket", "min_snr_gamma", "network_args", "xformers"),
+    }
+)
+"""Flags that no other program has but musubi-tuner, which calls its model otherwise."""
+_LEAST: Final = 3
+_OF_OTHERS: Final = frozenset({"dit", "model_family", "data_backend_config", "job"})
+_MODEL: Final = "pretrained_model_name_or_path"
+
+
+def _is_config(document: Json) -> bool:
+    """Whether keys are flags of a script that trains: some of its own, and no other program's."""
+    keys = frozenset(document) if isinstance(document, Mapping) else frozenset()
+    own = len(_OWN & keys)
+    return not _OF_OTHERS & keys and own >= (_LEAST if _MODEL in keys else 2 * _LEAST)
+
+
+def _names_config(document: Json) -> bool:
+    return isinstance(document, Mapping) and "config_file" in document
+
+
+def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """What is trained, or seen, besides what slots say."""
+    is_cached = found.get("cache_text_encoder_outputs") or found.get("network_train_unet_only")
+    if "network_module" in found and not is_cached:
+        why = "adapters of text encoders are trained too; the new run trains the denoiser's alone"
+        yield "network_module", why
+    if "train_data_dir" in found and "dataset_config" not in found:
+        why = "folders in it are called `10_name`: their pictures are seen so often"
+        yield "train_data_dir", why
+
+
+_SCHEMA: Final = schema_of(PACKAGE, RELEASES, PACKAGE)
+_CONFIG: Final = File(
+    "sd-scripts.toml",
+    "json",
+    ROWS,
+    _is_config,
+    _SCHEMA,
+    when=in_no_plan,
+    leaves=LEAVES,
+    foreign=_foreign,
+    names=("dataset_config",),
+)
+_COMMAND: Final = File(
+    "sd-scripts command",
+    "json",
+    tuple(replace(each, absent=()) for each in ROWS),
+    _names_config,
+    _SCHEMA,
+    when=in_no_plan,
+    leaves=LEAVES,
+    names=("config_file", "dataset_config"),
+)
+"""Flags beside a config: what neither says, the config's rows know."""
+_DATA: Final = File(
+    "sd-scripts dataset.toml",
+    "json",
+    data.ROWS,
+    data.recognise,
+    when=in_no_plan,
+    leaves=DATA_LEAVES,
+)
+_CANNOT: Final[Mapping[str, Cannot]] = {
+    **supervised("sd-scripts"),
+    "model.kind": Cannot("sd-scripts trains diffusion models", True, ("diffusion",)),
+    "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
+    "launch.launcher": Cannot("its scripts are started by accelerate", True, ("accelerate",)),
+}
+
+TARGET: Final = Target(
+    name=PACKAGE,
+    package=PACKAGE,
+    supported=SUPPORTED,
+    latest=RELEASES[-1],
+    releases=RELEASES,
+    files=(_COMMAND, _CONFIG, _DATA),
+    cannot=_CANNOT,
+    run_by="simpletuner",
+)
+"""What the scripts of kohya-ss/sd-scripts that train are given."""

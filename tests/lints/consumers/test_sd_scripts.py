@@ -1,0 +1,251 @@
+"""What sd-scripts' own functions refuse or pass over, where lint says so; and what they take."""
+
+import re
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
+
+from lint_asking import lint  # noqa: E402
+from programs import example  # noqa: E402
+from test_scripts import asked  # noqa: E402
+
+from tunec.targets.sd_scripts.verify import REQUIREMENTS, SCRIPT, question  # noqa: E402
+
+_BASE: Final = {
+    "pretrained_model_name_or_path": '"models/sd_xl_base_1.0.safetensors"',
+    "output_dir": '"out"',
+    "output_name": '"dog"',
+    "dataset_config": '"data.toml"',
+    "network_module": '"networks.lora"',
+    "network_dim": "16",
+    "max_train_epochs": "10",
+    "learning_rate": "1e-4",
+    "mixed_precision": '"bf16"',
+    "network_train_unet_only": "true",
+}
+_DATA: Final = """[general]
+caption_extension = ".txt"
+
+[[datasets]]
+resolution = 1024
+batch_size = 2
+
+[[datasets.subsets]]
+image_dir = "img"
+num_repeats = 2
+"""
+_TRUE: Final = "true"
+
+# By what lint calls it: what is changed, words with which the program refuses it, and the mended
+# form. Of the script that is asked, where it is not train_network.
+REFUSED: Final[Mapping[str, tuple[str, dict[str, str], str, dict[str, str], str]]] = {
+    "adaptive noise": (
+        "sd-scripts-flags-refused",
+        {"adaptive_noise_scale": "0.1"},
+        "adaptive_noise_scale requires noise_offset",
+        {"adaptive_noise_scale": "0.1", "noise_offset": "0.05"},
+        "train_network",
+    ),
+    "scaled loss": (
+        "sd-scripts-flags-refused",
+        {"scale_v_pred_loss_like_noise_pred": _TRUE},
+        "only with v_parameterization",
+        {"scale_v_pred_loss_like_noise_pred": _TRUE, "v_parameterization": _TRUE},
+        "train_network",
+    ),
+    "loss of v": (
+        "sd-scripts-flags-refused",
+        {"v_pred_like_loss": "0.1", "v_parameterization": _TRUE},
+        "v_pred_like_loss cannot be enabled",
+        {"v_pred_like_loss": "0.1"},
+        "train_network",
+    ),
+    "two optimizers": (
+        "sd-scripts-flags-refused",
+        {"use_8bit_adam": _TRUE, "optimizer_type": '"Lion"'},
+        "both option use_8bit_adam and optimizer_type",
+        {"optimizer_type": '"AdamW8bit"'},
+        "train_network",
+    ),
+    "two switches": (
+        "sd-scripts-flags-refused",
+        {"use_8bit_adam": _TRUE, "use_lion_optimizer": _TRUE},
+        "both option use_8bit_adam and use_lion_optimizer",
+        {"use_lion_optimizer": _TRUE},
+        "train_network",
+    ),
+    "steps in the backward pass": (
+        "sd-scripts-flags-refused",
+        {"fused_backward_pass": _TRUE},
+        "only works with optimizer_type Adafactor",
+        {"fused_backward_pass": _TRUE, "optimizer_type": '"Adafactor"'},
+        "train_network",
+    ),
+    "accumulation beside them": (
+        "sd-scripts-flags-refused",
+        {
+            "fused_backward_pass": _TRUE,
+            "optimizer_type": '"Adafactor"',
+            "gradient_accumulation_steps": "2",
+        },
+        "does not work with gradient_accumulation_steps",
+        {"fused_backward_pass": _TRUE, "optimizer_type": '"Adafactor"'},
+        "train_network",
+    ),
+    "warm-up of nothing": (
+        "sd-scripts-flags-refused",
+        {"lr_warmup_steps": "100"},
+        "does not require `num_warmup_steps`",
+        {"lr_warmup_steps": "100", "lr_scheduler": '"constant_with_warmup"'},
+        "train_network",
+    ),
+    "warm-up of a constant": (
+        "sd-scripts-flags-refused",
+        {"lr_warmup_steps": "100", "lr_scheduler": '"constant"'},
+        "does not require `num_warmup_steps`",
+        {"lr_scheduler": '"constant"'},
+        "train_network",
+    ),
+    "warm-up of Adafactor": (
+        "sd-scripts-flags-refused",
+        {"lr_warmup_steps": "100", "optimizer_type": '"Adafactor"', "lr_scheduler": '"adafactor"'},
+        "does not require `num_warmup_steps`",
+        {"optimizer_type": '"Adafactor"', "lr_scheduler": '"adafactor"'},
+        "train_network",
+    ),
+    "no schedule": (
+        "sd-scripts-flags-refused",
+        {"lr_scheduler": '"cosin"'},
+        "not a valid SchedulerType",
+        {"lr_scheduler": '"cosine"'},
+        "train_network",
+    ),
+    "cached captions": (
+        "sd-scripts-flags-refused",
+        {"cache_text_encoder_outputs": _TRUE, "shuffle_caption": _TRUE},
+        "when caching Text Encoder output",
+        {"cache_text_encoder_outputs": _TRUE},
+        "sdxl_train_network",
+    ),
+    "swapped and moved": (
+        "sd-scripts-flags-refused",
+        {"blocks_to_swap": "8", "cpu_offload_checkpointing": _TRUE},
+        "blocks_to_swap is not supported with cpu_offload_checkpointing",
+        {"blocks_to_swap": "8"},
+        "flux_train_network",
+    ),
+    "arguments in a text": (
+        "value-refused-by-sd-scripts",
+        {"optimizer_args": '"weight_decay=0.1"'},
+        "not enough values to unpack",
+        {"optimizer_args": '["weight_decay=0.1"]'},
+        "train_network",
+    ),
+    "a number of pixels": (
+        "value-refused-by-sd-scripts",
+        {"resolution": "1024"},
+        "has no attribute 'split'",
+        {"resolution": '"1024"'},
+        "train_network",
+    ),
+}
+DATA: Final[Mapping[str, tuple[str, str, str]]] = {
+    "a key of nobody's": ("batch_size", "batchsize", "extra keys not allowed"),
+    "a key of another level": ("num_repeats = 2", "resolution = 512", "extra keys not allowed"),
+    "a text for a number": ("batch_size = 2", 'batch_size = "2"', "expected int"),
+    "a folder without pictures": ('image_dir = "img"', 'class_tokens = "dog"', "required key"),
+    "beyond the buckets": (
+        "resolution = 1024",
+        "resolution = 1536\nenable_bucket = true",
+        "max_bucket_reso must be equal or greater than resolution",
+    ),
+    "below the buckets": (
+        "resolution = 1024",
+        "resolution = 512\nenable_bucket = true\nmin_bucket_reso = 768",
+        "min_bucket_reso must be equal or less than resolution",
+    ),
+}
+
+
+def config(change: Mapping[str, str]) -> str:
+    return "".join(f"{key} = {value}\n" for key, value in {**_BASE, **change}.items())
+
+
+def told(program: str, text: str, data: str = _DATA) -> Mapping[str, Any]:
+    (answer,) = asked(REQUIREMENTS, SCRIPT, [question(program, (), text, data)])
+    found: Mapping[str, Any] = answer
+    return found
+
+
+@cache
+def verdicts() -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Of each case the answers about its bad and its mended form."""
+    texts = [
+        (program, config(each))
+        for _, bad, _, mended, program in REFUSED.values()
+        for each in (bad, mended)
+    ]
+    questions = [question(program, (), text, _DATA) for program, text in texts]
+    answers = iter(asked(REQUIREMENTS, SCRIPT, questions))
+    return {name: (next(answers), next(answers)) for name in REFUSED}
+
+
+def names(tmp_path: Path, text: str, data: str = _DATA) -> list[str]:
+    files = {"lora.toml": text, "data.toml": data}
+    found = lint(tmp_path, files, ("lora.toml", "data.toml")).findings
+    return [each["id"] for each in found if each["severity"] == "error"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_flags_are_refused_before_training(name: str, tmp_path: Path) -> None:
+    """sd-scripts-flags-refused, value-refused-by-sd-scripts"""
+    rule, bad, says, mended, _ = REFUSED[name]
+    refused, taken = verdicts()[name]
+    assert says in refused["refused"]
+    assert taken["refused"] is None
+    assert rule in names(tmp_path, config(bad))
+    assert names(tmp_path, config(mended)) == []
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_the_data_s_own_file_is_refused(name: str, tmp_path: Path) -> None:
+    """data-refused-by-sd-scripts"""
+    old, new, says = DATA[name]
+    assert old in _DATA
+    data = _DATA.replace(old, new)
+    assert says in str(told("train_network", config({}), data)["refused"])
+    assert told("train_network", config({}))["refused"] is None
+    assert "data-refused-by-sd-scripts" in names(tmp_path, config({}), data)
+    assert names(tmp_path, config({})) == []
+
+
+def test_a_config_holds_what_nobody_asks_for() -> None:
+    """key-unread-by-sd-scripts: the parser refuses a flag, and keeps a key."""
+    kept = told("train_network", config({"textencoder_lr": "5e-5"}))
+    assert kept["refused"] is None
+    assert kept["values"]["textencoder_lr"] == 5e-5
+    assert kept["values"]["text_encoder_lr"] is None
+    argv = ("--textencoder_lr", "5e-5")
+    (refused,) = asked(REQUIREMENTS, SCRIPT, [question("train_network", argv, None, _DATA)])
+    assert "unrecognized arguments: --textencoder_lr" in refused["refused"]
+
+
+def test_a_later_section_holds() -> None:
+    """key-in-two-sections"""
+    text = config({}) + "[one]\nunet_lr = 1e-4\n[two]\nunet_lr = 5e-5\n"
+    assert told("train_network", text)["values"]["unet_lr"] == 5e-5
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_pages_of_configs_say_what_the_program_does(number: int) -> None:
+    """The good example of each page is taken by the script."""
+    rules = ("key-unread-by-sd-scripts", "value-refused-by-sd-scripts", "key-in-two-sections")
+    text = next(iter(example(rules[number], "good", 0).files.values()))
+    assert re.search(r"network_module", text)
+    assert told("sdxl_train_network", text)["refused"] is None
