@@ -22,6 +22,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "axolotl": "Axolotl",
     "simpletuner": "SimpleTuner",
     "sd-scripts": "of sd-scripts",
+    "ai-toolkit": "of ai-toolkit",
     "lycoris": "LyCORIS",
     "kubeflow": "Kubeflow",
     "skypilot": "SkyPilot",

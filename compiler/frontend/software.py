@@ -13,6 +13,7 @@ from tunec.schemas.source import Path
 PROGRAMS: Final = (
     "SwissArmyTransformer",
     "accelerate",
+    "ai-toolkit",
     "axolotl",
     "deepspeed",
     "kubeflow-trainer-api",

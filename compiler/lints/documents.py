@@ -40,7 +40,8 @@ from tunec.compiler.lints.neighbours import (
 from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
 from tunec.compiler.lints.recognition import of_kind, recognised
 from tunec.compiler.lints.repository import Reach, called_as, near, reach_of
-from tunec.compiler.lints.views import spelled, views
+from tunec.compiler.lints.spelling import spelled
+from tunec.compiler.lints.views import views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import File, Json, Target
 from tunec.schemas.frozen import replace

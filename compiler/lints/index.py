@@ -14,6 +14,7 @@ FOLDERS: Final = ("compiler/lints/checks/*", "targets/*/rules")
 """Rules that speak of several programs, by subject; and those of one target, in its own folder."""
 
 _READERS: Final[Mapping[str, frozenset[str]]] = {
+    "ai_toolkit": frozenset({"ai-toolkit"}),
     "axolotl": frozenset({"axolotl"}),
     "deepspeed": frozenset({"deepspeed"}),
     "glm4": frozenset({"glm4"}),

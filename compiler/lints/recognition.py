@@ -29,17 +29,8 @@ from tunec.compiler.lints.kinds import (
 from tunec.compiler.target import File, Target
 
 _FIRST: Final = (
-    *(
-        "sd-scripts",
-        "axolotl",
-        "llamafactory",
-        "ms-swift",
-        "verl",
-        "trl-methods",
-        "simpletuner",
-        "accelerate",
-    ),
-    "trl",
+    *("ai-toolkit", "sd-scripts", "axolotl", "llamafactory", "ms-swift", "verl", "trl-methods"),
+    *("simpletuner", "accelerate", "trl"),
 )
 _LAST: Final = ("glm4", "minicpm-v")
 _TOML: Final = ("simpletuner", "sd-scripts")

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 import tunec.schemas
-from tunec.targets.sd_scripts.consumer.functions import Tree, flags
+from tunec.targets.scripts.functions import Tree, flags
 from tunec.targets.sd_scripts.packages import COMMITS, PACKAGE
 
 FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"

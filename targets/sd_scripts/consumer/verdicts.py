@@ -19,7 +19,7 @@ from typing import Any
 
 from transformers.trainer_utils import SchedulerType
 
-from tunec.targets.sd_scripts.consumer.functions import Module, Nothing, Tree, tree_of
+from tunec.targets.scripts.functions import Module, Nothing, Tree, tree_of
 
 _ABSENT = (
     *("bitsandbytes", "lion_pytorch", "prodigyopt", "dadaptation", "dadaptation.experimental"),

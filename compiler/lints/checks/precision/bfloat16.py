@@ -103,6 +103,7 @@ _KEYS: Final = (
     ("launch", "environment.ACCELERATE_MIXED_PRECISION"),
     ("simpletuner", "mixed_precision"),
     ("sd-scripts", "mixed_precision"),
+    ("ai-toolkit", "train.dtype"),
     ("axolotl", "bf16"),
     ("diffusers", "mixed_precision"),
     ("llama-cookbook", "fsdp_config.pure_bf16"),
@@ -117,6 +118,7 @@ _ENGINES: Final = ("deepspeed", "sat")
     "parse",
     consumers=(
         *("transformers", "deepspeed", "accelerate", "simpletuner", "diffusers", "sd-scripts"),
+        "ai-toolkit",
     ),
     reads=(
         *(f"{kind}:{key}" for kind, key in _KEYS),

@@ -167,3 +167,30 @@ def _engine_of(run: LintContext, document: Document) -> Iterator[Document]:
 
 def _as(place: Place, *, value: Any) -> Place:
     return Place(place.document, place.path, replace(place.node, value=value))
+
+
+_OF_SIMPLETUNER: Final = (
+    *("ramtorch", "musubi_blocks_to_swap", "enable_group_offload", "optimizer_cpu_offload_method"),
+    *("controlnet", "fsdp_enable", "context_parallel_size", "tread_config", "unet_attention_slice"),
+)
+"""Keys of SimpleTuner that move, split or leave out what no slot speaks of (4.10.1)."""
+_OF_SD_SCRIPTS: Final = (
+    *("blocks_to_swap", "fp8_base", "fp8_base_unet", "cpu_offload_checkpointing", "full_fp16"),
+    *("unsloth_offload_checkpointing", "fused_backward_pass", "blockwise_fused_optimizers"),
+    *("fused_optimizer_groups", "deepspeed", "network_train_text_encoder_only", "split_mode"),
+    *("num_last_block_to_freeze", "controlnet_model_name_or_path", "double_blocks_to_swap"),
+    *("single_blocks_to_swap", "token_string"),
+)
+"""Flags of sd-scripts that do so (kohya-ss/sd-scripts 0.10.1)."""
+_OF_AI_TOOLKIT: Final = (
+    *("model.quantize", "model.layer_offloading", "model.auto_memory", "model.low_vram"),
+    *("model.split_model_over_gpus", "adapter", "embedding", "decorator", "slider"),
+    *("train.do_paramiter_swapping", "network.layer_offloading", "model.only_if_contains"),
+)
+"""Keys of ai-toolkit that do so (ostris/ai-toolkit 0.12.26)."""
+ELSEWHERE: Final = {
+    "simpletuner": _OF_SIMPLETUNER,
+    "sd-scripts": _OF_SD_SCRIPTS,
+    "ai-toolkit": _OF_AI_TOOLKIT,
+}
+"""By kind, the keys by which a denoiser is stored, stepped or split as no slot says."""

@@ -12,7 +12,12 @@ from msgspec import Struct
 
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.memory.engines import fsdp_of, is_fully_sharded, recomputes_unasked
+from tunec.compiler.lints.facts.memory.engines import (
+    ELSEWHERE,
+    fsdp_of,
+    is_fully_sharded,
+    recomputes_unasked,
+)
 from tunec.compiler.lints.facts.memory.parameters import (
     Trained,
     compute_of,
@@ -53,20 +58,7 @@ _SWITCHES = ("tune_mm_mlp_adapter", "freeze_backbone", "freeze_llm", "freeze_vlm
 
 _MODE: Final = "activation_checkpointing.mode"
 _WRITERS = ("causal-lm", "vision-language")
-_DENOISERS = ("simpletuner", "diffusers-run", "sd-scripts")
-_ELSEWHERE = (
-    *("ramtorch", "musubi_blocks_to_swap", "enable_group_offload", "optimizer_cpu_offload_method"),
-    *("controlnet", "fsdp_enable", "context_parallel_size", "tread_config", "unet_attention_slice"),
-)
-"""Keys of SimpleTuner that move, split or leave out what no slot speaks of (4.10.1)."""
-_APART = (
-    *("blocks_to_swap", "fp8_base", "fp8_base_unet", "cpu_offload_checkpointing", "full_fp16"),
-    *("unsloth_offload_checkpointing", "fused_backward_pass", "blockwise_fused_optimizers"),
-    *("fused_optimizer_groups", "deepspeed", "network_train_text_encoder_only", "split_mode"),
-    *("num_last_block_to_freeze", "controlnet_model_name_or_path", "double_blocks_to_swap"),
-    *("single_blocks_to_swap", "token_string"),
-)
-"""Flags of sd-scripts that do so (kohya-ss/sd-scripts 0.10.1)."""
+_DENOISERS = ("simpletuner", "diffusers-run", "sd-scripts", "ai-toolkit")
 _OFF = ("false", "none", "0", "1", "")
 
 
@@ -245,7 +237,7 @@ def _is_elsewhere(run: LintContext) -> bool:
     """Whether a denoiser is stored, stepped or split as no slot says."""
     if run.value("quantization.format") is None or run.value("optimizer.name") is None:
         return True
-    asked = (("simpletuner", _ELSEWHERE), ("sd-scripts", _APART))
+    asked = ELSEWHERE.items()
     said = (at.value for kind, keys in asked for key in keys for at in run.each(kind, key))
     return any(value is True or str(value).lower() not in _OFF for value in said)
 

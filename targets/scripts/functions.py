@@ -14,7 +14,7 @@ from typing import Any
 Text = Callable[[str], str | None]
 """The text of a file of the tree, by its path; None where there is none."""
 _OUTSIDE = ("argparse", "ast", "functools", "os", "pathlib", "typing", "dataclasses", "textwrap")
-_GIVEN = ("toml", "voluptuous")
+_GIVEN = ("random", "time", "toml", "voluptuous")
 
 
 class Nothing:

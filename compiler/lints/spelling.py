@@ -1,0 +1,97 @@
+"""Files whose keys stand elsewhere, or are spelled otherwise, than their program calls them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.frontend.nodes import Node
+from tunec.schemas.frozen import replace
+
+
+def undashed(root: Node) -> tuple[Node, dict[str, str]]:
+    """A tree whose keys at the top have no dashes before them, and the key of each in the file.
+
+    simpletuner 3.1.6 and 4.10.1 helpers/configuration/cli_utils.py `mapping_to_cli_args`: a key of
+    config.json may be written as the flag that it becomes.
+    """
+    fields = root.fields or {}
+    named = {key: key.removeprefix("--") for key in fields}
+    if all(key == name for key, name in named.items()):
+        return root, {}
+    plain = replace(root, fields={named[key]: child for key, child in fields.items()})
+    return plain, {name: key for key, name in named.items() if name != key}
+
+
+def unsectioned(root: Node) -> tuple[Node, dict[str, str]]:
+    """A tree without its sections, and the path of each key that stood in one.
+
+    kohya-ss/sd-scripts 0.8.8 to 0.10.1 library/train_util.py `read_config_from_file`: a section's
+    name means nothing, and of two keys with one name the later one holds; the earlier one keeps its
+    path.
+    """
+    fields: dict[str, Node] = {}
+    paths: dict[str, str] = {}
+    for name, child in (root.fields or {}).items():
+        for key, inner in ((name, child),) if child.fields is None else child.fields.items():
+            if key in fields:
+                fields[paths.get(key, f".{key}")] = fields[key]
+            fields[key] = inner
+            paths[key] = key if inner is child else f"{name}.{key}"
+    return replace(root, fields=fields), {key: path for key, path in paths.items() if key != path}
+
+
+def numbered(root: Node) -> tuple[Node, dict[str, str]]:
+    """A tree of sets and their folders, each by its number: `datasets.[0].subsets.[1]`."""
+    return _numbered(root), {}
+
+
+def _numbered(node: Node) -> Node:
+    if node.fields is not None:
+        return replace(node, fields={key: _numbered(each) for key, each in node.fields.items()})
+    if node.items and all(each.fields is not None for each in node.items):
+        return replace(
+            node,
+            items=None,
+            fields={f"[{at}]": _numbered(each) for at, each in enumerate(node.items)},
+        )
+    return node
+
+
+def of_process(root: Node) -> tuple[Node, dict[str, str]]:
+    """The first process of a job, with the job's name, and where in the file each key stands.
+
+    ostris/ai-toolkit 0.2.0 to 0.12.26 jobs/BaseJob.py `load_processes`.
+    """
+    config = (root.fields or {}).get("config")
+    held = config.fields if config is not None and config.fields is not None else {}
+    processes = _numbered(held["process"]).fields if "process" in held else None
+    first = (processes or {}).get("[0]")
+    fields = dict(first.fields or {}) if first is not None else {}
+    paths = {path: f"config.process.[0].{path}" for path in _paths(fields, "")}
+    around = {"job": (root.fields or {}).get("job"), "meta": (root.fields or {}).get("meta")}
+    fields |= {key: each for key, each in around.items() if each is not None}
+    more = {f"process.{at}": each for at, each in (processes or {}).items() if at != "[0]"}
+    paths |= {key: f"config.{key}" for key in more}
+    if "name" in held:
+        more["name"], paths["name"] = held["name"], "config.name"
+    return replace(root, fields={**fields, **more}), paths
+
+
+def _paths(fields: Mapping[str, Node], prefix: str) -> Iterator[str]:
+    for key, each in fields.items():
+        yield f"{prefix}{key}"
+        yield from _paths(each.fields or {}, f"{prefix}{key}.")
+
+
+_FORMS: Final = {
+    "simpletuner": undashed,
+    "sd-scripts": unsectioned,
+    "sd-scripts-data": numbered,
+    "ai-toolkit": of_process,
+}
+"""How files of a kind are spelled otherwise than their keys are called."""
+
+
+def spelled(kind: str, root: Node) -> tuple[Node, dict[str, str]]:
+    """A file's tree by its keys' names, and the path of each that is spelled otherwise."""
+    form = _FORMS.get(kind)
+    return (root, {}) if form is None else form(root)

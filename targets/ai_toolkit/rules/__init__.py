@@ -1,0 +1,1 @@
+"""Rules about configs of ai-toolkit."""

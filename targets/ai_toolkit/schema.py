@@ -1,0 +1,101 @@
+"""Writes which keys the config classes of ai-toolkit ask for, by release, from a clone.
+
+`python -m tunec.targets.ai_toolkit.schema CLONE` rewrites `schemas/json/ai-toolkit/*.json`. A class
+takes any key, and asks for those that it has: they are read off its source.
+"""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import tunec.schemas
+from tunec.targets.ai_toolkit.packages import COMMITS, PACKAGE
+
+FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
+CLASSES: Final = {
+    "network": "NetworkConfig",
+    "train": "TrainConfig",
+    "model": "ModelConfig",
+    "save": "SaveConfig",
+    "sample": "SampleConfig",
+    "first_sample": "SampleConfig",
+    "logging": "LoggingConfig",
+    "datasets": "DatasetConfig",
+}
+"""The class of each block (jobs/process/BaseSDTrainProcess.py `__init__`)."""
+_ASKING: Final = ("kwargs", "raw_config", "dataset")
+_MODULE: Final = "toolkit/config_modules.py"
+_PROCESSES: Final = ("jobs/process", "extensions_built_in/sd_trainer")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files; return the exit status."""
+    (clone,) = sys.argv[1:] if arguments is None else arguments
+    for release, commit in COMMITS.items():
+        path = FOLDER / PACKAGE / f"{release}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(_document(clone, release, commit), indent=1) + "\n", "utf-8")
+    return 0
+
+
+def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
+    tree = ast.parse(_git(clone, "show", f"{commit}:{_MODULE}"))
+    classes = {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
+    blocks = {name: dict(_asked(classes[kind])) for name, kind in CLASSES.items()}
+    at_top = sorted({key for text in _processes(clone, commit) for key in _configured(text)})
+    return {
+        "$comment": "kwargs.get of each config class, get_conf of the processes",
+        "x-consumer": f"{PACKAGE}=={release}",
+        "properties": {
+            **{key: {} for key in at_top},
+            **{name: {"properties": keys} for name, keys in blocks.items()},
+        },
+    }
+
+
+def _asked(node: ast.ClassDef) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each key that a class asks for, with its default where that is a plain value."""
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        holder, words = call.func.value, [_literal(each) for each in call.args]
+        is_asking = isinstance(holder, ast.Name) and holder.id in _ASKING
+        if is_asking and call.func.attr in ("get", "pop") and words and isinstance(words[0], str):
+            is_plain = len(words) > 1 and isinstance(words[1], bool | int | float | str)
+            yield words[0], {"default": words[1]} if is_plain else {}
+
+
+def _processes(clone: str, commit: str) -> Iterator[str]:
+    for folder in _PROCESSES:
+        names = _git(clone, "ls-tree", "-r", "--name-only", commit, folder).split()
+        yield from (
+            _git(clone, "show", f"{commit}:{each}") for each in names if each.endswith(".py")
+        )
+
+
+def _configured(text: str) -> Iterator[str]:
+    for call in ast.walk(ast.parse(text)):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "get_conf":
+            name = _literal(call.args[0]) if call.args else None
+            yield from (name,) if isinstance(name, str) else ()
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def _git(clone: str, *arguments: str) -> str:
+    """What git says of a clone."""
+    asked = ["git", "-C", clone, *arguments]  # the person who regenerates names the clone
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout  # noqa: S603
+
+
+if __name__ == "__main__":
+    sys.exit(main())

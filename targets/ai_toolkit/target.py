@@ -1,0 +1,62 @@
+"""ostris/ai-toolkit: `run.py CONFIG`, whose first process trains; read, and never written.
+
+Keys are those of the process; `config.name`, around it, is `name`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.target import Cannot, File, Json, Target, in_no_plan
+from tunec.targets.ai_toolkit.migration import LEAVES
+from tunec.targets.ai_toolkit.packages import PACKAGE, RELEASES, SUPPORTED
+from tunec.targets.ai_toolkit.rows import ROWS, is_flux
+from tunec.targets.read_only import schema_of
+from tunec.targets.trainers import supervised
+
+_JOBS: Final = ("extension", "train")
+
+
+def _is_config(document: Json) -> bool:
+    """Whether a document is a job with a process that has a type, and trains."""
+    if not isinstance(document, Mapping) or document.get("job") not in _JOBS:
+        return False
+    held = document.get("config")
+    processes = held.get("process") if isinstance(held, Mapping) else None
+    first = processes[0] if isinstance(processes, list) and processes else None
+    return isinstance(first, Mapping) and "train" in first
+
+
+def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    if "network.type" in found and not is_flux(found):
+        yield (
+            "network.type",
+            "every linear layer of the blocks is adapted, and in the new run those that it names",
+        )
+
+
+_CONFIG: Final = File(
+    "ai-toolkit.yaml",
+    "yaml",
+    ROWS,
+    _is_config,
+    schema_of(PACKAGE, RELEASES, PACKAGE),
+    when=in_no_plan,
+    leaves=LEAVES,
+    foreign=_foreign,
+)
+TARGET: Final = Target(
+    name=PACKAGE,
+    package=PACKAGE,
+    supported=SUPPORTED,
+    latest=RELEASES[-1],
+    releases=RELEASES,
+    files=(_CONFIG,),
+    cannot={
+        **supervised("ai-toolkit"),
+        "model.kind": Cannot("ai-toolkit trains diffusion models", True, ("diffusion",)),
+        "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
+        "launch.launcher": Cannot("run.py is one process", True, ("accelerate",)),
+    },
+    run_by="simpletuner",
+)
+"""What `run.py` of ai-toolkit reads."""

@@ -1,0 +1,26 @@
+"""The files of ai-toolkit that are run to ask what it makes of a config."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.targets.ai_toolkit.packages import COMMITS, RELEASES
+from tunec.targets.scripts.sources import Source, obtain
+
+SCRIPT: Final = "tunec.targets.ai_toolkit.consumer"
+REQUIREMENTS: Final = ("toml==0.10.2",)
+"""Nothing that its classes need; an environment has a pin."""
+_FILES: Final = {
+    "toolkit/config_modules.py": "64c9ddd959e0895147006b9c17f64e44b716abe6",
+    "toolkit/optimizer.py": "f1c86d8cd5f5568be5ec0ee33b54d12ccf18ca20",
+}
+"""Files of the newest release, by what git calls their content."""
+
+
+def question(process: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked about a process. Raises EnvironmentUnavailable."""
+    commit = COMMITS[RELEASES[-1]]
+    sources = {
+        path: str(obtain(Source("ostris/ai-toolkit", commit, path, blob)))
+        for path, blob in _FILES.items()
+    }
+    return {"verb": "settle", "sources": sources, "process": process}
