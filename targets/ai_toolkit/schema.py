@@ -19,6 +19,7 @@ FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 CLASSES: Final = {
     "network": "NetworkConfig",
     "train": "TrainConfig",
+    "train.ema_config": "EMAConfig",
     "model": "ModelConfig",
     "save": "SaveConfig",
     "sample": "SampleConfig",

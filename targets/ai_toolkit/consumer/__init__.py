@@ -23,8 +23,8 @@ def settle(question: Mapping[str, Any]) -> dict[str, Any]:
     """What becomes of a process.
 
     In: `sources`, files of the tree by their paths there; `process`, the first of the job. Out:
-    `values` of each block's class as it is then, and `rate`, which the optimizer is given;
-    `refused`.
+    `values` of each block's class as it is then; `sets`, how many there are; `rate`, which the
+    optimizer is given; `refused`.
     """
     files = question["sources"].items()
     tree = tree_of({path: Path(file).read_text("utf-8") for path, file in files})
@@ -34,15 +34,15 @@ def settle(question: Mapping[str, Any]) -> dict[str, Any]:
     no_mps = SimpleNamespace(mps=SimpleNamespace(is_available=lambda: False))
     config["torch"] = SimpleNamespace(backends=no_mps)
     try:
-        made = _made(config, question["process"])
+        made, sets = _made(config, question["process"])
         rate = _rate(optimizer, made["train"])
     except ValueError as fault:
         return {"values": {}, "rate": None, "refused": f"ValueError: {fault}"}
     values = {name: {k: _plain(v) for k, v in vars(each).items()} for name, each in made.items()}
-    return {"values": values, "rate": rate, "refused": None}
+    return {"values": values, "sets": sets, "rate": rate, "refused": None}
 
 
-def _made(config: Module, process: Mapping[str, Any]) -> dict[str, Any]:
+def _made(config: Module, process: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     """The classes of the blocks, as `BaseSDTrainProcess.__init__` makes them, and their check."""
     made = {name: config[kind](**process.get(name, {})) for name, kind in _CLASSES.items()}
     sets = [
@@ -50,7 +50,7 @@ def _made(config: Module, process: Mapping[str, Any]) -> dict[str, Any]:
         for each in config["preprocess_dataset_raw_config"](process.get("datasets", []))
     ]
     config["validate_configs"](made["train"], made["model"], made["save"], sets)
-    return made
+    return made, len(sets)
 
 
 def _rate(optimizer: Module, train: Any) -> float | None:

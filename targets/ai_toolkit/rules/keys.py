@@ -15,7 +15,7 @@ from tunec.targets.ai_toolkit.packages import PACKAGE
 
 _KIND: Final = "ai-toolkit"
 _LIKE: Final = 0.88
-_BLOCKS: Final = ("network", "train", "model", "save", "logging")
+_BLOCKS: Final = ("network", "train", "train.ema_config", "model", "save", "logging")
 """Blocks that one class takes whole; those of samples differ by the model."""
 
 
@@ -152,3 +152,26 @@ def rate_replaced_by_ai_toolkit(run: LintContext) -> Iterator[Finding]:
                 ("a rate below 0.1 is taken for a mistake, without a message",),
                 "write lr: 1.0",
             )
+
+
+@rule(
+    "size-listed-twice-in-ai-toolkit",
+    "warning",
+    "silent",
+    consumers=(_KIND,),
+    reads=("ai-toolkit:datasets",),
+)
+def size_listed_twice_in_ai_toolkit(run: LintContext) -> Iterator[Finding]:
+    """Width and height where sizes are listed: the same size twice is the same set twice."""
+    for document in run.of(_KIND):
+        for path, place in document.found.items():
+            sizes = place.value
+            is_size = path.startswith("datasets.[") and path.endswith("].resolution")
+            if is_size and isinstance(sizes, list) and len(set(map(str, sizes))) < len(sizes):
+                yield Finding(
+                    f"the set is trained on {len(sizes)} times: its resolution lists sizes",
+                    (place.label("no width and height"),),
+                    ("each entry is a size of its own, for which the set is taken once more",),
+                    f"write resolution: {sizes[0]}",
+                    Fix((place.replaced(sizes[0]),), "unsafe"),
+                )

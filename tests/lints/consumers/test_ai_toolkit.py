@@ -49,3 +49,9 @@ def test_a_low_rate_is_replaced() -> None:
     """rate-replaced-by-ai-toolkit"""
     assert answer("rate-replaced-by-ai-toolkit", "bad")["rate"] == 1.0
     assert answer("rate-replaced-by-ai-toolkit", "good")["rate"] == 1.0
+
+
+def test_each_size_is_a_set() -> None:
+    """size-listed-twice-in-ai-toolkit"""
+    assert answer("size-listed-twice-in-ai-toolkit", "bad")["sets"] == 2
+    assert answer("size-listed-twice-in-ai-toolkit", "good")["sets"] == 1
