@@ -147,7 +147,7 @@ def _micro(found: Found) -> Values:
 def sides(resolution: Json) -> Values:
     """`512`, `"512"` or `"512,768"`; nothing for another form."""
     words = resolution if isinstance(resolution, list) else str(resolution).split(",")
-    if len(words) > 2 or not all(str(each).strip().isdigit() for each in words):
+    if len(words) not in (1, 2) or not all(str(each).strip().isdigit() for each in words):
         return {}
     return {"data.image_width": int(words[0]), "data.image_height": int(words[-1])}
 

@@ -156,13 +156,19 @@ def _fits(kind: str, value: Any) -> bool:
 
 
 def _sets(document: Document) -> list[str]:
-    return [f"datasets.{key}" for key in (document.value("datasets") or {}) if key.startswith("[")]
+    held = document.value("datasets")
+    return [f"datasets.{key}" for key in held if key.startswith("[")] if _is_block(held) else []
+
+
+def _is_block(held: Any) -> bool:
+    return isinstance(held, dict)
 
 
 def _folders(document: Document) -> Iterator[str]:
     for at in _sets(document):
         held = document.value(f"{at}.subsets")
-        yield from (f"{at}.subsets.{key}" for key in held or () if str(key).startswith("["))
+        keys = held if _is_block(held) else ()
+        yield from (f"{at}.subsets.{key}" for key in keys if key.startswith("["))
 
 
 def _folder(document: Document, at: str) -> Iterator[Finding]:
