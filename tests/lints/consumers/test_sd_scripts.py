@@ -2,12 +2,14 @@
 
 import re
 import sys
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from packaging.version import Version
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
@@ -15,6 +17,8 @@ from lint_asking import lint  # noqa: E402
 from programs import example  # noqa: E402
 from test_scripts import asked  # noqa: E402
 
+from tunec.compiler.read import found_plain, read  # noqa: E402
+from tunec.targets.sd_scripts.target import TARGET  # noqa: E402
 from tunec.targets.sd_scripts.verify import REQUIREMENTS, SCRIPT, question  # noqa: E402
 
 _BASE: Final = {
@@ -249,3 +253,45 @@ def test_pages_of_configs_say_what_the_program_does(number: int) -> None:
     text = next(iter(example(rules[number], "good", 0).files.values()))
     assert re.search(r"network_module", text)
     assert told("sdxl_train_network", text)["refused"] is None
+
+
+ALIKE: Final = {
+    "batch.micro": "train_batch_size",
+    "batch.accumulation": "gradient_accumulation_steps",
+    "optimizer.max_grad_norm": "max_grad_norm",
+    "schedule.kind": "lr_scheduler",
+    "schedule.epochs": "max_train_epochs",
+    "runtime.dataloader_workers": "max_data_loader_n_workers",
+    "adapter.rank": "network_dim",
+    "model.path": "pretrained_model_name_or_path",
+}
+"""Slots whose values the program has under a name of its own."""
+RESOLVED: Final = (
+    {},
+    {
+        "train_batch_size": "4",
+        "gradient_accumulation_steps": "2",
+        "max_grad_norm": "0.5",
+        "lr_scheduler": '"cosine"',
+        "lr_warmup_steps": "0.1",
+        "max_data_loader_n_workers": "2",
+        "unet_lr": "5e-5",
+        "network_dim": "8",
+    },
+)
+
+
+@pytest.mark.parametrize("change", RESOLVED)
+def test_slots_are_what_the_program_resolves(change: dict[str, str]) -> None:
+    """Defaults too: what a config leaves out is read as the parser fills it in."""
+    model = {"pretrained_model_name_or_path": '"stabilityai/stable-diffusion-xl-base-1.0"'}
+    text = config({**model, **change}).replace('dataset_config = "data.toml"\n', "")
+    values = told("train_network", text)["values"]
+    documents = {"sd-scripts.toml": found_plain(tomllib.loads(text))}
+    known = read(TARGET, documents, Version(TARGET.latest))
+    slots = {each.slot: each.value for each in sorted(known, key=lambda each: each.rank)}
+    assert {slot: slots[slot] for slot in ALIKE} == {s: values[key] for s, key in ALIKE.items()}
+    rate = values["unet_lr"] if values["unet_lr"] is not None else values["learning_rate"]
+    assert slots["optimizer.learning_rate"] == rate
+    assert (slots["schedule.warmup_share"] if change else 0) == values["lr_warmup_steps"]
+    assert slots["precision.compute"] == values["mixed_precision"]
