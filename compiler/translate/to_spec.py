@@ -185,9 +185,16 @@ def _known(sources: Sources, targets: Mapping[str, Target]) -> Values:
     for slot in sources.idle:
         values.pop(slot, None)
     script = values.get("launch.script")
-    if script is not None:
+    if sources.programs & _read_only(sources):
+        values.pop("launch.script", None)  # another program runs what its own script would
+    elif script is not None:
         values["launch.script"] = _bundled(script, sources, targets)
     return values
+
+
+def _read_only(sources: Sources) -> frozenset[str]:
+    tables = (each.target for each in sources.run.documents if each.target is not None)
+    return frozenset(table.name for table in tables if table.is_read_only)
 
 
 def _bundled(script: str, sources: Sources, targets: Mapping[str, Target]) -> str:
