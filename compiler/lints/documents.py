@@ -50,8 +50,7 @@ from tunec.schemas.source import start_of
 _MOST_FOLLOWED: Final = 64
 """Files that are read because others refer to them."""
 _NO_CONFIG: Final = "it is a directory, and no file below it could be a config"
-_COMPANIONS: Final = ("data_backend_config", "lycoris_config")
-"""Keys that name a file which is read too where SimpleTuner finds it from the folder it runs in."""
+_COMPANIONS: Final = ("data_backend_config", "lycoris_config")  # files that SimpleTuner reads too
 _LYCORIS: Final = frozenset({"algo", "multiplier", "linear_dim", "linear_alpha"})
 """Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
 

@@ -206,7 +206,7 @@ class Activations(Struct, frozen=True):
     """A layer when its feed-forward is done, with what its other half keeps; None: as the last."""
     expanding: Sizes = field(default_factory=dict)
     """The last layer while a product in it expands a quantised weight, whose bytes come beside."""
-    ending: Sizes = field(default_factory=dict)
+    ending: float = 0
     """What adapters cast at the end of the last layer's forward pass, where layers keep all."""
     encoder: Sizes = field(default_factory=dict)
     """Of what is kept, the encoder's, where one comes before a decoder."""
@@ -312,7 +312,7 @@ def part_activations(
         begun={name: layer + others},
         half={name: halved + others},
         expanding={name: held.most * again + tokens * max(map(expanding, stacks))},
-        ending={name: tokens * adapters_ending(stacks[-1], widths)} if split.whole else {},
+        ending=0 if split.repeated else tokens * adapters_ending(stacks[-1], widths),
         encoder=_encoder(part, widths, tokens * stacks[0].layers * first),
         first_segment={name: layer + held.inputs + others} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
