@@ -197,7 +197,7 @@ def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
     if widths.answer == _FP32:
         ending = (8 if widths.drops else 4) * stack.ffn + 10 * stack.hidden
         return max(10 * stack.ffn, ending)
-    hidden = 12 if gives_fp32(stack, widths) else 10
+    hidden = 12 if gives_fp32(stack, widths) and widths.stream < _FP32 else 10
     inner = (10 if widths.drops else 6) - 2 * (widths.activation == "relu")
     return inner * stack.ffn + hidden * stack.hidden
 
@@ -205,10 +205,11 @@ def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
 def adapters_ending(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token beside what is kept when a layer's last adapter has run forward.
 
-    Nothing where adapters read the product as it is. No gradient is on its way yet; a 16-bit
-    stream's embedding and residual are not among what is kept, which has fp32 copies (traced).
+    Nothing where adapters read the product as it is, or keep their own cast of it. No gradient is
+    on its way yet; a 16-bit stream's embedding and residual are not among what is kept, which has
+    fp32 copies (traced).
     """
-    as_it_is = widths.adapter == widths.answer
+    as_it_is = widths.adapter == widths.answer or not widths.autocast
     if widths.trained or not widths.reads_product or as_it_is or stack.ffn == 0:
         return 0
     held = 2 * widths.stream if widths.stream < _FP32 else -widths.stream
