@@ -2,6 +2,7 @@
 
 import os
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,13 @@ from tunec.schemas.models.catalogue import repository
 _MODEL: Final = "llama-3.2-3b"
 _HARDWARE: Final = "a100-80g-x1"
 _METHOD: Final = "lora"
+_SEQUENCE: Final = 2048
+_TRAINERS: Final[Mapping[str, str]] = {
+    "causal-lm": "trl",
+    "vision-language": "trl",
+    "diffusion": "simpletuner",
+}
+"""By the kind of model; others are trained by a script of one's own."""
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -83,10 +91,12 @@ def _name(found: ResolvedModel, given: str, folder: Path) -> str:
 
 
 def _text(found: ResolvedModel, model: str, hardware: str, method: str, output: Path | None) -> str:
-    diffusion = found.architecture.kind == "diffusion"
-    size = "resolution: 1024" if diffusion else "sequence: 2048"
+    kind, context = found.architecture.kind, found.architecture.context
+    diffusion = kind == "diffusion"
+    sequence = min(_SEQUENCE, context or _SEQUENCE)
+    size = "resolution: 1024" if diffusion else f"sequence: {sequence}"
     data = "images" if diffusion else "train.jsonl"
-    target = "simpletuner" if diffusion else "trl"
+    target = _TRAINERS.get(kind, "huggingface")
     return f"""\
 # {modeline(output)}
 tunec: 1

@@ -174,7 +174,10 @@ def test_an_unknown_schema_names_those_there_are(tunec):
 # ── init ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("model", ["llama-3.1-8b", "glm-4v-9b", "sdxl-base-1.0"])
+BEGUN = ["llama-3.1-8b", "glm-4v-9b", "sdxl-base-1.0", "bert-base-uncased", "t5-large"]
+
+
+@pytest.mark.parametrize("model", BEGUN)
 def test_what_init_prints_compiles(tunec, tmp_path, model):
     written = tunec("init", "--model", model, "--hardware", "a100-80g-x2")
     assert (written.code, written.err) == (0, "")
