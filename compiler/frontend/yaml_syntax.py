@@ -6,7 +6,9 @@ from yaml import YAMLError
 from yaml.error import Mark, MarkedYAMLError
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.frontend.document_faults import too_deep
 from tunec.compiler.frontend.faults import beside, error
+from tunec.compiler.frontend.nodes import MAX_DEPTH
 from tunec.compiler.frontend.text import Origin, YamlLines, yaml_lines
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, text_of
@@ -97,6 +99,8 @@ _WORDS: Final = (
 """A piece of the reader's complaint, what is wrong, how to mend it; the first that fits."""
 
 
+_TOO_DEEP: Final = "exceeded maximum nesting depth"
+"""libyaml 0.2.6 src/scanner.c reads ahead 1,000 levels, and 0.2.5 as many as there are."""
 _BROKEN: Final = "U+0085, U+2028 and U+2029, which editors do not show, end a line in YAML 1.1"
 
 
@@ -114,6 +118,8 @@ def _explain(problem: YAMLError, text: str, origin: Origin) -> Diagnostic:
     if _indented_by_tab(problem.problem_mark, text):
         return _tab(problem.problem_mark, text, origin)
     complaint = f"{problem.context or ''} {problem.problem or ''}"
+    if _TOO_DEEP in complaint:
+        return too_deep(MAX_DEPTH, span)
     message, remedy = _words(complaint, problem.problem or "", text_of(span, text))
     if _is_reference(problem.problem_mark, text):
         message, remedy = _REFERENCE

@@ -113,6 +113,8 @@ ten minutes for all devices. ray 2.9 to 2.50 scripts/scripts.py `start`, `health
 ends what it started when it is ended, and nothing else of Ray on the node."""
 
 
+_OWN: Final = frozenset({("RAY_ADDRESS", "${MASTER_ADDR}:29500")})
+"""What a script exports of itself, as it is read: no variable of the spec's."""
 _WAITED: Final = (
     'ray.init(logging_level="ERROR"); '
     '[time.sleep(2) for _ in range(300) if ray.cluster_resources().get("GPU", 0) < {}]'
@@ -217,7 +219,7 @@ def found_in(text: str, file: str) -> dict[str, Found]:
         if is_export:
             prefixed, _ = _assignments(rest[1:], known) if rest else (prefixed, None)
         if is_export or rest is not None:
-            exported |= prefixed
+            exported |= {n: each for n, each in prefixed.items() if (n, each.value) not in _OWN}
         known |= {name: found.value for name, found in prefixed.items()}
         if rest is not None and not is_export:
             launched = dict(_launched(rest, known)) or launched

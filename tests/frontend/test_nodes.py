@@ -279,7 +279,7 @@ def test_anchors_tags_and_merges():
     text = "base: &b {x: 1, y: 2}\none:\n  <<: *b\n  y: 3\ntwo:\n  <<: [*b, {z: 4}]\nt: !!str 5\n"
     node, found = parse(text, "f", "yaml")
     assert not found
-    assert same(plain(node), load(text))
+    assert plain(node) == load(text), "PyYAML 6.0.3 and 6.0.4 order what is merged differently"
     assert descend(node, ("one", "x"))[0].span.line == 1, "where the value is written"
     assert descend(node, ("one", "y"))[0].span.line == 4
     assert text_of(node.child("t").span, text) == "5"

@@ -11,8 +11,8 @@ from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.consumers.queries import replies
 
 STARTS = starts()
-OF_ONE_FILE = {"glm4", "minicpm_v"}
-"""Each question names a file that only its repository has: their own tests obtain it and ask."""
+OF_ONE_FILE = {"ai_toolkit", "glm4", "minicpm_v", "sd_scripts"}
+"""Each question names files that only their repository has: their own tests obtain them and ask."""
 
 
 def test_every_consumer_is_among_them():
