@@ -270,10 +270,12 @@ def _copies(module: Module, matches: Match) -> tuple[Module, ...]:
 
 
 def _parameters(architecture: Architecture, names: Sequence[str]) -> tuple[Module, ...]:
+    """Parameters of these names; a linear layer's weight is one, as AFMoE's router has it."""
     return tuple(
         module
         for module in architecture.modules
-        if module.kind == "parameter" and _ends(module.path, names)
+        if (module.kind == "parameter" and _ends(module.path, names))
+        or (module.kind == "linear" and _ends(f"{module.path}.weight", names))
     )
 
 

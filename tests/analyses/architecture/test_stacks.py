@@ -75,25 +75,25 @@ def test_projections_are_as_wide_as_the_heads(name):
     if stack is None or stack.part != "text" or stack.latent or stack.cross_attention:
         return
     width, kv_width = stack.heads * stack.head_dim, stack.kv_heads * stack.head_dim
-    widths = {
-        module.path.rpartition(".")[2]: module.shape[0]
-        for module in architecture.modules
-        if module.part == "text" and module.kind == "linear" and "{}" in module.path
-    }
+    widths = {}
+    for module in architecture.modules:
+        if module.part == "text" and module.kind == "linear" and "{}" in module.path:
+            widths.setdefault(module.path.rpartition(".")[2], set()).add(module.shape[0])
     apart = (
         *(("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("q_lin", "k_lin")),
         ("query_proj", "key_proj"),
     )
     query, key = next((pair for pair in apart if pair[0] in widths), ("", ""))
     if query:
-        assert (widths[query], widths[key]) == (width, kv_width)
+        assert width in widths[query], "layers of one model may have other heads than its last"
+        assert kv_width in widths[key]
     else:
         fused = next(
             widths[n]
             for n in ("qkv_proj", "query_key_value", "wqkv", "Wqkv", "c_attn")
             if n in widths
         )
-        assert fused == width + 2 * kv_width
+        assert width + 2 * kv_width in fused
 
 
 def test_levels_of_sdxl_are_those_of_the_real_unet(build):
