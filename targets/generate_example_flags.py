@@ -8,7 +8,6 @@ The scripts are read and not run.
 
 import ast
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from tunec.targets.clones import git, literal
 from tunec.targets.generate_schemas import FOLDER
 
 FILE: Final = "diffusers/examples.json"
@@ -57,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clone, *releases = sys.argv[1:] if arguments is None else arguments
     found = _Found()
     for release in releases:
-        for path in _git(clone, "ls-tree", "-r", "--name-only", release, "examples").splitlines():
+        for path in git(clone, "ls-tree", "-r", "--name-only", release, "examples").splitlines():
             if _is_example(path):
-                found.add(PurePath(path).stem, _git(clone, "show", f"{release}:{path}"))
+                found.add(PurePath(path).stem, git(clone, "show", f"{release}:{path}"))
     target = FOLDER / FILE
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(_document(found, releases), indent=1) + "\n", encoding="utf-8")
@@ -92,34 +92,21 @@ def _flags(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
             continue
-        names = [_literal(each) for each in node.args]
+        names = [literal(each) for each in node.args]
         told = {each.arg: each.value for each in node.keywords if each.arg}
-        is_switch = _literal(told.get("action")) in ("store_true", "store_false")
+        is_switch = literal(told.get("action")) in ("store_true", "store_false")
         kind = "switch" if is_switch else getattr(told.get("type"), "id", "str")
-        choices = _literal(told.get("choices"))
+        choices = literal(told.get("choices"))
         for name in names:
             if isinstance(name, str) and name.startswith("--"):
                 yield (
                     name[2:],
                     {
-                        "required": _literal(told.get("required")) is True,
+                        "required": literal(told.get("required")) is True,
                         "type": "many" if "nargs" in told else kind,
                         "choices": choices if isinstance(choices, list | tuple) else None,
                     },
                 )
-
-
-def _literal(node: ast.expr | None) -> Any:
-    try:
-        return None if node is None else ast.literal_eval(node)
-    except ValueError:
-        return None
-
-
-def _git(clone: str, *arguments: str) -> str:
-    """What git says of a clone."""
-    asked = ["git", "-C", clone, *arguments]  # the person who regenerates names the clone
-    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout  # noqa: S603
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Rows and schemas of files that are read and never written."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from packaging.version import Version
 
@@ -37,6 +37,15 @@ def observed(
         when=when,
         package=package,
     )
+
+
+_NOTHING: Final = object()
+
+
+def as_it_is(key: str, slot: str, source: str, usual: Any = _NOTHING) -> Entry:
+    """A key whose value is the slot's own; `usual`: what the slot is where nobody says the key."""
+    absent = None if usual is _NOTHING else {slot: usual}
+    return observed((key,), (slot,), lambda found: {slot: found[key]}, source, absent=absent)
 
 
 def schema_of(folder: str, releases: Sequence[str], package: str) -> Callable[[Dialect], str]:

@@ -26,6 +26,15 @@ def supervised(trainer: str) -> Mapping[str, Cannot]:
     }
 
 
+def training_denoisers(trainer: str) -> Mapping[str, Cannot]:
+    """The refusals of a program that trains denoisers alone, by its own classes."""
+    return {
+        **supervised(trainer),
+        "model.kind": Cannot(f"{trainer} trains diffusion models", True, ("diffusion",)),
+        "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
+    }
+
+
 def adding_no_noise(trainer: str) -> Mapping[str, Cannot]:
     """The refusal of a trainer without noise on embeddings."""
     reason = f"{trainer} adds no noise to embeddings"

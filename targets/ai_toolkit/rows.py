@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.target import Json, fixed, named
 from tunec.targets.ai_toolkit.packages import SOURCE
-from tunec.targets.read_only import observed
+from tunec.targets.read_only import as_it_is, observed
 
 _CONFIG: Final = f"{SOURCE} toolkit/config_modules.py"
 _TRAIN: Final = f"{_CONFIG} `TrainConfig`"
@@ -143,12 +143,7 @@ def _side(found: Found) -> Values:
 
 
 ROWS: Final = (
-    observed(
-        ("model.name_or_path",),
-        ("model.path",),
-        lambda found: {"model.path": found["model.name_or_path"]},
-        f"{_CONFIG} `ModelConfig`",
-    ),
+    as_it_is("model.name_or_path", "model.path", f"{_CONFIG} `ModelConfig`"),
     observed(
         _NETWORK,
         tuple(ADAPTER),
@@ -176,13 +171,7 @@ ROWS: Final = (
         _TRAIN,
         absent=(("0", "layer"),),
     ),
-    observed(
-        ("train.batch_size",),
-        ("batch.micro",),
-        lambda found: {"batch.micro": found["train.batch_size"]},
-        _TRAIN,
-        absent={"batch.micro": 1},
-    ),
+    as_it_is("train.batch_size", "batch.micro", _TRAIN, 1),
     observed(
         _STEPS, ("batch.accumulation",), _accumulation, _TRAIN, absent={"batch.accumulation": 1}
     ),
@@ -221,19 +210,9 @@ ROWS: Final = (
         _TRAIN,
         absent={"schedule.steps": 1000, "schedule.epochs": None},
     ),
-    observed(
-        ("save.save_every",),
-        ("schedule.save_steps",),
-        lambda found: {"schedule.save_steps": found["save.save_every"]},
-        f"{_CONFIG} `SaveConfig`",
-        absent={"schedule.save_steps": 1000},
-    ),
-    observed(
-        ("save.max_step_saves_to_keep",),
-        ("schedule.keep_checkpoints",),
-        lambda found: {"schedule.keep_checkpoints": found["save.max_step_saves_to_keep"]},
-        f"{_CONFIG} `SaveConfig`",
-        absent={"schedule.keep_checkpoints": 5},
+    as_it_is("save.save_every", "schedule.save_steps", f"{_CONFIG} `SaveConfig`", 1000),
+    as_it_is(
+        "save.max_step_saves_to_keep", "schedule.keep_checkpoints", f"{_CONFIG} `SaveConfig`", 5
     ),
     observed(
         ("logging.use_wandb",),

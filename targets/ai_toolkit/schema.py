@@ -6,7 +6,6 @@ takes any key, and asks for those that it has: they are read off its source.
 
 import ast
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 import tunec.schemas
 from tunec.targets.ai_toolkit.packages import COMMITS, PACKAGE
+from tunec.targets.clones import git, literal
 
 FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 CLASSES: Final = {
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
-    tree = ast.parse(_git(clone, "show", f"{commit}:{_MODULE}"))
+    tree = ast.parse(git(clone, "show", f"{commit}:{_MODULE}"))
     classes = {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
     blocks = {name: dict(_asked(classes[kind])) for name, kind in CLASSES.items()}
     at_top = sorted({key for text in _processes(clone, commit) for key in _configured(text)})
@@ -63,7 +63,7 @@ def _asked(node: ast.ClassDef) -> Iterator[tuple[str, dict[str, Any]]]:
     for call in ast.walk(node):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
-        holder, words = call.func.value, [_literal(each) for each in call.args]
+        holder, words = call.func.value, [literal(each) for each in call.args]
         is_asking = isinstance(holder, ast.Name) and holder.id in _ASKING
         if is_asking and call.func.attr in ("get", "pop") and words and isinstance(words[0], str):
             is_plain = len(words) > 1 and isinstance(words[1], bool | int | float | str)
@@ -72,30 +72,17 @@ def _asked(node: ast.ClassDef) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _processes(clone: str, commit: str) -> Iterator[str]:
     for folder in _PROCESSES:
-        names = _git(clone, "ls-tree", "-r", "--name-only", commit, folder).split()
+        names = git(clone, "ls-tree", "-r", "--name-only", commit, folder).split()
         yield from (
-            _git(clone, "show", f"{commit}:{each}") for each in names if each.endswith(".py")
+            git(clone, "show", f"{commit}:{each}") for each in names if each.endswith(".py")
         )
 
 
 def _configured(text: str) -> Iterator[str]:
     for call in ast.walk(ast.parse(text)):
         if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "get_conf":
-            name = _literal(call.args[0]) if call.args else None
+            name = literal(call.args[0]) if call.args else None
             yield from (name,) if isinstance(name, str) else ()
-
-
-def _literal(node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return None
-
-
-def _git(clone: str, *arguments: str) -> str:
-    """What git says of a clone."""
-    asked = ["git", "-C", clone, *arguments]  # the person who regenerates names the clone
-    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout  # noqa: S603
 
 
 if __name__ == "__main__":

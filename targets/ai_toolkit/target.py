@@ -12,7 +12,7 @@ from tunec.targets.ai_toolkit.packages import PACKAGE, RELEASES, SUPPORTED
 from tunec.targets.ai_toolkit.rows import ROWS, is_flux
 from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.file import own_script
-from tunec.targets.trainers import supervised
+from tunec.targets.trainers import training_denoisers
 
 _JOBS: Final = ("extension", "train")
 
@@ -53,9 +53,7 @@ TARGET: Final = Target(
     releases=RELEASES,
     files=(_CONFIG,),
     cannot={
-        **supervised("ai-toolkit"),
-        "model.kind": Cannot("ai-toolkit trains diffusion models", True, ("diffusion",)),
-        "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
+        **training_denoisers("ai-toolkit"),
         "launch.script": own_script("ai-toolkit"),
         "launch.launcher": Cannot("run.py is one process", True, ("accelerate",)),
     },

@@ -7,7 +7,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Json, fixed, named, same
 from tunec.targets.deepspeed.reader import offloads, shards, shards_parameters, shards_states
 from tunec.targets.openrlhf.packages import SOURCE
-from tunec.targets.read_only import observed
+from tunec.targets.read_only import as_it_is
 from tunec.targets.rows import row
 
 _CONFIG: Final = f"{SOURCE} utils/deepspeed/deepspeed_utils.py `get_train_ds_config`"
@@ -84,18 +84,16 @@ ENGINE: Final = (
         "`_consolidated_16bit_state_dict`, whatever the configuration says",
         when=shards_parameters,
     ),
-    observed(
-        ("ds.tensor_parallel_size",),
-        ("parallel.tensor",),
-        lambda found: {"parallel.tensor": found["ds.tensor_parallel_size"]},
+    as_it_is(
+        "ds.tensor_parallel_size",
+        "parallel.tensor",
         f"{SOURCE} utils/deepspeed/deepspeed.py `setup_distributed`",
-        absent={"parallel.tensor": 1},
+        1,
     ),
-    observed(
-        ("ds.ring_attn_size",),
-        ("parallel.sequence",),
-        lambda found: {"parallel.sequence": found["ds.ring_attn_size"]},
+    as_it_is(
+        "ds.ring_attn_size",
+        "parallel.sequence",
         f"{SOURCE} utils/deepspeed/deepspeed.py `setup_distributed`",
-        absent={"parallel.sequence": 1},
+        1,
     ),
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.target import Json, fixed, named
-from tunec.targets.read_only import observed
+from tunec.targets.read_only import as_it_is, observed
 from tunec.targets.sd_scripts.models import repository
 from tunec.targets.sd_scripts.packages import SOURCE
 
@@ -171,12 +171,8 @@ DATA: Final = (
         _DATASET,
         absent={"batch.micro": 1},
     ),
-    observed(
-        ("gradient_accumulation_steps",),
-        ("batch.accumulation",),
-        lambda found: {"batch.accumulation": found["gradient_accumulation_steps"]},
-        f"{_UTIL} `prepare_accelerator`",
-        absent={"batch.accumulation": 1},
+    as_it_is(
+        "gradient_accumulation_steps", "batch.accumulation", f"{_UTIL} `prepare_accelerator`", 1
     ),
     observed(
         ("resolution",),
@@ -367,18 +363,8 @@ def _trackers(found: Found) -> Values:
 
 
 RUN: Final = (
-    observed(
-        ("seed",),
-        ("runtime.seed",),
-        lambda found: {"runtime.seed": found["seed"]},
-        f"{_TRAIN}: set_seed",
-    ),
-    observed(
-        ("output_dir",),
-        ("runtime.output",),
-        lambda found: {"runtime.output": found["output_dir"]},
-        _TRAIN,
-    ),
+    as_it_is("seed", "runtime.seed", f"{_TRAIN}: set_seed"),
+    as_it_is("output_dir", "runtime.output", _TRAIN),
     observed(
         ("log_with", "logging_dir"),
         ("runtime.report_to",),
@@ -386,12 +372,6 @@ RUN: Final = (
         f"{_UTIL} `prepare_accelerator`",
         absent={"runtime.report_to": ()},
     ),
-    observed(
-        ("max_data_loader_n_workers",),
-        ("runtime.dataloader_workers",),
-        lambda found: {"runtime.dataloader_workers": found["max_data_loader_n_workers"]},
-        _TRAIN,
-        absent={"runtime.dataloader_workers": 8},
-    ),
+    as_it_is("max_data_loader_n_workers", "runtime.dataloader_workers", _TRAIN, 8),
 )
 ROWS: Final = (*MODEL, *COMPUTE, *DATA, *OPTIMIZER, *SCHEDULE, *RUN)

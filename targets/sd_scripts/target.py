@@ -9,12 +9,12 @@ from typing import Final
 from tunec.compiler.target import Cannot, File, Json, Target, in_no_plan
 from tunec.schemas.frozen import replace
 from tunec.targets.read_only import schema_of
-from tunec.targets.scripts.file import own_script
 from tunec.targets.sd_scripts import data
 from tunec.targets.sd_scripts.migration import DATA_LEAVES, LEAVES
 from tunec.targets.sd_scripts.packages import PACKAGE, RELEASES, SUPPORTED
 from tunec.targets.sd_scripts.rows import ROWS
-from tunec.targets.trainers import supervised
+from tunec.targets.scripts.file import own_script
+from tunec.targets.trainers import training_denoisers
 
 _OWN: Final = frozenset(
     {
@@ -85,9 +85,7 @@ _DATA: Final = File(
     leaves=DATA_LEAVES,
 )
 _CANNOT: Final[Mapping[str, Cannot]] = {
-    **supervised("sd-scripts"),
-    "model.kind": Cannot("sd-scripts trains diffusion models", True, ("diffusion",)),
-    "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
+    **training_denoisers("sd-scripts"),
     "launch.script": own_script("sd-scripts"),
     "launch.launcher": Cannot("its scripts are started by accelerate", True, ("accelerate",)),
 }
