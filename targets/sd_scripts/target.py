@@ -9,11 +9,11 @@ from typing import Final
 from tunec.compiler.target import Cannot, File, Json, Target, in_no_plan
 from tunec.schemas.frozen import replace
 from tunec.targets.read_only import schema_of
+from tunec.targets.scripts.file import own_script
 from tunec.targets.sd_scripts import data
 from tunec.targets.sd_scripts.migration import DATA_LEAVES, LEAVES
 from tunec.targets.sd_scripts.packages import PACKAGE, RELEASES, SUPPORTED
 from tunec.targets.sd_scripts.rows import ROWS
-from tunec.targets.scripts.file import own_script
 from tunec.targets.trainers import training_denoisers
 
 _OWN: Final = frozenset(
