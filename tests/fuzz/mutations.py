@@ -145,13 +145,12 @@ def _returns(text: str, _: str, random: Random) -> str:
 def _change_tree(text: str, other: str, random: Random) -> str:
     """Exchange, move, rename or drop something in the tree; as lines where there is no tree."""
     try:
-        tree = yaml.load(text, _LOADER)  # noqa: S506  safe, both
+        tree = deepcopy(yaml.load(text, _LOADER))  # noqa: S506  safe, both
         places = list(_places(tree))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError):
         return _replace_value(text, other, random)
     if not places:
         return _replace_value(text, other, random)
-    tree = deepcopy(tree)
     holder, key = _held(tree, random.choice(places))
     match random.randrange(5):
         case 0:
