@@ -31,12 +31,30 @@ def with_images(
     return replace(model, images=images)
 
 
+_AREA: Final = {"size": {"shortest_edge": 65_536, "longest_edge": 16_777_216}}
+_PIXELS: Final = {"min_pixels": 3_136, "max_pixels": 12_845_056}
+PUBLISHED_BOUNDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "qwen2_vl_vision": _PIXELS,
+    "qwen2_5_vl_vision": _PIXELS,
+    "qwen3_vl_vision": _AREA,
+    "qwen3_vl_moe_vision": _AREA,
+    "qwen3_5_vision": _AREA,
+    "qwen3_5_moe_vision": _AREA,
+}
+"""preprocessor_config.json of Qwen/Qwen2.5-VL-3B-Instruct and -7B-Instruct (the class of Qwen2-VL),
+of Qwen/Qwen3-VL-8B-Instruct, and of Qwen/Qwen3.5-2B-Base and Qwen3.6-35B-A3B-FP8, in public copies.
+"""
+
+
 def qwen(facts: Facts, vision_family: str) -> ImageTokens:
     """Qwen-VL: any size between two bounds on pixels, `merge` patches a side to one token.
 
-    The bounds are `min_pixels` and `max_pixels`, or `size` in newer files.
+    The bounds are `min_pixels` and `max_pixels`, or `size` in newer files. Where the model's own
+    file is not at hand, they are those that its maker publishes with every model of the family: the
+    class's default is less than a tenth of that.
     """
     vision = facts.section("vision_config", vision_family)
+    facts = replace(facts, processing=facts.processing or PUBLISHED_BOUNDS[vision_family])
     bounds = facts.processor("Qwen2VLImageProcessor")
     size = bounds.section("size", "Qwen2VLImageProcessor.size")
     low, high = size.count("shortest_edge"), size.count("longest_edge")

@@ -65,10 +65,19 @@ def test_qwen_resizes_as_its_processor(name, patch, width, height):
 
 def test_qwens_bounds_come_from_its_preprocessor_config():
     config = card("qwen2.5-vl-7b").config
-    assert derive(config).images.max_pixels == 28 * 28 * 1280
+    assert derive(config, {"do_resize": True}).images.max_pixels == 28 * 28 * 1280
     assert derive(config, {"max_pixels": 1_003_520}).images.max_pixels == 1_003_520
     newer = {"size": {"shortest_edge": 65536, "longest_edge": 16777216}}
     assert derive(config, newer).images.min_pixels == 65536
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [("qwen2-vl-7b", 1369), ("qwen2.5-vl-7b", 1369), ("qwen3-vl-8b", 1024), ("qwen3.5-9b", 1024)],
+)
+def test_qwens_bounds_are_the_makers_where_no_file_is_at_hand(name, tokens):
+    assert image_tokens(images_of(name), 1024, 1024) == tokens
+    assert image_tokens(images_of(name), 9000, 9000) >= 16_000
 
 
 @given(width=SIDES, height=SIDES)

@@ -60,11 +60,11 @@ def image_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
 
 _BY_NAME: Final = (
     (re.compile(r"(?i)qwen2(\.5)?-?vl|qvq-72b"), (14, 2), 12845056),
-    (re.compile(r"(?i)qwen3(\.5)?-?vl"), (16, 2), 0),
+    (re.compile(r"(?i)qwen3(\.5)?-?vl"), (16, 2), 16777216),
 )
 """Sides of a patch and patches that are merged: config.json of the models, `vision_config`,
 `patch_size` and `spatial_merge_size`, alike in every size of the family; and the most pixels of
-Qwen2-VL's and Qwen2.5-VL's preprocessor_config.json, 0 where they are not told."""
+their preprocessor_config.json (`PUBLISHED_BOUNDS` of the image rules)."""
 
 
 def _by_name(run: LintContext, at: Place, length: object) -> Iterator[Finding]:
