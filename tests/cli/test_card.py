@@ -175,13 +175,14 @@ def test_what_cannot_be_derived_is_told_with_a_code_and_a_place(tunec, tmp_path,
     pytest.importorskip("torch")
     config, code, place, words = REFUSED[case]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    refused = tunec("card", tmp_path / "config.json")
+    refused = tunec("card", tmp_path / "config.json", "--format", "json")
     assert refused.code == 1
-    assert f"error[{code}]" in refused.err
-    assert f"config.json{place}" in refused.err
-    assert words in refused.err
-    found = tunec("card", tmp_path / "config.json", "--format", "json").json
-    assert [each["id"] for each in found["diagnostics"]] == [code]
+    (found,) = refused.json["diagnostics"]
+    assert found["id"] == code
+    (label,) = found["labels"]
+    assert label["file"].endswith("config.json")
+    assert f":{label['line']}:{label['column']}" == place
+    assert words in f"{found['message']} {found['help']} {found['notes']}"
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "\ufeff{}", ""])
@@ -192,16 +193,25 @@ def test_a_file_that_is_no_config_is_told(tunec, tmp_path, text):
     assert "error[E" in refused.err
 
 
-def test_a_card_of_an_older_version_is_made_anew(tunec, tmp_path, cache, monkeypatch):
-    pytest.importorskip("torch")
+def test_a_card_of_an_older_version_is_made_anew(tunec, tmp_path, cache, card, monkeypatch):
+    made = []
+
+    def derive(_, into):
+        made.append(into)
+        into.write_bytes(card.to_json())
+
+    monkeypatch.setattr("tunec.compiler.derived_cards._derive", derive)
     (tmp_path / "config.json").write_text(json.dumps(GPT_OSS))
     assert tunec("card", tmp_path / "config.json").code == 0
+    assert tunec("card", tmp_path / "config.json").code == 0
+    assert len(made) == 1
     kept = cache / card_name(GPT_OSS)
     fresh = json.loads(kept.read_text())
     for stale in (json.dumps({**fresh, "tunec_card": 0}), "no card"):
         kept.write_text(stale)
         assert tunec("card", tmp_path / "config.json").code == 0
         assert json.loads(kept.read_text()) == fresh
+    assert len(made) == 3
     kept.write_text(json.dumps({**fresh, "tunec_card": 0}))
     monkeypatch.setattr("tunec.compiler.derived_cards.NEEDED", ("no_such_library",))
     refused = tunec("card", tmp_path / "config.json")

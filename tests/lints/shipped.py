@@ -16,8 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import tunec
 from tunec.compiler.consumers.environments import default_cache
+from tunec.compiler.lints.environment import environment_of
+from tunec.compiler.lints.lint import lint_files
+from tunec.compiler.lints.repository import OwnSource, own_source, reach_of
+from tunec.targets.registry import TARGETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +135,14 @@ def configs(folder: Path, globs: Sequence[str]) -> list[Path]:
 
 
 def told(paths: Sequence[Path], readers: Sequence[str]) -> Iterator[Told]:
-    """Lint each config alone."""
+    """Lint each config alone; the scripts around them, which are thousands, are read once."""
+    targets = TARGETS.readable()
+    environment = environment_of(targets, readers=readers)
+    sources: dict[tuple[Path, ...], OwnSource] = {}
     for path in paths:
-        found = tunec.lint(path, readers=readers)
+        own = own_source([path], reach_of([path]))
+        own = sources.setdefault(own.roots, own)
+        found = lint_files([path], targets, environment, own=own)
         errors = [f"{e.id}: {e.message}" for e in found.diagnostics if e.severity == "error"]
         yield Told(path, tuple(errors), bool(found.run.documents))
 
