@@ -1,4 +1,5 @@
 import os
+import signal
 from collections.abc import Iterator
 from functools import wraps
 from pathlib import Path
@@ -14,6 +15,9 @@ from tunec.compiler.lints import rule
 hypothesis_profiles.register()
 os.environ["OMP_NUM_THREADS"] = "1"
 """Before torch is loaded: tests fork, and a fork has none of the threads that OpenMP waits for."""
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""A shell lets what it starts in the background ignore Ctrl-C, and so would what tests start."""
 
 FIRST = (
     "tests/road",
