@@ -7,18 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from tests.analyses.architecture.built_models import built
 
 from tunec.schemas.models.architecture import Architecture
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 Parameters = dict[str, tuple[int, ...]]
-
-AUTO = {
-    "causal-lm": "AutoModelForCausalLM",
-    "vision-language": "AutoModelForImageTextToText",
-    "encoder-decoder": "AutoModelForSeq2SeqLM",
-}
 
 
 def derived_parameters(architecture: Architecture) -> Parameters:
@@ -54,41 +49,10 @@ def real_parameters(model: Any) -> Parameters:
     return found
 
 
-def build_transformers(config: Mapping[str, Any], kind: str) -> Any:
-    """Build the class that `architectures` names, or the one that `Auto...` chooses."""
-    import torch
-    import transformers
-
-    real = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
-    named = (config.get("architectures") or [""])[0]
-    with torch.device("meta"):
-        if hasattr(transformers, named):
-            return getattr(transformers, named)(real)
-        if kind == "encoder":
-            return transformers.AutoModel.from_config(real)
-        return getattr(transformers, AUTO[kind]).from_config(real)
-
-
-def build_diffusers(config: Mapping[str, Any]) -> Any:
-    """Build the class that `_class_name` names."""
-    import diffusers
-    import torch
-
-    options = {key: value for key, value in config.items() if not key.startswith("_")}
-    with torch.device("meta"):
-        return getattr(diffusers, config["_class_name"])(**options)
-
-
 @pytest.fixture(scope="session")
 def build() -> Callable[[Mapping[str, Any], str], Any]:
     """Build the real model of a config on the meta device."""
-
-    def build_any(config: Mapping[str, Any], kind: str) -> Any:
-        if "_class_name" in config:
-            return build_diffusers(config)
-        return build_transformers(config, kind)
-
-    return build_any
+    return built
 
 
 @pytest.fixture(scope="session")

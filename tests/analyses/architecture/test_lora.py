@@ -1,17 +1,21 @@
 """Adapters match, and count, as PEFT's own `get_peft_model` on the real models."""
 
+import hashlib
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "memory")]
 from test_real_models import native_cards
+from tests.analyses.architecture.built_models import built
 from tests.cards import one_of_each_family
+from tests.recording.traces import recorded
 from workload_builders import BF16_LORA, layout, lora
 
 from tunec.compiler.analyses.architecture import (
@@ -197,20 +201,44 @@ def targets_of(name: str) -> str | list[str]:
     return found.lora_pattern or list(found.lora_targets) or every
 
 
-@pytest.mark.parametrize("name", one_of_each_family(native_cards()))
-def test_every_card_has_as_many_adapters_as_peft_gives_it(name, build):
-    """Elements, and bytes as they lie beside a bf16 base: each adapter is fp32."""
+class Adapters(NamedTuple):
+    """What PEFT adapts in a model."""
+
+    layers: dict[str, int]
+    """How many modules have a name, by their names without numbers."""
+    names: str
+    """The digest of all names."""
+    parameters: int
+    size: int
+    """Bytes beside a bf16 base: each adapter is fp32."""
+
+
+@recorded
+def adapters_of_peft(config: Mapping[str, Any], kind: str, targets: str | list[str]) -> Adapters:
     import torch
 
+    model = built(config, kind).to(torch.bfloat16)
+    names, total = adapted(model, targets)
+    size = sum(p.numel() * p.element_size() for n, p in model.named_parameters() if ".lora_" in n)
+    return Adapters(*named(unwrapped(names)), total, size)
+
+
+def named(names: set[str]) -> tuple[dict[str, int], str]:
+    layers = Counter(re.sub(r"\.\d+(?=\.|$)", ".{}", name) for name in names)
+    return dict(sorted(layers.items())), hashlib.sha256(repr(sorted(names)).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", one_of_each_family(native_cards()))
+def test_every_card_has_as_many_adapters_as_peft_gives_it(name):
     found, targets = card(name), targets_of(name)
     architecture = derive(found.config, found.processor)
-    model = build(found.config, architecture.kind).to(torch.bfloat16)
-    names, total = adapted(model, targets)
     modules = matching(architecture, targets)
-    assert names_of(modules) == unwrapped(names)
-    assert lora_parameters(modules, RANK) == total
-    size = sum(p.numel() * p.element_size() for n, p in model.named_parameters() if ".lora_" in n)
-    assert adapter_bytes(architecture, modules) == size
+    expected = Adapters(
+        *named(names_of(modules)),
+        lora_parameters(modules, RANK),
+        adapter_bytes(architecture, modules),
+    )
+    assert adapters_of_peft(found.config, architecture.kind, targets) == expected
 
 
 def adapter_bytes(architecture: Architecture, modules: Sequence[Module]) -> int:
