@@ -68,7 +68,8 @@ def needs(asked: Sequence[Asked]) -> tuple[Need, ...]:
 def releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> Mapping[str, str]:
     """The release of each package that the files of the asked targets are written for.
 
-    A named version that is none names nothing: `emit.unsupported` reports it.
+    What one of them brings holds for the others too, which are asked for the same run. A named
+    version that is none names nothing: `emit.unsupported` reports it.
     """
     return _RELEASES.of((asked, versions), (), partial(_releases, asked, versions))
 
@@ -76,11 +77,12 @@ def releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> Mapping[str
 _RELEASES: Final = Kept[Mapping[str, str]]("compiler.requirements.releases", 64, lasting=True)
 
 
-def _releases(asked: Iterable[Asked], versions: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> dict[str, str]:
+    beside = {name: each for pair in asked for name, each in pair[0].companions(pair[1]).items()}
+    found = {**beside}
     for target, version in asked:
         with suppress(InvalidVersion):
-            dialect = target.dialect(version, versions)
+            dialect = target.dialect(version, {**beside, **target.companions(version), **versions})
             found |= {name: str(each) for name, each in dialect.items() if name}
     return found
 

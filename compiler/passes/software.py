@@ -15,8 +15,8 @@ _TORCH: Final = "torch"
 
 def say_software(scribe: Scribe, draft: Draft) -> None:
     """Decide what must be installed; an error where a named torch has no kernels for a device."""
-    _torch(scribe)
-    packages = tuple(_packages(draft, {**scribe.facts.releases, **scribe.facts.versions}))
+    _torch(scribe, draft)
+    packages = tuple(_packages(draft, _brought(scribe, draft)))
     why = (
         "packages that the plan's model, method, engine and targets import, in the releases "
         "that the files are written for"
@@ -28,22 +28,52 @@ def say_software(scribe: Scribe, draft: Draft) -> None:
 # ── torch ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _torch(scribe: Scribe) -> None:
+def _torch(scribe: Scribe, draft: Draft) -> None:
     devices = scribe.facts.selection.devices
     weakest = scribe.facts.selection.weakest.device
     named = scribe.facts.versions.get(_TORCH)
+    brought = _brought(scribe, draft).get(_TORCH)
     compiled_for = "gfx" if weakest.gfx else "compute_capability"
     rests = (spec("software.torch"), device(weakest.name, compiled_for))
-    if named is not None and builds_of(named):
-        build = _of_release(scribe, named, devices)
+    told = named or brought
+    if told is not None and builds_of(told):
+        build = _of_release(scribe, told, devices)
     else:
         build = newest_for(weakest.vendor, weakest.kernels)
-    why = _why(build, weakest, named)
-    value = _version(build, named) if build is not None else None
+    why = _why(build, weakest, named, brought)
+    value = _version(build, told) if build is not None else None
     scribe.say("job.torch", value, why, *rests)
     is_said = named is not None and bool(_local(named))
     if build is not None and not build.is_usual and build.vendor == "nvidia" and not is_said:
         _from_another_index(scribe, build, weakest)
+
+
+_OF_ENGINES: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
+    ("vllm", "0.11.0"): {_TORCH: "2.8.0"},
+    ("vllm", "0.12.0"): {_TORCH: "2.9.0"},
+    ("vllm", "0.20.2"): {_TORCH: "2.11.0"},
+    ("vllm", "0.23.0"): {_TORCH: "2.11.0"},
+    ("vllm", "0.24.0"): {_TORCH: "2.11.0"},
+    ("vllm", "0.28.0"): {_TORCH: "2.13.0"},
+    ("vllm", "0.30.0"): {_TORCH: "2.13.0"},
+    ("vllm", "0.31.0"): {_TORCH: "2.13.0"},
+    ("sglang", "0.5.8"): {_TORCH: "2.9.1", "transformers": "4.57.1"},
+    ("sglang", "0.5.14"): {_TORCH: "2.11.0", "transformers": "5.8.1"},
+}
+"""What an engine that writes answers pins itself: `Requires-Dist` of the wheels."""
+
+
+def _brought(scribe: Scribe, draft: Draft) -> Mapping[str, str]:
+    """The release of each package: named, of the engine that writes, or of the asked targets."""
+    facts = scribe.facts
+    said = {**facts.releases, **facts.versions}
+    return {**said, **_pinned(draft, said), **facts.spec.software}
+
+
+def _pinned(draft: Draft, releases: Mapping[str, str]) -> Mapping[str, str]:
+    """Releases that the engine of a plan pins; nothing where there is none, or none is known."""
+    engine = draft.generation.engine.partition("_")[0]
+    return _OF_ENGINES.get((engine, releases.get(engine, "")), {})
 
 
 def _version(build: Build, named: str | None) -> str:
@@ -104,14 +134,12 @@ def _capability(each: Device) -> str:
     return each.gfx or (f"compute capability {spelled(capability)}" if capability else each.vendor)
 
 
-def _why(build: Build | None, weakest: Device, named: str | None) -> str:
+def _why(build: Build | None, weakest: Device, named: str | None, brought: str | None) -> str:
     if build is None:
         return f"no official PyTorch wheel is known for {weakest.title}"
-    if named is not None:
-        return (
-            f"the release that the spec names; its build {build.name} has kernels for "
-            f"{weakest.title}"
-        )
+    if named is not None or brought is not None:
+        who = "that the spec names" if named is not None else "that the job's other packages take"
+        return f"the release {who}; its build {build.name} has kernels for {weakest.title}"
     taken = "the usual release" if build.release == USUAL else "the newest release"
     return f"{taken} with kernels for {weakest.title}"
 
@@ -132,10 +160,6 @@ def _from_another_index(scribe: Scribe, build: Build, weakest: Device) -> None:
 # ── the rest ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _writes(draft: Draft) -> bool:
-    return draft.generation.engine.startswith("vllm")
-
-
 _IMPORTED: Final[Mapping[str, Callable[[Draft], bool]]] = {
     "transformers": lambda draft: draft.model.kind != "diffusion",
     "diffusers": lambda draft: draft.model.kind == "diffusion",
@@ -146,19 +170,29 @@ _IMPORTED: Final[Mapping[str, Callable[[Draft], bool]]] = {
         draft.quantization.format != "none" or draft.optimizer.kernel == "bitsandbytes"
     ),
     "liger-kernel": lambda draft: draft.loss.path == "fused",
-    "flash-attn": lambda draft: draft.attention.implementation == "flash_attention_2",
-    "vllm": _writes,
+    "vllm": lambda draft: draft.generation.engine.startswith("vllm"),
+    "sglang": lambda draft: draft.generation.engine.startswith("sglang"),
 }
 """Distributions by whether a plan's run imports them."""
-_TRAINERS: Final = ("trl", "simpletuner", "llama-cookbook", "SwissArmyTransformer")
+_FLASH: Final = "flash-attn"
+"""It is compiled, and goes before what requires it: pip then finds it there."""
+_TRAINERS: Final = (
+    *("axolotl", "llamafactory", "ms-swift", "openrlhf", "unsloth", "verl"),
+    *("trl", "simpletuner", "llama-cookbook", "SwissArmyTransformer"),
+)
 """Distributions that a target is written for, and brings."""
+_REQUIRING: Final = frozenset({"openrlhf"})
+"""Trainers whose wheels require FlashAttention, whatever attention a plan has."""
 
 
 def _packages(draft: Draft, releases: Mapping[str, str]) -> Iterator[str]:
     """What pip is told: with a release where one is named, or goes with the files."""
-    for name in _TRAINERS:
-        if name in releases:
-            yield f"{name}=={releases[name]}"
-    for name, is_imported in _IMPORTED.items():
-        if is_imported(draft):
-            yield f"{name}=={releases[name]}" if name in releases else name
+    trainers = [name for name in _TRAINERS if name in releases]
+    if _REQUIRING & {*trainers} or draft.attention.implementation == "flash_attention_2":
+        yield _named(_FLASH, releases)
+    for name in (*trainers, *(name for name, is_said in _IMPORTED.items() if is_said(draft))):
+        yield _named(name, releases)
+
+
+def _named(name: str, releases: Mapping[str, str]) -> str:
+    return f"{name}=={releases[name]}" if name in releases else name

@@ -31,6 +31,23 @@ _DEEPSPEED: Final = "0.18.9"
 """The extra `deepspeed`: from 0.18.3 until 0.14, from 0.18.6 and below 0.19 then."""
 
 
+_BESIDE: Final = (
+    ("0.13", {"torch": "2.8.0", "vllm": "0.11.0"}),
+    ("0.17", {"vllm": "0.20.2"}),
+    ("0.18", {"torch": "2.12.1", "vllm": "0.20.2"}),
+    ("0.19", {"vllm": "0.20.2"}),
+)
+"""The torch that a release takes, where it is none from 2.13 on, and the newest vLLM that pip finds
+beside it: axolotl 0.13.2 to 0.16.1 setup.py `parse_requirements`, which pip runs where torch is not
+seen; `Requires-Dist` of the wheels of 0.17.0 to 0.19.0 and of vllm 0.20.2 to 0.31.0."""
+
+
+def companions(version: Version) -> Mapping[str, str]:
+    """What goes with one of Axolotl in an environment, by package."""
+    held = [pins for since, pins in _BESIDE if version >= Version(since)]
+    return {**brought(version), **(held[-1] if held else {})}
+
+
 def installed(version: Version) -> Mapping[str, Releases]:
     """The releases that one of Axolotl requires; none for one that is older than those read."""
     held = [pins for since, pins in _PINS if version >= Version(since)]

@@ -18,7 +18,15 @@ from tunec.targets.axolotl.from_trl import TAKES
 from tunec.targets.axolotl.fsdp import FSDP
 from tunec.targets.axolotl.migration import CARRIES, LEAVES
 from tunec.targets.axolotl.model import MODEL, OBJECTIVE
-from tunec.targets.axolotl.packages import PACKAGE, RELEASES, SCHEMAS, SUPPORTED, brought, installed
+from tunec.targets.axolotl.packages import (
+    PACKAGE,
+    RELEASES,
+    SCHEMAS,
+    SUPPORTED,
+    brought,
+    companions,
+    installed,
+)
 from tunec.targets.axolotl.refusals import REFUSALS
 from tunec.targets.axolotl.training import BATCH, OPTIMIZER, RUNTIME, SCHEDULE, TIMES
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
@@ -226,7 +234,7 @@ TARGET: Final = Target(
         ACCELERATE_PACKAGE: ACCELERATE,
         DEEPSPEED_PACKAGE: DEEPSPEED,
     },
-    companions=brought,
+    companions=companions,
     installs=installed,
     entry=entry,
     run_by="trl",

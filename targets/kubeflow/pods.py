@@ -11,7 +11,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Artifact, Dialect, File, Json, in_no_plan, on_deepspeed
-from tunec.targets.launch.node_setup import dns_label, local_files
+from tunec.targets.launch.node_setup import dns_label, is_built_on_torch, local_files
 
 _CUDA: Final = re.compile(r"cu(\d{2})(\d)")
 _PYTORCH: Final = re.compile(
@@ -29,7 +29,7 @@ def usual_image(plan: Plan) -> str | None:
     pytorch/pytorch .github/scripts/generate_docker_release_matrix.py: one for each CUDA release of
     the wheels, as `runtime` and as `devel`. DeepSpeed compiles its kernels when it first needs them
     (0.14.5 to 0.19.8 op_builder/builder.py `installed_cuda_version`: CUDA_HOME), for which `devel`
-    has the compiler.
+    has the compiler, and flash-attn when it is installed.
     """
     if plan.devices.vendor == "intel":
         return _GAUDI
@@ -37,7 +37,8 @@ def usual_image(plan: Plan) -> str | None:
     cuda = _CUDA.fullmatch(build)
     if cuda is None:
         return None
-    kind = "devel" if on_deepspeed(plan) else "runtime"
+    compiles = on_deepspeed(plan) or any(map(is_built_on_torch, plan.job.packages))
+    kind = "devel" if compiles else "runtime"
     return f"pytorch/pytorch:{release}-cuda{cuda[1]}.{cuda[2]}-cudnn9-{kind}"
 
 

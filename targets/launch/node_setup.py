@@ -2,6 +2,8 @@
 
 import re
 import shlex
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan, training_data
@@ -21,6 +23,10 @@ def dns_label(name: str) -> str:
 
 _SETUP: Final = re.compile(r"^setup\(\) \{\n((?:  .*\n)*)\}$", re.MULTILINE)
 _PIP: Final = re.compile(r"^pip install (?:--[a-z-]+ )*((?!torch==)[^-\s][^\n]*)$", re.MULTILINE)
+_TOOLS: Final = "ninja packaging psutil setuptools wheel"
+_ON_TORCH: Final = frozenset({"flash-attn"})
+"""What is compiled against the torch that is there, and so builds in no environment of its own:
+flash-attn 2.8.3 setup.py imports torch, packaging and wheel, and asks for ninja and psutil."""
 _TORCH: Final = re.compile(r"^pip install (?:--[a-z-]+ )*torch==(\S+)", re.MULTILINE)
 _INK: Final = re.compile(r"[^\n]")
 _FILES: Final = (".py", ".sh")
@@ -65,10 +71,21 @@ def torch_line(plan: Plan, flags: str = "--quiet ") -> str:
 
 
 def packages_line(plan: Plan, flags: str = "--quiet ") -> str:
-    """The command that installs all else; empty where there is nothing."""
-    if not plan.job.packages:
-        return ""
-    return f"pip install {flags}{' '.join(map(shlex.quote, plan.job.packages))}\n"
+    """The commands that install all else; empty where there is nothing."""
+    lines = (_line(flags, *group) for group in groupby(plan.job.packages, is_built_on_torch))
+    return "".join(lines)
+
+
+def _line(flags: str, is_built: bool, packages: Iterable[str]) -> str:
+    named = " ".join(map(shlex.quote, packages))
+    if not is_built:
+        return f"pip install {flags}{named}\n"
+    return f"pip install {flags}{_TOOLS}\npip install {flags}--no-build-isolation {named}\n"
+
+
+def is_built_on_torch(package: str) -> bool:
+    """Whether pip compiles a package against the torch that is installed."""
+    return package.partition("=")[0] in _ON_TORCH
 
 
 def installed_torch(text: str) -> str | None:
@@ -84,8 +101,8 @@ def installed_torch(text: str) -> str | None:
 
 def installed_packages(text: str) -> tuple[str, ...]:
     """What else a text installs."""
-    found = _PIP.search(text)
-    return tuple(words_of(found[1])) if found else ()
+    lines = (found[1] for found in _PIP.finditer(text) if found[1] != _TOOLS)
+    return tuple(word for line in lines for word in words_of(line))
 
 
 # ── what it reads that is not in the bundle ──────────────────────────────────────────────────────

@@ -31,6 +31,16 @@ _BROUGHT: Final = (
 """Releases of one season within these ranges, beside which the parser was asked."""
 
 
+_ENGINE: Final = (("4.0", "0.23.0"), ("4.3", "0.28.0"), ("4.5", "0.31.0"))
+"""The newest vLLM that pip finds beside those: ms-swift asks for 0.5.1 or later (README.md)."""
+
+
+def companions(version: Version) -> Mapping[str, str]:
+    """What goes with one of ms-swift in an environment, by package."""
+    held = [each for since, each in _ENGINE if version >= Version(since)]
+    return {**brought(version), "vllm": held[-1] if held else _ENGINE[0][1]}
+
+
 def ranges(version: Version) -> Mapping[str, Releases]:
     """The releases that one of ms-swift takes, by package."""
     held = [found for since, found in _RANGES if version >= Version(since)]

@@ -33,6 +33,7 @@ from tunec.targets.ms_swift.packages import (
     TRAINER,
     brought,
     by_rlhf,
+    companions,
     is_of_pairs,
     ranges,
 )
@@ -226,7 +227,7 @@ TARGET: Final = Target(
         ACCELERATE_PACKAGE: ACCELERATE,
         DEEPSPEED_PACKAGE: DEEPSPEED,
     },
-    companions=brought,
+    companions=companions,
     entry=entry,
     run_by="trl",
     counting=counting,

@@ -22,6 +22,11 @@ is one of the season, beside which the programs were asked."""
 _PINNED: Final = ("transformers", "deepspeed")
 
 
+def companions(version: Version) -> Mapping[str, str]:
+    """What goes with one of OpenRLHF by package; its wheels pin FlashAttention."""
+    return {**brought(version), "flash-attn": "2.8.3"}
+
+
 def ranges(version: Version) -> Mapping[str, Releases]:
     """The releases that one of OpenRLHF takes, by package."""
     return {name: Releases(f"=={brought(version)[name]}") for name in _PINNED}

@@ -30,7 +30,14 @@ from tunec.targets.openrlhf.model import (
     OF_TEXTS,
     QUANTIZATION,
 )
-from tunec.targets.openrlhf.packages import PACKAGE, RELEASES, SUPPORTED, brought, ranges
+from tunec.targets.openrlhf.packages import (
+    PACKAGE,
+    RELEASES,
+    SUPPORTED,
+    brought,
+    companions,
+    ranges,
+)
 from tunec.targets.openrlhf.refusals import REFUSALS
 from tunec.targets.openrlhf.training import BATCH, RUN, optimizer, schedule
 from tunec.targets.read_only import schema_of
@@ -213,7 +220,7 @@ TARGET: Final = Target(
     needs=_needs,
     check=refusing(PACKAGE, REFUSALS),
     beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES, DEEPSPEED_PACKAGE: DEEPSPEED},
-    companions=brought,
+    companions=companions,
     starts=(Start(("bash",), SFT), Start(("bash",), DPO)),
     run_by="trl",
     counting=counting,

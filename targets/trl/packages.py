@@ -25,7 +25,7 @@ _SEASONS: Final = (
     ("1.3", {"transformers": "5.6.2", "deepspeed": "0.18.9"}),
     ("1.6", {"transformers": "5.10.4", "deepspeed": "0.18.9"}),
     ("1.9", {"transformers": "5.15.1", "deepspeed": "0.19.8"}),
-    ("1.16", {"transformers": "5.23.0", "deepspeed": "0.19.8"}),
+    ("1.16", {"transformers": "5.23.0", "deepspeed": "0.19.8", "vllm": "0.30.0"}),
 )
 """Within the bounds of `Requires-Dist` in the wheels: transformers below 4.47 for 0.12, from 4.46
 for 0.13, 4.50 for 0.18, 4.51 for 0.19, 4.53.2 for 0.20, 4.55 for 0.21, 4.56.1 for 0.23 and 4.56.2

@@ -36,6 +36,20 @@ _INSTALLED: Final = (
 """What pip takes of these: the newest transformers, and a peft of its time."""
 
 
+_TORCH: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
+    ("2026.3", {"torch": "2.10.0"}),
+    ("2026.7", {"torch": "2.11.0"}),
+    ("2026.9", {"torch": "2.12.1"}),
+    ("2026.10", {}),
+)
+"""The newest that is below the bound of a wheel: 2026.3.18, 2026.7.6, 2026.9.8, 2026.10.9."""
+
+
+def companions(version: Version) -> Mapping[str, str]:
+    """What goes with one of Unsloth in an environment, by package."""
+    return {**brought(version), **_held(_TORCH, version)}
+
+
 def _held(table: tuple[tuple[str, Mapping[str, str]], ...], version: Version) -> Mapping[str, str]:
     """The row of a release; nothing where it is older than those that were read."""
     return next((found for since, found in reversed(table) if version >= Version(since)), {})

@@ -26,6 +26,7 @@ from tunec.targets.unsloth.packages import (
     SUPPORTED,
     TRAINER,
     brought,
+    companions,
     ranges,
 )
 from tunec.targets.unsloth.refusals import REFUSALS
@@ -192,7 +193,7 @@ TARGET: Final = Target(
     needs=_needs,
     check=_check,
     beside={TRAINER: TRANSFORMERS, PEFT: PEFT_RELEASES},
-    companions=brought,
+    companions=companions,
     entry=entry,
     run_by="trl",
     counting=trainer.counting,

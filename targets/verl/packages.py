@@ -24,6 +24,21 @@ _BROUGHT: Final = (
 """Releases of one season within these ranges, beside which its configuration was composed."""
 
 
+_ENGINES: Final = (
+    ("0.8", {"vllm": "0.12.0", "sglang": "0.5.8"}),
+    ("0.9", {"vllm": "0.24.0", "sglang": "0.5.14"}),
+)
+"""verl 0.8.0 and 0.9.1 `Requires-Dist` of the extras `vllm` and `sglang`. Beside 0.9 pip finds no
+SGLang of that extra: 0.5.12 pins transformers 5.6.0, which verl 0.9.1 leaves out; the next that it
+finds is 0.5.14."""
+
+
+def companions(version: Version) -> Mapping[str, str]:
+    """What goes with one of verl in an environment, by package."""
+    held = [found for since, found in _ENGINES if version >= Version(since)]
+    return {**brought(version), **(held[-1] if held else _ENGINES[0][1])}
+
+
 def ranges(version: Version) -> Mapping[str, Releases]:
     """The releases that one of verl takes, by package."""
     held = [found for since, found in _RANGES if version >= Version(since)]

@@ -19,7 +19,15 @@ from tunec.targets.trainers import other_releases, supervised, training_plainly
 from tunec.targets.verl.engine import ALWAYS_SO, engine
 from tunec.targets.verl.model import model
 from tunec.targets.verl.optimizer import optimizer
-from tunec.targets.verl.packages import PACKAGE, RELEASES, SOURCE, SUPPORTED, brought, ranges
+from tunec.targets.verl.packages import (
+    PACKAGE,
+    RELEASES,
+    SOURCE,
+    SUPPORTED,
+    brought,
+    companions,
+    ranges,
+)
 from tunec.targets.verl.refusals import REFUSALS
 from tunec.targets.verl.rewards import ACTOR, REWARDED
 from tunec.targets.verl.training import DATA, TRAINER
@@ -219,7 +227,7 @@ TARGET: Final = Target(
     starts_workers=is_for_rewards,
     check=refusing(PACKAGE, REFUSALS),
     beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES},
-    companions=brought,
+    companions=companions,
     entry=entry,
     run_by="trl",
     counting=counting,
