@@ -16,7 +16,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.local_paths import View
+from tunec.compiler.local_paths import View, own_modules
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
 from tunec.compiler.start_commands import RUN, Start
@@ -77,7 +77,7 @@ def paths(asked: Sequence[Asked], plan: Plan) -> frozenset[str]:
 
 def view_of(target: Target, spec: str) -> View:
     """What the program of a target sees, where the root sees the spec's directory as `spec`."""
-    view = View(spec)
+    view = View(spec, elsewhere=any(start.elsewhere for start in target.starts))
     return view.from_folder(target.name) if _works_at_home(target) else view
 
 
@@ -257,9 +257,8 @@ _HERE: Final = 'CDPATH=\'\' cd -- "$(dirname -- "${BASH_SOURCE[0]}")'
 
 def _searched(plan: Plan, base: str) -> str:
     """A line that lets a program import modules beside the spec, where it is given their names."""
-    modules = [each for each in plan.objective.rewards if "." in each and ":" not in each]
     path = f'{shlex.quote(base)}"${{PYTHONPATH:+:${{PYTHONPATH}}}}"'
-    return f"export PYTHONPATH={path}\n" if modules else ""
+    return f"export PYTHONPATH={path}\n" if own_modules(plan) else ""
 
 
 def _entry(way: _Way, header: Sequence[str], searched: str) -> Artifact:

@@ -23,6 +23,10 @@ _OF_SCRIPTS: Final = frozenset({*BUILDERS, ".py", ".sh", ".yaml", ".yml", ".toml
 """Suffixes of files that a script is, or is given."""
 
 
+SEARCHED: Final = "PYTHONPATH"
+"""Where Python looks for modules: Python 3.11, Command line and environment."""
+
+
 class View(Struct, frozen=True):
     """What a program sees from its working directory."""
 
@@ -30,11 +34,14 @@ class View(Struct, frozen=True):
     """The directory of the spec, with slashes."""
     root: str = "."
     """The root of the bundle."""
+    elsewhere: bool = False
+    """Whether the program sees nothing of the environment in which run.sh is started."""
 
     def from_folder(self, name: str) -> "View":
         """The view from a folder of the bundle's root."""
         above = "../" * len(name.split("/"))
-        return View(*(posixpath.normpath(f"{above}{each}") for each in (self.spec, self.root)))
+        spec, root = (posixpath.normpath(f"{above}{each}") for each in (self.spec, self.root))
+        return View(spec, root, self.elsewhere)
 
 
 def placed(plan: Plan, loaded: Loaded, view: View, bundled: Container[str]) -> Plan:
@@ -55,8 +62,25 @@ def placed(plan: Plan, loaded: Loaded, view: View, bundled: Container[str]) -> P
             "objective.rewards": tuple(_reward(each, view) for each in plan.objective.rewards),
             "runtime.output": _output(plan, spec, view),
             "launch.script": _script(plan, spec, view, bundled),
+            "launch.environment": _environment(plan, view),
         }
     )
+
+
+def own_modules(plan: Plan) -> tuple[str, ...]:
+    """Import paths of the rewards that lie beside the spec, and in none of the job's packages."""
+    installed = {each.partition("=")[0].replace("-", "_") for each in plan.job.packages}
+    named = (each for each in plan.objective.rewards if "." in each and ":" not in each)
+    return tuple(each for each in named if each.partition(".")[0] not in installed)
+
+
+def _environment(plan: Plan, view: View) -> tuple[tuple[str, str], ...]:
+    """With the directory of the spec where a program elsewhere imports modules from it."""
+    if not view.elsewhere or not own_modules(plan):
+        return plan.launch.environment
+    found = dict(plan.launch.environment)
+    places = (view.spec, found.get(SEARCHED))
+    return tuple({**found, SEARCHED: ":".join(filter(None, places))}.items())
 
 
 def _moved(path: str, base: str) -> str:

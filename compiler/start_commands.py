@@ -20,6 +20,8 @@ class Start(Struct, frozen=True):
     """The target's file that ends the command; it is started so where this file is written."""
     submits: bool = False
     """Whether the command hands the run to a cluster, and does not wait for its end."""
+    elsewhere: bool = False
+    """Whether the run sees nothing of the environment in which the command is given."""
     at_home: bool = False
     """Whether the program looks for its files in the working directory, which is then the target's
     own folder."""

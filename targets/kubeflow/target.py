@@ -299,6 +299,7 @@ _APPLIED: Final = Start(
     TRAINJOB.name,
     submits=True,
     needs_script=True,
+    elsewhere=True,
 )
 """The files of the bundle first, which the job mounts."""
 

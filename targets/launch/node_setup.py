@@ -2,11 +2,12 @@
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.local_paths import SEARCHED, own_modules
 from tunec.schemas.data_paths import is_local
 from tunec.schemas.torch_builds import INDEX, builds_of
 from tunec.targets.words import words_of
@@ -116,5 +117,17 @@ def local_files(plan: Plan) -> tuple[str, ...]:
         each for each in (*training_data(plan), plan.data.evaluation) if each and is_local(each)
     ]
     beside = [word for word in words[1:] if word.startswith("../")]
+    rewards = _reward_files(plan)
     model = [plan.model.path] if plan.model.path.startswith((".", "/", "~")) else []
-    return tuple(dict.fromkeys((*script, *model, *data, *beside)))
+    return tuple(dict.fromkeys((*script, *model, *data, *beside, *rewards)))
+
+
+def _reward_files(plan: Plan) -> Iterator[str]:
+    """The files of rewards, `reward.py:score`; of import paths the module, or its package."""
+    for each in plan.objective.rewards:
+        if ".py:" in each:
+            yield each.rpartition(":")[0]
+    base = dict(plan.launch.environment).get(SEARCHED, "").partition(":")[0]
+    for each in own_modules(plan) if base else ():
+        name, *inner = each.split(".")
+        yield f"{base}/{name}.py" if len(inner) == 1 else f"{base}/{name}"

@@ -247,7 +247,7 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     beside={"accelerate": ACCELERATE},
     together=section_defaults,
-    starts=(Start(("sky", "launch"), TASK.name, submits=True, needs_script=True),),
+    starts=(Start(("sky", "launch"), TASK.name, submits=True, needs_script=True, elsewhere=True),),
     takes_fsdp=True,
     verify="tunec.targets.skypilot.verify",
 )

@@ -199,6 +199,27 @@ def test_a_module_of_rewards_beside_the_spec_is_imported(write, monkeypatch):
     assert "PYTHONPATH" not in write(named, "trl").text("run.sh")
 
 
+@pytest.mark.parametrize(
+    ("reward", "file"), [("rewards.correct", "../rewards.py"), ("own.math.exact", "../own")]
+)
+def test_a_module_of_rewards_is_brought_to_a_rented_machine(write, reward, file):
+    rewarded = {**SPEC, "objective": {"grpo": {"rewards": [reward]}}}
+    task = yaml.safe_load(write(rewarded, "trl", "skypilot").text("skypilot/task.yaml"))
+    assert task["file_mounts"][f"~/{file.removeprefix('../')}"] == file
+    assert task["envs"]["PYTHONPATH"] == ".."
+    theirs = {**SPEC, "objective": {"grpo": {"rewards": ["trl.rewards.accuracy_reward"]}}}
+    other = yaml.safe_load(write(theirs, "trl", "skypilot").text("skypilot/task.yaml"))
+    assert "PYTHONPATH" not in other["envs"]
+    assert not any("rewards" in each for each in other.get("file_mounts", {}))
+
+
+def test_a_pod_imports_rewards_from_its_volume(write):
+    objective = {"grpo": {"rewards": ["rewards.correct"]}}
+    rewarded = {**SPEC, "objective": objective, "job": {"volume": "work"}}
+    job = yaml.safe_load(write(rewarded, "trl", "kubeflow").text("kubeflow/trainjob.yaml"))
+    assert {"name": "PYTHONPATH", "value": ".."} in job["spec"]["trainer"]["env"]
+
+
 @pytest.mark.parametrize("written_as", ["./tiny", "./tiny/config.json", "tiny"])
 def test_a_directory_of_weights_is_found_from_the_bundle(write, tmp_path, written_as):
     from tunec.schemas.models.catalogue import card

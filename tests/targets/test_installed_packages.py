@@ -1,0 +1,89 @@
+"""What jobs install: the trainer that is asked for, and releases that go together."""
+
+import pytest
+from packaging.version import Version
+
+import tunec
+from tunec.targets.launch.node_setup import installed_packages, packages_line
+from tunec.targets.registry import REGISTRY
+
+SPEC = {
+    "tunec": 1,
+    "model": "qwen2.5-7b",
+    "method": "lora",
+    "data": {"train": "train.jsonl", "samples": 10_000, "sequence": 1536},
+    "hardware": "a100-80g-x4",
+}
+PARQUET = {**SPEC, "data": {**SPEC["data"], "train": "train.parquet"}}
+REWARDS = {"grpo": {"rewards": ["rewards.correct"], "samples": 8, "completion": 1024}}
+TRAINERS = {
+    "axolotl": SPEC,
+    "llamafactory": SPEC,
+    "ms-swift": SPEC,
+    "openrlhf": SPEC,
+    "unsloth": {**SPEC, "hardware": "a100-80g-x1"},
+    "verl": PARQUET,
+    "trl": SPEC,
+}
+
+
+def packages(spec, target: str, **engine: str) -> tuple[dict[str, str], str | None]:
+    """Releases by package, and the torch, of the job of a spec."""
+    if engine:
+        spec = {**spec, "objective": {"grpo": {**REWARDS["grpo"], **engine}}}
+    result = tunec.plan(spec, targets=[target, "kubeflow"])
+    assert result.ok, [each.message for each in result.diagnostics]
+    named = (each.partition("==")[::2] for each in result.plan["job.packages"])
+    return dict(named), result.plan["job.torch"]
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_job_installs_the_trainer_in_the_releases_that_it_takes(trainer):
+    target = REGISTRY[trainer]
+    for release in (target.releases[-1], target.latest):
+        found, torch = packages(TRAINERS[trainer], f"{trainer}@{release}")
+        assert found[target.package] == release
+        brought = target.companions(Version(release))
+        assert brought["transformers"] == found["transformers"]
+        for name in brought.keys() & found.keys():
+            assert found[name] in (brought[name], ""), name
+        assert torch is not None
+        assert torch.startswith(brought.get("torch", "2.13.0"))
+
+
+@pytest.mark.parametrize(
+    ("trainer", "engine", "torch"),
+    [
+        ("axolotl@0.19.0", "vllm==0.20.2", "2.11.0"),
+        ("axolotl@0.16.1", "vllm==0.11.0", "2.8.0"),
+        ("ms-swift@4.6.0", "vllm==0.31.0", "2.13.0"),
+        ("verl@0.9.1", "vllm==0.24.0", "2.11.0"),
+        ("verl@0.9.1", "sglang==0.5.14", "2.11.0"),
+        ("verl@0.8.0", "sglang==0.5.8", "2.9.1"),
+        ("trl@1.16.0", "vllm==0.30.0", "2.13.0"),
+    ],
+)
+def test_an_engine_that_writes_answers_brings_its_torch(trainer, engine, torch):
+    name, _, release = engine.partition("==")
+    spec = PARQUET if trainer.startswith("verl") else SPEC
+    found, taken = packages(spec, trainer, generator=f"{name}_colocate")
+    assert found[name] == release
+    assert taken is not None
+    assert taken.startswith(torch)
+
+
+def test_a_release_of_torch_that_the_spec_names_stays():
+    spec = {**SPEC, "software": {"torch": "2.12.1"}}
+    assert packages(spec, "axolotl@0.16.1")[1] == "2.12.1+cu130"
+
+
+def test_what_is_compiled_against_torch_is_built_without_isolation():
+    plan = tunec.plan(SPEC, targets=["openrlhf", "kubeflow"]).plan
+    asked = ("a==1", "flash-attn==2.8.3", "b")
+    text = packages_line(plan.with_values({"job.packages": asked}))
+    *_, tools, built, last = text.splitlines()
+    assert tools == "pip install --quiet ninja packaging psutil setuptools wheel"
+    assert built == "pip install --quiet --no-build-isolation flash-attn==2.8.3"
+    assert last == "pip install --quiet b"
+    assert installed_packages(text) == asked
+    assert plan["job.packages"][0] == "flash-attn==2.8.3"
