@@ -110,6 +110,14 @@ _KEYS: Final = (
 )
 
 _ENGINES: Final = ("deepspeed", "sat")
+_ACCELERATED: Final = ("accelerate", "launch", "simpletuner", "sd-scripts", "diffusers")
+_REFUSING: Final = {
+    **dict.fromkeys(_ENGINES, "DeepSpeed"),
+    **dict.fromkeys(_ACCELERATED, "accelerate"),
+    **dict.fromkeys(("ai-toolkit", "llama-cookbook"), ""),
+}
+"""Who looks at the device, by the kind of file; nobody: torch alone. Of all others the
+Trainer does. accelerate 0.30.1 to 1.15.0 accelerator.py `Accelerator.__init__`: ValueError."""
 
 
 @rule(
@@ -141,15 +149,19 @@ def bf16_without_hardware(run: LintContext) -> Iterator[Finding]:
     yield Finding(
         f"{device_name(device)} has no bf16 arithmetic",
         tuple(labels),
-        (
-            (
-                "transformers refuses it where torch says that it is unsupported; from torch 2.4 "
-                "on torch counts emulation as support, and the run goes on many times slower"
-            ),
-        ),
+        tuple(_told(places)),
         "use fp16 with fp32 master weights, or hardware of compute capability 8.0 and more",
         consequence=_when(run, places),
     )
+
+
+def _told(places: Sequence[Place]) -> Iterator[str]:
+    """Who refuses it, of those that read the file; and what torch makes of it."""
+    kinds = (each.document.kind for each in places)
+    for name in dict.fromkeys(_REFUSING.get(kind, "transformers") for kind in kinds):
+        if name:
+            yield f"{name} refuses it where torch says that it is unsupported"
+    yield "torch counts emulation as support from 2.4 on: the run goes on many times slower"
 
 
 def _when(run: LintContext, places: Sequence[Place]) -> Consequence | None:
