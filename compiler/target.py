@@ -181,6 +181,8 @@ class File(Struct, frozen=True):
     """Keys that no slot stands for: what other programs do without each."""
     names: tuple[str, ...] = ()
     """Dotted keys that hold the name of another file of the run, or words among which it is one."""
+    over: str = ""
+    """Of flags beside a config: the file of the config, of which a flag replaces the same key."""
     alone: "File | None" = None
     """It, as it is where none of the files that it can name is there."""
     is_optional: bool = False

@@ -43,12 +43,36 @@ def documents_of(documents: Iterable[Document], run: LintContext) -> Documents:
     read = [each for each in documents if not each.is_view and each.target is not None]
     own = with_own_scripts(read, run.targets, run.environment.readers)
     own = _beside_the_trainers(each for each in own if not _is_argument(each))
+    own = _with_flags(own)
     scripts = [each for each in own if _is_of_unknown_program(each)]
     every = [part for each in own for part in (_split(each) if each in scripts else (each,))]
     flagged = {each.name for each in every if each.format == "shell" and each.kind != "launch"}
     cut = [_cut(each) if each.name in flagged else each for each in every]
     read = [_alone(_filled(each, run)) for each in _of_slurm(cut, run)]
     return Documents(tuple(read), bool(scripts))
+
+
+def _with_flags(documents: Sequence[Document]) -> tuple[Document, ...]:
+    """The documents, a config and the flags beside it being one, in which a flag wins.
+
+    Where several commands or configs are read, each stays by itself.
+    """
+    flags = [each for each in documents if each.file is not None and each.file.over]
+    configs = [each for each in documents for one in flags if _is_config_of(each, one)]
+    if len(flags) != 1 or len(configs) != 1:
+        return tuple(documents)
+    (flag,), (config,) = flags, configs
+    fields = {**(config.root.fields or {}), **(flag.root.fields or {})}
+    whole = replace(config, root=replace(config.root, fields=fields))
+    return tuple(whole if each is config else each for each in documents if each is not flag)
+
+
+def _is_config_of(document: Document, flags: Document) -> bool:
+    """Whether flags stand over what a document holds."""
+    if document.file is None or document.target is None or flags.target is None:
+        return False
+    is_theirs = document.target.name == flags.target.name
+    return flags.file is not None and is_theirs and document.file.name == flags.file.over
 
 
 def _alone(document: Document) -> Document:

@@ -68,7 +68,7 @@ def _is_plain(name: str, value: Any) -> bool:
 def arguments(words: Json) -> Values | None:
     """What `name=value` words say; None where a word has another form."""
     found: dict[str, Any] = {}
-    for word in words or ():
+    for word in [words] if isinstance(words, str) else words or ():
         name, equals, text = str(word).partition("=")
         if not equals:
             return None

@@ -74,8 +74,10 @@ _COMMAND: Final = File(
     when=in_no_plan,
     leaves=LEAVES,
     names=("config_file", "dataset_config"),
+    over=_CONFIG.name,
 )
-"""Flags beside a config: what neither says, the config's rows know."""
+"""Flags beside a config, whose rows know what neither says. A flag wins: kohya-ss/sd-scripts
+0.10.1 library/train_util.py `read_config_from_file` parses the command once more, over the file."""
 _DATA: Final = File(
     "sd-scripts dataset.toml",
     "json",
