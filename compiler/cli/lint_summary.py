@@ -112,7 +112,9 @@ def notes(linted: Linted) -> Iterator[str]:
     """What else is said of how files were taken together."""
     runs = sum(1 for each in linted.runs if each.documents)
     if runs > 1:
-        yield f"read as {runs} runs, since several files are of the same kind"
+        are_commands = any(each.beside for each in linted.runs)
+        why = "a script has several commands" if are_commands else "several files are of one kind"
+        yield f"read as {runs} runs, since {why}"
     for folder in linted.cut_short:
         yield f"{folder} holds too many files to read at once: name a folder inside it"
     for folder in linted.crowded:

@@ -36,9 +36,8 @@ _WORLD: Final = "parallel.world"
 _PRECISION: Final = "precision.compute"
 
 _ON_EVERY_DEVICE: Final = ("deepspeed", "accelerate")
-"""Launchers that start a process for every device that they see, unless they are told a number:
-deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`; accelerate 0.30.1 to 1.15.0
-commands/launch.py `_validate_launch_command`."""
+"""Launchers with a process for every device that they see, unless they are told a number: deepspeed
+0.14.5 to 0.19.8 launcher/runner.py; accelerate 0.30.1 to 1.15.0 commands/launch.py."""
 _COUNTED: Final = (_WORLD, "devices.nodes", "devices.per_node")
 
 DeepspeedReader = Literal["trainer", "plain", "unknown"]
@@ -93,6 +92,8 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
     """The catalogue's model of a repository name; None where it has none."""
     own: OwnSource = OwnSource()
     """What the Python files of the repository declare; nothing where files lie on no disk."""
+    beside: tuple[Document, ...] = ()
+    """How the other commands of its scripts start: each is a run of its own."""
 
     __repr__ = object.__repr__
 
@@ -196,8 +197,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     def definitions(self, path: str) -> tuple[Definition, ...]:
         """Every definition of a slot, by any document or by the surroundings."""
-        written = self.written_of(path)
-        return (*written, *self._surroundings()) if path == _WORLD else written
+        return (*self.written_of(path), *(self._surroundings() if path == _WORLD else ()))
 
     def written_of(self, path: str) -> tuple[Definition, ...]:
         """What the documents say about one slot."""

@@ -229,3 +229,12 @@ class Document(Struct, frozen=True, eq=False, dict=True):
             path = prefix + key
             yield path, Place(holder, self.paths.get(path, path), child)
             yield from self._walk(child, f"{path}.")
+
+
+class Named(Struct, frozen=True):
+    """That a file names another one, in some of the runs that it describes."""
+
+    by: str
+    runs: frozenset[int]
+    """By number; none: in all."""
+    file: str

@@ -15,16 +15,15 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import SCRIPTS
 from tunec.compiler.lints.context import OUTSIDE, Missing, Unread
-from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
+from tunec.compiler.lints.document import TRAINERS, TRL, Document, Named, Place
 from tunec.compiler.lints.formats import (
     OPTIONS_FILE,
     Parsed,
     hostfile,
-    parse_text,
     said_elsewhere,
     with_inline_json,
 )
-from tunec.compiler.lints.kinds import kind_by_class, kind_of, known_keys
+from tunec.compiler.lints.kinds import kind_of, known_keys
 from tunec.compiler.lints.neighbours import (
     LONGEST,
     as_shipped,
@@ -38,7 +37,7 @@ from tunec.compiler.lints.neighbours import (
     script_references,
 )
 from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
-from tunec.compiler.lints.recognition import of_kind, recognised
+from tunec.compiler.lints.recognition import of_kind
 from tunec.compiler.lints.repository import Reach, called_as, near, reach_of
 from tunec.compiler.lints.spelling import spelled
 from tunec.compiler.lints.views import views
@@ -65,6 +64,9 @@ class Reading(Struct, frozen=True):
     """What is wrong with a file as text."""
     sources: Mapping[str, str] = field(default_factory=dict)
     allowances: tuple[Allowance, ...] = ()
+    named: tuple[Named, ...] = ()
+    beside: tuple[Document, ...] = ()
+    """How other commands start, which are runs of their own."""
 
 
 class _Reader(Struct):
@@ -89,6 +91,7 @@ class _Reader(Struct):
     methods: dict[Path, str] = field(default_factory=dict)  # what TRL's command trains by a file
     configuring: set[str] = field(default_factory=set)
     """Scripts that are started and hold the trainer's arguments themselves."""
+    named: list[Named] = field(default_factory=list)
 
     def file(self, path: Path) -> None:
         """Read a file that was named, and what it refers to."""
@@ -147,6 +150,7 @@ class _Reader(Struct):
                 self.seen.add(each.resolve())
                 name = str(called_as(each, path))
                 self._document(name, listed(hostfile(name, content.decode("utf-8", "replace"))))
+            self._names(launcher, each, path)
             return
         file = Path(named.value)  # absolute ones lie on the cluster
         if not file.is_absolute() and not is_written(launcher, file.name):
@@ -158,7 +162,7 @@ class _Reader(Struct):
         if script is None or not is_python(script.first_word):
             return
         for each, content in self.reach.contents(Path(script.first_word), path):
-            name = str(called_as(each, path))
+            name = self._names(launcher, each, path)
             self._content(Path(name), content)
             if any(d.name == name and d.kind in TRAINERS for d in self.documents):
                 self.configuring.add(script.first_word)
@@ -250,8 +254,10 @@ class _Reader(Struct):
 
     def _script(self, name: str, parsed: Parsed, path: Path | None) -> None:
         """Take in the flags of a maker's script, and follow what they name."""
-        kind, root = str(parsed.reader), parsed.root
-        document = Document(name, kind, parsed.format, parsed.text, root, unknown=parsed.unknown)
+        kind, root, lost = str(parsed.reader), parsed.root, parsed.unknown
+        document = Document(
+            name, kind, parsed.format, parsed.text, root, unknown=lost, runs=parsed.runs
+        )
         self.documents += [document, *map(self._with_table, views(document))]
         if parsed.reader == "diffusers":
             from tunec.compiler.lints.facts.diffusion import example_view
@@ -288,9 +294,15 @@ class _Reader(Struct):
 
     def _follow_named(self, name: str, parsed: Parsed, path: Path) -> None:
         """Follow what the flags of a script name that is nobody's who is known."""
-        document = Document(name, "script", parsed.format, parsed.text, parsed.root)
+        document = Document(name, "script", "shell", parsed.text, parsed.root, runs=parsed.runs)
         for each in (*references(document), *script_references(document, parsed)):
             self._follow(each, path)
+
+    def _names(self, document: Document, found: Path, path: Path) -> str:
+        """Note that a document names a file, and return what that is called."""
+        name = str(called_as(found, path))
+        self.named.append(Named(document.name, document.alternatives, name))
+        return name
 
     def _follow(self, place: Any, path: Path) -> None:
         for each, content in self.reach.contents(Path(place.value), path):
@@ -298,7 +310,7 @@ class _Reader(Struct):
                 self.followed += 1
                 if place.document.kind in TRL and place.document.format == "shell":
                     self.methods.setdefault(each.resolve(), place.document.kind)
-                self._content(called_as(each, path), content)
+                self._content(Path(self._names(place.document, each, path)), content)
             return
         if not is_written(place.document, Path(place.value).name):
             self.missing.append(Missing(place, str(place.value), self._why(place.value, path)))
@@ -327,24 +339,6 @@ def read_files(
     return _finished(reader)
 
 
-def script_documents(name: str, text: str, target: Target) -> Iterator[Document]:
-    """The documents of a script that a target writes: its launcher's, its program's flags.
-
-    Where the flags are the target's, the command that starts it is the launcher's.
-    """
-    parts = parse_text(name, text)[0]
-    has_flags = any(each.reader == target.name for each in parts)
-    for each in parts:
-        starts = has_flags and each.part == "launcher"
-        known = None if starts else recognised(each, {target.name: target}, (target.name,))
-        usual = "launch" if starts else kind_by_class(frozenset(each.root.fields or ()))
-        own, file, kind = known or (None, None, usual)
-        if kind is not None:
-            yield Document(
-                name, kind, each.format, each.text, each.root, own, file, unknown=each.unknown
-            )
-
-
 def read_texts(
     texts: Mapping[str, str], targets: Mapping[str, Target], readers: Sequence[str] = ()
 ) -> Reading:
@@ -354,7 +348,11 @@ def read_texts(
         reader.text(name, text)
     for document in list(reader.documents):
         for place in references(document):
-            if not document.is_view and not is_among(place.value, reader.sources):
+            exact = [place.value] if place.value in reader.sources else [*reader.sources]
+            found = next((each for each in exact if is_among(place.value, (each,))), None)
+            if found is not None:
+                reader.named.append(Named(document.name, document.alternatives, found))
+            elif not document.is_view:
                 reader.missing.append(Missing(place, str(place.value), "there is no such file"))
     return _finished(reader)
 
@@ -371,6 +369,7 @@ def _finished(reader: _Reader) -> Reading:
         tuple(as_read(faults, documents, reader.readers, reader.texts)),
         reader.sources,
         tuple(reader.allowed),
+        tuple(reader.named),
     )
 
 

@@ -22,7 +22,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rules_for
-from tunec.compiler.lints.kinds import kind_of
+from tunec.compiler.lints.kinds import kind_by_class, kind_of
 from tunec.compiler.lints.rule import Rule, findings_of, is_elsewhere
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
@@ -164,12 +164,31 @@ def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
     """A file of a target as it is read; a script may be several."""
     file = next(each for each in target.files if each.name == artifact.name)
     if artifact.format not in ("json", "yaml"):
-        from tunec.compiler.lints.documents import script_documents
-
-        return script_documents(artifact.name, artifact.text, target)
+        return _of_script(artifact.name, artifact.text, target)
     root = _node(artifact.values, start_of(artifact.name))
     kind = kind_of(target, file)
     return (Document(artifact.name, kind, artifact.format, artifact.text, root, target, file),)
+
+
+def _of_script(name: str, text: str, target: Target) -> Iterator[Document]:
+    """The documents of a script that a target writes: its launcher's, its program's flags.
+
+    Where the flags are the target's, the command that starts it is the launcher's.
+    """
+    from tunec.compiler.lints.formats import parse_text
+    from tunec.compiler.lints.recognition import recognised
+
+    parts = parse_text(name, text)[0]
+    has_flags = any(each.reader == target.name for each in parts)
+    for each in parts:
+        starts = has_flags and each.part == "launcher"
+        known = None if starts else recognised(each, {target.name: target}, (target.name,))
+        usual = "launch" if starts else kind_by_class(frozenset(each.root.fields or ()))
+        own, file, kind = known or (None, None, usual)
+        if kind is not None:
+            yield Document(
+                name, kind, each.format, each.text, each.root, own, file, unknown=each.unknown
+            )
 
 
 def _node(value: Any, file: Span) -> Node:

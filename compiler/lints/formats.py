@@ -22,6 +22,7 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path, Span, dotted, lines_of, start_of
 
 if TYPE_CHECKING:
+    from tunec.compiler.frontend.shell_nodes import ShellDocument
     from tunec.compiler.lints.python_files import Found
 
 _ENDINGS: Final = {
@@ -61,6 +62,8 @@ _TEMPLATE: Final = re.compile(
     r"(?=[ \t]*(?:,|#.*)?$)"
 )
 _STATEMENT: Final = re.compile(r"(?m)^[ \t]*\{%.*%\}[ \t]*$")
+_MOST_COMMANDS: Final = 64
+"""Commands of a script that are each a run of their own; the rest is one."""
 _OF_A_TEMPLATE: Final = 4
 """Values `${NAME}` from which on a file is a template: one alone is more likely a mistake, for no
 reader of YAML puts in variables."""
@@ -182,16 +185,37 @@ def hostfile(name: str, text: str) -> Parsed:
 # ── shell ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _shell(name: str, text: str, cells: Notebook | None = None) -> Iterator[Parsed]:
+def _shell(
+    name: str, text: str, cells: Notebook | None = None, *, is_alone: bool = True
+) -> Iterator[Parsed]:
     from tunec.compiler.frontend.shell_nodes import read_script
 
     script, origin = (text, Origin(name)) if cells is None else (cells.shell, cells.origin)
-    for each in read_script(script, origin):
+    parts = read_script(script, origin)
+    numbers = _numbers(parts) if is_alone else {}
+    for each in parts:
         root, unknown = known_part(each.node)
         hidden = hidden_part(each.node, unknown)
         reader = each.dialect if each.kind == "flags" else None
         named = tuple((dotted(ref.path), ref.file, ref.span) for ref in each.references)
-        yield Parsed("shell", text, root, reader, unknown, hidden, each.kind, named, each.program)
+        runs = frozenset({numbers[each.command]} if each.command in numbers else ())
+        yield Parsed(
+            *("shell", text, root, reader, unknown, hidden, each.kind, named, each.program),
+            runs=runs,
+        )
+
+
+def _numbers(parts: Sequence["ShellDocument"]) -> Mapping[int, int]:
+    """The run of each command, where several train: one that only prepares data is of each."""
+    trains = dict.fromkeys(each.command for each in parts if _trains(each))
+    runs = {command: min(at, _MOST_COMMANDS - 1) for at, command in enumerate(trains)}
+    return runs if len(runs) > 1 else {}
+
+
+def _trains(part: "ShellDocument") -> bool:
+    """Whether a command starts processes, passes flags that are known, or names a config."""
+    starts = part.kind == "launcher" and part.program != "python"
+    return starts or part.dialect is not None or bool(part.references)
 
 
 def _python(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
@@ -213,7 +237,7 @@ def _notebook(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list
     calls, fault = read_python(script, cells.origin)
     found = tuple(_of_call(each, text) for each in calls)
     every = [*faults, *broken, *([] if fault is None else [fault])]
-    return (*found, *_shell(name, text, cells)), every
+    return (*found, *_shell(name, text, cells, is_alone=not found)), every
 
 
 def _of_call(call: "Found", text: str) -> Parsed:

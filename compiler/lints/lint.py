@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.allow import Allowance, suppress
 from tunec.compiler.diagnostics.diagnostic import Applicability, Diagnostic, Fix, has_errors
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.documents import Reading, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
@@ -199,6 +200,7 @@ def _checked(
         reading.unread,
         resolve_model,
         own or OwnSource(),
+        reading.beside,
     )
     every = (*allowed, *reading.allowances)
     told = tuple(unless_own(check(run), run))
@@ -266,16 +268,34 @@ def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
 
 def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
     """What holds, without fixes on which the runs that share the mended file do not agree."""
-    agreement = Agreement([(each.group, each.found) for each in runs])
+    groups: dict[Group, list[Diagnostic]] = {}
+    for run in runs:
+        groups.setdefault(run.group, []).extend(run.found)
+    agreement = Agreement([*groups.items()])
     for run in runs:
         for each in run.found:
             if not agreement.holds(each, run.group):
                 continue
-            edits = each.fix.edits if each.fix is not None and len(runs) > 1 else ()
-            files = {edit.span.file for edit in edits}
-            shared = [other for other in runs if not files.isdisjoint(other.sources)]
+            shared = [other for other in runs if _shares(other, run, each)]
             is_agreed = all(each in other.found for other in shared)
             yield each if is_agreed else replace(each, fix=None)
+
+
+def _shares(other: _Checked, run: _Checked, found: Diagnostic) -> bool:
+    """Whether another run reads the file that a finding's fix changes, and in it the same lines."""
+    edits = () if found.fix is None else found.fix.edits
+    files = {edit.span.file for edit in edits}
+    if files.isdisjoint(other.sources):
+        return False
+    if other.group != run.group:
+        return True
+    lines = {(edit.span.file, edit.span.line) for edit in edits}
+    held = (at for each in other.run.documents for at in each.found.values())
+    return any({(at.span.file, at.span.line), _key_line(at)} & lines for at in held)
+
+
+def _key_line(place: Place) -> tuple[str, int]:
+    return place.key_span.file, place.key_span.line
 
 
 def check(run: LintContext) -> Iterator[Diagnostic]:

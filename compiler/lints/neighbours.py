@@ -320,11 +320,6 @@ _REFERENCES: Final = (
 SimpleTuner and accelerate's command line; GLM-4's scripts; sd-scripts' data."""
 
 
-def named_by(documents: Iterable[Document]) -> frozenset[str]:
-    """The files that documents name."""
-    return frozenset(str(place.value) for each in documents for place in references(each))
-
-
 def is_among(path: str, names: Iterable[str]) -> bool:
     """Whether one of some names is that of a file, wherever it is looked for from."""
     return any(path == name or Path(path).name == Path(name).name for name in names)

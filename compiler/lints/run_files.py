@@ -9,9 +9,10 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.lints.document import Document, Named
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.grouping import Group, Part, grouped, part_of
-from tunec.compiler.lints.neighbours import is_among, is_python, named_by
+from tunec.compiler.lints.neighbours import is_python
 from tunec.compiler.lints.parses import Parses
 from tunec.compiler.lints.repository import Reach
 from tunec.compiler.target import Target
@@ -150,9 +151,7 @@ def _not_started(scripts: Sequence[Path], runs: Iterable[Run]) -> Iterator[Path]
 
 def apart(run: Run) -> Iterator[Run]:
     """A run, or one for each of the alternatives that a file of it holds."""
-    readings = tuple(alternatives(run.reading))
-    group = run.group if len(readings) == 1 else ()
-    return (Run(each, group, run.alone) for each in readings)
+    return (Run(each, run.group, run.alone) for each in alternatives(run.reading))
 
 
 _SUFFIXES: Final = frozenset(
@@ -258,20 +257,68 @@ def _starts(name: str, text: str) -> bool:
 def alternatives(reading: Reading) -> Iterator[Reading]:
     """The runs of what was read together: each takes one of the alternatives of a file.
 
-    Of the files that another one names, an alternative has its own, and not those of the others.
+    Each command of a shell script comes with the alternatives of what it starts; other files with
+    several are read one without the other. Of what is named in the file, directly or by what it
+    names, an alternative has its own, and not what only others have.
     """
-    runs: dict[str, set[int]] = {}
-    for each in reading.documents:
-        runs.setdefault(each.name, set()).update(each.alternatives)
-    several = {name: sorted(every) for name, every in runs.items() if len(every) > 1}
+    for each in _of_commands(reading):
+        yield from _of_files(each)
+
+
+def _of_commands(reading: Reading, done: Set[str] = frozenset()) -> Iterator[Reading]:
+    left = (each for each in _several(reading, is_shell=True) if each[0] not in done)
+    name, numbers = next(left, ("", []))
+    if not numbers:
+        yield reading
+    for number in numbers:
+        yield from _of_commands(_narrowed(reading, name, number), done | {name})
+
+
+def _of_files(reading: Reading) -> Iterator[Reading]:
+    several = dict(_several(reading, is_shell=False))
     if not several:
         yield reading
     for name, number in ((name, each) for name, every in several.items() for each in every):
-        mine = [
-            each for each in reading.documents if number in each.alternatives or each.name != name
-        ]
-        others = [each for each in reading.documents if each not in mine]
-        strange = named_by(others) - named_by(each for each in mine if each.name == name)
-        kept = (each for each in mine if each.name == name or each.name not in several)
-        documents = tuple(each for each in kept if not is_among(each.name, strange))
-        yield replace(reading, documents=documents)
+        mine = _narrowed(reading, name, number)
+        kept = (each for each in mine.documents if each.name == name or each.name not in several)
+        yield replace(mine, documents=tuple(kept))
+
+
+def _several(reading: Reading, *, is_shell: bool) -> Iterator[tuple[str, list[int]]]:
+    """The files with several alternatives, and the numbers of these."""
+    runs: dict[str, set[int]] = {}
+    for each in reading.documents:
+        if (each.format == "shell") is is_shell:
+            runs.setdefault(each.name, set()).update(each.alternatives)
+    return ((name, sorted(every)) for name, every in runs.items() if len(every) > 1)
+
+
+def _narrowed(reading: Reading, name: str, number: int) -> Reading:
+    """What was read, with one of the alternatives of a file, and without what others name."""
+
+    def is_mine(document: Document) -> bool:
+        return document.name != name or number in (document.alternatives or {number})
+
+    of_file = [each for each in reading.named if each.by == name]
+    mine = [each for each in of_file if number in (each.runs or {number})]
+    strange = _reached(of_file, reading.named) - _reached(mine, reading.named)
+    others = (each for each in reading.documents if not is_mine(each) and each.kind == "launch")
+    return replace(
+        reading,
+        beside=(*reading.beside, *others),
+        documents=tuple(
+            each
+            for each in reading.documents
+            if is_mine(each) and Path(each.name).resolve() not in strange
+        ),
+        missing=tuple(each for each in reading.missing if is_mine(each.place.document)),
+    )
+
+
+def _reached(first: Sequence[Named], every: Sequence[Named]) -> frozenset[Path]:
+    """The files that are named, and those that they name in turn, links followed."""
+    found = {Path(each.file).resolve() for each in first}
+    steps = {(Path(each.by).resolve(), Path(each.file).resolve()) for each in every}
+    while more := {file for by, file in steps if by in found} - found:
+        found |= more
+    return frozenset(found)

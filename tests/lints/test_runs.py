@@ -74,6 +74,52 @@ def test_objectives_are_of_one_kind_and_flags_are_not_files(tmp_path: Path) -> N
     assert len(linted.runs) == 1
 
 
+_FLAGS = "--output_dir o --bf16 True --save_strategy no --gradient_accumulation_steps 1"
+_STAGES = f"""export WANDB_DISABLED=true
+deepspeed --num_gpus 4 train.py --deepspeed 2.json --per_device_train_batch_size 4 {_FLAGS}
+python merge.py --bf16 True
+deepspeed --num_gpus 4 train.py --deepspeed 3.json --per_device_train_batch_size 2 {_FLAGS}
+"""
+
+
+def test_each_command_of_a_script_is_a_run_of_its_own(tmp_path: Path) -> None:
+    """With the files that it names; a finding of one stands at its place."""
+    files = {"2.json": _ZERO_2, "3.json": _ZERO_3, "all.sh": _STAGES}
+    linted = _read(tmp_path, files)
+    assert _files(linted, tmp_path) == [{"all.sh", "2.json"}, {"all.sh", "3.json"}]
+    assert linted.ok
+    spoilt = {**files, "all.sh": _STAGES.replace("batch_size 2", "batch_size 3")}
+    (tmp_path / "b").mkdir()
+    linted = _read(tmp_path / "b", spoilt)
+    told = [each for each in linted.diagnostics if each.id == "deepspeed-and-trainer-differ"]
+    spans = [{(Path(label.span.file).name, label.span.line) for label in told[0].labels}]
+    assert len(told) == 1
+    assert spans == [{("all.sh", 4), ("3.json", 1)}]
+
+
+def test_a_file_of_one_command_is_followed_to_what_it_names(tmp_path: Path) -> None:
+    args = _TRAINER.replace("size: 2", "size: 4")
+    files = {
+        "a/args.yaml": f"{args}deepspeed: a/ds.json\n",
+        "b/args.yaml": f"{_TRAINER}deepspeed: b/ds.json\n",
+        "a/ds.json": _ZERO_2,
+        "b/ds.json": _ZERO_3,
+        "all.sh": "torchrun train.py a/args.yaml\ntorchrun train.py b/args.yaml\n",
+    }
+    linted = _read(tmp_path, files, ".")
+    runs = [{each for each in run if each != "all.sh"} for run in _files(linted, tmp_path)]
+    assert runs == [{"a/args.yaml", "a/ds.json"}, {"b/args.yaml", "b/ds.json"}]
+    assert linted.ok
+
+
+def test_a_fix_of_one_command_is_no_other_s(tmp_path: Path) -> None:
+    line = "torchrun t.py --output_dir o --bf16 True --save_strategy no --fp16 {}\n"
+    linted = _read(tmp_path, {"all.sh": line.format("True") + line.format("False")})
+    told = next(each for each in linted.diagnostics if each.id == "fp16-and-bf16")
+    assert told.primary is not None
+    assert told.primary.span.line == 1
+
+
 def test_every_file_that_is_named_is_read(tmp_path: Path) -> None:
     linted = _read(tmp_path, {f"{at}.json": _BOTH for at in range(80)})
     assert len(linted.runs) == 80

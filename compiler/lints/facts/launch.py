@@ -37,6 +37,13 @@ def launches(run: LintContext, *launchers: str) -> Iterator[Document]:
             yield document
 
 
+def every_launch(run: LintContext, *launchers: str) -> list[Document]:
+    """The same of all commands of the scripts in their order, also of those of other runs."""
+    every = [each for each in (*run.of("launch"), *run.beside) if each.get("launcher")]
+    mine = (e for e in every if not launchers or e.value("launcher") in launchers)
+    return sorted(mine, key=lambda each: (each.name, each.found["launcher"].span.line))
+
+
 def variable(document: Document, name: str) -> Place | None:
     """Where a script sets a variable of the environment."""
     return document.get(f"environment.{name}")

@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Edit, Fix, Label
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.launch import flags, launches
+from tunec.compiler.lints.facts.launch import every_launch, flags, launches
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -20,7 +20,7 @@ from tunec.compiler.lints.rule import Finding, rule
 def accelerate_file_not_read(run: LintContext) -> Iterator[Finding]:
     """An accelerate file beside a command that does not read it."""
     commands = [e for e in launches(run) if e.value("launcher") not in (*STARTERS, "trl")]
-    if not commands or any(e.value("launcher") == "accelerate" for e in commands):
+    if not commands or every_launch(run, "accelerate"):
         return
     first = commands[0]
     place = first.get("launcher")

@@ -8,7 +8,14 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.launch import COMMANDS, count, launches, variable, variables
+from tunec.compiler.lints.facts.launch import (
+    COMMANDS,
+    count,
+    every_launch,
+    launches,
+    variable,
+    variables,
+)
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import lines_of
@@ -162,7 +169,7 @@ def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
     """Runs that one script starts at once."""
     mine = [
         each
-        for each in launches(run, "torchrun", "deepspeed", "accelerate")
+        for each in every_launch(run, "torchrun", "deepspeed", "accelerate")
         if each.name == script.name and not _meets_elsewhere(each) and not _is_alone(run, each)
     ]
     mine = [each for each in mine if each is mine[-1] or _is_behind(each)]
