@@ -242,6 +242,8 @@ class ShellDocument(Struct, frozen=True):
     unknown: tuple[UnknownValue, ...] = ()
     loose: tuple[tuple[str, Span], ...] = ()
     """Words that belong to no flag."""
+    folder: str = ""
+    """Where the command is started, from where the script is; empty: there, or nobody knows."""
 
 
 def read_script(text: str, origin: Origin | str) -> tuple[ShellDocument, ...]:
@@ -287,9 +289,9 @@ def _commands(script: Script, builder: Builder) -> Iterator[ShellDocument]:
     for run in script.runs:
         launches = launched(run.fields)
         for launch in launches:
-            yield _launcher(launch, run, number, builder)
+            yield replace(_launcher(launch, run, number, builder), folder=run.folder)
             if launch.launcher not in STARTERS and launch.arguments:
-                yield _flags(launch, number, builder)
+                yield replace(_flags(launch, number, builder), folder=run.folder)
         number += bool(launches)
 
 

@@ -6,11 +6,15 @@ command is run, no file is read, and no substitution is guessed.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from posixpath import normpath
 from typing import Final
 
 from msgspec import Struct, field
 
 from tunec.compiler.frontend.shell_variables import (
+    FOLDER,
+    NOWHERE,
+    UNKNOWN,
     Field,
     Value,
     assigned,
@@ -33,6 +37,7 @@ _BRANCHING: Final = frozenset({"else", "elif"})
 _CONTINUING: Final = frozenset({"then", "do", "!", "time"})
 _DECLARING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _TESTS: Final = frozenset({"[", "[[", "test"})
+_OF_CD: Final = frozenset({"--", "-P", "-L"})
 
 
 class Run(Struct, frozen=True):
@@ -40,6 +45,8 @@ class Run(Struct, frozen=True):
 
     fields: tuple[Field, ...]
     environment: Mapping[str, Field]
+    folder: str = ""
+    """Where it is started, from where the script is; empty where that is the same, or not known."""
 
 
 class Script(Struct, frozen=True):
@@ -53,7 +60,7 @@ def follow(source: Chars) -> Script:
     """Follow a script. Raises nothing, whatever the text is."""
     follower = _Follower()
     runs = tuple(follower.runs(source))
-    held = {name: follower.shown(name) for name in follower.known}
+    held = {name: follower.shown(name) for name in follower.known if name != FOLDER}
     return Script(runs, held)
 
 
@@ -64,6 +71,8 @@ class _Block(Struct):
     merged: dict[str, Value | None] | None = None
     has_every_way: bool = False
     """Whether an `else` leaves no way past it."""
+    is_apart: bool = False
+    """Whether it is a shell of its own, of whose variables and `cd` nothing stays."""
 
     def merge(self, end: Mapping[str, Value]) -> None:
         """Add the variables at the end of one way; None stands for a value that ways differ in."""
@@ -141,9 +150,9 @@ class _Follower(Struct):
         value = values[0].chars if len(values) == 1 else unknown(written)
         self._set(_plain(words[1]), value, written)
 
-    def _open(self) -> None:
+    def _open(self, *, is_apart: bool = False) -> None:
         if len(self.blocks) < _MAX_BLOCKS:
-            self.blocks.append(_Block(dict(self.known)))
+            self.blocks.append(_Block(dict(self.known), is_apart=is_apart))
         else:
             self.too_deep += 1
 
@@ -159,6 +168,9 @@ class _Follower(Struct):
             self.too_deep -= 1
         elif self.blocks:
             block = self.blocks.pop()
+            if block.is_apart:
+                self.known = block.before
+                return
             block.merge(self.known)
             if not block.has_every_way:
                 block.merge(block.before)
@@ -170,7 +182,7 @@ class _Follower(Struct):
     def _ended(self, command: Command) -> None:
         if command.end == "(" and not command.words:
             self.parentheses += 1
-            self._open()
+            self._open(is_apart=True)
         elif command.end == ")" and self.parentheses:
             self.parentheses -= 1
             self._close()
@@ -199,8 +211,23 @@ class _Follower(Struct):
                 self.known.pop(_plain(word), None)
         elif name == "read":
             self._read(words[count + 1 :], document)
+        elif name in ("cd", "pushd", "popd"):
+            self._move(words[count + 1 :])
         else:
             yield from self._start(words[:count], words[count:])
+
+    def _move(self, words: Sequence[Word]) -> None:
+        """`cd FOLDER`: a path from the script's own folder starts there, others where it was."""
+        given = [each for each in fields(words, self.known) if each.text not in _OF_CD]
+        folder = given[0].chars if len(given) == 1 else Chars("", ())
+        before = self.known.get(FOLDER, Chars(".", ()))
+        at = unknown(words[0].written) if words else Chars(UNKNOWN, (0,))
+        is_relative = folder.text and not folder.text.startswith(("/", "-", "~"))
+        if is_relative and UNKNOWN not in folder.text and isinstance(before, Chars):
+            is_own = folder.at[:1] == (NOWHERE,)
+            path = normpath(folder.text if is_own else f"{before.text}/{folder.text}")
+            at = at if UNKNOWN in path else Chars(path, (NOWHERE,) * len(path))
+        self._set(FOLDER, at, words[0].written if words else at)
 
     def _read(self, words: Sequence[Word], document: Word | None) -> None:
         """`read -r -d '' NAME <<EOF` puts a text into one variable; other input is not known."""
@@ -249,7 +276,9 @@ class _Follower(Struct):
             text = value if isinstance(value, Chars) else unknown(word.written)
             kept[name] = Field(text, word.written)
         if arguments:
-            yield Run(tuple(arguments), kept)
+            at = self.known.get(FOLDER)
+            folder = at.text if isinstance(at, Chars) and UNKNOWN not in at.text else ""
+            yield Run(tuple(arguments), kept, folder)
 
 
 def _same(one: Value | None, other: Value | None) -> bool:

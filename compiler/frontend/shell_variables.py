@@ -158,7 +158,8 @@ def _opaque(written: Chars, known: Mapping[str, Value]) -> Chars:
     """A command's output, which nobody knows, or a sum of what is known."""
     text = written.text
     if not text.startswith("$((") or not text.endswith("))"):
-        return unknown(written)
+        folder = _folder(text, known)
+        return unknown(written) if folder is None else Chars(folder, (NOWHERE,) * len(folder))
 
     def value(name: str) -> str | None:
         held = known.get(name)
@@ -170,6 +171,53 @@ def _opaque(written: Chars, known: Mapping[str, Value]) -> Chars:
     return Chars(str(number), (NOWHERE,) * len(str(number)))
 
 
+FOLDER: Final = "PWD"
+_SELF: Final = r"(?:\$0|\$\{0\}|\$BASH_SOURCE\b|\$\{BASH_SOURCE(?:\[0\])?(?::-\$\{?0\}?)?\})"
+_PATH: Final = r"(?P<path>\x01|[\w./-]+)"
+_THEN: Final = "(?:&&|;) ?"
+_STEPS: Final = tuple(
+    re.compile(each)
+    for each in (
+        rf"\$\( ?(?:readlink -[ef]|realpath(?: -[es])?)(?: --)? {_PATH} ?\)",
+        rf"\$\( ?cd(?: -P)?(?: --)? {_PATH}(?: ?&?> ?/dev/null)?(?: 2>&1)? ?{_THEN}pwd(?: -P)? ?\)",
+        rf"\$\( ?(?P<up>dirname)(?: --)? {_PATH} ?\)",
+    )
+)
+_NAME: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_MOST_STEPS: Final = 8
+
+
+def _folder(text: str, known: Mapping[str, Value]) -> str | None:
+    """The path that `$(dirname "$0")` and the like print: from the script, or from where it runs.
+
+    None for any other command.
+    """
+    if text in ("$(pwd)", "`pwd`"):
+        return _path_of(FOLDER, known)
+    if text.startswith("`"):
+        text = f"$({text[1:-1]})"
+    text = re.sub(_SELF, "\x01", re.sub(r"[\"'\s]+", " ", text.replace('"', "")))
+    text = _NAME.sub(lambda found: _path_of(found[1] or found[2], known) or found[0], text)
+    for _ in range(_MOST_STEPS):
+        found = next((each for step in _STEPS if (each := step.search(text))), None)
+        if found is None:
+            break
+        path = found["path"]
+        if "up" in found.re.groupindex:
+            path = "." if path == "\x01" else f"{path}/.."
+        text = f"{text[: found.start()]}{path}{text[found.end() :]}"
+    return text if re.fullmatch(r"\.[\w./-]*", text) else None
+
+
+def _path_of(name: str, known: Mapping[str, Value]) -> str | None:
+    """The relative path that a variable holds."""
+    held = known.get(name)
+    if held is None and name == FOLDER:
+        return "."
+    text = held.text if isinstance(held, Chars) else ""
+    return text if re.fullmatch(r"[\w.][\w./-]*", text) else None
+
+
 def _parameter(written: Chars, known: Mapping[str, Value], depth: int) -> Sequence[Chars]:
     found = _PARAMETER.match(written.text)
     if found is None or depth > _MAX_NESTED:
@@ -179,6 +227,10 @@ def _parameter(written: Chars, known: Mapping[str, Value], depth: int) -> Sequen
         found["rest"] or "",
         found["index"],
     )
+    if written.text in ("${0%/*}", "${BASH_SOURCE%/*}", "${BASH_SOURCE[0]%/*}"):
+        return (Chars(".", (NOWHERE,)),)
+    if held is None and FOLDER in (found["name"], found["bare"]) and not rest:
+        return (Chars(".", (NOWHERE,)),)
     if held is None or (not held and rest.startswith(":")):
         return _default(written, found, known, depth)
     if rest and not rest.startswith((*_DEFAULTS, ":?", "?")):

@@ -130,6 +130,8 @@ class Document(Struct, frozen=True, eq=False, dict=True):
     """For a view: the path in `origin` of each of its keys."""
     runs: frozenset[int] = frozenset()
     """Of a file that holds alternatives, the runs that this is of, by number; none: all."""
+    folder: str = ""
+    """Of a command, where it is started, from where its script is."""
 
     __repr__ = object.__repr__
 

@@ -16,13 +16,8 @@ from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import SCRIPTS
 from tunec.compiler.lints.context import OUTSIDE, Missing, Unread
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Named, Place
-from tunec.compiler.lints.formats import (
-    OPTIONS_FILE,
-    Parsed,
-    hostfile,
-    said_elsewhere,
-    with_inline_json,
-)
+from tunec.compiler.lints.formats import OPTIONS_FILE, Parsed, hostfile, said_elsewhere
+from tunec.compiler.lints.formats import with_inline_json as with_json
 from tunec.compiler.lints.kinds import kind_of, known_keys
 from tunec.compiler.lints.neighbours import (
     LONGEST,
@@ -145,7 +140,7 @@ class _Reader(Struct):
         named = launcher.get("hostfile") if launcher.kind == "launch" else None
         if named is None or not isinstance(named.value, str) or len(named.value) > LONGEST:
             return
-        for each, content in self.reach.contents(Path(named.value), path):
+        for each, content in self.reach.contents(Path(named.value), path, launcher.folder):
             if each.resolve() not in self.seen:
                 self.seen.add(each.resolve())
                 name = str(called_as(each, path))
@@ -161,7 +156,7 @@ class _Reader(Struct):
         script = launcher.get("script") if launcher.kind == "launch" else None
         if script is None or not is_python(script.first_word):
             return
-        for each, content in self.reach.contents(Path(script.first_word), path):
+        for each, content in self.reach.contents(Path(script.first_word), path, launcher.folder):
             name = self._names(launcher, each, path)
             self._content(Path(name), content)
             if any(d.name == name and d.kind in TRAINERS for d in self.documents):
@@ -179,8 +174,7 @@ class _Reader(Struct):
     def _document(self, name: str, parsed: Parsed, path: Path | None = None) -> None:
         if parsed.part == "hostfile":
             self.sources[name] = parsed.text
-            found = Document(name, "hostfile", parsed.format, parsed.text, parsed.root)
-            self.documents.append(found)
+            self.documents.append(_without_table(name, "hostfile", parsed))
             return
         if parsed.program in self.configuring:
             return  # its own flags, from which it makes what it calls the trainer with
@@ -210,6 +204,7 @@ class _Reader(Struct):
             hidden=parsed.hidden,
             paths=paths,
             runs=parsed.runs,
+            folder=parsed.folder,
         )
         self.documents += [document, *map(self._with_table, views(document))]
         if kind == "simpletuner":
@@ -236,8 +231,7 @@ class _Reader(Struct):
         """Keep what no table reads: a LyCORIS file, else a file or the flags of a script."""
         keys = tuple(parsed.root.fields or ())
         if {"algo", "linear_alpha"} <= set(keys) or len(_LYCORIS.intersection(keys)) > 2:
-            root = parsed.root
-            self.documents.append(Document(name, "lycoris", parsed.format, parsed.text, root))
+            self.documents.append(_without_table(name, "lycoris", parsed))
         elif not parsed.part:
             self.unread.append(Unread(name, parsed.text, keys))
         elif path is not None:
@@ -254,10 +248,7 @@ class _Reader(Struct):
 
     def _script(self, name: str, parsed: Parsed, path: Path | None) -> None:
         """Take in the flags of a maker's script, and follow what they name."""
-        kind, root, lost = str(parsed.reader), parsed.root, parsed.unknown
-        document = Document(
-            name, kind, parsed.format, parsed.text, root, unknown=lost, runs=parsed.runs
-        )
+        document = _without_table(name, str(parsed.reader), parsed)
         self.documents += [document, *map(self._with_table, views(document))]
         if parsed.reader == "diffusers":
             from tunec.compiler.lints.facts.diffusion import example_view
@@ -290,11 +281,11 @@ class _Reader(Struct):
             self.unread = [each for each in self.unread if Path(each.name).resolve() != full]
             return found[1].decode("utf-8", "replace")
 
-        return with_inline_json(parsed.root, read)
+        return with_json(parsed.root, read)
 
     def _follow_named(self, name: str, parsed: Parsed, path: Path) -> None:
         """Follow what the flags of a script name that is nobody's who is known."""
-        document = Document(name, "script", "shell", parsed.text, parsed.root, runs=parsed.runs)
+        document = _without_table(name, "script", parsed)
         for each in (*references(document), *script_references(document, parsed)):
             self._follow(each, path)
 
@@ -305,7 +296,7 @@ class _Reader(Struct):
         return name
 
     def _follow(self, place: Any, path: Path) -> None:
-        for each, content in self.reach.contents(Path(place.value), path):
+        for each, content in self.reach.contents(Path(place.value), path, place.document.folder):
             if self.followed < _MOST_FOLLOWED:
                 self.followed += 1
                 if place.document.kind in TRL and place.document.format == "shell":
@@ -319,6 +310,12 @@ class _Reader(Struct):
         """Why a file that another one names was not read."""
         is_left_out = self.reach.leaves_out(Path(named), path)
         return OUTSIDE if is_left_out else "there is no such file"
+
+
+def _without_table(name: str, kind: str, of: Parsed) -> Document:
+    """Flags, or a file, of which no table is read."""
+    told = Document(name, kind, of.format, of.text, of.root, unknown=of.unknown)
+    return replace(told, runs=of.runs, folder=of.folder)
 
 
 def read_files(

@@ -91,6 +91,8 @@ class Parsed(Struct, frozen=True):
     """The kind that the text itself names: the class that a Python file calls."""
     runs: frozenset[int] = frozenset()
     """Of a file that holds alternatives, the runs that this is of; none: all."""
+    folder: str = ""
+    """Of a command, where it is started, from where its script is."""
 
 
 def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
@@ -202,6 +204,7 @@ def _shell(
         yield Parsed(
             *("shell", text, root, reader, unknown, hidden, each.kind, named, each.program),
             runs=runs,
+            folder=each.folder,
         )
 
 

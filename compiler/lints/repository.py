@@ -39,10 +39,11 @@ class Reach(Struct, frozen=True):
     """What the command line names, links followed."""
     allow_outside: bool = False
 
-    def contents(self, wanted: Path, path: Path) -> Iterator[tuple[Path, bytes]]:
-        """The files of that name that can be read and may be, nearest first."""
+    def contents(self, wanted: Path, path: Path, folder: str = "") -> Iterator[tuple[Path, bytes]]:
+        """The files of that name that can be read and may be: in the folder first, then nearest."""
         root = self.root_of(path)
-        for each in [wanted] if wanted.is_absolute() else near(wanted, path):
+        inside = near(Path(folder, wanted), path) if folder else ()
+        for each in [wanted] if wanted.is_absolute() else (*inside, *near(wanted, path)):
             try:
                 if require_inside(each, None) not in self.named:
                     require_inside(each, root)
