@@ -73,6 +73,21 @@ class Calls(Struct, frozen=True):
     module: Module
     values: Values
 
+    def set_later(self, call: Call, name: str) -> Node | None:
+        """What an attribute of the object that a call makes is set to, by the one line that does.
+
+        None where it is not sure that the line is run, or speaks of that object.
+        """
+        lines = self.module.later.get(name, ())
+        site = call.site
+        if len(lines) != 1 or lines[0].name not in site.targets:
+            return None
+        line = lines[0]
+        held = site.block.names.get(line.name, ())
+        follows = line.target.lineno > (site.call.end_lineno or site.call.lineno)
+        is_its = len(held) == 1 and line.scope is site.block and line.arms == site.arms
+        return self.values.later(line) if is_its and follows else None
+
     def given(self, call: Call, name: str) -> str | None:
         """The variable that is given as a keyword of a call, if it is one."""
         for each in call.site.call.keywords:

@@ -74,6 +74,16 @@ class Change(Struct, frozen=True, eq=False):
     """None: the value is the call of `update`."""
 
 
+class Later(Struct, frozen=True, eq=False):
+    """One attribute of a named object that is set: `args.bf16 = True`."""
+
+    name: str
+    scope: Scope
+    arms: Arms
+    target: ast.Attribute
+    value: ast.expr
+
+
 class Site(Struct, frozen=True, eq=False):
     """One call, with where it stands."""
 
@@ -99,6 +109,8 @@ class Module(Struct, frozen=True):
     """In the order of the file."""
     attributes: frozenset[str]
     """The names of all attributes that are set, on whatever object: `args.bf16 = True`."""
+    later: Mapping[str, tuple[Later, ...]]
+    """Those of them that are set in no other way than by such a line."""
     reset: frozenset[str]
     """Names of objects whose attributes are set by words that only running tells."""
     changed: frozenset[str]

@@ -7,6 +7,7 @@ which branches it stands. The walk keeps a stack of its own, so that no depth of
 """
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -17,6 +18,7 @@ from tunec.compiler.frontend.python_names import (
     Binding,
     Change,
     Function,
+    Later,
     Module,
     Scope,
     Site,
@@ -47,6 +49,7 @@ def survey(tree: ast.Module) -> Module:
         walk.top,
         tuple(walk.sites),
         frozenset(walk.attributes),
+        {name: tuple(e) for name, e in walk.later.items() if len(e) == walk.attributes[name]},
         frozenset(walk.reset),
         frozenset(walk.changed | given),
         walk.functions,
@@ -64,7 +67,8 @@ class _Walk(Struct):
 
     top: Scope = field(default_factory=lambda: Scope("module"))
     sites: list[Site] = field(default_factory=list)
-    attributes: set[str] = field(default_factory=set)
+    attributes: Counter[str] = field(default_factory=Counter)
+    later: dict[str, list[Later]] = field(default_factory=dict)
     reset: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     given: set[tuple[str, str]] = field(default_factory=set)
@@ -123,6 +127,9 @@ class _Walk(Struct):
                 self.changes.setdefault(each.value.id, []).append(change)
                 yield each.slice, scope, arms
             elif not isinstance(each, ast.Name):
+                if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
+                    later = Later(each.value.id, scope, arms, each, node.value)
+                    self.later.setdefault(each.attr, []).append(later)
                 yield each, scope, arms
 
     def _pairs(self, target: ast.Tuple, value: ast.expr, scope: Scope) -> None:
@@ -154,7 +161,7 @@ class _Walk(Struct):
 
     def attribute(self, node: ast.Attribute, scope: Scope, arms: Arms) -> Iterator[_Task]:
         if not isinstance(node.ctx, ast.Load):
-            self.attributes.add(node.attr)
+            self.attributes[node.attr] += 1
         yield node.value, scope, arms
 
     def item(self, node: ast.Subscript, scope: Scope, arms: Arms) -> Iterator[_Task]:
@@ -227,7 +234,7 @@ class _Walk(Struct):
         if function == "setattr" and len(values) > 1:
             key = values[1]
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                self.attributes.add(key.value)
+                self.attributes[key.value] += 1
             else:
                 self.reset.add(names[0])
 

@@ -21,7 +21,7 @@ from tunec.compiler.frontend.python_leaves import (
     is_plain,
     power,
 )
-from tunec.compiler.frontend.python_names import Binding, Change, Scope
+from tunec.compiler.frontend.python_names import Binding, Change, Later, Scope
 from tunec.compiler.frontend.python_origins import Origins
 from tunec.compiler.frontend.shell_flags import Unknown
 from tunec.compiler.frontend.text import Origin
@@ -83,6 +83,13 @@ class Values(Origins, kw_only=True):
         end = whole.column + len(given.arg or "")
         key = Span(whole.file, whole.line, whole.column, whole.line, end)
         return replace(self.node(given.value, scope), key_span=key)
+
+    def later(self, given: Later) -> Node:
+        """The value that an attribute is set to, with the place of its name."""
+        whole = self.span(given.target)
+        start = whole.end_column - len(given.target.attr)
+        key = Span(whole.file, whole.end_line, start, whole.end_line, whole.end_column)
+        return replace(self.node(given.value, given.scope), key_span=key, is_inline_json=True)
 
     # ── values ───────────────────────────────────────────────────────────────────────────────────
 

@@ -88,6 +88,27 @@ TRL: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo", "gkd", "ppo")
 TRAINERS: Final = ("hf", *TRL, "llamafactory")
 """Kinds whose files hold the fields of transformers' TrainingArguments under their own names."""
 
+_READ_LATER: Final = frozenset(
+    {
+        *("per_device_train_batch_size", "per_device_eval_batch_size", "learning_rate"),
+        *("gradient_accumulation_steps", "num_train_epochs", "max_steps", "weight_decay"),
+        *("max_grad_norm", "gradient_checkpointing", "gradient_checkpointing_kwargs"),
+        *(
+            "seed",
+            "data_seed",
+            "save_total_limit",
+            "dataloader_num_workers",
+            "optim_target_modules",
+        ),
+        *("remove_unused_columns", "adam_beta1", "adam_beta2", "adam_epsilon", "label_names"),
+    }
+)
+"""Fields that the trainer reads when it is made, or trains, and `__post_init__` of the arguments
+does not: transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`."""
+READ_ONCE: Final = frozenset({"bf16", "fp16"})
+"""Fields of which `__post_init__` makes what the trainer reads: the same, `mixed_precision`; before
+5.0 the variable ACCELERATE_MIXED_PRECISION."""
+
 _HANDED_ON: Final = ("glm4",)
 """Kinds whose block for another reader is given to it as it stands: `training_args` of GLM-4's
 configuration to Seq2SeqTrainingArguments."""
@@ -240,3 +261,8 @@ class Named(Struct, frozen=True):
     runs: frozenset[int]
     """By number; none: in all."""
     file: str
+
+
+def counts_when_set_later(kind: str, key: str) -> bool:
+    """Whether an attribute that is set after the object was made is as good as an argument."""
+    return kind == "peft" if kind not in TRAINERS else key in _READ_LATER

@@ -245,7 +245,7 @@ def _notebook(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list
 
 def _of_call(call: "Found", text: str) -> Parsed:
     root, lost = known_part(call.root)
-    hidden = hidden_part(call.root, lost)
+    hidden = {**hidden_part(call.root, lost), **call.late}
     unknown = lost | call.unknown
     return Parsed(
         *("python", text, root), unknown=unknown, hidden=hidden, kind=call.kind, runs=call.runs

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.nodes import Node
@@ -18,7 +18,7 @@ from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_noteboo
 from tunec.compiler.frontend.python_calls import Call, Calls, read_calls, syntax_fault
 from tunec.compiler.frontend.python_scopes import are_exclusive
 from tunec.compiler.frontend.text import Origin
-from tunec.compiler.lints.document import TRAINERS
+from tunec.compiler.lints.document import READ_ONCE, TRAINERS, counts_when_set_later
 from tunec.compiler.lints.kinds import LOADING, fields_of
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
@@ -92,6 +92,8 @@ class Found(Struct, frozen=True, eq=False):
     call: Call
     runs: frozenset[int] = frozenset()
     """The runs of the file that it is of, by number."""
+    late: Mapping[str, Node] = field(default_factory=dict)
+    """What is set after that was read of which something was made."""
 
 
 def may_configure(text: str) -> bool:
@@ -233,9 +235,16 @@ def _document(kind: str, call: Call, calls: Calls, known: frozenset[str]) -> Fou
     fields = {**placed, **call.fields}
     is_open = call.is_open or len(call.positional) > len(names)
     later = calls.module.attributes & (known | fields.keys())
+    told = {key: node for key in later if (node := calls.set_later(call, key)) is not None}
+    fields |= {key: node for key, node in told.items() if counts_when_set_later(kind, key)}
+    once = (READ_ONCE if kind == "hf" else frozenset()) - fields.keys()
+    late = {key: node for key, node in told.items() if key in once}
+    later = frozenset(
+        key for key in later if not counts_when_set_later(kind, key) or key not in told
+    )
     unknown = later | (known - fields.keys() if is_open else frozenset())
     kept = {key: node for key, node in fields.items() if key not in later}
-    return Found(kind, Node(call.span, fields=kept), unknown, call)
+    return Found(kind, Node(call.span, fields=kept), unknown, call, late=late)
 
 
 def _lora(call: Call, calls: Calls) -> Found:

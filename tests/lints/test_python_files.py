@@ -588,3 +588,30 @@ def test_nothing_is_run(tmp_path: Path) -> None:
     path.write_text(text, "utf-8")
     assert [each.id for each in lint_files([path], TARGETS).diagnostics] == ["fp16-and-bf16"]
     assert not Path("made").exists()
+
+
+_SET = "from transformers import TrainingArguments\n{}a = TrainingArguments('o', seed=1)\n{}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("a.learning_rate = 2e-5", 2e-5),
+        ("a.learning_rate = LR", 1e-3),
+        ("if a:\n    a.learning_rate = 2e-5", None),
+        ("def f():\n    a.learning_rate = 2e-5", None),
+        ("b = a\nb.learning_rate = 2e-5", None),
+        ("a.learning_rate = 1e-5\na.learning_rate = 2e-5", None),
+        ("setattr(a, 'learning_rate', 2e-5)", None),
+        ("a.learning_rate += 2e-5", None),
+        ("a = other()\na.learning_rate = 2e-5", None),
+    ],
+)
+def test_an_attribute_counts_where_one_line_surely_sets_it(line: str, value: float | None) -> None:
+    found = _documents(_SET.format("LR = 1e-3\n", line))["hf"]
+    assert found == {"output_dir": "o", "seed": 1} | ({"learning_rate": value} if value else {})
+
+
+def test_an_attribute_that_was_read_before_is_no_argument() -> None:
+    text = _SET.format("", "a.seed = 3\na.bf16 = True\na.save_strategy = 'no'")
+    assert _documents(text)["hf"] == {"output_dir": "o", "seed": 3}

@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.document import READ_ONCE, Document, Place, also
 from tunec.compiler.lints.facts.training_loop import arguments_of, engine_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 
@@ -264,3 +264,28 @@ def _is_reentrant(run: LintContext) -> bool | None:
         return said.value is True
     kwargs = run.said("trainer", "gradient_checkpointing_kwargs")
     return run.runs("transformers<5") if kwargs is None else False
+
+
+@rule(
+    "precision-set-too-late",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    reads=keys("hf", *sorted(READ_ONCE)),
+)
+def precision_set_too_late(run: LintContext) -> Iterator[Finding]:
+    """A script asks for mixed precision after the arguments have been made."""
+    if run.of("deepspeed") or run.said("accelerate", "mixed_precision") is not None:
+        return
+    if run.said("launch", "flags.mixed_precision", "environment.ACCELERATE_MIXED_PRECISION"):
+        return
+    for document in run.of("hf"):
+        for key in sorted(READ_ONCE & document.hidden.keys()):
+            place = document.named[key]
+            if document.format == "python" and place.value is True:
+                yield Finding(
+                    f"{key} is set after TrainingArguments has read it",
+                    (place.key_label("the run has no autocast"),),
+                    ("the class takes the precision when it is made: the model trains as loaded",),
+                    f"give {key}=True to TrainingArguments",
+                )

@@ -3,6 +3,7 @@
 import importlib
 import importlib.metadata
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,27 @@ def test_a_trainer_refuses_the_arguments_that_moved(name: str, word: str) -> Non
     found = lint_texts({"train.py": text}, TARGETS, here).diagnostics
     (told,) = [each for each in found if each.id == "trainer-argument-moved"]
     assert (told.severity, f"`{word}`" in told.message) == ("error", True)
+
+
+@pytest.mark.parametrize("word", ["bf16", "fp16"])
+def test_arguments_take_the_precision_when_they_are_made(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = pytest.importorskip("transformers").TrainingArguments
+    monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
+    late = real(str(tmp_path), use_cpu=True)
+    setattr(late, word, True)
+    assert late.mixed_precision == "no"
+    assert real(str(tmp_path), use_cpu=True, **{word: True}).mixed_precision == word
+    text = (
+        f"from transformers import TrainingArguments\na = TrainingArguments('o')\na.{word} = True\n"
+    )
+    found = [each.id for each in lint_texts({"train.py": text}, TARGETS).diagnostics]
+    assert found == ["precision-set-too-late"]
+    for other in (
+        f"if x:\n    a.{word} = True\n",
+        f"a.{word} = y\n",
+        f"setattr(a, '{word}', True)\n",
+    ):
+        head = "from transformers import TrainingArguments\na = TrainingArguments('o')\n"
+        assert lint_texts({"train.py": head + other}, TARGETS).diagnostics == ()
