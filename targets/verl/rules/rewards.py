@@ -67,6 +67,15 @@ REWARDED_SETTING_REFUSED: Final = rows(
             severity="warning",
         ),
         Row(
+            f"verl:trainer.n_gpus_per_node=1 & {_MODEL}.path & no trainer.nnodes>1"
+            f" & no {_ROLLOUT}.tensor_model_parallel_size",
+            "the rollout shares the model between two devices, and the run has one",
+            "one device",
+            f"{_ROLLOUT}.tensor_model_parallel_size is 2 by default, and has to divide the devices",
+            f"write {_ROLLOUT}.tensor_model_parallel_size: 1",
+            consequence="init",
+        ),
+        Row(
             f"verl:{_ROLLOUT}.mode=sync",
             _REFUSED,
             "not taken",
