@@ -309,9 +309,8 @@ def same(
 
     def write(plan: Plan) -> Mapping[str, Json]:
         value = plan[slot]
-        if value is None:
-            return {}
-        return {key: list(value) if isinstance(value, tuple) else value}
+        said = list(value) if isinstance(value, tuple) else value
+        return {} if value is None else {key: said}
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         value = found[key]
