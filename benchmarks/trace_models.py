@@ -201,6 +201,8 @@ MODELS: Final = (
         "bigcode/starcoderbase-1b (without dropout)",
         8,
     ),
+    _card("opt-350m", "dense"),
+    _card("bloom-560m", "dense"),
     _card("mixtral-8x7b", "moe", 4),
     _card("qwen3-30b-a3b", "moe", 6),
     _card("deepseek-v2-lite", "moe", 6),

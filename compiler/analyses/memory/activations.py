@@ -28,18 +28,24 @@ from tunec.compiler.analyses.memory.layer_measures import working as worked
 from tunec.compiler.analyses.memory.layers import (
     adapters_ending,
     dropped_saved,
+    embedding_saved,
     expanding_working,
     feed_forward_saved,
     final_input_saved,
     forward_working,
     norm_saved,
+    position_biases,
     reentrant_working,
 )
 from tunec.compiler.analyses.memory.lora import (
     adapters_saved,
     inputs_kept,
 )
-from tunec.compiler.analyses.memory.modules import flavour, is_after_attention, is_in_feed_forward
+from tunec.compiler.analyses.memory.modules import (
+    is_after_attention,
+    is_in_feed_forward,
+    norms_after,
+)
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import ActivationCheckpointing, States
@@ -238,28 +244,21 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     measured = around(workload.architecture, widths, keys)
     ending = norm_saved(last, widths) + read * final_input_saved(last, widths)
     norm = tokens * (ending if measured is None else measured)
-    biases = tokens * _position_biases(last, widths, keys, checkpointed=run.checkpointed)
+    biases = tokens * position_biases(last, widths, keys, checkpointed=run.checkpointed)
     windowed = next((s for s in _stacks(workload.architecture, "text") if s.windowed_layers), last)
     mask = tokens * masks_kept(windowed, widths, tokens, padded=run.padded)
     # a boolean mask is read again only where layers are recomputed
     waiting = {"attention masks": mask if run.checkpointed or widths.shares_mask else 0.0}
+    if measured is None:
+        asks = run.checkpointed and workload.adapter.kind == "lora"
+        begun = embedding_saved(workload.architecture, widths, required=asks)
+        waiting["text embedding"] = tokens * begun
     return replace(
         part,
         kept={**part.kept, "final norm": norm, "position biases": biases, **waiting},
         first_layer={**part.first_layer, **waiting},
         forward={**part.forward, "masks of its own": mask},
     )
-
-
-def _position_biases(last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool) -> float:
-    """Bytes a token of T5's biases that all layers share.
-
-    The decoder attends to the encoder with one of zeros; where layers are recomputed, those of both
-    halves wait as well (traced).
-    """
-    if not widths.biased:
-        return 0
-    return widths.compute * last.heads * keys * (3 if checkpointed else 1)
 
 
 def part_activations(
@@ -348,7 +347,7 @@ def _begins(workload: Workload, run: Pass, part: Part) -> bool:
 
     Where layers are recomputed, peft makes the embedding's output require a gradient.
     """
-    if flavour(workload.architecture.family, part).norms_after:
+    if norms_after(workload.architecture, part):
         return False
     alone = workload.adapter.kind == "lora" and not workload.trained and not run.checkpointed
     return alone and part == "text" and all(each.part == "text" for each in workload.adapted)

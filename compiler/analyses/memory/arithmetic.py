@@ -19,11 +19,12 @@ from tunec.compiler.analyses.memory.modules import (
     experts_apart,
     flavour,
     is_stack,
+    norms_after,
 )
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
-from tunec.schemas.models.architecture import Module, Part, Stack
+from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
 
 _FUSED_RMS_NORM: Final = Version("2.9")
 """The first release of torch with `aten::_fused_rms_norm` on CUDA."""
@@ -159,7 +160,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     special = flavour(workload.architecture.family, part)
     stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
     packed = workload.quantization.format in FOUR_BIT and part in QUANTIZED_PARTS
-    widened = states.autocast and _is_widened(special, stacks, packed=packed)
+    widened = states.autocast and _is_widened(workload.architecture, part, stacks, packed=packed)
     stream = BYTES["fp32" if widened else held]
     linears = [m for m in workload.architecture.modules if m.part == part and m.kind == "linear"]
     inside = [module for module in linears if "{}" in module.path]
@@ -235,13 +236,14 @@ def _is_eager(workload: Workload, special: Flavour) -> bool:
     return implementation == "eager" or (always and implementation == "sdpa")
 
 
-def _is_widened(special: Flavour, stacks: list[Stack], *, packed: bool) -> bool:
+def _is_widened(model: Architecture, part: Part, stacks: list[Stack], *, packed: bool) -> bool:
     """Whether the stream is what LayerNorms give, which autocast has in fp32.
 
     All of it (BART, BERT), or the embedding that layers add to (ModernBERT). And wherever
     bitsandbytes' 4-bit products answer in the dtype of what the norm gave them (`answer`).
     """
-    normed = packed or special.norms_after or special.norms_first
+    special = flavour(model.family, part)
+    normed = packed or norms_after(model, part) or special.norms_first
     plain = special.norm == "plain"
     return normed and plain and all(stack.norm == "layer" for stack in stacks)
 

@@ -15,7 +15,12 @@ from tunec.compiler.analyses.memory.experts import (
     experts_forward,
     experts_saved,
 )
-from tunec.compiler.analyses.memory.modules import Activation
+from tunec.compiler.analyses.memory.modules import (
+    Activation,
+    drops_embedding,
+    is_embedding_norm,
+    is_position_table,
+)
 from tunec.schemas.models.architecture import Architecture, Part, Stack
 
 _FP32: Final = 4
@@ -32,9 +37,9 @@ def dropped_saved(
     A dropped sum goes into the residual stream and is not read again. Attention's weights are in
     eager attention alone: kernels draw theirs anew. What the next product reads is the dropped
     result; what lies before it stays only if its own backward pass reads it: a softmax in the dtype
-    of the products, a ReLU (T5 without gate) whose result a trained product reads dropped. Masks of
-    embeddings, once a model, are left out. Traced with transformers 5.23, GPT-2, OPT, BERT, BART,
-    T5 and others.
+    of the products, a ReLU (T5 without gate) whose result a trained product reads dropped. For the
+    embedding's see `embedding_saved`. Traced with transformers 5.23, GPT-2, OPT, BERT, BART, T5 and
+    others.
     """
     drops = model.dropout
     if part != "text" or not (drops.states or drops.scores or drops.inner):
@@ -51,6 +56,24 @@ def dropped_saved(
         kept = 0 if cast else widths.compute
         size += attentions * stack.heads * keys * (_MASK + kept)
     return size
+
+
+def embedding_saved(model: Architecture, widths: Arithmetic, *, required: bool) -> float:
+    """Bytes a token that is kept before the first layer, besides what that layer reads.
+
+    `required`: peft has made the embedding's result require a gradient, so that the graph holds it
+    (torch `csrc/autograd/functions/accumulate_grad.h`, `AccumulateGrad::variable`), be it what the
+    first layer reads or not: positions are added, or a norm or a dropout follows. What a norm there
+    reads stays as well, and what is drawn.
+    """
+    if not widths.trained and not required:
+        return 0
+    hidden, drops = model.hidden, drops_embedding(model)
+    norms = any(is_embedding_norm(each) for each in model.modules)
+    size = hidden * (drops * _MASK + norms * (_FP32 if widths.autocast else widths.held))
+    size *= 2 if widths.crosses else 1
+    changed = norms or drops or any(is_position_table(model, each) for each in model.modules)
+    return size + (widths.held * hidden if required and changed else 0)
 
 
 ACTIVATION_TENSORS: Final[dict[Activation, int]] = {
@@ -240,6 +263,17 @@ def _inner(stack: Stack, widths: Arithmetic) -> int:
     if stack.gated and widths.liger_products:
         return 1
     return 2 if stack.gated or widths.activation == "expanded" else 1
+
+
+def position_biases(last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool) -> float:
+    """Bytes a token of T5's biases that all layers share.
+
+    The decoder attends to the encoder with one of zeros; where layers are recomputed, those of both
+    halves wait as well (traced).
+    """
+    if not widths.biased:
+        return 0
+    return widths.compute * last.heads * keys * (3 if checkpointed else 1)
 
 
 def forward_working(stack: Stack, widths: Arithmetic, keys: float) -> float:

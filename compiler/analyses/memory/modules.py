@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Quantization
-from tunec.schemas.models.architecture import Architecture, Module, Part
+from tunec.schemas.models.architecture import Architecture, Kind, Module, Part
 from tunec.schemas.terms import QuantFormat, StateDtype
 
 BYTES: Final[dict[StateDtype, int]] = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}
@@ -88,6 +88,37 @@ def is_after_attention(module: Module) -> bool:
 def is_in_feed_forward(module: Module) -> bool:
     """Whether a layer's module is part of its feed-forward."""
     return bool(_FEED_FORWARD.search(module.path))
+
+
+def is_embedding_norm(module: Module) -> bool:
+    """Whether a norm stands before the first text layer: BERT, BART and Bloom name it so."""
+    return _is_around(module, "norm") and "embed" in module.path
+
+
+def drops_embedding(model: Architecture) -> bool:
+    """Whether what the first text layer reads is dropped in part, as what layers give back is."""
+    return model.dropout.states and model.family not in _EMBEDDING_WHOLE
+
+
+def is_position_table(model: Architecture, module: Module) -> bool:
+    """Whether a table beside the tokens' own is added to what the first text layer reads."""
+    is_wide = module.shape[-1] == model.hidden and module.path != model.embedding
+    return _is_around(module, "embedding") and is_wide
+
+
+def norms_after(model: Architecture, part: Part) -> bool:
+    """Whether layers normalise what attention and feed-forward give, and not what they read.
+
+    By its family, or since no norm follows the last layer (OPT 350M: `do_layer_norm_before`).
+    """
+    if flavour(model.family, part).norms_after:
+        return True
+    around = [each for each in model.modules if _is_around(each, "norm")]
+    return part == "text" and model.family == "opt" and not around
+
+
+def _is_around(module: Module, kind: Kind) -> bool:
+    return module.kind == kind and module.part == "text" and "{}" not in module.path
 
 
 def wants_gradient(model: Architecture, module: Module) -> bool:
@@ -222,7 +253,10 @@ _NORMS_AFTER: Final = frozenset(
     | _BART_AFTER
     | {"camembert", "distilbert", "electra", "mpnet"}
 )
-_NORMS_FIRST: Final = frozenset({"modernbert"})
+_EMBEDDING_WHOLE: Final = frozenset({"opt", "bloom", "falcon", "phi3"})
+"""Families that drop what layers give back, and nothing of the embedding (transformers 5.23
+`models/<family>/modeling_<family>.py`)."""
+_NORMS_FIRST: Final = frozenset({"modernbert", "bloom"})
 _NARROW_NORM: Final = frozenset({"olmo", "nemotron", "deberta"})
 _CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
 _UNROTATED: Final = (

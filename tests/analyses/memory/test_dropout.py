@@ -33,14 +33,14 @@ BART = {
 }
 WIDE = {"intermediate_size": 1024}
 CASES: dict[str, tuple[str, dict[str, Any], int]] = {
-    "gpt2": ("GPT2LMHeadModel", GPT2, 1),
+    "gpt2": ("GPT2LMHeadModel", GPT2, 0),
     "opt": ("OPTForCausalLM", USUAL | {"ffn_dim": 1024, "word_embed_proj_dim": HIDDEN}, 0),
-    "t5": ("T5ForConditionalGeneration", T5 | {"feed_forward_proj": "relu", "vocab_size": 512}, 4),
-    "bart": ("BartForConditionalGeneration", BART | {"vocab_size": 512}, 2),
-    "bert": ("BertForMaskedLM", USUAL | WIDE, 1),
-    "starcoder2": ("Starcoder2ForCausalLM", USUAL | WIDE | {"num_key_value_heads": 4}, 1),
+    "t5": ("T5ForConditionalGeneration", T5 | {"feed_forward_proj": "relu", "vocab_size": 512}, 2),
+    "bart": ("BartForConditionalGeneration", BART | {"vocab_size": 512}, 0),
+    "bert": ("BertForMaskedLM", USUAL | WIDE, 0),
+    "starcoder2": ("Starcoder2ForCausalLM", USUAL | WIDE | {"num_key_value_heads": 4}, 0),
 }
-"""By family: the class, the config, and masks of embeddings and last states, once a model."""
+"""By family: the class, the config, and masks of last states, once a model."""
 
 
 def drops(family: str, share: float) -> dict[str, float]:
