@@ -44,6 +44,7 @@ def narrow_scores(one: Combination) -> Iterator[Combination]:
     yield one
     yield replace(one, checkpointed=True, micro=2, packing=False)
     yield replace(one, method="lora", states="autocast", checkpointed=True)
+    yield replace(one, method="qlora", checkpointed=True, attention="sdpa")
 
 
 def wide_head(one: Combination) -> Iterator[Combination]:

@@ -261,6 +261,7 @@ def _encoder_decoder(model: Model) -> Iterator[Combination]:
         wide = replace(one, micro=4, states="autocast")
         yield from (wide, replace(wide, checkpointed=True), replace(wide, method="lora"))
         yield replace(wide, method="lora", checkpointed=True)
+        yield replace(one, micro=4, method="qlora", states="autocast-bf16")
         return
     yield one
     yield replace(one, checkpointed=True)

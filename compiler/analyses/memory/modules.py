@@ -72,6 +72,9 @@ tensors."""
 FOUR_BIT: Final[frozenset[QuantFormat]] = frozenset({"nf4", "fp4"})
 """Formats in which bitsandbytes packs two elements into a byte."""
 
+_LEFT_OF_T5: Final = ".wo"
+"""What transformers quantises in no model of T5's kind (`models/t5/modeling_t5.py`,
+`T5PreTrainedModel._keep_in_fp32_modules`; `quantizers/base.py`, `get_modules_to_not_convert`)."""
 _GATE_UP: Final = ".gate_up_proj"
 
 
@@ -142,6 +145,7 @@ def quantizes(workload: Workload, module: Module) -> bool:
         and (module.kind == "linear" or ("experts." in module.path and experts_apart(workload)))
         and module.part in QUANTIZED_PARTS
         and module.path != workload.architecture.head
+        and not (workload.architecture.family in _T5 and module.path.endswith(_LEFT_OF_T5))
     )
 
 

@@ -63,12 +63,23 @@ def _apart(
     return packed, torch.empty(size - packed.nbytes, dtype=torch.uint8, device=device)
 
 
+def _sides(plain: torch.nn.Module) -> tuple[int, int]:
+    """Inputs and outputs of a linear layer, or of GPT-2's, whose weight lies the other way round.
+
+    transformers 5.23 `integrations/bitsandbytes.py`, `replace_with_bnb_linear`, packs both.
+    """
+    if isinstance(plain, torch.nn.Linear):
+        return plain.in_features, plain.out_features
+    inputs, outputs = plain.weight.shape
+    return inputs, outputs
+
+
 class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]  # torch is not typed
     """A frozen linear layer whose weight is one storage of as many bytes as bitsandbytes takes."""
 
-    def __init__(self, plain: torch.nn.Linear, quantization: Quantization) -> None:
+    def __init__(self, plain: torch.nn.Module, quantization: Quantization) -> None:
         torch.nn.Module.__init__(self)
-        self.in_features, self.out_features = plain.in_features, plain.out_features
+        self.in_features, self.out_features = _sides(plain)
         elements = self.in_features * self.out_features
         size = round(quantized_bytes(quantization) * elements)
         eight = quantization.format == "int8"
