@@ -44,7 +44,12 @@ _ACTIVE: Final = (
     "moe_topk",
     "top_k_experts",
 )
-_INNER: Final = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
+_INNER: Final = (
+    "moe_intermediate_size",
+    "expert_ffn_hidden_size",
+    "intermediate_size",
+    "ffn_hidden_size",
+)
 
 
 class Layers(Struct, frozen=True):
@@ -231,13 +236,14 @@ def _inner(layer: torch.nn.Module, hidden: int) -> int:
 def _experts(layer: torch.nn.Module, config: Any) -> Experts | None:
     if not any("expert" in name for name, _ in layer.named_modules()):
         return None
-    count, active = _first(config, _EXPERTS), _first(config, _ACTIVE)
+    inside = getattr(config, "ffn_config", config)  # DBRX's
+    count, active = _first(inside, _EXPERTS), _first(inside, _ACTIVE)
     if not count or not active:
         raise Untraceable("its config does not say how many experts there are, and how many work")
     stacked = next(
         (value.shape for name, value in layer.named_parameters() if name.endswith("down_proj")), ()
     )
-    inner = min(stacked[1:]) if len(stacked) == 3 else _first(config, _INNER)
+    inner = min(stacked[1:]) if len(stacked) == 3 else _first(inside, _INNER)
     shared = [
         module.in_features
         for name, module in layer.named_modules()
