@@ -1,7 +1,8 @@
 """The commands that a script runs, in order, with the variables as they then are.
 
-A variable that a branch or a loop sets is not known behind it, unless every way gives the same. No
-command is run, no file is read, and no substitution is guessed.
+A variable that a branch or a loop sets is not known behind it, unless every way gives the same. Nor
+is one known within a branch that its value as written does not take: something else sets it there.
+No command is run, no file is read, and no substitution is guessed.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from tunec.compiler.frontend.shell_tests import is_met, names_in
 from tunec.compiler.frontend.shell_variables import (
     FOLDER,
     NOWHERE,
@@ -34,6 +36,7 @@ _EXPANDED: Final = re.compile(r"[*?\[]|\{[^{}$]*(?:\.\.|,)[^{}]*\}")
 _OPENING: Final = frozenset({"if", "while", "until", "for", "select", "case", "{", "function"})
 _CLOSING: Final = frozenset({"fi", "done", "esac", "}"})
 _BRANCHING: Final = frozenset({"else", "elif"})
+_TESTING: Final = frozenset({"if", "elif"})
 _CONTINUING: Final = frozenset({"then", "do", "!", "time"})
 _DECLARING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _TESTS: Final = frozenset({"[", "[[", "test"})
@@ -73,6 +76,14 @@ class _Block(Struct):
     """Whether an `else` leaves no way past it."""
     is_apart: bool = False
     """Whether it is a shell of its own, of whose variables and `cd` nothing stays."""
+    tests: list[tuple[Sequence[Word], str]] = field(default_factory=list)
+    """The commands of the test that is being read, or was last."""
+    is_tested: bool = False
+    """Whether that test is being read."""
+    taken: set[str] = field(default_factory=set)
+    """What a test asks about whose way is the one that is taken, which leaves the others out."""
+    hidden: dict[str, tuple[Value, Value]] = field(default_factory=dict)
+    """Variables that this way forgets: what stands for each, and what it holds behind the way."""
 
     def merge(self, end: Mapping[str, Value]) -> None:
         """Add the variables at the end of one way; None stands for a value that ways differ in."""
@@ -109,6 +120,8 @@ class _Follower(Struct):
     def runs(self, source: Chars) -> Iterator[Run]:
         for command in commands(source):
             words = self._structure(command)
+            if self.blocks and self.blocks[-1].is_tested and words:
+                self.blocks[-1].tests.append((words, command.end))
             if words and not self._closes_a_pattern(command):
                 yield from self._command(words, command.document)
             self._ended(command)
@@ -135,8 +148,12 @@ class _Follower(Struct):
                 self._close()
             elif name in _BRANCHING:
                 self._branch(name)
+            elif name == "then":
+                self._enter()
             elif name not in _CONTINUING:
                 return words
+            if name in _TESTING and self.blocks and not self.too_deep:
+                self.blocks[-1].tests, self.blocks[-1].is_tested = [], True
             words = words[1:]
         return ()
 
@@ -159,9 +176,36 @@ class _Follower(Struct):
     def _branch(self, name: str) -> None:
         if self.blocks and not self.too_deep:
             block = self.blocks[-1]
-            block.merge(self.known)
+            block.merge(self._way_of(block))
             block.has_every_way |= name == "else"
             self.known = dict(block.before)
+            self._forget(block, block.taken)
+
+    def _enter(self) -> None:
+        """Behind a test: what it asks about is something else if it is not met as it stands."""
+        if not self.blocks or self.too_deep:
+            return
+        block = self.blocks[-1]
+        block.is_tested, met = False, is_met(block.tests, self.known)
+        asked = set(names_in(block.tests))
+        if met:
+            block.taken |= asked
+        elif met is False:
+            self._forget(block, asked)
+
+    def _forget(self, block: _Block, names: set[str]) -> None:
+        for name in names & self.known.keys():
+            stand_in, held = unknown(self.written[name]), self.known[name]
+            block.hidden[name] = (stand_in, held)
+            self.known[name] = stand_in
+
+    def _way_of(self, block: _Block) -> dict[str, Value]:
+        """The variables at the end of a way, with what it forgot and did not set."""
+        for name, (stand_in, held) in block.hidden.items():
+            if self.known.get(name) is stand_in:
+                self.known[name] = held
+        block.hidden = {}
+        return self.known
 
     def _close(self) -> None:
         if self.too_deep:
@@ -171,7 +215,7 @@ class _Follower(Struct):
             if block.is_apart:
                 self.known = block.before
                 return
-            block.merge(self.known)
+            block.merge(self._way_of(block))
             if not block.has_every_way:
                 block.merge(block.before)
             self.known = {

@@ -410,3 +410,22 @@ def test_a_file_that_is_composed_is_named_and_its_words_are_no_document():
     (_, found) = read_script(text, "train.sh")
     assert [each.file for each in found.references] == ["conf/run.yaml"]
     assert not found.node.fields
+
+
+@pytest.mark.parametrize(
+    ("test", "first", "second"),
+    [
+        ('[ "$N" -gt 1 ]', None, 1),
+        ("[[ $N -eq 1 && $M -eq 2 ]]", 1, None),
+        ("[ $N == 4 ]", None, 1),
+        ("[ -n $OTHER ]", 1, 1),
+        ("[ $N -gt $OTHER ]", 1, 1),
+    ],
+)
+def test_a_way_that_the_value_as_written_does_not_take_has_another_value(
+    test: str, first: int | None, second: int | None
+) -> None:
+    start = "python a.py --x $N --y 1"
+    text = f"N=1\nM=2\nif {test}; then\n  {start}\nelse\n  {start}\nfi\n{start}\n"
+    values = [each.node.child("x").value for each in documents(text, "flags")]
+    assert [None if isinstance(each, Unknown) else each for each in values] == [first, second, 1]
