@@ -143,7 +143,7 @@ _OF_MAKERS: Final = re.compile(
 """haotian-liu/LLaVA c121f04, lm-sys/FastChat 0e6d3e4, OpenGVLab/InternVL 2410d1d, QwenLM/Qwen3-VL
 9658872, huggingface/alignment-handbook and artidoro/qlora 00e5ad2: scripts that give their flags to
 TrainingArguments."""
-_OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift/cli|open_instruct)/")
+_OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift[/.]cli|open_instruct)[/.]")
 """The example scripts of transformers with a loop of their own share some of the flags, and so does
 ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), and Open Instruct,
 with losses of its own (allenai/open-instruct open_instruct/dpo_utils.py)."""

@@ -22,7 +22,7 @@ from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.lints.document import FAMILIES, TRAINERS, Document, Place, families_of
 from tunec.compiler.lints.effective import Effective, effective
 from tunec.compiler.lints.environment import Environment, Release, releases, split_requirement
-from tunec.compiler.lints.repository import OwnSource
+from tunec.compiler.lints.own_source import OwnSource
 from tunec.compiler.read import read
 from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace

@@ -87,6 +87,8 @@ def effective(run: "LintContext", kind: str, key: str) -> Effective:
             return UNKNOWN
     if not documents or (documents[0].is_partial and is_trainer_kind(documents[0].kind)):
         return UNKNOWN  # what another tool leaves out is not left to the trainer's own default
+    if run.own.decides(key, documents[0], run.missing):
+        return UNKNOWN
     if _is_put_in(run, documents[0], key):
         return Effective(1, "filled", "accelerate, where the file leaves it out")
     if documents[0].kind == "deepspeed" and key in DERIVED:

@@ -156,7 +156,7 @@ def as_read(
         notes = (f"what happens: {CONSEQUENCES[consequence]}", *fault.notes)
         told = replace(fault, consequence=consequence, notes=notes)
         is_idle = consequence == "silent" and _says_the_same(fault, sources.get(fault.file, ""))
-        yield replace(told, severity="warning") if is_idle else told
+        yield replace(told, severity="note") if is_idle else told
 
 
 def _says_the_same(fault: Diagnostic, text: str) -> bool:

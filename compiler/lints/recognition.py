@@ -262,7 +262,9 @@ def _is_its_own(target: Target, file: File, parsed: Parsed) -> bool:
     kind = kind_of(target, file)
     keys = frozenset(parsed.root.fields or ())
     if kind == "deepspeed":
-        return len(keys & known_keys(target, file)) >= _SHARE_OF_SECTIONS * len(keys)
+        return "fsdp" not in keys and len(
+            keys & known_keys(target, file)
+        ) >= _SHARE_OF_SECTIONS * len(keys)
     if kind == "llamafactory" and not parsed.part:
         return _REQUIRED[kind] in keys or len(
             keys & known_keys(target, file)

@@ -13,7 +13,8 @@ from tunec.compiler.frontend.python_calls import is_python_text
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.edits import apply
-from tunec.compiler.lints.environment import split_requirement
+from tunec.compiler.lints.environment import Release, split_requirement
+from tunec.compiler.releases import ANY
 from tunec.schemas.source import Span
 
 Consequence = Literal[
@@ -227,6 +228,8 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
     assumed = _assumed(rule, run)
     if not finding.certain:
         severity, message = "note", f"{UNCERTAIN}{message}"
+    elif assumed and _is_of_commit(rule, run):
+        severity = "note"
     elif severity == "error" and assumed:
         severity = "warning"
     if assumed:
@@ -291,6 +294,16 @@ def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator
         is_meant = release.package in ranged or any(each in text for each in names for text in told)
         if release.pin is not None and is_meant:
             yield f"{release.told}: {release.pin.where}"
+
+
+def _is_of_commit(rule: Rule, run: LintContext) -> bool:
+    """Whether the repository fixes a commit of what the rule speaks of, and no release is known."""
+    return any(is_commit(run.release(split_requirement(each)[0])) for each in rule.consumers)
+
+
+def is_commit(release: Release) -> bool:
+    """Whether a commit is required, of a release that nothing tells."""
+    return release.pin is not None and ANY in release.pin.ranges
 
 
 def _assumed(rule: Rule, run: LintContext) -> str | None:

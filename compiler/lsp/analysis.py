@@ -24,7 +24,8 @@ from tunec.compiler.frontend.toml_nodes import parse_toml
 from tunec.compiler.lints.environment import Environment, Faulty, Unusable, environment_of
 from tunec.compiler.lints.kinds import is_a_config_by_name
 from tunec.compiler.lints.lint import Linted, lint_files
-from tunec.compiler.lints.repository import OwnSource, own_source, reach_of
+from tunec.compiler.lints.own_source import OwnSource, own_source
+from tunec.compiler.lints.repository import reach_of
 from tunec.compiler.lints.settings import SHARED, Settings, read_settings, settings_file
 from tunec.compiler.lints.suppression import read_baseline, without
 from tunec.compiler.lsp.kinds import Kind, kind_of, may_be_linted

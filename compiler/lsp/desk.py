@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from lsprotocol.types import Diagnostic
 
-from tunec.compiler.lints.repository import OwnSource
+from tunec.compiler.lints.own_source import OwnSource
 from tunec.compiler.lsp.analysis import (
     Analysis,
     Registry,

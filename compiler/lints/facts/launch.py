@@ -62,6 +62,12 @@ def count(place: Place | None) -> int | None:
     return value if is_whole(value) and value > 0 else None
 
 
+def is_counted_anew(run: LintContext, counted: Place | None) -> bool:
+    """Whether accelerate's file alone counts the processes, and the README's commands do, too."""
+    is_file = counted is not None and counted.document.kind == "accelerate"
+    return is_file and not run.of("launch") and "--num_processes" in run.own.readme
+
+
 def listed(place: Place | None) -> tuple[str, ...] | None:
     """Devices as CUDA_VISIBLE_DEVICES lists them; None where there is no such list."""
     if place is None or place.value is None:

@@ -76,6 +76,7 @@ def loss_scale_under_bf16(run: LintContext) -> Iterator[Finding]:
                 (f"by the keys of {run.release('deepspeed')}",),
                 "remove it",
                 Fix((fault.place.removed(),), "safe"),
+                severity=None if fault.is_refused else "note",
                 consequence="init" if fault.is_refused else "silent",
             )
 

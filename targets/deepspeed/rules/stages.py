@@ -9,6 +9,7 @@ from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, also
 from tunec.compiler.lints.facts.known_keys import DEEPSPEED_RELEASES
+from tunec.compiler.lints.facts.launch import is_counted_anew
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.sharding import STAGE, said_in, stage_of, ungathered, zero_keys
 from tunec.compiler.lints.rows import Mend, Row, rows
@@ -158,6 +159,7 @@ def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
             "buckets and gathers cost time and memory all the same",
         ),
         "offload the optimizer, start a process for each device, or leave DeepSpeed out",
+        severity="note" if is_counted_anew(run, run.place(world)) else None,
     )
 
 

@@ -250,8 +250,9 @@ def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
 
 def _of_parts(document: Document) -> Iterator[Finding]:
     """qwen-vl-finetune trains the parts that are named, or LoRA and none of them."""
-    parts, lora = [document.get(key) for key in _PARTS], document.get("lora_enable")
-    if document.unknown & {*_PARTS, "lora_enable"}:
+    parts = [document.get(key) for key in _PARTS]
+    lora = document.get("lora_enable") or document.get("use_lora")
+    if document.unknown & {*_PARTS, "lora_enable", "use_lora"}:
         return
     opened = next((each for each in parts if _is_on(each)), None)
     if _is_on(lora) and opened is not None:

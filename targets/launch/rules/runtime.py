@@ -102,6 +102,8 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
         place = _single(document)
         if place is None or _UNTRAINED.search(_script(document)) or _is_refused(run, document):
             continue
+        if any(document.value(each) for each in _OTHER_ENGINES):
+            continue
         yield Finding(
             "the offloaded optimizer gets one thread of each process",
             (place.label("OMP_NUM_THREADS is 1"), *also(where, "steps on the CPU")),
@@ -113,6 +115,11 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
             ),
             "export OMP_NUM_THREADS as cores divided by processes",
         )
+
+
+_OTHER_ENGINES: Final = ("flags.multi_gpu", "flags.use_fsdp", "flags.use_megatron_lm")
+"""accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: with one of them the
+engine of its file is not taken."""
 
 
 def _is_refused(run: LintContext, document: Document) -> bool:
@@ -197,8 +204,8 @@ def debugging_left_on(run: LintContext) -> Iterator[Finding]:
         yield replace(each, severity="note") if is_test else each
 
 
-_OF_TESTS: Final = re.compile(r"(?<![a-z])tests?(?![a-z])")
-"""A script that tests the network or the devices is what the variable is for."""
+_OF_TESTS: Final = re.compile(r"(?<![a-z])(?:tests?|debug(?:ging)?)(?![a-z])")
+"""A script that tests the network or the devices, or looks for a fault, is what it is for."""
 
 
 def _of_accelerate(run: LintContext) -> Iterator[Finding]:

@@ -312,6 +312,8 @@ _BY_TRAINING: Final = "trl<0.26.2"
 
 def _evaluation(run: LintContext, document: Document, world: int) -> Iterator[Finding]:
     batch, at = _micro(document, "per_device_eval_batch_size")
+    if at is None and run.own.decides("per_device_eval_batch_size", document, run.missing):
+        return  # a class of the repository has the default, or the file of --config is not there
     own = document.get("num_generations_eval") and not run.runs(_BY_TRAINING)
     key = "num_generations_eval" if own else "num_generations"
     group_at = document.get(key)

@@ -142,6 +142,8 @@ def lora_target_unused(run: LintContext) -> Iterator[Finding]:
             (at.label("partly unused"),),
             ("PEFT says nothing as long as one of the targets matches",),
             f"did you mean {quoted(near)}?" if near else "remove them",
+            # a script's own list is for several families
+            severity="note" if not near and lora.document.format == "python" else None,
         )
 
 
@@ -246,11 +248,23 @@ def lora_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
             or lora.targets is None
             or lora.targets == ALL_LINEAR
             or is_patched(run, lora)
+            or _is_of_text_encoder(lora)
         ):
             continue
         else:
             tree = _in_tree(run, run.model, lora, at) if run.model else _in_family(run, lora, at)
             yield from tree
+
+
+_OF_CLIP: Final = frozenset({"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"})
+"""transformers 4.40.2 to 5.23.0 models/clip/modeling_clip.py `CLIPAttention`, `CLIPMLP`."""
+
+
+def _is_of_text_encoder(lora: Lora) -> bool:
+    """Whether a script's adapter is that of the text encoder beside the denoiser."""
+    document, targets = lora.document, lora.targets
+    is_beside = document.format == "python" and "text_encoder" in document.text
+    return is_beside and isinstance(targets, tuple) and _OF_CLIP.issuperset(targets)
 
 
 def _shorthand(run: LintContext, lora: Lora, at: Place) -> Finding | None:

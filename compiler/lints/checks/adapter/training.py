@@ -238,6 +238,7 @@ def learning_rate_of_the_other_method(run: LintContext) -> Iterator[Finding]:
             (at.label("usual for whole models"),),
             ("LoRA uses about ten times the rate of a full fine-tune: 1e-4 to 3e-4 with Adam",),
             "write 1e-4",
+            severity="note",
         )
 
 

@@ -312,6 +312,13 @@ _ENABLED: Final = re.compile(r"enable_input_require_grads|prepare_model_for_(?:k
 `prepare_model_for_kbit_training` lets the output of the embedding require a gradient."""
 
 
+_OF_TRL: Final = re.compile(
+    r"\b(?:SFT|DPO|KTO|ORPO|CPO|GRPO|Reward)Trainer\((?=[^#]*\bpeft_config\s*=)"
+)
+"""trl 0.4.7 trainer/sft_trainer.py and dpo_trainer.py `__init__`, to 1.16.0: given `peft_config`,
+they prepare a quantised model, or let the input require a gradient."""
+
+
 @rule(
     "reentrant-over-frozen-base",
     "warning",
@@ -327,7 +334,8 @@ def reentrant_over_frozen_base(run: LintContext) -> Iterator[Finding]:
     place = reentrant_place(run)
     if place is None or run.of(*_REENTRANT_OWN) or run.runs("transformers>=5"):
         return
-    if any(each.format == "python" and _ENABLED.search(each.text) for each in run.documents):
+    scripts = [each.text for each in run.documents if each.format == "python"]
+    if any(_ENABLED.search(text) or _OF_TRL.search(text) for text in scripts):
         return
     adapter = run.place(run.observed("adapter.kind"))
     yield Finding(

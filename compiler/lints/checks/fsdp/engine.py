@@ -7,6 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
+from tunec.compiler.lints.facts.launch import is_counted_anew
 from tunec.compiler.lints.facts.sharding import (
     TURNS_ON,
     asked,
@@ -210,7 +211,7 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
                 (each.on.label("not used"), place.label("", primary=False)),
                 ("accelerate does not treat one process as distributed: nothing is sharded",),
                 "start one process a device, or leave FSDP out",
-                severity="warning",
+                severity="note" if is_counted_anew(run, place) else "warning",
                 consequence="silent",
             )
         if each.who == "trainer":

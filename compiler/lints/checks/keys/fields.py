@@ -168,13 +168,18 @@ def _of_another_method(run: LintContext, place: Place) -> Iterator[Finding]:
     owners = [each for each in CLASSES if place.path in keys_ever(each)]
     if not owners or place.path in _SHARED:
         return
+    consequence = of_unknown(run, place.document)
+    is_dropped = consequence == "silent" or may_be_dropped(run, place.document)
+    why = (
+        _DROPPED if consequence == "silent" else "a key that no class of the script has is refused"
+    )
     yield Finding(
         f"{place.document.kind} has no key `{place.path}`",
         (place.key_label("of another method"),),
-        (f"it is one of {', '.join(owners)}", "a key that no class of the script has is refused"),
+        (f"it is one of {', '.join(owners)}", why),
         "remove it",
-        severity="note" if may_be_dropped(run, place.document) else "warning",
-        consequence=of_unknown(run, place.document),
+        severity="note" if is_dropped else "warning",
+        consequence=consequence,
     )
 
 

@@ -111,8 +111,14 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
                 ),
             ),
             "give the file, or run tunec where the training is started",
-            severity="note" if _is_elsewhere(each) else None,
+            severity="note" if _is_elsewhere(each) or _is_another_place(run, each) else None,
         )
+
+
+def _is_another_place(run: LintContext, each: Missing) -> bool:
+    """Whether none of the programs lies here that the script starts, though others do."""
+    programs = [name for name in run.started.get(each.place.document.name, {}) if is_python(name)]
+    return bool(programs) and all(run.own.lacks_program(name) for name in programs)
 
 
 _CHECKOUTS: Final = re.compile(

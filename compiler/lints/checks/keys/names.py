@@ -175,6 +175,7 @@ def _in_deepspeed(run: LintContext, fault: Fault) -> Finding:
         (f"by the keys of {run.release('deepspeed')}",),
         did_you_mean(near) or "remove it",
         Fix((fault.place.renamed(near[0]),), "unsafe") if len(near) == 1 else None,
+        severity="note" if not is_refused and fault.place.value is False else None,  # it is off
         consequence="init" if is_refused else "silent",
     )
 

@@ -13,7 +13,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.python_files import calls_of
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, is_commit, rule
 
 _KINDS: Final = ("hf", "sft", "dpo", "grpo", "kto", "reward", "rloo", "model", "peft")
 
@@ -90,9 +90,17 @@ where no `args` are given; 2026.8.15 sets it on them (unslothai/unsloth#8374).""
 def trainer_argument_moved(run: LintContext) -> Iterator[Finding]:
     """A trainer's call gives an argument that its release has elsewhere, or by another name."""
     for document in scripts_of(run):
+        if _TRIES.search(document.text):
+            continue  # it goes by what the class takes
         calls = calls_of(document.name, document.text)
         for call in () if calls is None else calls.found:
             yield from _of_call(call, run, document)
+
+
+_TRIES: Final = re.compile(
+    r"except\s*\(?[^:\n]*\bTypeError\b|\bsignature\(\s*\w*(?:Trainer|Accelerator)\b"
+)
+"""A script that tries the newer name and then the older, or asks the class which it has."""
 
 
 def scripts_of(run: LintContext) -> Iterator[Document]:
@@ -124,7 +132,8 @@ def _is_older(run: LintContext, since: str) -> bool:
     if not since or not run.release("transformers").is_named:
         return False
     release = run.release(package)
-    return not release.is_known and not specifiers.contains(release.version)
+    is_told = release.is_known and not is_commit(release)
+    return not is_told and not specifiers.contains(release.version)
 
 
 def _short(call: Call) -> str:
@@ -146,7 +155,8 @@ def _refused(call: Call, place: Place, moved: Moved, run: LintContext) -> Findin
 def _severity(run: LintContext, since: str) -> Severity | None:
     """A note where nothing says which release runs: `key-of-another-release` is as careful."""
     is_open = bool(since) and run.runs(since) is None
-    is_required = is_open and run.release(split_requirement(since)[0]).is_known
+    release = run.release(split_requirement(since)[0])
+    is_required = is_open and release.is_known and not is_commit(release)
     return severity(run, since) if is_required or not is_open else "note"
 
 

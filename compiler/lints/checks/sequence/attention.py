@@ -300,8 +300,13 @@ def longer_than_context(run: LintContext) -> Iterator[Finding]:
             "learned positions end there: an index error",
         ),
         f"write {context}, or scale its positions (rope_scaling)",
+        severity="note" if _CHANGED.search(at.document.text) else None,
         sum=(Term("sequence", length.value, "tokens"), Term("context", context, "tokens")),
     )
+
+
+_CHANGED: Final = re.compile(r"(?i)#[^\n]*(?:\brope\b|max_position_embeddings|\byarn\b)")
+"""A remark that the model's own positions are changed."""
 
 
 def _told(run: LintContext) -> Place | None:

@@ -11,6 +11,7 @@ from tunec.compiler.lints.document import TRL, Document, Place, also
 from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm
 from tunec.compiler.lints.facts.model import sees
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import ImageTokens
@@ -44,18 +45,35 @@ def image_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
         return
     if at.document.kind in TRL and run.own.holds("skip_prepare_dataset"):
         return  # the script makes batches of its own, and TRL cuts nothing
+    is_seen = _has_images(run, at.document)
+    for each in _longer(run, at, length.value):
+        yield each if is_seen else replace(each, severity="note")
+
+
+_OF_IMAGES: Final = re.compile(
+    r"(?i)image|video|vision|visual|multi-?modal|mllm|media|pixels|\bvl|vl\b|_vl|vl_|llava|ocr|chart"
+)
+
+
+def _has_images(run: LintContext, document: Document) -> bool:
+    """Whether the model's name, or a key or word of the file, says that there are images."""
+    named = run.model_name or ""
+    return _OF_IMAGES.search(f"{named}\n{document.text}") is not None
+
+
+def _longer(run: LintContext, at: Place, length: object) -> Iterator[Finding]:
     images = run.model.architecture.images if run.model is not None else None
     if run.model is None:
-        yield from _by_name(run, at, length.value)
+        yield from _by_name(run, at, length)
     if images is None:
         return
     if at.document.is_compiled:
         return  # the plan's sequence holds the images of its spec, in their size
-    if not isinstance(length.value, int) or length.value < 1 or run.model is None:
+    if not isinstance(length, int) or length < 1 or run.model is None:
         return
     if run.model.architecture.family in ("chatglm", "visualglm"):
         return  # one token in the sequence stands for the image, and is replaced in the model
-    yield from _of(run, at, images, length.value)
+    yield from _of(run, at, images, length)
 
 
 _BY_NAME: Final = (

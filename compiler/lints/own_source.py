@@ -1,0 +1,228 @@
+"""The Python files of the repository around what is linted: what they declare, quote and read."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.lints.repository import Reach
+
+if TYPE_CHECKING:
+    from tunec.compiler.lints.context import Missing
+    from tunec.compiler.lints.document import Document
+
+_MOST_FILES: Final = 1_000
+_MOST_FOLDERS: Final = 2_000
+_LONGEST: Final = 400_000
+"""Bytes of a file; what is longer is data."""
+_NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+_FIELD: Final = re.compile(
+    r"(?m)^[ \t]+([A-Za-z_]\w*)[ \t]*:[ \t]*([A-Za-z_][^=\n#]*?)[ \t]*(?:=|$)"
+)
+"""`name: type = default` in the body of a class."""
+_CLASS: Final = re.compile(r"(?m)^(?=[^\s#)])")
+"""Where something begins at the left margin: a class, whose body follows, or what ends one."""
+_LEAST_DECLARED, _SHARE_DECLARED = 8, 0.8
+"""Keys of a file, and their share, that are fields of one class."""
+_FLAG: Final = re.compile(r"""["']--([A-Za-z][\w-]*)["']""")
+_WORD: Final = re.compile(r"""["']([A-Za-z][\w.-]{2,40})["']""")
+_READ: Final = re.compile(
+    r"""\[\s*["'](\w+)["']\s*\]|\.(?:get|pop)\(\s*["'](\w+)["']|getattr\([^,()]+,\s*["'](\w+)["']"""
+    r"""|\b\w*(?:args|config|cfg|conf|params|opt|algo)\.(?!(?:get|pop)\()(\w+)""",
+)
+"""How a script takes a setting out of what it has read."""
+_SET: Final = re.compile(r"\b\w*(?:args|config|cfg)\.(\w+)\s*=(?!=)")
+"""How a script sets a setting itself, whatever was read."""
+_LOADS: Final = re.compile(
+    r"yaml\.(?:safe_|full_)?load\(|json\.load\(|OmegaConf\.load\(|tomllib\.load\(|toml\.load\("
+)
+_PARSES: Final = re.compile(r"TrlParser|HfArgumentParser|H4ArgumentParser")
+_LEAST_READ, _SHARE_READ = 3, 0.5
+"""Keys, and their share, that a script takes out of a file which it reads by itself."""
+_EVERYWHERE: Final = frozenset({"none", "null", "auto", "true", "false", "default", "all", "full"})
+"""Words that any script quotes for something else."""
+
+
+class OwnSource(Struct, frozen=True, dict=True):
+    """The Python files of a repository; they are read when somebody asks."""
+
+    roots: tuple[Path, ...] = ()
+
+    def declares(self, name: str, *, as_flag: bool = False) -> bool:
+        """Whether a class has a field of that name, or, for flags, a parser has it."""
+        return name in self._fields or (as_flag and name.replace("-", "_") in self._flags)
+
+    def takes(self, name: str) -> bool:
+        """Whether some file takes a setting of that name out of something."""
+        return name in self._taken
+
+    def sets(self, name: str) -> bool:
+        """Whether some file sets a setting of that name itself."""
+        return name in self._set
+
+    def reads_itself(self, keys: Iterable[str]) -> bool:
+        """Whether a script loads such a file, and takes most of these keys out of it.
+
+        One that hands it to a parser of arguments reads it as that parser does.
+        """
+        wanted = frozenset(keys)
+        least = max(_LEAST_READ, _SHARE_READ * len(wanted))
+        if any(len(wanted & each) >= least for each in self._by_loaders):
+            return True
+        is_alone = bool(self._by_loaders) and not self.shows(_PARSES)
+        return is_alone and len(wanted & self._taken) >= least
+
+    def declares_in_one(self, keys: Iterable[str]) -> bool:
+        """Whether one class has nearly all of these keys for fields: a file is made of it."""
+        wanted = frozenset(keys)
+        least = max(_LEAST_DECLARED, _SHARE_DECLARED * len(wanted))
+        return any(len(wanted & each) >= least for each in self._classes)
+
+    def makes_no(self, pattern: re.Pattern[str]) -> bool:
+        """Whether its scripts load files by themselves, and none has what the pattern finds."""
+        return bool(self._by_loaders) and not self.shows(pattern)
+
+    def type_of(self, name: str) -> str:
+        """The annotation of a field as it is written; empty where no class has it."""
+        return self._fields.get(name, "")
+
+    def quotes(self, word: str) -> bool:
+        """Whether some file has the word as a text."""
+        return word not in _EVERYWHERE and word in self._words
+
+    def holds(self, text: str) -> bool:
+        """Whether some file has a text."""
+        if text not in self._held:
+            self._held[text] = any(text in each for each in self._texts)
+        return self._held[text]
+
+    def shows(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern is found in some file."""
+        if pattern not in self._shown:
+            self._shown[pattern] = any(pattern.search(text) for text in self._texts)
+        return self._shown[pattern]
+
+    def lacks(self, text: str) -> bool:
+        """Whether there are files, and none has a text."""
+        return bool(self._texts) and not self.holds(text)
+
+    @cached_property
+    def _held(self) -> dict[str, bool]:
+        return {}
+
+    @cached_property
+    def _shown(self) -> dict[re.Pattern[str], bool]:
+        return {}
+
+    def decides(self, key: str, flags: "Document", missing: "Iterable[Missing]") -> bool:
+        """Whether a program's flags leave a key to a class of the repository, or to a lost file."""
+        if flags.format != "shell" or flags.is_view:
+            return False
+        named = (each.place for each in missing)
+        is_lost = any(at.path == "config" and at.document.name == flags.name for at in named)
+        return is_lost or self.declares(key)
+
+    def text_of(self, program: str) -> str | None:
+        """The source of a program as a command names it, by its path or as a module."""
+        path = program if program.endswith(".py") else f"{program.replace('.', '/')}.py"
+        end = "/" + _LEFT_OUT.sub("", path)
+        return next((text for each, text in self._files.items() if each.endswith(end)), None)
+
+    def lacks_program(self, program: str) -> bool:
+        """Whether there are files, and the program is none of them."""
+        return bool(self._files) and self.text_of(program) is None
+
+    @cached_property
+    def readme(self) -> str:
+        """What the README at the top of each project says."""
+        found = []
+        for root in self.roots:
+            with suppress(Unreadable):
+                found.append(read_bytes(root / "README.md").decode("utf-8", "replace"))
+        return "\n".join(found)
+
+    @cached_property
+    def _files(self) -> dict[str, str]:
+        return {path: text for root in self.roots for path, text in _texts(root)}
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        return tuple(self._files.values())
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        return frozenset(name for text in self._texts for name in _taken_in(text))
+
+    @cached_property
+    def _set(self) -> frozenset[str]:
+        return frozenset(each[1] for text in self._texts for each in _SET.finditer(text))
+
+    @cached_property
+    def _by_loaders(self) -> tuple[frozenset[str], ...]:
+        """What each script takes that loads files, and parses no arguments of a trainer."""
+        texts = (text for text in self._texts if _LOADS.search(text) and not _PARSES.search(text))
+        return tuple(frozenset(_taken_in(text)) for text in texts)
+
+    @cached_property
+    def _fields(self) -> dict[str, str]:
+        return {each[1]: each[2] for text in self._texts for each in _FIELD.finditer(text)}
+
+    @cached_property
+    def _classes(self) -> tuple[frozenset[str], ...]:
+        bodies = (body for text in self._texts for body in _CLASS.split(text)[1:])
+        return tuple(frozenset(each[1] for each in _FIELD.finditer(body)) for body in bodies)
+
+    @cached_property
+    def _flags(self) -> frozenset[str]:
+        found = (each[1] for text in self._texts for each in _FLAG.finditer(text))
+        return frozenset(name.replace("-", "_") for name in found)
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(each[1] for text in self._texts for each in _WORD.finditer(text))
+
+
+def _taken_in(text: str) -> Iterator[str]:
+    found = (group for each in _READ.finditer(text) for group in each.groups())
+    return (group for group in found if group)
+
+
+def own_source(files: Iterable[Path], reach: Reach) -> OwnSource:
+    """The source of the projects that some files lie in."""
+    roots = (reach.root_of(each) for each in files)
+    return OwnSource(tuple(dict.fromkeys(root for root in roots if root is not None)))
+
+
+_LEFT_OUT: Final = re.compile(r"\A(?:\.{0,2}/|[^/]*[$\0][^/]*/)+")
+"""What a path begins with that is of no use: `../`, a variable."""
+
+
+def _texts(root: Path) -> Iterator[tuple[str, str]]:
+    for path in _files(root):
+        try:
+            content = read_bytes(path)
+        except Unreadable:
+            continue
+        if len(content) <= _LONGEST:
+            yield path.as_posix(), content.decode("utf-8", "replace")
+
+
+def _files(root: Path) -> Iterator[Path]:
+    count = 0
+    for entered, (place, folders, names) in enumerate(os.walk(root)):
+        if entered == _MOST_FOLDERS or count >= _MOST_FILES:
+            return
+        folders[:] = sorted(each for each in folders if _is_entered(each))
+        for name in sorted(each for each in names if each.endswith(".py")):
+            count += 1
+            yield Path(place, name)
+
+
+def _is_entered(name: str) -> bool:
+    return not name.startswith(".") and name not in _NOT_ENTERED
