@@ -163,8 +163,7 @@ class File(Struct, frozen=True):
     check: Callable[[Plan, Dialect], Iterable[Diagnostic]] = field(default=lambda _p, _d: ())
     """What the reader of this file refuses or silently changes though every key is well formed."""
     filled: frozenset[str] | None = None
-    """Where the word `auto` means "not said here": the keys that another file then fills. `auto`
-    for any other key is as if the key were absent. None: `auto` is a word like any other."""
+    """Keys whose `auto` another file fills; of others it is no value. None: a word like any."""
     holds: Callable[[Json], Mapping[str, str]] | None = None
     """The texts of other files that are within this one, by their paths."""
     block: tuple[str, Callable[[Dialect], str]] | None = None
