@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
-from tunec.compiler.lints.document import Document, Named
+from tunec.compiler.lints.document import TRL, Document, Named
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.grouping import Group, Part, grouped, part_of
 from tunec.compiler.lints.neighbours import is_python
@@ -262,7 +262,7 @@ def alternatives(reading: Reading) -> Iterator[Reading]:
     names, an alternative has its own, and not what only others have.
     """
     for each in _of_commands(reading):
-        yield from _of_files(each)
+        yield from map(_overlaid, _of_files(each))
 
 
 def _of_commands(reading: Reading, done: Set[str] = frozenset()) -> Iterator[Reading]:
@@ -282,6 +282,39 @@ def _of_files(reading: Reading) -> Iterator[Reading]:
         mine = _narrowed(reading, name, number)
         kept = (each for each in mine.documents if each.name == name or each.name not in several)
         yield replace(mine, documents=tuple(kept))
+
+
+_OVER_FILES: Final = (*TRL, "llamafactory")
+"""Kinds whose flags win over the file that the command names: trl 0.9.6 to 1.16.0 scripts/utils.py
+`TrlParser.parse_args_and_config`; llamafactory 0.9.5 hparams/parser.py `read_args`."""
+
+
+def _overlaid(reading: Reading) -> Reading:
+    """What was read, without what a file says and the flags that it is named with say otherwise."""
+    flags = [e for e in reading.documents if e.format == "shell" and e.kind in _OVER_FILES]
+    if not flags:
+        return reading
+    return replace(
+        reading,
+        documents=tuple(_under_flags(each, flags, reading.named) for each in reading.documents),
+    )
+
+
+def _under_flags(document: Document, flags: Sequence[Document], named: Sequence[Named]) -> Document:
+    """A document without the keys that the flags of a command which names it say as well."""
+    by = {each.by for each in named if Path(each.file).resolve() == Path(document.name).resolve()}
+    over = {
+        key
+        for each in flags
+        if each.kind == document.kind and each.name in by and document.format != "shell"
+        for key in (*(each.root.fields or ()), *each.unknown)
+    }
+    mine = over & (document.root.fields or {}).keys()
+    if not mine or document.is_view:
+        return document
+    kept = {key: node for key, node in (document.root.fields or {}).items() if key not in mine}
+    root = replace(document.root, fields=kept)
+    return replace(document, root=root, unknown=document.unknown | mine)
 
 
 def _several(reading: Reading, *, is_shell: bool) -> Iterator[tuple[str, list[int]]]:

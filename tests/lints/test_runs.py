@@ -139,6 +139,18 @@ def test_a_folder_that_is_not_known_is_none(tmp_path: Path) -> None:
     assert _files(_read(tmp_path, files, "run.sh"), tmp_path) == [{"run.sh", "2.json"}]
 
 
+@pytest.mark.parametrize(
+    ("flag", "is_told"), [("", True), ("--fp16 False", False), ("--fp16 $F", False)]
+)
+def test_a_flag_wins_over_the_file_that_the_command_names(
+    tmp_path: Path, flag: str, is_told: bool
+) -> None:
+    text = "model_name_or_path: m\noutput_dir: o\nbeta: 0.1\nbf16: true\nfp16: true\n"
+    script = f"trl dpo --config dpo.yaml --dataset_name d {flag}\n"
+    linted = _read(tmp_path, {"dpo.yaml": text, "run.sh": script})
+    assert ("fp16-and-bf16" in {each.id for each in linted.diagnostics}) is is_told
+
+
 def test_a_fix_of_one_command_is_no_other_s(tmp_path: Path) -> None:
     line = "torchrun t.py --output_dir o --bf16 True --save_strategy no --fp16 {}\n"
     linted = _read(tmp_path, {"all.sh": line.format("True") + line.format("False")})
