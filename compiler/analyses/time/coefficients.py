@@ -36,6 +36,9 @@ class Constants(Struct, frozen=True):
     gather: float = 510e-6
     """Seconds of the host for each module in each pass of ZeRO-3: its hooks run in Python, and each
     starts a collective (deepspeed 0.19.8 `runtime/zero/parameter_offload.py`)."""
+    hook: float = 75e-6
+    """Seconds of the host for each gradient that a hook of ZeRO's stage 2 takes: what three models
+    take longer at stage 2 than at stage 1 (deepspeedai/DeepSpeedExamples, training/autotuning)."""
     unit: float = 470e-6
     """Seconds of the host for each unit of FSDP, which has hooks and collectives too."""
     overlap: float = 4.0

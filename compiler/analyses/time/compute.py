@@ -16,7 +16,7 @@ from tunec.compiler.analyses.time.flops import (
     operations,
     part_tokens,
 )
-from tunec.compiler.analyses.time.gathering import gathers, units
+from tunec.compiler.analyses.time.gathering import gathers, hooks, units
 from tunec.compiler.analyses.time.kernels import kernels, sliced_bytes
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.ir.slots import States
@@ -59,6 +59,8 @@ class Work(NamedTuple):
     """Modules that ZeRO-3 gathers, in all passes."""
     units: float
     """Units that FSDP gathers, in all passes."""
+    hooks: float
+    """Gradients that a hook of ZeRO's stage 2 takes from the backward pass."""
 
 
 def compute(work: Work, machine: Machine, at: Constants = FITTED) -> dict[str, float]:
@@ -84,7 +86,12 @@ def compute(work: Work, machine: Machine, at: Constants = FITTED) -> dict[str, f
     total = sum(busy.values())
     waits = (total**at.overlap + host**at.overlap) ** (1 / at.overlap) - total
     gathered = machine.patience * at.gather * work.gathered + at.unit * work.units
-    return busy | {"kernel launches": waits, "parameter gathering": gathered}
+    reduced = machine.patience * at.hook * work.hooks
+    return busy | {
+        "kernel launches": waits,
+        "parameter gathering": gathered,
+        "gradient hooks": reduced,
+    }
 
 
 def _seconds(products: Pass, rate: float, memory: float) -> float:
@@ -128,6 +135,7 @@ def work_of(workload: Workload, layout: Layout) -> Work:
         kernels=kernels(workload, repeated=repeated),
         gathered=gathers(workload, layout),
         units=units(workload, layout),
+        hooks=hooks(workload, layout),
     )
 
 

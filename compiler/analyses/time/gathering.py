@@ -1,6 +1,6 @@
-"""How often parameters are made whole in one micro batch, each time by the host."""
+"""How often the host makes parameters whole or takes a gradient in one micro batch."""
 
-from tunec.compiler.analyses.memory.sharding import PARAMETERS
+from tunec.compiler.analyses.memory.sharding import GRADIENTS, PARAMETERS
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.schemas.caches import cached
 
@@ -12,10 +12,25 @@ def passes(layout: Layout) -> int:
 
 def gathers(workload: Workload, layout: Layout) -> int:
     """How often ZeRO's stage 3 gathers a module: in every pass of a micro batch."""
-    alone = layout.parallel.data * layout.parallel.sequence == 1
-    if layout.parallel.engine != "deepspeed" or layout.zero.stage != PARAMETERS or alone:
+    if not _is_sharded(layout) or layout.zero.stage != PARAMETERS:
         return 0
     return _modules(workload) * passes(layout)
+
+
+def hooks(workload: Workload, layout: Layout) -> int:
+    """Gradients that a hook of stage 2 takes from the backward pass, in Python.
+
+    deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`,
+    `reduce_independent_p_g_buckets_and_remove_grads`. Those of stage 3 are in what a module takes.
+    """
+    if not _is_sharded(layout) or layout.zero.stage != GRADIENTS:
+        return 0
+    return _gradients(workload)
+
+
+def _is_sharded(layout: Layout) -> bool:
+    alone = layout.parallel.data * layout.parallel.sequence == 1
+    return layout.parallel.engine == "deepspeed" and not alone
 
 
 def units(workload: Workload, layout: Layout) -> int:
@@ -33,3 +48,10 @@ def units(workload: Workload, layout: Layout) -> int:
 @cached(256)
 def _modules(workload: Workload) -> int:
     return sum(module.copies for module in workload.architecture.modules)
+
+
+@cached(256)
+def _gradients(workload: Workload) -> int:
+    """Tensors that are trained: weights and biases, and both halves of each adapter."""
+    whole = sum((1 + bool(module.bias)) * module.copies for module in workload.trained)
+    return whole + 2 * sum(module.copies for module in workload.adapted)

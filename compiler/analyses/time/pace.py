@@ -27,6 +27,7 @@ WAITS_FOR: Final[Mapping[str, Resource]] = {
     "generation": "memory",
     "kernel launches": "host",
     "parameter gathering": "host",
+    "gradient hooks": "host",
     "tensor parallel exchange": "links",
     "sequence parallel exchange": "links",
     "gradient exchange": "links",

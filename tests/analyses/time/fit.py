@@ -36,6 +36,7 @@ EXPECTED: Final[dict[str, float]] = {
     "adam": 0.45,
     "kernel": 20e-6,
     "gather": 400e-6,
+    "hook": 75e-6,
     "unit": 400e-6,
     "overlap": 4.0,
     "t4": 0.4,

@@ -9,6 +9,7 @@ from workload_builders import (
     FSDP_1,
     LLAMA_3_8B,
     LLAMA_32_1B,
+    QWEN_25_7B,
     full,
     layout,
     lora,
@@ -19,7 +20,7 @@ from workload_builders import (
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Layout
 from tunec.compiler.analyses.time.coefficients import FITTED
 from tunec.compiler.analyses.time.compute import compute, product_rate, work_of
-from tunec.compiler.analyses.time.gathering import gathers, units
+from tunec.compiler.analyses.time.gathering import gathers, hooks, units
 from tunec.compiler.analyses.time.kernels import kernels, sliced_bytes
 from tunec.compiler.analyses.time.machine import Machine, machine_of, rate_of, reached
 from tunec.schemas.frozen import replace
@@ -121,3 +122,18 @@ def test_flash_attention_2_is_slower_than_products(name: str, share: float) -> N
     found = machine(name)
     assert found.attention == share
     assert found.rate * found.attention < product_rate(found)
+
+
+def test_hooks_of_stage_2_take_each_gradient() -> None:
+    two = layout(engine="deepspeed", stage=2, world=2)
+    tensors = sum(module.copies for module in LARGE.modules)
+    assert hooks(full(LARGE), two) == tensors
+    assert hooks(lora(LARGE, targets=ATTENTION), two) == 2 * 4 * 32
+    biased = model({**QWEN_25_7B, "num_hidden_layers": 2})
+    plain = sum(module.copies for module in biased.modules)
+    assert hooks(full(biased), two) == plain + 3 * 2
+    for other in (layout(engine="deepspeed", stage=1, world=2), layout(), layout(stage=2)):
+        assert hooks(full(LARGE), other) == 0
+    on, work = machine("a100-sxm4-80g"), work_of(full(LARGE), two)
+    assert compute(work, on)["gradient hooks"] == FITTED.hook * tensors
+    assert compute(work, replace(on, patience=2))["gradient hooks"] == 2 * FITTED.hook * tensors
