@@ -19,7 +19,8 @@ from pathlib import Path
 from tunec.compiler.consumers.environments import default_cache
 from tunec.compiler.lints.environment import environment_of
 from tunec.compiler.lints.lint import lint_files
-from tunec.compiler.lints.repository import OwnSource, own_source, reach_of
+from tunec.compiler.lints.own_source import OwnSource, own_source
+from tunec.compiler.lints.repository import reach_of
 from tunec.targets.registry import TARGETS
 
 
