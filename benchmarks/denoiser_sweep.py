@@ -44,6 +44,13 @@ CONFIGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "EasyAnimateTransformer3DModel": {"in_channels": 16, "out_channels": 16, "patch_size": 2},
     # tests/pipelines/hunyuandit: the channels and the patch that the class lacks
     "HunyuanDiT2DModel": {"in_channels": 4, "patch_size": 2, "hidden_size": 1408},
+    # HiDream-ai/HiDream-I1-Full, transformer/config.json: 48 blocks read Llama's 32 layers
+    "HiDreamImageTransformer2DModel": {
+        "patch_size": 2,
+        "axes_dims_rope": [64, 32, 32],
+        "caption_channels": [4096, 4096],
+        "llama_layers": [*range(32), *[31] * 16],
+    },
     # scripts/convert_lumina_to_diffusers.py
     "LuminaNextDiT2DModel": {"num_layers": 24, "num_kv_heads": 8},
     # scripts/convert_dance_diffusion_to_diffusers.py: noise and time are channels too

@@ -125,6 +125,14 @@ class Stack(Struct, frozen=True):
     blocks: tuple[BlockBytes, ...] = ()
     """What one block of a diffusion transformer takes, where it was read off the real class."""
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether its class keeps all of these blocks where it recomputes others.
+
+        Refiners of tokens ahead of the others (diffusers 0.42 `transformer_lumina2.py`, `forward`).
+        """
+        return bool(self.blocks) and all(each.inputs == each.saved for each in self.blocks)
+
 
 class Dropout(Struct, frozen=True):
     """Where a model that trains drops activations at random, by its own config."""

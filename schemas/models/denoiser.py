@@ -57,8 +57,12 @@ class Denoiser(Struct, frozen=True, omit_defaults=True):
     rows: Mapping[str, Plane]
     """Rows of one sample that each linear layer or convolution multiplies, by its path."""
     around: tuple[Around, ...]
+    lists: tuple[str, ...] = ()
+    """Of each stack, the list of modules that its blocks stand in; (): it is not known."""
     multiple: int = 1
     """Tokens to whose multiples picture and text are each filled up."""
+    oblong: int = 0
+    """Tokens that a picture is filled up to unless it is square; 0: none is."""
 
     def filled(self, tokens: int) -> int:
         """So many tokens as the class makes of them."""

@@ -18,7 +18,7 @@ from tunec.compiler.ir.slots import Devices
 from tunec.compiler.target import on_deepspeed
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.scheduler import is_known
-from tunec.targets.simpletuner.families import of_model
+from tunec.targets.simpletuner.families import LAST_READ_BEFORE, of_model
 from tunec.targets.simpletuner.rows.schedule import KINDS, lacks_steps
 
 
@@ -107,7 +107,7 @@ def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
             lambda _: True,
             f"this release has no family {family.name}",
             ("model.path",),
-            f"ask for simpletuner before {family.until}"
+            f"`targets: [simpletuner@{LAST_READ_BEFORE}]`, or another release before {family.until}"
             if family.until is not None
             else f"ask for simpletuner {family.since} or later",
             "helpers/models/registry.py ModelRegistry.model_families",

@@ -15,6 +15,8 @@ from tunec.schemas.models.catalogue import UnknownName, card
 
 LAZY_REGISTRY: Final = "4.0.0"
 """First release whose families come from `model_metadata.json`; 3.3.4 still registers classes."""
+LAST_READ_BEFORE: Final = "3.1.6"
+"""The release before it whose sources and parser were read."""
 FLAVOURS_ADDED: Final = "4.10.0"
 """First minor release whose `HUGGINGFACE_PATHS` were read to hold the flavours of `later`."""
 

@@ -10,6 +10,7 @@ from workload_builders import BF16_LORA, full, layout, lora  # noqa: E402
 
 from tunec.compiler.analyses.architecture import derive  # noqa: E402
 from tunec.compiler.analyses.memory.account import account  # noqa: E402
+from tunec.compiler.analyses.memory.diffusion import denoiser_tokens  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
 from tunec.compiler.tracing.derivation import derived  # noqa: E402
 from tunec.compiler.tracing.live.denoiser_sample import Grid  # noqa: E402
@@ -21,6 +22,7 @@ from tunec.compiler.tracing.live.derivation.denoiser_measures import (  # noqa: 
 from tunec.compiler.tracing.live.derivation.planes import Irregular, fitted  # noqa: E402
 from tunec.compiler.tracing.live.step import first_tensor  # noqa: E402
 from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
+from tunec.schemas.frozen import replace  # noqa: E402
 from tunec.schemas.models.denoiser import highest  # noqa: E402
 from tunec.schemas.models.derived_card import DerivedCard, card_name  # noqa: E402
 
@@ -64,6 +66,15 @@ CONFIGS = {
         "cross_attention_head_dim": 64,
         "cross_attention_dim": 768,
         "caption_channels": 1536,
+    },
+    # refiners of tokens that nothing recomputes, ahead of the others
+    "lumina2": {
+        "_class_name": "Lumina2Transformer2DModel",
+        "hidden_size": 768,
+        "num_layers": 12,
+        "num_attention_heads": 8,
+        "num_kv_heads": 4,
+        "cap_feat_dim": 1024,
     },
 }
 QUERIES = ("to_q", "to_k", "to_v", "to_out.{}")
@@ -140,7 +151,25 @@ def test_tokens_of_a_picture_follow_the_autoencoder_and_the_patch(cards):
         name: card.architecture.latent_scale * card.architecture.latent_patch
         for name, card in cards.items()
     }
-    assert sides == {"flux2": 16, "qwen-image": 16, "wan": 16, "sana": 32}
+    assert sides.pop("sana") == 32
+    assert set(sides.values()) == {16}
+
+
+def test_blocks_are_told_by_what_becomes_of_them_where_others_are_recomputed(cards):
+    model = cards["lumina2"].architecture
+    kept = dict(zip(model.denoiser.lists, (each.is_kept for each in model.stacks), strict=True))
+    assert kept == {"noise_refiner": True, "context_refiner": True, "layers": False}
+
+
+def test_a_picture_that_is_no_square_is_filled_up_where_the_class_does_so(cards):
+    model = cards["wan"].architecture
+    filling = replace(model, denoiser=replace(model.denoiser, oblong=4096))
+    wide, square = (
+        {"sequence": 0, "packing": False, "image_width": 1024, "image_height": high}
+        for high in (512, 512 * 2)
+    )
+    assert denoiser_tokens(full(filling, **wide)) == denoiser_tokens(full(filling, **square))
+    assert denoiser_tokens(full(model, **wide)) < denoiser_tokens(full(model, **square))
 
 
 def test_products_know_how_many_rows_they_multiply(cards):

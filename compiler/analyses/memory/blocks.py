@@ -1,5 +1,6 @@
 """Diffusion transformers whose blocks were read off their class, in bytes a sample."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.activations import (
@@ -14,7 +15,7 @@ from tunec.compiler.analyses.memory.activations import (
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved, inputs_kept
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.schemas.models.architecture import Architecture, Module, Stack
+from tunec.schemas.models.architecture import Module, Stack
 from tunec.schemas.models.denoiser import ALONE, BlockBytes, Denoiser, highest
 
 _EAGER = " eager"
@@ -25,6 +26,17 @@ class Tokens(NamedTuple):
 
     image: int
     text: int
+
+
+class _Kept(NamedTuple):
+    """What blocks of one kind keep of one sample."""
+
+    bytes: BlockBytes
+    layers: int
+    saved: float
+    inputs: float
+    adapters: float
+    """Of what is saved, that of adapters."""
 
 
 def rows(denoiser: Denoiser, module: Module, tokens: Tokens) -> float:
@@ -39,34 +51,58 @@ def block_activations(
     """Activations of a denoiser whose blocks are measured."""
     model = workload.architecture
     stacks, denoiser = model.stacks, model.denoiser or Denoiser(0, {}, ())
-    layers = sum(stack.layers for stack in stacks)
     blocks = [_found(stack, _way(widths, run)) for stack in stacks]
-    beside_ = _adapters(workload, run, widths, denoiser, tokens) / layers
-    saved = [
-        highest(_trained(each, stack, workload, widths, run).saved, *tokens)
-        for each, stack in zip(blocks, stacks, strict=True)
+    lists = denoiser.lists or ("",) * len(stacks)
+    adapters = [_adapters(workload, run, widths, tokens, each) for each in lists]
+    every = [
+        _Kept(
+            each,
+            stack.layers,
+            highest(_trained(each, stack, workload, widths, run).saved, *tokens) + own,
+            highest(each.inputs, *tokens),
+            own,
+        )
+        for each, stack, own in zip(blocks, stacks, adapters, strict=True)
     ]
+    whole = [run.checkpointed and each.is_kept for each in stacks]
+    again = [each for each, kept in zip(every, whole, strict=True) if not kept] or every
+    layers = sum(each.layers for each in again)
     product = _product(workload, widths, denoiser, tokens)
-    working = max(_working(each, run, tokens, product - beside_) for each in blocks)
-    inputs = [highest(each.inputs, *tokens) for each in blocks]
-    total = sum((size + beside_) * stack.layers for size, stack in zip(saved, stacks, strict=True))
-    waiting = sum(size * stack.layers for size, stack in zip(inputs, stacks, strict=True)) / layers
+    on_their_way = [_working(e.bytes, run, tokens, product - e.adapters) for e in again]
     share = run.sequence_parallel
-    sizes = (max(saved) + beside_, total / layers, working, waiting)
+    total = sum(each.saved * each.layers for each in again) / layers
+    waiting = sum(each.inputs * each.layers for each in again) / layers
+    sizes = (max(each.saved for each in again), total, max(on_their_way), waiting)
     held, split = Layers(*(size / share for size in sizes)), run.split(layers)
-    outside = {"denoiser outside of blocks": _around(model, widths, run, tokens) / share}
+    around = _around(workload, widths, run, tokens)
+    around += sum(each.saved * each.layers for each in every if each not in again)
+    outside = {"denoiser outside of blocks": around / share}
     others, name = beside(held, split), named("denoiser", split)
     layer = held.most + held.working
+    alone = split.segments == layers and denoiser.lists
+    last = _last(again, on_their_way) / share if alone else at_last(held, split)
     forward = max(_forward(each, tokens, product) for each in blocks) / share
     return Activations(
         kept={**kept("denoiser", held, split, offload=run.offload, transit=1), **outside},
-        last_layer={name: at_last(held, split)},
+        last_layer={name: last},
         first_layer={name: layer + held.inputs, **outside},
         one_layer={name: held.most + held.inputs},
         forward={"denoiser forward pass": forward},
         first_segment={name: layer + held.inputs + others, **outside} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
     )
+
+
+def _last(kinds: Sequence[_Kept], on_their_way: Sequence[float]) -> float:
+    """Bytes besides all inputs when blocks that are recomputed one by one are differentiated.
+
+    The last block of each kind is, when the inputs of those behind it are gone.
+    """
+    found, behind = 0.0, 0.0
+    for each, working in reversed(list(zip(kinds, on_their_way, strict=True))):
+        found = max(found, each.saved + working - behind)
+        behind += each.inputs * each.layers
+    return found
 
 
 def _way(widths: Arithmetic, run: Pass) -> str:
@@ -140,22 +176,42 @@ def _product(workload: Workload, widths: Arithmetic, denoiser: Denoiser, tokens:
 
 
 def _adapters(
-    workload: Workload, run: Pass, widths: Arithmetic, denoiser: Denoiser, tokens: Tokens
+    workload: Workload, run: Pass, widths: Arithmetic, tokens: Tokens, path: str
 ) -> float:
-    """Bytes of one sample that all adapters keep, and frozen products at ZeRO-3."""
-
-    def count(module: Module) -> float:
-        return rows(denoiser, module, tokens)
-
-    size = adapters_saved(workload, workload.adapted, widths, count)
+    """Bytes of one sample that the adapters of a block in a list keep, and products at ZeRO-3."""
+    model = workload.architecture
+    denoiser = model.denoiser or Denoiser(0, {}, ())
+    layers = sum(each.layers for each in model.stacks)
+    alike = sum(
+        s.layers for s, own in zip(model.stacks, denoiser.lists, strict=False) if own == path
+    )
+    own = [each for each in workload.adapted if _is_in(each, path)]
+    size = _adapters_saved(workload, own, widths, tokens) / (alike or layers)
     if run.keeps_inputs and not widths.trained:
-        size += inputs_kept(workload, "denoiser", widths, count)
+        every = inputs_kept(workload, "denoiser", widths, lambda each: rows(denoiser, each, tokens))
+        size += every / layers
     return size
 
 
-def _around(model: Architecture, widths: Arithmetic, run: Pass, tokens: Tokens) -> float:
-    """Bytes of one sample that are kept outside of the blocks."""
+def _is_in(module: Module, path: str) -> bool:
+    """Whether a module is one of blocks; of a card that does not say where they are, all are."""
+    return not path or module.path.startswith(f"{path}.")
+
+
+def _adapters_saved(
+    workload: Workload, adapted: Sequence[Module], widths: Arithmetic, tokens: Tokens
+) -> float:
+    denoiser = workload.architecture.denoiser or Denoiser(0, {}, ())
+    return adapters_saved(workload, adapted, widths, lambda each: rows(denoiser, each, tokens))
+
+
+def _around(workload: Workload, widths: Arithmetic, run: Pass, tokens: Tokens) -> float:
+    """Bytes of one sample that are kept outside of the blocks, by adapters there too."""
+    model = workload.architecture
     known = {each.way: each for each in model.denoiser.around} if model.denoiser else {}
     way = _way(widths, run)
     found = known.get(way) or known.get(way.removesuffix(ALONE))
-    return highest(found.saved, *tokens) if found is not None else 0.0
+    lists = (model.denoiser.lists if model.denoiser else ()) or ("",)
+    outer = [m for m in workload.adapted if not any(_is_in(m, each) for each in lists)]
+    size = highest(found.saved, *tokens) if found is not None else 0.0
+    return size + _adapters_saved(workload, outer, widths, tokens)

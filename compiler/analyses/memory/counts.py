@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import takewhile
 from math import prod
 from typing import Final
 
@@ -220,7 +221,7 @@ class Counts:
     @cached_property
     def experts(self) -> int:
         """Trained in the experts of one layer, on average."""
-        found = (module for module in self._workload.trained if ".experts" in module.path)
+        found = (module for module in self._workload.trained if _is_expert(module))
         return round(self._share * (_elements(found) // _expert_layers(self._model)))
 
     @cached_property
@@ -322,11 +323,25 @@ def _late(workload: Workload) -> int:
         for module in trained
         if "{}" in module.path
         and module.part in ("text", "denoiser")
-        and ".experts" not in module.path
+        and not _is_expert(module)
         and not (eager and is_after_attention(module))
         and not (module.kind == "linear" and module.shape[1] in inner)
     )
-    return _elements(late) // max(sum(stack.layers for stack in stacks), 1)
+    return _elements(late) // max(sum(stack.layers for stack in stacks), 1) + _ahead(workload)
+
+
+def _is_expert(module: Module) -> bool:
+    """Whether a module is of routed experts; those of a denoiser are measured with their block."""
+    return ".experts" in module.path and module.part != "denoiser"
+
+
+def _ahead(workload: Workload) -> int:
+    """Trained in blocks that stand ahead of those that are recomputed (`Stack.is_kept`)."""
+    model = workload.architecture
+    kinds = zip(model.denoiser.lists if model.denoiser else (), model.stacks, strict=False)
+    ahead = tuple(f"{path}." for path, _ in takewhile(lambda each: each[1].is_kept, kinds))
+    some = len(ahead) < len(model.stacks)
+    return _elements(m for m in workload.trained if some and m.path.startswith(ahead))
 
 
 def visited_layers(workload: Workload) -> int:

@@ -71,7 +71,8 @@ def _tokens(workload: Workload) -> Tokens:
     width, height = image_elements(workload)
     given = model.denoiser
     if given is not None:
-        return Tokens(given.filled(width * height), given.filled(given.text_tokens))
+        picture = width * height if width == height else max(width * height, given.oblong)
+        return Tokens(given.filled(picture), given.filled(given.text_tokens))
     return Tokens(width * height, TEXT_TOKENS.get(model.family, 0))
 
 

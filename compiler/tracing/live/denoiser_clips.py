@@ -43,7 +43,7 @@ CLIPS: Final[Mapping[str, Traits]] = {
     "WanVACETransformer3DModel": Traits(
         "video",
         512,
-        whole=True,
+        placed=("vace_layers", "vace_blocks"),
         more={
             "control_hidden_states": _control,
             "control_hidden_states_scale": lambda given: torch.ones(

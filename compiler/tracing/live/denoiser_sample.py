@@ -172,11 +172,17 @@ class Traits(Struct, frozen=True):
     unit: int = 1
     """Tokens a side to whose multiples a picture's sides are cut."""
     square: bool = False
-    """Whether it takes none but square pictures."""
+    """Whether it takes none but square pictures, or fills up what others have."""
+    oblong: Callable[[Any], int] | None = None
+    """Of a config: the tokens that a picture is filled up to unless it is square."""
     numbered: str = ""
     """The key of the config that holds places of blocks, which change where some are left out."""
+    placed: tuple[str, str] | None = None
+    """The key of the config that has a place for each block of a list, and that list."""
     counts: Maker | None = None
     """How many tokens each of a list of counts has, which a pass asks for; None: the text's."""
+    apart: frozenset[str] = frozenset()
+    """Lists of blocks that no gradient of adapters passes: they make the condition, not tokens."""
     whole: bool = False
     """Whether its blocks are told apart by their places, so that none can be left out."""
     experts: str = ""

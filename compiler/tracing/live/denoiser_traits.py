@@ -5,6 +5,7 @@ Read in diffusers 0.42.1, `models/transformers` and `models/unets`; text tokens 
 """
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, Final
 
 import torch
@@ -85,7 +86,9 @@ TRAITS: Final[Mapping[str, Traits]] = {
         "packed",
         512,
         pack=2,
-        more={"attention_mask": lambda given: given.integers(given.all_tokens)},
+        # simpletuner 4.10.1 helpers/models/chroma/model.py: a mask of truth values
+        more={"attention_mask": lambda given: given.integers(given.all_tokens).bool()},
+        apart=frozenset({"distilled_guidance_layer.layers"}),
     ),
     "OvisImageTransformer2DModel": Traits("packed", 256, pack=2),
     "LongCatImageTransformer2DModel": Traits("packed", 512, pack=2),
@@ -133,7 +136,16 @@ TRAITS: Final[Mapping[str, Traits]] = {
     "SanaTransformer2DModel": Traits(text=300, scale=32),
     "SanaVideoTransformer3DModel": Traits("video", 300),
     "SanaWMTransformer3DModel": Traits(
-        "video", 300, 32, more={"mask": lambda given: given.integers(given.grid.text)}
+        "video",
+        300,
+        32,
+        more={
+            "encoder_hidden_states": lambda given: given.zeros(
+                1, given.grid.text, given.text_width
+            ),
+            "timestep": lambda given: given.zeros(1, given.grid.frames),
+            "mask": lambda given: given.integers(given.grid.text),
+        },
     ),
     "SanaWMLTX2RefinerTransformer3DModel": Traits(
         "packed", 1024, 32, more={"video_rotary_emb": _refiner_rotary}
@@ -158,6 +170,9 @@ TRAITS: Final[Mapping[str, Traits]] = {
     ),
     "HiDreamImageTransformer2DModel": Traits(
         text=128,
+        square=True,
+        # transformer_hidream_image.py, `patchify`
+        oblong=lambda config: prod(config.max_resolution) // config.patch_size**2,
         experts="num_routed_experts",
         more={
             "encoder_hidden_states_t5": lambda given: given.words(given.config.caption_channels[0]),

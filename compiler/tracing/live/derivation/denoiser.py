@@ -56,7 +56,14 @@ def denoiser_of(config: Mapping[str, Any]) -> Architecture:
         latent_channels=getattr(model.config, "in_channels", 0) // traits.pack**2,
         latent_scale=traits.finer.get(getattr(model.config, "in_channels", 0), traits.scale),
         latent_patch=patch[1] * traits.pack,
-        denoiser=Denoiser(_text(model, traits), found.rows, found.around, found.multiple),
+        denoiser=Denoiser(
+            _text(model, traits),
+            found.rows,
+            found.around,
+            tuple(kind.path for kind in kinds),
+            found.multiple,
+            traits.oblong(model.config) if traits.oblong else 0,
+        ),
     )
 
 
@@ -79,11 +86,23 @@ def built(config: Mapping[str, Any]) -> Any:
     options = {key: value for key, value in config.items() if not key.startswith("_")}
     with torch.device("meta"):
         try:
-            return maker(**options)
+            return _on_meta(maker(**options))
         except Exception as fault:  # noqa: BLE001  whatever the class says of the config
             told = str(fault).strip().partition("\n")[0]
             reason = f"{family} cannot be built: {type(fault).__name__}: {told}"
             raise Untraceable(reason) from None
+
+
+def _on_meta(model: torch.nn.Module) -> torch.nn.Module:
+    """A model whose parameters are all there: `torch.Tensor([...])` makes some elsewhere.
+
+    diffusers 0.42 `models/resnet.py`, `AlphaBlender`.
+    """
+    for module in model.modules():
+        for name, each in module.named_parameters(recurse=False):
+            if not each.is_meta:
+                setattr(module, name, torch.nn.Parameter(each.to("meta")))
+    return model
 
 
 def _kinds(model: torch.nn.Module) -> list[Kind]:
@@ -148,6 +167,9 @@ def _reduce(model: Any, kinds: Sequence[Kind], traits: Traits) -> list[Blocks]:
         setattr(model.get_submodule(owner), leaf, chosen)
     if traits.numbered:
         _renumber(model, kept, traits.numbered)
+    if traits.placed:
+        key, path = traits.placed
+        model.register_to_config(**{key: list(range(len(kept[path])))})
     return [
         Blocks(kind.path, kept[kind.path].index(kind.places[min(1, len(kind.places) - 1)]))
         for kind in kinds

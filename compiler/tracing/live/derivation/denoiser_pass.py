@@ -99,7 +99,7 @@ def pass_of(work: Work, way: Way, grid: Grid, samples: int) -> Sizes:
     shapes = shapes_of(model)
     model.to(way.held).train()
     if not way.trained:
-        _freeze(model, reduced)
+        _freeze(model, reduced, work.traits.apart)
     if way.packed:
         inside = (n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear))
         quantize(model, [n for n in inside if any(n.startswith(f"{b}.") for b in work.order)], NF4)
@@ -112,9 +112,9 @@ def pass_of(work: Work, way: Way, grid: Grid, samples: int) -> Sizes:
     return _read(events, middle, again, work.order, shapes).of_one(samples, rows)
 
 
-def _freeze(model: torch.nn.Module, reduced: Reduced) -> None:
+def _freeze(model: torch.nn.Module, reduced: Reduced, apart: frozenset[str]) -> None:
     model.requires_grad_(requires_grad=False)
-    for path in dict.fromkeys(each.path for each in reduced.blocks):
+    for path in dict.fromkeys(each.path for each in reduced.blocks if each.path not in apart):
         model.get_submodule(f"{path}.0").register_forward_pre_hook(_wanting, with_kwargs=True)
 
 
@@ -197,9 +197,10 @@ def _kept(
 ) -> tuple[dict[int, int], int]:
     """Bytes that are kept at the end of a forward pass: of each block, and outside of all."""
     kept: dict[int, int] = {}
-    around = 0
+    around, joined = 0, _joined(events, index)
     for storage, size in alive(events):
         at = index(storage)
+        at = joined.get(storage) if at is None else at
         if not is_counted(storage, shapes):
             continue
         if at is not None:
@@ -207,6 +208,28 @@ def _kept(
         elif storage.module:
             around += size
     return kept, around
+
+
+def _joined(events: Sequence[Event], index: Callable[[Storage], int | None]) -> dict[Storage, int]:
+    """What the model itself makes between two blocks, by the block that comes before.
+
+    diffusers 0.42 `transformer_hidream_image.py`, `forward`: the text is joined anew to the tokens
+    ahead of every block.
+    """
+    found: dict[Storage, int] = {}
+    between: list[Storage] = []
+    last: int | None = None
+    for storage, change in events:
+        at = index(storage)
+        if change <= 0:
+            continue
+        if at is None:
+            between += [storage] if last is not None and not storage.module else []
+            continue
+        if last is not None and at != last:
+            found |= dict.fromkeys(between, last)
+        between, last = [], at
+    return found
 
 
 def _indices(order: Sequence[str]) -> Callable[[Storage], int | None]:
