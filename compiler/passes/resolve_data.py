@@ -108,7 +108,7 @@ def _sequence(scribe: Scribe) -> None:
         scribe.report(
             "sequence-assumed",
             "note",
-            f"data.sequence is not given; memory and time are planned for {SEQUENCE.value} tokens",
+            f"data.sequence is not given; memory and time are planned for {sequence} tokens",
             "data",
             help="give the length of the longest training sample",
         )
