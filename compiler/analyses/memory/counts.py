@@ -24,8 +24,7 @@ from tunec.schemas.models.architecture import Architecture, Module, Part
 _ENCODER: Final = ("encoder.", "model.encoder.")
 
 _SMALL_TENSOR: Final = 4096
-"""bitsandbytes keeps the states of smaller tensors in fp32 (`optim/optimizer.py`,
-`min_8bit_size`)."""
+"""bitsandbytes `optim/optimizer.py`, `min_8bit_size`: states of smaller tensors are in fp32."""
 
 
 class Counts:
@@ -340,8 +339,8 @@ def _ahead(workload: Workload) -> int:
     model = workload.architecture
     kinds = zip(model.denoiser.lists if model.denoiser else (), model.stacks, strict=False)
     ahead = tuple(f"{path}." for path, _ in takewhile(lambda each: each[1].is_kept, kinds))
-    some = len(ahead) < len(model.stacks)
-    return _elements(m for m in workload.trained if some and m.path.startswith(ahead))
+    few = ahead if len(ahead) < len(model.stacks) else ()
+    return _elements(module for module in workload.trained if module.path.startswith(few))
 
 
 def visited_layers(workload: Workload) -> int:

@@ -137,7 +137,7 @@ def _number(word: str) -> int | None:
     return int(number) if kind == "cuda" and number.isdecimal() else None
 
 
-@rule("vllm-keys-without-vllm", "note", "slow", consumers=("trl",), reads=("grpo:*",))
+@rule("vllm-keys-without-vllm", "warning", "slow", consumers=("trl",), reads=("grpo:*",))
 def vllm_keys_without_vllm(run: LintContext) -> Iterator[Finding]:
     """vLLM's settings are written, but vLLM is not used."""
     for document in run.of("grpo"):

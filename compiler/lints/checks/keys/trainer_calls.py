@@ -154,10 +154,11 @@ def _refused(call: Call, place: Place, moved: Moved, run: LintContext) -> Findin
 
 def _severity(run: LintContext, since: str) -> Severity | None:
     """A note where nothing says which release runs: `key-of-another-release` is as careful."""
-    is_open = bool(since) and run.runs(since) is None
+    if not since or run.runs(since) is not None:
+        return severity(run, since)
     release = run.release(split_requirement(since)[0])
-    is_required = is_open and release.is_known and not is_commit(release)
-    return severity(run, since) if is_required or not is_open else "note"
+    is_required = release.is_known and not is_commit(release)
+    return severity(run, since) if is_required else "note"
 
 
 def _dropped(call: Call, place: Place, moved: Moved) -> Finding:
