@@ -38,7 +38,7 @@ def launches(run: LintContext, *launchers: str) -> Iterator[Document]:
 
 
 def every_launch(run: LintContext, *launchers: str) -> list[Document]:
-    """The same of all commands of the scripts in their order, also of those of other runs."""
+    """What all commands of the scripts ask for, in their order, also those of other runs."""
     every = [each for each in (*run.of("launch"), *run.beside) if each.get("launcher")]
     mine = (e for e in every if not launchers or e.value("launcher") in launchers)
     return sorted(mine, key=lambda each: (each.name, each.found["launcher"].span.line))
