@@ -1,4 +1,4 @@
-"""Ranges of releases, such as `>=4.40,<5.24`: the specifiers of PEP 440."""
+"""Ranges of releases, such as `>=4.40,<5.25`: the specifiers of PEP 440."""
 
 from collections.abc import Callable, Mapping
 from operator import eq, ge, le, ne
@@ -104,11 +104,13 @@ class Package(Struct, frozen=True):
     supported: Releases
     releases: tuple[str, ...]
     """The newest release of each supported minor version, oldest first."""
+    usual: str = ""
+    """The version taken when nobody names one, where that is not the newest."""
 
     @property
     def latest(self) -> str:
         """The version taken when nobody names one."""
-        return self.releases[-1]
+        return self.usual or self.releases[-1]
 
     def release(self, text: str) -> Version:
         """The version that a text means: `0.16` is the newest 0.16 release, `0.16.4` itself.

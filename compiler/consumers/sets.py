@@ -83,6 +83,10 @@ _TRANSFORMERS_BETWEEN: Final[Mapping[str, tuple[str, ...]]] = {
         *("tokenizers==0.23.3", "huggingface_hub==2.4.0", "datasets==5.2.0"),
         *("accelerate==1.14.0", "peft==0.20.0", "trl==1.11.0"),
     ),
+    "5.24.0": (
+        *("tokenizers==0.23.3", "huggingface_hub==2.4.0", "datasets==5.2.0"),
+        *("accelerate==1.15.0", "peft==0.21.2", "trl==1.16.0"),
+    ),
 }
 _DEEPSPEED_BETWEEN: Final = (
     *("0.15.0", "0.16.0", "0.16.2", "0.17.0", "0.18.2", "0.18.4", "0.19.3"),
@@ -132,7 +136,7 @@ def _between() -> Iterator[ConsumerSet]:
         yield ConsumerSet("deepspeed", version)
     for version, companions in _TRANSFORMERS_BETWEEN.items():
         yield ConsumerSet("transformers", version, companions)
-    yield from _trl(_TRANSFORMERS_BETWEEN)
+    yield from (each for each in _trl(_TRANSFORMERS_BETWEEN) if each.name not in SETS)
     every = {**_TRANSFORMERS, **_TRANSFORMERS_BETWEEN}
     for trl, beside in _TRL_BETWEEN.items():
         yield _trl_beside(trl, beside, every[beside])

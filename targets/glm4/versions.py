@@ -34,6 +34,7 @@ _SUPPORTED: Final = Releases(
 RELEASES: Final = Package(
     _SUPPORTED,
     tuple(each for each in TRANSFORMERS.releases if _SUPPORTED.contains(each)),
+    TRANSFORMERS.usual,
 )
 
 
