@@ -50,9 +50,10 @@ fetch:
     python -m tests.recording.starts
     python -m docs.try_out --fetch
 
+# three workers: on two cores, one of them mostly waits for a program that it started
 # every test; arguments go to pytest, as in `just test -k house`
 test *arguments:
-    python -m pytest -n 2 --dist loadfile --no-loadscope-reorder {{ arguments }}
+    python -m pytest -n 3 --dist loadfile --no-loadscope-reorder {{ arguments }}
 
 # all that there is: every question asked anew, more examples, and the tests marked nightly (hours)
 nightly *arguments: && kills schemas-check
