@@ -43,7 +43,6 @@ from tunec.schemas.source import start_of
 
 _MOST_FOLLOWED: Final = 64
 """Files that are read because others refer to them."""
-_NO_CONFIG: Final = "it is a directory, and no file below it could be a config"
 _COMPANIONS: Final = ("data_backend_config", "lycoris_config")  # files that SimpleTuner reads too
 _LYCORIS: Final = frozenset({"algo", "multiplier", "linear_dim", "linear_alpha"})
 """Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
@@ -93,8 +92,7 @@ class _Reader(Struct):
         try:
             content = read_bytes(path)
         except Unreadable as fault:
-            why = _NO_CONFIG if path.is_dir() else str(fault)
-            self.faults.append(_unreadable(path, why))
+            self.faults.append(_unread_folder(path) if path.is_dir() else _unreadable(path, fault))
             return
         self._content(path, content)
         name = str(path)
@@ -391,6 +389,12 @@ def _deepspeed_file(target: Target) -> File | None:
     return next((file for file in target.files if kind_of(target, file) == "deepspeed"), None)
 
 
-def _unreadable(path: Path, why: str) -> Diagnostic:
+def _unread_folder(path: Path) -> Diagnostic:
+    """An empty folder is a wrong path; one with other files is none."""
+    severity = "note" if any(map(Path.is_file, path.rglob("[!.]*"))) else "error"
+    return replace(_unreadable(path, "no file below it could be a config"), severity=severity)
+
+
+def _unreadable(path: Path, why: object) -> Diagnostic:
     span = start_of(str(path))
     return error("E0201", f"{path} cannot be read: {why}", span, help=near_files(path))

@@ -236,3 +236,9 @@ def test_a_folder_without_configs_is_a_fault(tmp_path: Path) -> None:
     assert told.code == 1
     assert [each["id"] for each in told.findings] == ["E0201"]
     assert "no file below it" in told.findings[0]["message"]
+
+
+def test_a_folder_of_other_files_has_nothing_that_could_be_wrong(tmp_path: Path) -> None:
+    told = lint(tmp_path, {"notes/read.rst": "to read\n"}, ("notes",))
+    assert told.code == 0
+    assert [(each["id"], each["severity"]) for each in told.findings] == [("E0201", "note")]

@@ -287,6 +287,8 @@ def _word(document: Document) -> Iterator[Finding]:
 _WARMS: Final = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
 _FEWEST: Final = 10
 """Steps of a warm-up whose shape is worth a word."""
+_LONG: Final = 500
+"""Steps of one that is over, in effect, long before it was meant to be."""
 
 
 @rule(
@@ -319,6 +321,7 @@ def warmup_by_logarithm(run: LintContext) -> Iterator[Finding]:
         ),
         'write "warmup_type": "linear"',
         Fix((added,), "unsafe") if added is not None else None,
+        severity=None if steps >= _LONG else "note",
     )
 
 

@@ -118,7 +118,10 @@ _OTHERS: Final = (("save_steps", "save_strategy"), ("logging_steps", "logging_st
     reads=keys("trainer", "eval_steps", "eval_delay", "save_steps", "logging_steps"),
 )
 def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
-    """An interval whose strategy does not go by steps."""
+    """An interval whose strategy does not go by steps.
+
+    Where the strategy is written beside it, it decides, as is meant: what is left over is a note.
+    """
     for document in run.of("trainer"):
         if document.is_view:
             continue  # Axolotl evaluates wherever eval_steps is written
@@ -169,6 +172,7 @@ def _delay(document: Document) -> Iterator[Finding]:
             (delay.label("not used"), *also(said)),
             ("eval_strategy is no by default",),
             "write eval_strategy: steps, or remove it",
+            severity="note" if said is not None else None,
         )
 
 
@@ -187,7 +191,7 @@ def _unused_interval(place: Place, said: Place | None, what: str) -> Finding:
         (f"there is no {act} at all" if never else f"one {act} comes after each epoch",),
         f"write {name}_strategy: steps",
         fix,
-        severity="note" if said is not None and never else None,  # turned off on purpose
+        severity="note" if said is not None else None,
     )
 
 
