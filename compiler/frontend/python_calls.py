@@ -1,6 +1,6 @@
 """A Python file to the calls that configure something, each with its arguments as nodes.
 
-    read_calls(text, origin, is_wanted) -> (calls, fault)
+    read_calls(text, origin, is_wanted, given) -> (calls, fault)
 
 The file is parsed, and never imported or run. A name stands for what it was imported as, so that a
 class of the same name from elsewhere is another one.
@@ -20,6 +20,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.python_functions import called_with, function_of, returned
 from tunec.compiler.frontend.python_names import Function, Module, Site
 from tunec.compiler.frontend.python_scopes import survey
+from tunec.compiler.frontend.python_settings import Given
 from tunec.compiler.frontend.python_values import Values
 from tunec.compiler.frontend.text import Origin
 from tunec.schemas.frozen import replace
@@ -97,14 +98,17 @@ class Calls(Struct, frozen=True):
 
 
 def read_calls(
-    text: str, origin: Origin, is_wanted: Callable[[str], bool]
+    text: str, origin: Origin, is_wanted: Callable[[str], bool], given: Given | None = None
 ) -> tuple[Calls | None, Diagnostic | None]:
-    """The calls whose origin is wanted, in the order of the file, or the fault of its syntax."""
+    """The calls whose origin is wanted, in the order of the file, or the fault of its syntax.
+
+    `given`: what a command line gives the file; None: what its parser of arguments says is unknown.
+    """
     tree, fault = _parsed(text, origin)
     if tree is None:
         return None, fault
     module = survey(tree)
-    values = Values(module, origin=origin, lines=lines_of(text))
+    values = Values(module, origin=origin, lines=lines_of(text), given=given)
     found = tuple(_calls(module, values, is_wanted))
     return Calls(tuple(_replaced(found, values)), module, values), None
 

@@ -53,7 +53,7 @@ def called_with(function: Function, call: ast.Call, scope: Scope) -> Scope | Non
     for name, value in given.items():
         if len(inner.names.get(name, ())) == 1:
             names[name] = [Binding(value=value, scope=scope)]
-    for name, value in _defaults(function.node.args):
+    for name, value in defaults(function.node.args):
         if name not in given and len(inner.names.get(name, ())) == 1:
             names[name] = [Binding(value=value, scope=outer)]
     return Scope("function", outer, names, inner.globals, like=inner)
@@ -90,7 +90,8 @@ def _key(keyword: ast.keyword) -> ast.Constant:
     return key
 
 
-def _defaults(taken: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
+def defaults(taken: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
+    """The parameters that have a default, each with it."""
     places = [*taken.posonlyargs, *taken.args]
     late = places[len(places) - len(taken.defaults) :]
     yield from ((each.arg, value) for each, value in zip(late, taken.defaults, strict=True))

@@ -118,6 +118,8 @@ class Module(Struct, frozen=True):
     to a function of this file."""
     functions: Mapping[int, Function]
     """The functions that nothing wraps, by the identity of their names."""
+    decorated: Mapping[int, Function]
+    """Those that something wraps."""
     changes: Mapping[str, tuple[Change, ...]]
     """Names whose items are set, and that are changed in no other way."""
     is_rewritten: bool

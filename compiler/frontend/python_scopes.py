@@ -53,6 +53,7 @@ def survey(tree: ast.Module) -> Module:
         frozenset(walk.reset),
         frozenset(walk.changed | given),
         walk.functions,
+        walk.decorated,
         {name: tuple(each) for name, each in walk.changes.items() if name not in walk.changed},
         not _REWRITING.isdisjoint(function for function, _ in walk.given),
     )
@@ -74,6 +75,7 @@ class _Walk(Struct):
     given: set[tuple[str, str]] = field(default_factory=set)
     changes: dict[str, list[Change]] = field(default_factory=dict)
     functions: dict[int, Function] = field(default_factory=dict)
+    decorated: dict[int, Function] = field(default_factory=dict)
     targets: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def run(self, tree: ast.Module) -> None:
@@ -122,6 +124,8 @@ class _Walk(Struct):
         for each in node.targets:
             if isinstance(each, ast.Tuple) and _is_pairwise(each, node.value):
                 self._pairs(each, node.value, scope)
+            elif isinstance(each, ast.Tuple) and _is_parsed(each, node.value):
+                self._items(each, node.value, scope)
             elif isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name):
                 change = Change(scope, arms, each.lineno, node.value, each.slice)
                 self.changes.setdefault(each.value.id, []).append(change)
@@ -137,6 +141,13 @@ class _Walk(Struct):
         for one, other in zip(target.elts, getattr(value, "elts", ()), strict=True):
             if isinstance(one, ast.Name):
                 self.bind(scope, one.id, Binding(value=other))
+
+    def _items(self, target: ast.Tuple, value: ast.expr, scope: Scope) -> None:
+        """`args, rest = parser.parse_known_args()`: each name is an item of what is returned."""
+        for at, one in enumerate(target.elts):
+            item = ast.copy_location(ast.Subscript(value, ast.Constant(at), ast.Load()), value)
+            if isinstance(one, ast.Name):
+                self.bind(scope, one.id, Binding(value=item))
 
     def annotated(self, node: ast.AnnAssign, scope: Scope, arms: Arms) -> Iterator[_Task]:
         if not isinstance(node.target, ast.Name):
@@ -185,6 +196,8 @@ class _Walk(Struct):
         function = None
         if isinstance(node, ast.FunctionDef) and not node.decorator_list:
             function = self.functions[id(inner)] = Function(node, inner)
+        elif isinstance(node, ast.FunctionDef):
+            self.decorated[id(inner)] = Function(node, inner)
         self.bind(scope, node.name, Binding(function=function))
         yield from ((each, scope, arms) for each in (*node.decorator_list, node.args))
         yield from ((each, inner, arms) for each in node.body)
@@ -270,6 +283,13 @@ def _is_pairwise(target: ast.Tuple, value: ast.expr) -> bool:
         and all(isinstance(each, ast.Name) for each in target.elts)
         and not any(isinstance(each, ast.Starred) for each in value.elts)
     )
+
+
+def _is_parsed(target: ast.Tuple, value: ast.expr) -> bool:
+    """Whether a tuple of names takes what a parser of arguments returns."""
+    is_method = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
+    name = value.func.attr if is_method else ""  # type: ignore[attr-defined]
+    return name.startswith("parse_") and all(isinstance(e, ast.Name) for e in target.elts)
 
 
 def _root(node: ast.expr) -> str:

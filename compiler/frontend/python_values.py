@@ -22,7 +22,7 @@ from tunec.compiler.frontend.python_leaves import (
     power,
 )
 from tunec.compiler.frontend.python_names import Binding, Change, Later, Scope
-from tunec.compiler.frontend.python_origins import Origins
+from tunec.compiler.frontend.python_settings import Settings
 from tunec.compiler.frontend.shell_flags import Unknown
 from tunec.compiler.frontend.text import Origin
 from tunec.schemas.frozen import replace
@@ -56,7 +56,14 @@ _OPERATIONS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
 }
 
 
-class Values(Origins, kw_only=True):
+_COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_NUMBERS: Final[Mapping[str, Callable[[Any], Any]]] = {"builtins.int": int, "builtins.float": float}
+
+
+class Values(Settings, kw_only=True):
     """What the expressions of one file come to."""
 
     origin: Origin
@@ -307,6 +314,22 @@ class Values(Origins, kw_only=True):
             return HIDDEN
         return self._leaf(node.body if test else node.orelse, scope, depth)
 
+    def compared(self, node: ast.Compare, scope: Scope, depth: int) -> Any:
+        """`precision == "bf16"`."""
+        values = [self._leaf(each, scope, depth) for each in (node.left, *node.comparators)]
+        operation = _COMPARISONS.get(type(node.ops[0]))
+        if len(values) != 2 or HIDDEN in values or operation is None:
+            return HIDDEN
+        return operation(*values)
+
+    def joined(self, node: ast.BoolOp, scope: Scope, depth: int) -> Any:
+        """`a and not b`, `a or 8`: the first that decides, or the last."""
+        values = [self._leaf(each, scope, depth) for each in node.values]
+        if HIDDEN in values:
+            return HIDDEN
+        is_or = isinstance(node.op, ast.Or)
+        return next((each for each in values[:-1] if bool(each) is is_or), values[-1])
+
     def picked(self, node: ast.Subscript, scope: Scope, depth: int) -> Any:
         """`config["lr"]` of a mapping that is known."""
         found = self._item(node, scope, self.span(node), depth)
@@ -319,12 +342,15 @@ class Values(Origins, kw_only=True):
         return Node(at, HIDDEN) if found is None else replace(found, key_span=None)
 
     def called(self, node: ast.Call, scope: Scope, depth: int) -> Any:
-        """`os.path.join("a", "b")`, and `config.get("lr", 1e-4)` of a mapping that is known."""
+        """`os.path.join("a", "b")`, `float(x)`, `config.get("lr", 1e-4)` of a known mapping."""
         if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
             return self._got(node.func.value, node.args, scope, depth)
-        if self.origin_of(node.func, scope) != "os.path.join" or node.keywords:
+        origin = self.origin_of(node.func, scope)
+        if node.keywords or origin not in ("os.path.join", *_NUMBERS):
             return HIDDEN
         parts = [self._leaf(each, scope, depth) for each in node.args]
+        if origin in _NUMBERS:
+            return _NUMBERS[origin](parts[0]) if len(parts) == 1 and is_number(parts[0]) else HIDDEN
         return join(*parts) if parts and all(isinstance(p, str) for p in parts) else HIDDEN
 
 
@@ -347,6 +373,8 @@ _LEAVES: Final[Mapping[type[ast.expr], Callable[..., Any]]] = {
     ast.JoinedStr: Values.formatted,
     ast.IfExp: Values.chosen,
     ast.Subscript: Values.picked,
+    ast.Compare: Values.compared,
+    ast.BoolOp: Values.joined,
     ast.Call: Values.called,
 }
 

@@ -106,7 +106,7 @@ _PYTHON: Final = re.compile(r"python[\d.]*(\.exe)?")
 _NEAR: Final = 64
 """Words behind one that is not known, among which the script is looked for."""
 _SCRIPT: Final = re.compile(r"[^-].*\.(py|sh)\Z", re.DOTALL)
-_NUMBER: Final = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+NUMBER: Final = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def launched(arguments: Sequence[Field]) -> tuple[Launch, ...]:
@@ -284,7 +284,7 @@ def flags_of(arguments: Sequence[Field]) -> tuple[Flags, tuple[Field, ...]]:
 def is_flag(word: Field) -> bool:
     """Whether argparse takes a word for a flag: it begins with a dash and is no negative number."""
     text = word.text
-    return len(text) > 1 and text.startswith("-") and _NUMBER.fullmatch(text) is None
+    return len(text) > 1 and text.startswith("-") and NUMBER.fullmatch(text) is None
 
 
 def named(flag: Field) -> tuple[str, Field | None]:

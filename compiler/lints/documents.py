@@ -13,6 +13,7 @@ from tunec.compiler.frontend.comments import allowances
 from tunec.compiler.frontend.disk import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, plain
+from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.shell_references import SCRIPTS
 from tunec.compiler.lints.context import OUTSIDE, Missing, Unread
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Named, Place
@@ -29,7 +30,9 @@ from tunec.compiler.lints.neighbours import (
     is_shipped,
     is_written,
     references,
+    script_of,
     script_references,
+    starts_of,
 )
 from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
 from tunec.compiler.lints.recognition import of_kind
@@ -75,17 +78,17 @@ class _Reader(Struct):
     unread: list[Unread] = field(default_factory=list)
     faults: list[Diagnostic] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
-    """Of files with a fault of their syntax, also where nothing could be read."""
+    texts: dict[str, str] = field(default_factory=dict)  # of files with a fault of their syntax
     allowed: list[Allowance] = field(default_factory=list)
     seen: set[Path] = field(default_factory=set)
-    held: set[str] = field(default_factory=set)
-    """Texts of files that are within another one."""
+    held: set[str] = field(default_factory=set)  # texts of files that are within another one
     followed: int = 0
     methods: dict[Path, str] = field(default_factory=dict)  # what TRL's command trains by a file
     configuring: set[str] = field(default_factory=set)
     """Scripts that are started and hold the trainer's arguments themselves."""
     named: list[Named] = field(default_factory=list)
+    starts: dict[str, Given] = field(default_factory=dict)  # what lines give to scripts
+    given: dict[str, Given] = field(default_factory=dict)  # the same, by the file's name
 
     def file(self, path: Path) -> None:
         """Read a file that was named, and what it refers to."""
@@ -109,7 +112,8 @@ class _Reader(Struct):
 
     def text(self, name: str, content: bytes | str, path: Path | None = None) -> None:
         """Take in a file's content; references are followed where its path is known."""
-        parsed, faults = self.memory.parsed(name, content)
+        parsed, faults = self.memory.parsed(name, content, self.given.get(name, BY_ITSELF))
+        self.starts |= starts_of(parsed)
         self.faults += faults
         if faults:
             self.texts[name] = (
@@ -152,10 +156,11 @@ class _Reader(Struct):
     def _started(self, launcher: Document, path: Path) -> None:
         """Read the Python file that a launcher starts, where it is there."""
         script = launcher.get("script") if launcher.kind == "launch" else None
-        if script is None or not is_python(script.first_word):
+        if script is None or not (started := script_of(script.first_word)):
             return
-        for each, content in self.reach.contents(Path(script.first_word), path, launcher.folder):
+        for each, content in self.reach.contents(Path(started), path, launcher.folder):
             name = self._names(launcher, each, path)
+            self.given[name] = self.starts.get(script.first_word, BY_ITSELF)
             self._content(Path(name), content)
             if any(d.name == name and d.kind in TRAINERS for d in self.documents):
                 self.configuring.add(script.first_word)
@@ -306,8 +311,7 @@ class _Reader(Struct):
 
     def _why(self, named: str, path: Path) -> str:
         """Why a file that another one names was not read."""
-        is_left_out = self.reach.leaves_out(Path(named), path)
-        return OUTSIDE if is_left_out else "there is no such file"
+        return OUTSIDE if self.reach.leaves_out(Path(named), path) else "there is no such file"
 
 
 def _without_table(name: str, kind: str, of: Parsed) -> Document:
@@ -329,8 +333,8 @@ def read_files(
     parsed.
     """
     reader = _Reader(targets, readers, reach or reach_of(paths), memory or Parses())
-    for path in paths:
-        reader.file(path)
+    for path in sorted(paths, key=lambda each: is_python(each.name)):
+        reader.file(path)  # a script is read as what starts it gives
     return _finished(reader)
 
 

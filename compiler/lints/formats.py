@@ -16,6 +16,7 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.parse import parse
+from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.text import Origin, decode
 from tunec.compiler.lints.kinds import fields_of
 from tunec.schemas.frozen import replace
@@ -95,12 +96,15 @@ class Parsed(Struct, frozen=True):
     """Of a command, where it is started, from where its script is."""
 
 
-def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
-    """The documents of a file and every fault of its syntax; raises nothing."""
-    return _notebook(name, content) if is_notebook(name) else _parsed(name, content)
+Parses = tuple[tuple[Parsed, ...], list[Diagnostic]]
 
 
-def _parsed(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+def parse_text(name: str, content: bytes | str, given: Given = BY_ITSELF) -> Parses:
+    """The documents of a file, with the flags of what starts it, and every fault of its syntax."""
+    return _notebook(name, content) if is_notebook(name) else _parsed(name, content, given)
+
+
+def _parsed(name: str, content: bytes | str, given: Given) -> Parses:
     text, fault = decode(content, Origin(name), bom_allowed=True)
     if fault is not None:
         return (), [fault]
@@ -108,7 +112,7 @@ def _parsed(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[D
     if written == "shell":
         return tuple(_shell(name, text)), []
     if written == "python":
-        return _python(name, text)
+        return _python(name, text, given)
     if written == "hostfile":
         return (hostfile(name, text),), []
     if written == "toml":
@@ -170,7 +174,7 @@ def format_of(name: str, text: str) -> str:
     return "toml" if _TOML.search(text) and not _YAML.search(text) else "yaml"
 
 
-def _card(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+def _card(name: str, text: str) -> Parses:
     """The YAML between two lines of dashes with which a card of a data set begins."""
     header = text.removeprefix(_FENCE).partition(f"\n{_FENCE}")[0]
     root, faults = parse(f"{header}\n", name, "yaml", line=2)
@@ -221,14 +225,14 @@ def _trains(part: "ShellDocument") -> bool:
     return starts or part.dialect is not None or bool(part.references)
 
 
-def _python(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+def _python(name: str, text: str, given: Given) -> Parses:
     from tunec.compiler.lints.python_files import read_python
 
-    calls, fault = read_python(text, Origin(name))
+    calls, fault = read_python(text, Origin(name), given)
     return tuple(_of_call(each, text) for each in calls), [] if fault is None else [fault]
 
 
-def _notebook(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+def _notebook(name: str, content: bytes | str) -> Parses:
     """What the cells of a notebook configure and start; a cell that is no Python is left out."""
     from tunec.compiler.lints.python_files import of_cells, read_python
 
@@ -271,8 +275,6 @@ def hidden_part(node: Node, unknown: frozenset[str]) -> Mapping[str, Node]:
 
 
 def _known(node: Node, path: Path, lost: set[str]) -> Node:
-    from tunec.schemas.frozen import replace
-
     if node.fields is None:
         return node
     fields = {}
@@ -292,7 +294,7 @@ def _is_put_in_later(value: Any) -> bool:
 # ── toml ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _toml(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+def _toml(name: str, text: str) -> Parses:
     try:
         from tunec.compiler.frontend.toml_nodes import parse_toml
     except ImportError:
@@ -301,7 +303,7 @@ def _toml(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
     return ((Parsed("toml", text, root),) if root is not None else ()), list(faults)
 
 
-def _toml_plain(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+def _toml_plain(name: str, text: str) -> Parses:
     """Python's own reader, which knows no places: a key stands where its line begins with it."""
     import tomllib
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.python_settings import Given, given_by
 from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.repository import Reach
@@ -38,6 +39,26 @@ def is_written(script: Document, name: str) -> bool:
 def is_python(name: str) -> bool:
     """Whether a text is the name of a Python file, or of a notebook."""
     return name.endswith(_PYTHON) and len(name) < LONGEST
+
+
+def script_of(started: str) -> str:
+    """The Python file that a command starts, by its path or as a module; empty: it is none."""
+    is_module = "." in started and all(map(str.isidentifier, started.split(".")))
+    if is_python(started) or not is_module or len(started) > LONGEST:
+        return started if is_python(started) else ""
+    return f"{started.replace('.', '/')}.py"
+
+
+def starts_of(parsed: Iterable[Parsed]) -> Mapping[str, Given]:
+    """What each script is given by the lines that start it, by how they name it."""
+    lines: dict[str, list[list[str | None]]] = {}
+    for each in parsed:
+        script = each.root.child("script") if each.part == "launcher" else None
+        items = (script.items if script is not None else None) or ()
+        words = [word.value if isinstance(word.value, str) else None for word in items]
+        if words and words[0] is not None:
+            lines.setdefault(words[0], []).append(words[1:])
+    return {script: given_by(every) for script, every in lines.items()}
 
 
 def is_file_name(text: str) -> bool:

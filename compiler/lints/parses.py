@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.json_nodes import COMMA, COMMENT
+from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.formats import Parsed, parse_text
 from tunec.compiler.lints.kinds import known_keys
@@ -27,19 +28,19 @@ class Parses(Struct):
     It is for one set of targets and of readers.
     """
 
-    _parsed: dict[tuple[str, bytes | str], tuple[tuple[Parsed, ...], list[Diagnostic]]] = field(
-        default_factory=dict
+    _parsed: dict[tuple[str, bytes | str, Given], tuple[tuple[Parsed, ...], list[Diagnostic]]] = (
+        field(default_factory=dict)
     )
     _known: dict[int, Known | None] = field(default_factory=dict)
     """By the identity of what was parsed, which `_parsed` keeps."""
 
     def parsed(
-        self, name: str, content: bytes | str
+        self, name: str, content: bytes | str, given: Given = BY_ITSELF
     ) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
-        """The documents of a file, and every fault of its syntax."""
-        key = name, content
+        """The documents of a file, and every fault of its syntax; `given`: what starts it."""
+        key = name, content, given
         if key not in self._parsed:
-            documents, faults = parse_text(name, content)
+            documents, faults = parse_text(name, content, given)
             self._parsed[key] = tuple(map(listed, documents)), faults
         return self._parsed[key]
 

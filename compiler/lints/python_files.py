@@ -17,6 +17,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.python_calls import Call, Calls, read_calls, syntax_fault
 from tunec.compiler.frontend.python_scopes import are_exclusive
+from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.lints.document import READ_ONCE, TRAINERS, counts_when_set_later
 from tunec.compiler.lints.kinds import LOADING, fields_of
@@ -106,11 +107,16 @@ def is_of_tests(path: str) -> bool:
     return _OF_TESTS.search(path.replace("\\", "/")) is not None
 
 
-def read_python(text: str, origin: Origin) -> tuple[tuple[Found, ...], Diagnostic | None]:
-    """The documents of a Python file, each with the runs that it is of; raises nothing."""
+def read_python(
+    text: str, origin: Origin, given: Given = BY_ITSELF
+) -> tuple[tuple[Found, ...], Diagnostic | None]:
+    """The documents of a Python file, each with the runs that it is of; raises nothing.
+
+    `given`: the flags of what starts it.
+    """
     if not may_configure(text):
         return (), None
-    calls, fault = read_calls(text, origin, _is_wanted)
+    calls, fault = read_calls(text, origin, _is_wanted, given)
     if calls is None:
         return (), fault
     found = (
