@@ -113,6 +113,57 @@ def test_a_rank_under_another_name_is_not_read(tmp_path: Path) -> None:
     assert read.r == peft.LoraConfig().r
 
 
+_MIXTURE = {
+    "hidden_size": 32,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 64,
+}
+
+
+def _of_experts(model: Any) -> list[str]:
+    return [
+        name for name, each in model.named_parameters() if each.requires_grad and "experts" in name
+    ]
+
+
+def test_stacked_experts_are_no_layers() -> None:
+    """experts-without-adapter: its first example, and the same mended, on a small GPT-OSS."""
+    import transformers
+
+    tiny = transformers.GptOssConfig(**_MIXTURE, head_dim=8, num_local_experts=4)
+    bad, good, *_ = examples("experts-without-adapter")
+    for example, is_reached in ((bad, False), (good, True)):
+        config = json.loads(example.files["adapter_config.json"])
+        del config["peft_type"]
+        base = transformers.GptOssForCausalLM(tiny)
+        adapted = peft.get_peft_model(base, peft.LoraConfig(**config))
+        assert bool(_of_experts(adapted)) is is_reached
+
+
+def test_fused_projections_are_targets_together() -> None:
+    """fused-target-in-part: its examples, on a small Qwen 3 mixture."""
+    import transformers
+
+    tiny = transformers.Qwen3MoeConfig(
+        **_MIXTURE, head_dim=8, moe_intermediate_size=8, num_experts=4
+    )
+    bad, good = examples("fused-target-in-part")
+    with pytest.raises(ValueError, match="without also targeting up_proj"):
+        _mixture(tiny, bad.files)
+    assert _of_experts(_mixture(tiny, good.files))
+
+
+def _mixture(tiny: Any, files: Any) -> Any:
+    import transformers
+
+    config = json.loads(files["adapter_config.json"])
+    del config["peft_type"]
+    return peft.get_peft_model(transformers.Qwen3MoeForCausalLM(tiny), peft.LoraConfig(**config))
+
+
 def test_trl_unpacks_a_list_of_one_target() -> None:
     trl = pytest.importorskip("trl")
     assert trl.ModelConfig(lora_target_modules=["q_proj"]).lora_target_modules == "q_proj"

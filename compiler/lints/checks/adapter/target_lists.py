@@ -1,18 +1,30 @@
-"""Lists of targets that are written in a form which matches nothing."""
+"""Targets that are written in a form which matches nothing, and those of fused experts."""
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from tunec.compiler.analyses.architecture.lora import half_target
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.facts.launch import starts_one_of
-from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, lora_keys, loras
-from tunec.compiler.lints.facts.model import parts, unmatched
+from tunec.compiler.lints.facts.lora import (
+    ALL_LINEAR,
+    Lora,
+    adapters,
+    is_plain,
+    last,
+    lora_keys,
+    loras,
+)
+from tunec.compiler.lints.facts.model import NoRegex, adapted, leaves, parts, unmatched
 from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
+
+if TYPE_CHECKING:
+    from tunec.schemas.models.architecture import Architecture, Module
 
 _LISTS = ("target_modules", "modules_to_save", "exclude_modules")
 
@@ -222,4 +234,102 @@ def parameter_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
                 (at.label("matches nothing"),),
                 ("PEFT refuses adapters that reach nothing",),
                 "write the name of a parameter of this architecture",
+            )
+
+
+_PROJECTIONS: Final = frozenset({"gate_proj", "up_proj", "down_proj", "gate_up_proj"})
+_OF_EXPERTS: Final = _PROJECTIONS | {"w1", "w2", "w3", "input_linear", "output_linear", "experts"}
+_OWN_LISTS: Final = ("axolotl", "llamafactory")
+"""Kinds whose trainer writes the names of all `nn.Linear` itself: axolotl 0.19.0 loaders/adapter.py
+`find_all_linear_names`; llamafactory 0.9.5 model/model_utils/misc.py `find_all_linear_modules`."""
+
+
+@rule(
+    "experts-without-adapter",
+    "warning",
+    "silent",
+    consumers=("peft", "transformers>=5"),
+    reads=(*lora_keys("target_modules"), "axolotl:lora_target_linear"),
+)
+def experts_without_adapter(run: LintContext) -> Iterator[Finding]:
+    """LoRA is to adapt the layers of experts, which are parameters that it does not reach."""
+    experts = () if run.model is None else _stacked(run.model.architecture)
+    if run.model is None or not experts or run.runs("transformers>=5") is False:
+        return
+    names = ", ".join(dict.fromkeys(f"experts.{last(each.path)}" for each in experts))
+    for lora in loras(run):
+        at = lora.place("target_modules") or lora.document.get("lora_target_linear")
+        if at is None or not _asks(lora) or _reaches(run, lora, run.model.architecture):
+            continue
+        key = "lora_target_parameters" if lora.document.kind in TRL else "target_parameters"
+        yield Finding(
+            f"{lora.method} reaches no routed expert of {run.model.path}",
+            (at.label("names layers, and the experts are stacked parameters"),),
+            (
+                f"since transformers 5 all experts of a layer are in {names}",
+                "training goes on with the attention, and with shared experts where there are some",
+            ),
+            f"write {lora.key(key)}: [{names}] (PEFT 0.17 and later), or name attention alone",
+        )
+
+
+def _stacked(architecture: "Architecture") -> "tuple[Module, ...]":
+    """The parameters that hold a weight for each routed expert."""
+    return tuple(e for e in architecture.modules if e.kind == "parameter" and len(e.shape) == 3)
+
+
+def _asks(lora: Lora) -> bool:
+    """Whether targets name what experts are made of, and nothing adapts parameters."""
+    by_unsloth = lora.document.format == "python" and "unsloth" in lora.document.text
+    has_other = lora.place("target_parameters") or lora.document.get("lora_target_parameters")
+    if has_other or by_unsloth or lora.targets is None:
+        return False
+    if isinstance(lora.targets, str):
+        return lora.targets == ALL_LINEAR or any(each in lora.targets for each in _PROJECTIONS)
+    return not _OF_EXPERTS.isdisjoint(map(last, lora.targets))
+
+
+def _reaches(run: LintContext, lora: Lora, architecture: "Architecture") -> bool:
+    """Whether PEFT adapts a stack of experts for these targets, or refuses them.
+
+    peft 0.19.0 to 0.21.2 utils/transformers_weight_conversion.py `_convert_peft_config_moe`: names
+    of transformers 4 become parameters for some families; texts since 0.20.
+    """
+    targets = lora.targets or ()
+    if targets == ALL_LINEAR and lora.document.kind in _OWN_LISTS:
+        targets = tuple(sorted(leaves(architecture, ("linear",))))
+    since = "peft>=0.20" if isinstance(targets, str) else "peft>=0.19"
+    if run.runs(since) is False:
+        return False
+    try:
+        found = adapted(architecture, targets, lora.excluded)
+    except NoRegex:
+        return True
+    is_refused = half_target(architecture, targets) is not None
+    return is_refused or any(each in found for each in _stacked(architecture))
+
+
+@rule(
+    "fused-target-in-part",
+    "error",
+    "init",
+    consumers=("peft>=0.19", "transformers>=5"),
+    reads=lora_keys("target_modules"),
+)
+def fused_target_in_part(run: LintContext) -> Iterator[Finding]:
+    """One of two projections is a target, of experts that have both in one parameter."""
+    if run.model is None or run.runs("transformers>=5") is False or run.runs("peft<0.19"):
+        return
+    for lora in loras(run):
+        at, targets = lora.place("target_modules"), lora.targets
+        if at is None or not isinstance(targets, tuple):
+            continue
+        half = half_target(run.model.architecture, targets)
+        if half is not None:
+            others = quoted(half.others, "and")
+            yield Finding(
+                f"{half.target} is a target without {others}, and both are in {half.fused}",
+                (at.label("refused"),),
+                (f"ValueError: cannot convert {half.target} without also targeting {others}",),
+                f"name {others} too, or leave {half.target} out",
             )
