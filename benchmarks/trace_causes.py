@@ -1,9 +1,11 @@
 """Rows of docs/memory-accuracy.md that show one cause each: an optimizer, a loss, some layers."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
+from trace_models import Model
 from trace_row import Combination
+from trace_shared import flat_halves
 
 from tunec.schemas.frozen import replace
 
@@ -30,7 +32,10 @@ def adapters_in_tiles(one: Combination) -> Iterator[Combination]:
 
 
 def wide_norms(one: Combination) -> Iterator[Combination]:
-    """Adapters where autocast has what norms give in fp32, as TRL trains them."""
+    """Where autocast has what norms give in fp32: shards, and adapters as TRL trains them."""
+    sharded = replace(one, states="fsdp", engine="fsdp", world=8, fsdp="full", micro=2)
+    yield sharded
+    yield replace(sharded, version=1)
     one = replace(one, loss="chunked", micro=2, sequence=1024, packing=False)
     for checkpointed in (False, True):
         own = replace(one, checkpointed=checkpointed)
@@ -106,3 +111,35 @@ def gathered_again(one: Combination) -> Iterator[Combination]:
     for micro in (1, 4):
         yield replace(one, checkpointed=True, micro=micro)
     yield replace(one, checkpointed=True, reentrant=True)
+
+
+def encoder_decoder(model: Model) -> Iterator[Combination]:
+    """Models with an encoder, and a decoder or none."""
+    one = Combination(model.name, sequence=512, packing=False)
+    if model.name == "t5-base":
+        # with its own dropout, as it is usually trained
+        wide = replace(one, micro=4, states="autocast")
+        yield from (wide, replace(wide, checkpointed=True), replace(wide, method="lora"))
+        yield replace(wide, method="lora", checkpointed=True)
+        yield replace(one, micro=4, method="qlora", states="autocast-bf16")
+        return
+    targets = _QUERIES_AND_VALUES.get(model.config["model_type"], ("q", "v"))
+    if model.name in ("bart-large", "mt5-base", "mbart-large-50"):
+        yield from flat_halves(one, targets)
+    if model.name == "mbart-large-50":
+        return
+    yield one
+    yield replace(one, checkpointed=True)
+    yield replace(one, method="lora", targets=targets)
+    yield replace(one, method="lora", targets=targets, checkpointed=True)
+    yield replace(one, micro=4)
+    yield replace(one, micro=4, attention="eager")
+    yield replace(one, micro=4, method="lora", targets=targets)
+    if model.name in ("umt5-small", "t5-small", "bert-large"):
+        yield replace(one, method="lora", states="autocast")
+
+
+_QUERIES_AND_VALUES: Final = {
+    **dict.fromkeys(("bart", "mbart"), ("q_proj", "v_proj")),
+    "bert": ("query", "value"),
+}

@@ -12,6 +12,7 @@ from trace_answers import WRITING, answers_of, evaluated
 from trace_causes import (
     adapters_in_tiles,
     by_muon,
+    encoder_decoder,
     few_inputs,
     gathered_again,
     narrow_scores,
@@ -26,7 +27,14 @@ from trace_merged import MERGED, adapter_of, merged
 from trace_models import BY_NAME, MODELS, Model, config_of
 from trace_rewarded import REWARDED, generation_of, preference_of, rewarded
 from trace_row import Combination
-from trace_shared import FULLY_SHARDED, SHARED, flat, fully_sharded, in_one_bucket, shared
+from trace_shared import (
+    FULLY_SHARDED,
+    SHARED,
+    flat,
+    fully_sharded,
+    in_one_bucket,
+    shared,
+)
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
 from tunec.compiler.analyses.architecture.lora import takes_no_adapter
@@ -254,34 +262,12 @@ def _vlm(model: Model) -> Iterator[Combination]:
         yield from texts_alone(text)
 
 
-def _encoder_decoder(model: Model) -> Iterator[Combination]:
-    one = Combination(model.name, sequence=512, packing=False)
-    if model.name == "t5-base":
-        # with its own dropout, as it is usually trained
-        wide = replace(one, micro=4, states="autocast")
-        yield from (wide, replace(wide, checkpointed=True), replace(wide, method="lora"))
-        yield replace(wide, method="lora", checkpointed=True)
-        yield replace(one, micro=4, method="qlora", states="autocast-bf16")
-        return
-    yield one
-    yield replace(one, checkpointed=True)
-    targets = _QUERIES_AND_VALUES.get(model.config["model_type"], ("q", "v"))
-    yield replace(one, method="lora", targets=targets)
-    yield replace(one, method="lora", targets=targets, checkpointed=True)
-    yield replace(one, micro=4)
-    yield replace(one, micro=4, attention="eager")
-    yield replace(one, micro=4, method="lora", targets=targets)
-    if model.name in ("umt5-small", "t5-small", "bert-large"):
-        yield replace(one, method="lora", states="autocast")
-
-
-_QUERIES_AND_VALUES: Final = {"bart": ("q_proj", "v_proj"), "bert": ("query", "value")}
 _ROWS: Final = {
     "dense": _dense,
     "moe": _moe,
     "vision-language": _vlm,
-    "encoder-decoder": _encoder_decoder,
-    "encoder": _encoder_decoder,
+    "encoder-decoder": encoder_decoder,
+    "encoder": encoder_decoder,
     "diffusion": denoisers,
 }
 _STATES: Final[dict[tuple[str, str], dict[str, Any]]] = {

@@ -303,6 +303,7 @@ MODELS: Final = (
         },
         "facebook/bart-large (without dropout)",
     ),
+    _card("mbart-large-50", "encoder-decoder"),
     _hub(
         "bert-large",
         "encoder",

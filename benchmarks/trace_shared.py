@@ -71,6 +71,16 @@ def flat(one: Combination) -> Iterator[Combination]:
         yield replace(away, method=method)
 
 
+def flat_halves(one: Combination, targets: tuple[str, ...]) -> Iterator[Combination]:
+    """FSDP 1 of a model with an encoder and a decoder; version 2 takes none that ties both."""
+    whole = replace(one, states="fsdp", engine="fsdp", world=8, fsdp="full", version=1, micro=4)
+    yield whole
+    yield replace(whole, fsdp="grad_op")
+    yield replace(whole, checkpointed=True)
+    yield replace(whole, method="lora", targets=targets)
+    yield replace(whole, method="lora", targets=targets, checkpointed=True)
+
+
 def in_one_bucket(one: Combination) -> Iterator[Combination]:
     """Models of which the reduce bucket holds every gradient, on one rank and on many."""
     each = replace(one, states="mixed", engine="deepspeed", checkpointed=True)

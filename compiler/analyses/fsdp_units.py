@@ -1,4 +1,4 @@
-"""Models whose embedding FSDP cannot put into one unit, since several modules hold its weight.
+"""Models whose units for FSDP are special: attention inside a layer, embeddings of several modules.
 
 transformers 5.23, the instances' `_no_split_modules` and tied parameters. accelerate
 utils/fsdp_utils.py `fsdp2_prepare_model`: from 1.14 on the input embedding is a unit, with the
@@ -27,6 +27,10 @@ INSIDE_UNIT: Final = frozenset(
     }
 )
 """Families that name a module around their token embedding as a unit (`BertEmbeddings`)."""
+NESTED_ATTENTION: Final = frozenset({"mbart"})
+"""Families that name their attention as a unit beside the layer that holds it (`MBartAttention`).
+accelerate 1.15 recomputes each unit by itself (`accelerator.py`, `apply_activation_checkpointing`),
+one inside of the other, and torch's wrapper keeps what each reads."""
 TIED_BIAS: Final = frozenset(
     {
         *("albert", "bert", "big_bird", "camembert", "data2vec-text", "deberta", "deberta-v2"),

@@ -33,6 +33,7 @@ from tunec.compiler.analyses.memory.layers import (
     feed_forward_saved,
     final_input_saved,
     forward_working,
+    inputs_waiting,
     norm_saved,
     position_biases,
     reentrant_working,
@@ -187,6 +188,8 @@ class Pass(Struct, frozen=True):
     """Whether frozen linear layers keep what they read, as ZeRO-3's do."""
     alone: bool = False
     """Whether a micro batch is one sample."""
+    nested: bool = False
+    """Whether attention is recomputed by itself inside of its layer, and its input kept."""
 
     def split(self, layers: int) -> Recomputed:
         """What becomes of so many layers."""
@@ -286,7 +289,7 @@ def part_activations(
     if run.checkpointed and run.reentrant:
         working += reentrant_working(stacks[0], widths)
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
-    inputs = widths.stream * stacks[0].hidden
+    inputs = inputs_waiting(stacks, widths, nested=run.nested)
     half = max(size - _feed_forward(stack, widths) for size, stack in zip(one, stacks, strict=True))
     split = run.split(layers)
     total = sum(size * stack.layers for size, stack in zip(one, stacks, strict=True))

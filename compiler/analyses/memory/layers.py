@@ -6,6 +6,7 @@ width, a gated RMSNorm layer in bf16 keeps 16h + 4ad + 4kd + 4a + 8f when it is 
 8h + 4ad + 4kd + 4a + 6f when only gradients pass through it.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
@@ -27,6 +28,21 @@ _FP32: Final = 4
 _MASK: Final = 1
 """Bytes an element of what was drawn (torch 2.13 `aten/src/ATen/native/cuda/Dropout.cu`,
 `native_dropout_cuda`: a mask of booleans)."""
+
+
+def inputs_waiting(stacks: Sequence[Stack], widths: Arithmetic, *, nested: bool) -> float:
+    """Bytes a token that wait for one recomputed layer: what it reads, on average.
+
+    `nested`: what each attention in it reads as well, in the dtype that the norm gives.
+    """
+    read = float(widths.stream * stacks[0].hidden)
+    if not nested:
+        return read
+    width = _FP32 if gives_fp32(stacks[0], widths) else widths.stream
+    attentions = sum(
+        each.layers * (1 + (widths.crosses and each.cross_attention > 0)) for each in stacks
+    )
+    return read + width * stacks[0].hidden * attentions / sum(each.layers for each in stacks)
 
 
 def dropped_saved(
@@ -122,12 +138,14 @@ def norm_saved(stack: Stack, widths: Arithmetic) -> float:
 def inputs_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token of normed hidden states that the products which read them keep.
 
-    Under autocast over an fp32 stream each reading layer keeps a cast of its own.
+    Under autocast each reading layer keeps a cast of its own where norms give fp32: over an fp32
+    stream, or by torch's LayerNorm.
     """
     if not widths.keeps_inputs:
         return 0
     normed = 3 if widths.crosses and stack.cross_attention else 2
-    copies = widths.readers if widths.casts else min(stack.norms, normed)
+    casts = widths.casts or gives_fp32(stack, widths)
+    copies = widths.readers if casts else min(stack.norms, normed)
     return widths.compute * stack.hidden * copies
 
 

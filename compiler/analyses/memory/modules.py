@@ -260,7 +260,7 @@ _NORMS_AFTER: Final = frozenset(
 _EMBEDDING_WHOLE: Final = frozenset({"opt", "bloom", "falcon", "phi3"})
 """Families that drop what layers give back, and nothing of the embedding (transformers 5.23
 `models/<family>/modeling_<family>.py`)."""
-_NORMS_FIRST: Final = frozenset({"modernbert", "bloom"})
+_NORMS_FIRST: Final = frozenset({"modernbert", "bloom", "mbart"})
 _NARROW_NORM: Final = frozenset({"olmo", "nemotron", "deberta"})
 _CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
 _UNROTATED: Final = (

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tunec.compiler.analyses.fsdp_units import NESTED_ATTENTION
 from tunec.compiler.analyses.memory.activations import (
     Activations,
     Pass,
@@ -118,6 +119,7 @@ def pass_of(
         short=short,
         keeps_inputs=on_zero,
         alone=alone and workload.architecture.denoiser is not None,
+        nested=fsdp.checkpointing and workload.architecture.family in NESTED_ATTENTION,
     )
 
 
