@@ -7,6 +7,7 @@ from tunec.compiler.analyses.memory.activations import (
     Activations,
     Layers,
     Pass,
+    Recomputed,
     at_last,
     beside,
     kept,
@@ -28,7 +29,7 @@ class Tokens(NamedTuple):
     text: int
 
 
-class _Kept(NamedTuple):
+class _Kind(NamedTuple):
     """What blocks of one kind keep of one sample."""
 
     bytes: BlockBytes
@@ -37,6 +38,8 @@ class _Kept(NamedTuple):
     inputs: float
     adapters: float
     """Of what is saved, that of adapters."""
+    whole: bool
+    """Whether they keep everything though others are recomputed."""
 
 
 def rows(denoiser: Denoiser, module: Module, tokens: Tokens) -> float:
@@ -49,51 +52,58 @@ def block_activations(
     workload: Workload, run: Pass, widths: Arithmetic, tokens: Tokens
 ) -> Activations:
     """Activations of a denoiser whose blocks are measured."""
-    model = workload.architecture
-    stacks, denoiser = model.stacks, model.denoiser or Denoiser(0, {}, ())
-    blocks = [_found(stack, _way(widths, run)) for stack in stacks]
-    lists = denoiser.lists or ("",) * len(stacks)
-    adapters = [_adapters(workload, run, widths, tokens, each) for each in lists]
-    every = [
-        _Kept(
-            each,
-            stack.layers,
-            highest(_trained(each, stack, workload, widths, run).saved, *tokens) + own,
-            highest(each.inputs, *tokens),
-            own,
-        )
-        for each, stack, own in zip(blocks, stacks, adapters, strict=True)
-    ]
-    whole = [run.checkpointed and each.is_kept for each in stacks]
-    again = [each for each, kept in zip(every, whole, strict=True) if not kept] or every
-    layers = sum(each.layers for each in again)
+    denoiser = workload.architecture.denoiser or Denoiser(0, {}, ())
+    kinds = _kinds(workload, run, widths, tokens)
+    again = [each for each in kinds if not each.whole]
     product = _product(workload, widths, denoiser, tokens)
     on_their_way = [_working(e.bytes, run, tokens, product - e.adapters) for e in again]
-    share = run.sequence_parallel
-    total = sum(each.saved * each.layers for each in again) / layers
-    waiting = sum(each.inputs * each.layers for each in again) / layers
-    sizes = (max(each.saved for each in again), total, max(on_their_way), waiting)
-    held, split = Layers(*(size / share for size in sizes)), run.split(layers)
+    held, split = _layers(again, on_their_way, run)
     around = _around(workload, widths, run, tokens)
-    around += sum(each.saved * each.layers for each in every if each not in again)
-    outside = {"denoiser outside of blocks": around / share}
+    around += sum(each.saved * each.layers for each in kinds if each.whole)
+    outside = {"denoiser outside of blocks": around / run.sequence_parallel}
     others, name = beside(held, split), named("denoiser", split)
     layer = held.most + held.working
-    alone = split.segments == layers and denoiser.lists
-    last = _last(again, on_their_way) / share if alone else at_last(held, split)
-    forward = max(_forward(each, tokens, product) for each in blocks) / share
+    alone = denoiser.lists and split.segments == sum(each.layers for each in again)
+    last = _last(again, on_their_way) / run.sequence_parallel if alone else at_last(held, split)
+    forward = max(_forward(each.bytes, tokens, product) for each in kinds)
     return Activations(
         kept={**kept("denoiser", held, split, offload=run.offload, transit=1), **outside},
         last_layer={name: last},
         first_layer={name: layer + held.inputs, **outside},
         one_layer={name: held.most + held.inputs},
-        forward={"denoiser forward pass": forward},
+        forward={"denoiser forward pass": forward / run.sequence_parallel},
         first_segment={name: layer + held.inputs + others, **outside} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
     )
 
 
-def _last(kinds: Sequence[_Kept], on_their_way: Sequence[float]) -> float:
+def _kinds(workload: Workload, run: Pass, widths: Arithmetic, tokens: Tokens) -> list[_Kind]:
+    """The kinds of blocks in their order; where none would be recomputed, all are."""
+    model = workload.architecture
+    lists = (model.denoiser.lists if model.denoiser else ()) or ("",) * len(model.stacks)
+    some = run.checkpointed and not all(each.is_kept for each in model.stacks)
+    found = []
+    for stack, path in zip(model.stacks, lists, strict=True):
+        own = _adapters(workload, run, widths, tokens, path)
+        block = _found(stack, _way(widths, run))
+        saved = highest(_trained(block, stack, workload, widths, run).saved, *tokens) + own
+        inputs = highest(block.inputs, *tokens)
+        found.append(_Kind(block, stack.layers, saved, inputs, own, some and stack.is_kept))
+    return found
+
+
+def _layers(
+    again: Sequence[_Kind], on_their_way: Sequence[float], run: Pass
+) -> tuple[Layers, Recomputed]:
+    """What blocks hold that are treated alike, and what becomes of them."""
+    layers = sum(each.layers for each in again)
+    mean = sum(each.saved * each.layers for each in again) / layers
+    waiting = sum(each.inputs * each.layers for each in again) / layers
+    sizes = (max(each.saved for each in again), mean, max(on_their_way), waiting)
+    return Layers(*(size / run.sequence_parallel for size in sizes)), run.split(layers)
+
+
+def _last(kinds: Sequence[_Kind], on_their_way: Sequence[float]) -> float:
     """Bytes besides all inputs when blocks that are recomputed one by one are differentiated.
 
     The last block of each kind is, when the inputs of those behind it are gone.

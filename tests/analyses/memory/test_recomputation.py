@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 from workload_builders import BF16_LORA, LLAMA_32_1B, full, layout, lora, model
 
+from tunec.compiler.analyses.architecture import derive
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.activations import Recomputed, recomputed, repeated_share
 from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.ir.slots import ActivationCheckpointing
+from tunec.schemas.frozen import replace
+from tunec.schemas.models.catalogue import card
 
 SMALL = model(LLAMA_32_1B)
 MACHINE = Machine(
@@ -116,3 +119,23 @@ def test_layers_of_a_gap_run_once_and_what_is_moved_takes_time() -> None:
     back = SMALL.stacks[0].layers * 2 * SMALL.hidden * 8192 / (0.7 * MACHINE.pcie)
     assert moved["offloaded activations"] >= back
     assert {k: v for k, v in moved.items() if k != "offloaded activations"} == each
+
+
+def test_blocks_that_keep_all_are_told_from_equal_ones_that_are_recomputed() -> None:
+    given = derive(card("lumina-image-2.0").config)
+    first = next(stack for stack in given.stacks if stack.is_kept)
+    # equal in the way that runs, but not in all
+    other = replace(first.blocks[0], way="another", inputs=())
+    again = replace(first, blocks=(*first.blocks, other))
+    assert given.denoiser is not None
+    denoiser = replace(given.denoiser, lists=("noise_refiner", "layers"))
+    data: dict[str, Any] = {"sequence": 0, "images": 1, "image_width": 1024, "image_height": 1024}
+    held = []
+    for layers in (first.layers, first.layers + 3):
+        stacks = (replace(first, layers=layers), again)
+        workload = full(replace(given, stacks=stacks, denoiser=denoiser), **data)
+        plain = account(workload, layout()).phases["loss forward"]["denoiser activations"]
+        kept = account(workload, layout(checkpointed=True)).phases["loss forward"]
+        held.append(kept["denoiser outside of blocks"])
+    each = plain / (layers + again.layers)
+    assert held[1] - held[0] == pytest.approx(3 * each, rel=1e-6)
