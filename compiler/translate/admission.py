@@ -22,6 +22,7 @@ PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     "deepspeed": ("deepspeed",),
 }
 """Whose keys a kind of file has."""
+_PLUGINS: Final = "axolotl.integrations."
 
 
 def admits(target: Target, file: File, dialect: Dialect, key: str) -> bool:
@@ -63,6 +64,16 @@ def is_ignored(document: Document, run: LintContext, key: str) -> bool:
     if document.target is None or document.file is None:
         return False
     known = schema_of(document.file, dialect_of(run, document.target))
-    is_known = key.partition(".")[0] in known.get("properties", ())
-    has_plugins = "plugins" in document.found  # these have keys of their own
-    return known.get("x-unknown") == "ignored" and not is_known and not has_plugins
+    top = key.partition(".")[0]
+    is_known = top in known.get("properties", ()) or _may_be_of_a_plugin(document, known, top)
+    return known.get("x-unknown") == "ignored" and not is_known
+
+
+def _may_be_of_a_plugin(document: Document, known: Mapping[str, Any], key: str) -> bool:
+    """Whether a plugin that the document names has a key of its own, or may have it."""
+    said, held = document.value("plugins", []), known.get("x-plugins", {})
+    if not isinstance(said, list):
+        return True
+    names = [str(each).removeprefix(_PLUGINS).rpartition(".")[0] for each in said]
+    every = [held.get(name, {}) for name in names]
+    return any(key in each.get("properties", {key}) for each in every)

@@ -153,7 +153,8 @@ def _losses(
     lost = {slot: draft.file.name for draft in drafts for slot in draft.lost}
     for slot, name in lost.items():
         yield _loss(target, version, slot, known, sources, f"no key of {name} can hold this value")
-    for slot, cannot in refused(target.cannot, said.union(lost), known.values).items():
+    heard = {slot: value for slot, value in known.values.items() if slot not in sources.idle}
+    for slot, cannot in refused(target.cannot, said.union(lost), heard).items():
         yield _loss(target, version, slot, known, sources, cannot.reason, cannot.harmless)
 
 

@@ -16,7 +16,8 @@ from tunec.targets.axolotl.counting import counting
 from tunec.targets.axolotl.data import DATA, forms, records
 from tunec.targets.axolotl.from_trl import TAKES
 from tunec.targets.axolotl.fsdp import FSDP
-from tunec.targets.axolotl.migration import CARRIES, LEAVES
+from tunec.targets.axolotl.leaves import LEAVES
+from tunec.targets.axolotl.migration import CARRIES
 from tunec.targets.axolotl.model import MODEL, OBJECTIVE
 from tunec.targets.axolotl.packages import (
     PACKAGE,

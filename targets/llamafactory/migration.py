@@ -38,7 +38,57 @@ def _renamed(key: str, other: str, source: str) -> Carry:
     return Carry((key,), write, source)
 
 
+_PROJECTED: Final[Mapping[str, Mapping[str, tuple[str, Json]]]] = {
+    "galore": {
+        "rank": ("rank", 16),
+        "update_interval": ("update_proj_gap", 200),
+        "scale": ("scale", 2.0),
+        "proj_type": ("proj_type", "std"),
+    },
+    "apollo": {
+        "rank": ("rank", 16),
+        "update_interval": ("update_proj_gap", 200),
+        "scale": ("scale", 32.0),
+        "proj": ("proj", "random"),
+        "proj_type": ("proj_type", "std"),
+        "scale_type": ("scale_type", "channel"),
+    },
+}
+"""What an optimizer of projected gradients is told: LLaMA-Factory's words, those of the Trainer's
+`optim_args`, and LLaMA-Factory's defaults, which are others."""
+_HEADLESS: Final = "(?!.*lm_head).*"
+"""All linear modules but the head: the Trainer takes a text for a regular expression, and those
+that are linear alone. LLaMA-Factory's `find_all_linear_modules` leaves out the head."""
+
+
+def _projected(name: str) -> Carry:
+    """GaLore or APOLLO where neither decays: the Trainer's decays nothing, LLaMA-Factory's does."""
+    words = _PROJECTED[name]
+
+    def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
+        is_plain = found.get("optim", "adamw_torch") == "adamw_torch"
+        if found.get(f"use_{name}") is not True or found.get("weight_decay") or not is_plain:
+            return {}
+        targets = split_names(found.get(f"{name}_target", "all"))
+        told = {word: found.get(f"{name}_{key}", like) for key, (word, like) in words.items()}
+        return {
+            "optim": f"{name}_adamw{'_layerwise' * bool(found.get(f'{name}_layerwise'))}",
+            "optim_args": ",".join(f"{key}={value}" for key, value in told.items()),
+            "optim_target_modules": _HEADLESS if [*targets] == ["all"] else [*targets],
+        }
+
+    return Carry(
+        (f"use_{name}", *(f"{name}_{key}" for key in ("target", "layerwise", *words))),
+        write,
+        f"{_TUNING}; train/trainer_utils.py `_create_{name}_optimizer`; transformers 4.51.3 to "
+        "5.23.0 trainer_optimizer.py `_setup_low_rank_optimizer`",
+        beside=("optim", "weight_decay"),
+        slots=("optimizer.name", "optimizer.kernel"),
+    )
+
+
 CARRIES: Final = (
+    *map(_projected, _PROJECTED),
     Carry(
         ("max_samples", "val_size"),
         _parts,
@@ -126,6 +176,8 @@ LEAVES: Final = (
     gone("preprocessing_batch_size", _DATA, "samples are prepared in batches of 1000"),
     _other("freeze_language_model", "the language model is trained", _TUNING, False),
     _other("use_dft_loss", "the loss is that of likelihood", _TUNING, False),
+    gone("use_v1_kernels", _MODEL, "the model's own kernels compute the same"),
+    _other("tokenized_path", "samples are made tokens at the start of each run", _DATA),
     _other("media_dir", "samples hold images, or their paths", _DATA),
     _other("template", "the chat template of the tokenizer is used", _DATA),
     _other("default_system", "the samples hold their own system messages", _DATA),

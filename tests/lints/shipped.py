@@ -63,20 +63,21 @@ SHIPMENTS = (
     ),
     Shipment(
         "llamafactory",
-        "0.9.4",
+        "0.9.5",
         is_wheel=False,
         globs=(
             "llamafactory-*/examples/accelerate/*.yaml",
             "llamafactory-*/examples/ascend/*.yaml",
             "llamafactory-*/examples/deepspeed/*.json",
             "llamafactory-*/examples/extras/**/*_sft*.yaml",
+            "llamafactory-*/examples/extras/**/*_full*.yaml",
             "llamafactory-*/examples/inference/*.yaml",
             "llamafactory-*/examples/ktransformers/*_lora/*.yaml",
             "llamafactory-*/examples/megatron/*.yaml",
             "llamafactory-*/examples/merge_lora/*.yaml",
             "llamafactory-*/examples/train_*/*.*",
         ),
-        readers=("llamafactory@0.9.4",),
+        readers=("llamafactory@0.9.5",),
     ),
     Shipment("trl", "1.16.0", is_wheel=False, globs=("trl-*/**/*_configs/*.yaml",), readers=()),
 )

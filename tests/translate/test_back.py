@@ -1,5 +1,6 @@
 """Files of a dialect, translated to TRL and back, say the same run again."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -184,3 +185,49 @@ def test_a_part_of_a_file_is_one_of_a_file_there_too() -> None:
     assert found["datasets"] == [
         {"path": "a.jsonl", "ds_type": "json", "split": "train[:9]", "type": "chat_template"}
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "told"),
+    [
+        ("galore", 0.5, "rank=64,update_proj_gap=200,scale=0.5,proj_type=std"),
+        (
+            "apollo",
+            1.0,
+            "rank=64,update_proj_gap=200,scale=1.0,proj=random,proj_type=std,scale_type=channel",
+        ),
+    ],
+)
+def test_projected_gradients_keep_their_numbers(name: str, scale: float, told: str) -> None:
+    """The Trainer decays no weights with these, so that a decay would be lost."""
+    more = {f"use_{name}": True, f"{name}_rank": 64, f"{name}_scale": scale}
+    run = {key: value for key, value in LLAMAFACTORY.items() if "lora" not in key}
+    run = {**run, **more, "finetuning_type": "full"}
+    found = yaml.safe_load(said(translated(yaml.safe_dump(run), "l.yaml", "trl"), "sft.yaml"))
+    assert (found["optim"], found["optim_args"]) == (f"{name}_adamw", told)
+    taken = re.compile(found["optim_target_modules"]).fullmatch
+    assert taken("model.layers.0.mlp.up_proj")
+    assert not taken("lm_head")
+    decayed = translated(yaml.safe_dump({**run, "weight_decay": 0.1}), "l.yaml", "trl")
+    assert f"use_{name} `true` has no counterpart" in [each.message for each in decayed.diagnostics]
+
+
+def test_arguments_of_an_optimizer_are_one_text() -> None:
+    arguments = {"optimizer": "adamw_torch_8bit", "optim_args": {"bf16_stochastic_round": True}}
+    text = yaml.safe_dump({**AXOLOTL, **arguments})
+    found = yaml.safe_load(said(translated(text, "axolotl.yaml", "trl"), "sft.yaml"))
+    assert found["optim_args"] == "bf16_stochastic_round=True"
+
+
+def test_a_word_with_another_meaning_is_not_handed_on() -> None:
+    """Axolotl's `debug` is a switch of its log, the Trainer's a list of what to look for."""
+    text = yaml.safe_dump({**AXOLOTL, "debug": True})
+    assert "debug" not in said(translated(text, "axolotl.yaml", "trl"), "sft.yaml")
+
+
+def test_a_key_of_no_plugin_is_told_as_ignored() -> None:
+    plugin = {"plugins": ["axolotl.integrations.liger.LigerPlugin"]}
+    for plugins, is_told in ((plugin, True), ({"plugins": ["mine.Plugin"]}, False)):
+        found = translated(yaml.safe_dump({**AXOLOTL, **plugins, "eta_min": 0.1}), "a.yaml", "trl")
+        notes = [note for each in found.diagnostics for note in each.notes]
+        assert any("eta_min" in note and "ignores it" in note for note in notes) is is_told
