@@ -1,23 +1,27 @@
 """The picture of the house shows its imports: all of them, and no other."""
 
+import pytest
 from docs.picture import _reached, boxes, drawn, imports, picture, reduced, through
 
-SEEN = through(boxes(imports()), frozenset(drawn()))
+
+@pytest.fixture(scope="module")
+def seen():
+    return through(boxes(imports()), frozenset(drawn()))
 
 
-def test_every_package_is_drawn():
+def test_every_package_is_drawn(seen):
     text = picture()
     for name in ("targets/trl", "compiler/lints", "compiler/driver", "compiler/ir"):
         assert f"    {name.replace('/', '_')}[{name.rpartition('/')[2]}]\n" in text
     assert 'face["src/tunec"] --> targets --> compiler --> schemas\n' in text
-    assert set(SEEN) == set(drawn())
+    assert set(seen) == set(drawn())
 
 
-def test_what_is_left_out_follows_from_what_is_drawn():
-    arrows = reduced(SEEN)
-    assert sum(map(len, arrows.values())) < sum(map(len, SEEN.values()))
-    for each in SEEN:
-        assert _reached(each, arrows) == _reached(each, SEEN)
+def test_what_is_left_out_follows_from_what_is_drawn(seen):
+    arrows = reduced(seen)
+    assert sum(map(len, arrows.values())) < sum(map(len, seen.values()))
+    for each in seen:
+        assert _reached(each, arrows) == _reached(each, seen)
 
 
 def test_arrows_through_others_are_kept_and_those_that_follow_are_not():
