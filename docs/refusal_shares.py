@@ -107,10 +107,15 @@ def _validators(table: Mapping[str, Any]) -> Validators:
 
 
 @cache
+def _tables() -> tuple[Any, ...]:
+    files = sorted((_DATA / "refusals").glob("*.yaml"))
+    return (*(_read(f"refusals/{path.name}") for path in files), *_read("proofs.yaml"))
+
+
+@cache
 def _cases(programs: tuple[str, ...], version: str) -> tuple[Counter[str], Counter[str]]:
     """The words of refusals, each as often as there is a file, and as the program is asked."""
-    tables = [_read(f"refusals/{path.name}") for path in (_DATA / "refusals").glob("*.yaml")]
-    mine = [each for each in (*tables, *_read("proofs.yaml")) if each["program"] in programs]
+    mine = [each for each in _tables() if each["program"] in programs]
     mine = [each for each in mine if each["version"] == version]
     rows = [row for each in mine for kind in ("cases", "refused") for row in each.get(kind, ())]
     told = [row for row in rows if row.get("says")]
