@@ -9,6 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.diffusion import DataSet, configs, lists, said
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.simpletuner.rules.data_set_parts import parts
 from tunec.targets.simpletuner.rules.flag_names import flags
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -52,6 +53,7 @@ def data_set_refused(run: LintContext) -> Iterator[Finding]:
         for each in sets:
             yield from _refused_of(each)
             yield from _captions(each)
+            yield from parts(each)
             yield from _prompts(run, each)
             yield from _conditioning(each, known)
             yield from _stores(each, sets)
@@ -188,6 +190,10 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).strip().isdigit()
 
 
+_FILES: Final = "discovery"
+"""The metadata backend where none is named."""
+
+
 def _captions(each: DataSet) -> Iterator[Finding]:
     how, kind = each.place("caption_strategy"), each.value("type")
     filters = each.place("caption_filter_list")
@@ -208,9 +214,9 @@ def _captions(each: DataSet) -> Iterator[Finding]:
             "write textfile or filename",
         )
     backend = each.value("metadata_backend")
-    if how.value == "parquet" and backend not in ("parquet", None):
+    if how.value == "parquet" and (backend or _FILES) in ("json", _FILES):
         yield Finding(
-            f"caption_strategy parquet beside metadata_backend {backend}",
+            f"caption_strategy parquet beside metadata_backend {backend or _FILES}",
             (how.label("refused"),),
             ("captions of a table need sizes of that table",),
             "write metadata_backend: parquet, or caption_strategy: textfile",

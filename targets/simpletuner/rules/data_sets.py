@@ -138,7 +138,7 @@ def _aspects(each: DataSet) -> Iterator[Finding]:
 
 def _shuffled(each: DataSet) -> Iterator[Finding]:
     at = each.place("caption_shuffle.split_on")
-    if at is not None and at.value not in _SIGNS and each.value("caption_shuffle.enable"):
+    if at is not None and at.value not in _SIGNS:
         yield Finding(
             f"caption_shuffle.split_on cannot be {at.value!r}",
             (at.label("refused"),),

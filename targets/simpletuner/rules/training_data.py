@@ -287,6 +287,8 @@ def _of(
             yield _limit_finding(at, f"is below {_LEAST_PIXELS} pixels", _LEAST_PIXELS, consequence)
         elif kind == "area" and most < size <= MOST_MEGAPIXELS:
             yield _limit_finding(at, f"is above {most} megapixels", most, consequence)
+        elif kind == "area" and size == most == MOST_MEGAPIXELS:
+            yield _limit_finding(at, f"is not below {most} megapixels", most - 1, consequence)
 
 
 def _limit_finding(at: Place, what: str, bound: int, consequence: Consequence) -> Finding:
