@@ -59,7 +59,8 @@ def outset(loaded: Loaded, root: Path, starter: Asked) -> Outset:
 
 def has_program(asked: Sequence[Asked], spec: Spec) -> bool:
     """Whether a program is known that can be started: the user's, or a trainer's own."""
-    return spec.run.script is not None or any(target.entry for target, _ in asked)
+    own = any(target.entry or target.command for target, _ in asked)
+    return own or spec.run.script is not None
 
 
 def completed(asked: Sequence[Asked], plan: Plan, spec: Spec, starter: Asked) -> tuple[Asked, ...]:

@@ -41,6 +41,7 @@ from tunec.compiler.requirements import (
     requirements,
     take_fsdp,
     torn,
+    with_commands,
     with_entry,
 )
 from tunec.compiler.resolve import Unresolved, resolve
@@ -271,6 +272,7 @@ def written(
     probe = carried(asked) if spec.watch and outset is not None else Carried()
     plans = probe.put_into(_as_seen(asked, decided, loaded, outset))
     header = header_of(loaded, decided)
+    plans = with_commands(asked, plans, spec, emitting, planned.facts.versions)
     artifacts: dict[str, tuple[Artifact, ...]] = {}
     found = [*planned.diagnostics, *locate(unread((each for each, _ in asked), decided), loaded)]
     for each in asked:

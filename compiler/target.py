@@ -246,6 +246,8 @@ class Target(Struct, frozen=True):
     """How its files are started; the first way that a plan has the file for is taken."""
     entry: Callable[[Plan, Dialect], tuple[str, ...]] | None = None
     """What starts its own program, from a bundle's root: a module and arguments. None: nothing."""
+    command: Callable[[Mapping[str, Json]], tuple[str, ...]] | None = None
+    """The words of its program in what its script holds, which others may start as well."""
     encloses: Callable[[Plan, Mapping[str, str]], Artifact] | None = None
     """A further file with the texts of the others by their paths, for a cluster without disks."""
     run_by: str = ""
@@ -393,7 +395,6 @@ def derived(
     """A key that follows from slots which other rows say; None leaves it out."""
 
     def keys(plan: Plan) -> Mapping[str, Json]:
-        value = write(plan)
-        return {} if value is None else {key: value}
+        return {} if (value := write(plan)) is None else {key: value}
 
     return Entry((key,), (), keys, lambda _: {}, source, since, until, (), when, package)

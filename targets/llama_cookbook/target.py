@@ -16,7 +16,7 @@ from tunec.targets.llama_cookbook.fsdp import FSDP
 from tunec.targets.llama_cookbook.refusals import REFUSALS
 from tunec.targets.llama_cookbook.rows import FLAGS, PACKAGE, SCRIPT, START, TEXT
 from tunec.targets.scripts.command import FLAGS as BLOCK
-from tunec.targets.scripts.command import Style
+from tunec.targets.scripts.command import Style, commander
 from tunec.targets.scripts.file import checked, command_file, command_rows, own_script, passing
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import evaluating_by_loss, reading_one_part, training_plainly
@@ -135,5 +135,6 @@ TARGET: Final = Target(
     needs=_needs,
     check=refusing("llama-cookbook", REFUSALS),
     starts=(Start(("bash",), NAME),),
+    command=commander(STYLE),
     verify="tunec.targets.llama_cookbook.verify",
 )

@@ -42,7 +42,7 @@ from tunec.targets.openrlhf.refusals import REFUSALS
 from tunec.targets.openrlhf.training import BATCH, RUN, optimizer, schedule
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import is_supervised
-from tunec.targets.scripts.command import FLAGS, Style
+from tunec.targets.scripts.command import FLAGS, Style, commander
 from tunec.targets.scripts.file import (
     Check,
     checked,
@@ -222,6 +222,7 @@ TARGET: Final = Target(
     beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES, DEEPSPEED_PACKAGE: DEEPSPEED},
     companions=companions,
     starts=(Start(("bash",), SFT), Start(("bash",), DPO)),
+    command=commander(STYLE),
     run_by="trl",
     counting=counting,
     records=records,

@@ -69,6 +69,16 @@ def renderer(style: Style) -> Callable[[Mapping[str, Json], Sequence[str]], str]
     return render
 
 
+def commander(style: Style) -> Callable[[Mapping[str, Json]], tuple[str, ...]]:
+    """The program and its flags, of what such a file holds, for others that start it."""
+
+    def command(values: Mapping[str, Json]) -> tuple[str, ...]:
+        flags = (word for line in _spelled(values, style) for word in line)
+        return (*map(str, values["script"]), *flags)
+
+    return command
+
+
 def _with_folder(text: str, folder: Json) -> str:
     """A script that makes a directory before its last command."""
     if not isinstance(folder, str):

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shlex
 
 import pytest
 import yaml
@@ -20,6 +21,11 @@ DIFFUSION = {
     "model": "sdxl-base-1.0",
     "data": {"train": "images", "samples": 1000, "resolution": 1024},
 }
+SAMSUM = {
+    "data": {"train": "samsum", "samples": 10_000, "sequence": 2048},
+    "software": {"accelerate": "1.12"},
+}
+NARROW = {"lora": {"targets": ["q_proj", "v_proj"]}}
 MINE = {"script": "train.py", "arguments": ["huggingface/training_args.yaml", "rows.csv", "--fast"]}
 LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
 CLUSTERS = {"slurm": "sbatch", "skypilot": "sky", "kubeflow": "kubectl"}
@@ -270,3 +276,28 @@ def test_alone_a_file_keeps_the_bare_name():
 def test_arguments_belong_to_a_script():
     compiled = tunec.compile({**SPEC, "run": {"arguments": ["--x"]}}, targets=["trl"])
     assert "give `script` too" in " ".join(each.message for each in compiled.diagnostics)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize(
+    ("trainer", "changes", "file"),
+    [
+        ("openrlhf", {}, "openrlhf_sft.sh"),
+        ("openrlhf", {"objective": {"dpo": {}}}, "openrlhf_dpo.sh"),
+        ("openrlhf", {"hardware": "a100-80g-x16"}, "openrlhf_sft.sh"),
+        ("llama-cookbook", {**SAMSUM, "method": NARROW}, "finetuning.sh"),
+    ],
+)
+def test_a_cluster_gives_a_trainer_of_flags_all_of_them(write, cluster, trainer, changes, file):
+    """What its own script passes, and what is passed through: no `train.py` that nobody wrote."""
+    passed = {"flags": {"logger": {"wandb": {"project": "it's mine"}}}}
+    extra = {"extra": {trainer: passed}} if trainer == "openrlhf" else {}
+    job = {"job": {"volume": "work"}} if cluster == "kubeflow" else {}
+    written = write({**SPEC, **extra, **job, **changes}, trainer, cluster)
+    words = shlex.split(written.text(f"{trainer}/{file}").replace("\\\n", " "), comments=True)
+    start = next(at for at, word in enumerate(words) if word.startswith(("openrlhf.", "llama_")))
+    assert ("it's mine" in words) is (trainer == "openrlhf")
+    assert len(words) > start + 10
+    plan = written.compiled.plans[cluster]
+    assert shlex.split(plan["launch.script"]) == words[start:-1]
+    assert "script-not-named" not in [each.id for each in written.compiled.diagnostics]
