@@ -6,8 +6,8 @@ it, and `mended_files` beside its mended form). `rule` has to find it `at` a
 key; with `mended` in the place of `set` nothing of that rule is found, and no error at all.
 `says`: words with which the program refuses it; without, it is taken, and the run continues, but
 not as intended. `unasked`: why the program is not asked. `others`: the file is a list of this one
-and these. What is refused is an error, what is passed over a warning, unless `severity`
-says otherwise.
+and these. `command`: the file is a script of it, with what would else be the file as its flags.
+What is refused is an error, what is passed over a warning, unless `severity` says otherwise.
 """
 
 from collections.abc import Mapping
@@ -71,10 +71,21 @@ def _example(
     every = {**data["base"], **change}
     held = {key: value for key, value in every.items() if value is not None}
     held = {key: None if value is _NULL else value for key, value in held.items()}
-    files = {data["file"]: [held, *data["others"]] if "others" in data else held}
+    said: Any = [held, *data["others"]] if "others" in data else held
+    command = case.get("command", data.get("command"))
+    files = {data["file"]: said if command is None else _command(command, held)}
     shared = {name: each for name, each in data.get("files", {}).items() if name in str(held)}
     is_mended = change is case["mended"] and "mended_files" in case
     own = case["mended_files"] if is_mended else case.get("files", {})
     texts = {name: text_of(name, each) for name, each in {**files, **shared, **own}.items()}
     arguments = (data["file"], *own, *data.get("arguments", ()), *case.get("arguments", ()))
     return Example("", is_bad=True, files=texts, arguments=arguments)
+
+
+def _command(start: str, flags: Mapping[str, Any]) -> str:
+    words = [
+        f"--{key}" if value is True else f"--{key} {value}"
+        for key, value in flags.items()
+        if value is not False
+    ]
+    return " \\\n  ".join([start, *words]) + "\n"

@@ -1,6 +1,7 @@
 """The examples of the rules' pages as questions to the programs that read such files."""
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -208,6 +209,13 @@ def _unsloth(example: Example) -> Question:
     return {"verb": "resolve", "yaml": text_of(example, "train.yaml")}
 
 
+def _openrlhf(example: Example) -> Question:
+    words = shlex.split(text_of(example, "train.sh").replace("\\\n", " "))
+    start = next(at for at, word in enumerate(words) if word.startswith("openrlhf.cli"))
+    asks = {"program": words[start], "argv": words[start + 1 :], "samples": 9000}
+    return {"verb": "resolve", **asks, "world_size": 4}
+
+
 PROGRAMS: Final[Mapping[str, Program]] = {
     "trainer": Program("transformers", "tunec.targets.huggingface.consumer", _training),
     "deepspeed": Program("deepspeed", "tunec.targets.deepspeed.consumer", _engine("resolve")),
@@ -220,6 +228,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         "llamafactory", "lints.consumers.llamafactory_runs", _llamafactory, FOLDER
     ),
     "ms-swift": Program("ms-swift", "tunec.targets.ms_swift.consumer", _ms_swift),
+    "openrlhf": Program("openrlhf", "tunec.targets.openrlhf.consumer", _openrlhf),
     "unsloth": Program("unsloth", "tunec.targets.unsloth.consumer", _unsloth),
 }
 
