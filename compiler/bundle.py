@@ -19,9 +19,10 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.local_paths import View, own_modules
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
-from tunec.compiler.start_commands import RUN, Start
+from tunec.compiler.start_commands import PACKAGES, RUN, Start
 from tunec.compiler.target import Artifact, File, Json, Target
 from tunec.schemas.spec import Spec
+from tunec.schemas.torch_builds import BUILD_TOOLS, BUILT_ON_TORCH, wheel
 
 Artifacts = Mapping[str, tuple[Artifact, ...]]
 """The files of each target, by its name."""
@@ -41,6 +42,8 @@ class Bundle(Struct, frozen=True):
 
     artifacts: Artifacts
     run: Artifact | None
+    packages: Artifact | None
+    """What is to be installed where it starts; None: what starts the run installs it."""
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -113,7 +116,8 @@ def bundle(
     ways = [way for way in _ways(asked, plan) if way.is_ready(asked, spec)]
     chosen = min(ways, key=_Way.rank, default=None)
     run = None if chosen is None else _entry(chosen, header, _searched(plan, base))
-    return Bundle(bound, run, (*found, *_unready(asked, plan, spec)))
+    packages = None if chosen is None or chosen.start.elsewhere else _packages(plan, header)
+    return Bundle(bound, run, packages, (*found, *_unready(asked, plan, spec)))
 
 
 class _Names(Struct, frozen=True):
@@ -272,6 +276,31 @@ def _entry(way: _Way, header: Sequence[str], searched: str) -> Artifact:
         f'{_HERE}{folder}"\n{searched}exec {command} "$@"\n'
     )
     return Artifact(RUN, "shell", text, {"folder": folder, "command": command})
+
+
+def _packages(plan: Plan, header: Sequence[str]) -> Artifact:
+    """requirements.txt: what the run imports, in the releases that its files are written for.
+
+    torchvision is named with torch: whatever requires it would bring its newest, and another torch.
+    """
+    torch, index = wheel(plan.job.torch) if plan.job.torch else ("", None)
+    first = ([f"--extra-index-url {index}"] if index else []) + [torch, "torchvision"]
+    lines = [*(first if torch else []), *plan.job.packages]
+    commands = _installed_by(torch, index, plan.job.packages)
+    comments = (f"# {each}" for each in (*header, *commands))
+    text = "".join(f"{line}\n" for line in (*comments, *lines))
+    return Artifact(PACKAGES, "text", text, {"lines": lines, "commands": commands})
+
+
+def _installed_by(torch: str, index: str | None, packages: Sequence[str]) -> tuple[str, ...]:
+    """The commands that install them."""
+    if not any(each.partition("=")[0] in BUILT_ON_TORCH for each in packages):
+        return (f"pip install -r {PACKAGES}",)
+    source = f" --extra-index-url {index}" if index else ""
+    return (
+        f"pip install {torch or 'torch'} {BUILD_TOOLS}{source}",
+        f"pip install --no-build-isolation -r {PACKAGES}",
+    )
 
 
 def _unready(asked: Sequence[Asked], plan: Plan, spec: Spec) -> Iterator[Diagnostic]:

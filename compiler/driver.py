@@ -82,6 +82,8 @@ class Compiled(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     run: Artifact | None = None
     """The entry of a bundle, where there is something to start."""
+    packages: Artifact | None = None
+    """What pip installs for it, where the entry does not install it itself."""
     beside: Mapping[str, tuple[Artifact, ...]] = field(default_factory=dict)
     """Files of the bundle that no target writes, by their folder."""
     plans: Mapping[str, Plan] = field(default_factory=dict)
@@ -99,7 +101,7 @@ class Compiled(Struct, frozen=True):
             for target, artifacts in (*self.artifacts.items(), *self.beside.items())
             for each in artifacts
         }
-        entry = {self.run.name: self.run.text} if self.run else {}
+        entry = {each.name: each.text for each in (self.run, self.packages) if each}
         return {**every, **entry}
 
 
@@ -293,7 +295,7 @@ def written(
         return Compiled(planned, {}, tuple(found))
     files = enclosed(asked, decided, made.artifacts)
     beside = probe.files(planned.facts, planned.memory, planned.time, loaded, outset.spec)
-    return Compiled(planned, files, tuple(found), made.run, beside=beside, plans=plans)
+    return Compiled(planned, files, tuple(found), made.run, made.packages, beside, plans)
 
 
 def _as_seen(

@@ -7,6 +7,9 @@ from msgspec import Struct
 RUN: Final = "run.sh"
 """The entry of a bundle, at its root."""
 
+PACKAGES: Final = "requirements.txt"
+"""Beside it: what pip installs for the run."""
+
 UNNAMED: Final = "train.py"
 """What a plan has for `launch.script` where nobody names a script."""
 

@@ -20,6 +20,10 @@ Kernels = Capability | str
 USUAL: Final = "2.13.0"
 """The release that is taken where none is named: the accounts are held against it."""
 INDEX: Final = "https://download.pytorch.org/whl"
+BUILT_ON_TORCH: Final = frozenset({"flash-attn"})
+"""What is compiled against the torch that is there, and so builds in no environment of its own:
+flash-attn 2.8.3 setup.py imports torch, packaging and wheel, and asks for ninja and psutil."""
+BUILD_TOOLS: Final = "ninja packaging psutil setuptools wheel"
 
 
 class Build(Struct, frozen=True):
@@ -132,6 +136,17 @@ def builds_of(release: str) -> tuple[Build, ...]:
     """The builds of a release's minor version; none: nothing is known of it."""
     minor = release.split(".")[:2]
     return tuple(build for build in BUILDS if build.release.split(".")[:2] == minor)
+
+
+def wheel(named: str) -> tuple[str, str | None]:
+    """What pip is told of a release and build, `2.13.0+cu126`, and the index that has it.
+
+    None: PyPI has it, without the name of its build.
+    """
+    release, _, build = named.partition("+")
+    if any(each.is_usual and each.name == build for each in builds_of(release)):
+        return f"torch=={release}", None
+    return f"torch=={named}", f"{INDEX}/{build}"
 
 
 def newest_for(vendor: Vendor, kernels: Kernels | None) -> Build | None:

@@ -12,6 +12,7 @@ from tunec.compiler.cli.session import OK, Misuse, Session, exit_code
 from tunec.compiler.cli.smoke_bundle import IMPOSSIBLE, SMOKE, smoke_of
 from tunec.compiler.driver import Compiled, compile_spec
 from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.target import Artifact
 from tunec.schemas.frozen import replace
 
 
@@ -47,11 +48,21 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _tell(results: list[Compiled], options: Namespace, session: Session) -> None:
-    """Say with which commands the bundles are started."""
+    """Say with which commands the bundles are installed and started."""
     for result in results:
+        root = Path(options.output, _place(result.planned.loaded, options))
+        if result.packages is not None:
+            session.note(f"install what it imports: {_installing(root, result.packages)}")
         if result.run is not None:
-            entry = Path(options.output, _place(result.planned.loaded, options), result.run.name)
-            session.note(f"start it with: bash {shlex.quote(entry.as_posix())}")
+            entry = (root / result.run.name).as_posix()
+            session.note(f"start it with: bash {shlex.quote(entry)}")
+
+
+def _installing(root: Path, packages: Artifact) -> str:
+    """The command that installs a bundle's packages, or where the commands are."""
+    path = shlex.quote((root / packages.name).as_posix())
+    (_, *more) = packages.values["commands"]
+    return f"the commands are in {path}" if more else f"pip install -r {path}"
 
 
 def _each_hardware(options: Namespace) -> list[Namespace]:
@@ -145,7 +156,12 @@ def _json(results: list[Compiled]) -> dict[str, object]:
             for target, artifacts in result.artifacts.items()
             for artifact in artifacts
         ]
-        + [{**_told(each), **to_json("", each.run)} for each in results if each.run],
+        + [
+            {**_told(result), **to_json("", each)}
+            for result in results
+            for each in (result.run, result.packages)
+            if each
+        ],
         "diagnostics": [each.to_json() for r in results for each in r.diagnostics],
     }
 

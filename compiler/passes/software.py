@@ -1,6 +1,7 @@
 """Which software a run needs: the build of torch that has the devices' kernels, and the rest."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
@@ -21,7 +22,13 @@ def say_software(scribe: Scribe, draft: Draft) -> None:
         "packages that the plan's model, method, engine and targets import, in the releases "
         "that the files are written for"
     )
-    rests = (slot("parallel.engine"), slot("adapter.kind"), spec("targets"), spec("software"))
+    rests = (
+        slot("parallel.engine"),
+        slot("adapter.kind"),
+        slot("runtime.report_to"),
+        spec("targets"),
+        spec("software"),
+    )
     scribe.say("job.packages", packages, why, *rests)
 
 
@@ -160,6 +167,10 @@ def _from_another_index(scribe: Scribe, build: Build, weakest: Device) -> None:
 # ── the rest ─────────────────────────────────────────────────────────────────────────────────────
 
 
+def _reports_to(tracker: str, draft: Draft) -> bool:
+    return tracker in draft.runtime.report_to
+
+
 _IMPORTED: Final[Mapping[str, Callable[[Draft], bool]]] = {
     "transformers": lambda draft: draft.model.kind != "diffusion",
     "diffusers": lambda draft: draft.model.kind == "diffusion",
@@ -172,8 +183,10 @@ _IMPORTED: Final[Mapping[str, Callable[[Draft], bool]]] = {
     "liger-kernel": lambda draft: draft.loss.path == "fused",
     "vllm": lambda draft: draft.generation.engine.startswith("vllm"),
     "sglang": lambda draft: draft.generation.engine.startswith("sglang"),
+    **{name: partial(_reports_to, name) for name in ("wandb", "tensorboard", "mlflow")},
 }
-"""Distributions by whether a plan's run imports them."""
+"""Distributions by whether a plan's run imports them; no trainer but some of them requires those of
+trackers, without which it stops (transformers 5.23.0 integrations/integration_utils.py)."""
 _FLASH: Final = "flash-attn"
 """It is compiled, and goes before what requires it: pip then finds it there."""
 _TRAINERS: Final = (

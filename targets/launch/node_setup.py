@@ -9,7 +9,7 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.local_paths import SEARCHED, own_modules
 from tunec.schemas.data_paths import is_local
-from tunec.schemas.torch_builds import INDEX, builds_of
+from tunec.schemas.torch_builds import BUILD_TOOLS, BUILT_ON_TORCH, builds_of, wheel
 from tunec.targets.words import words_of
 
 _UNSAFE: Final = re.compile(r"[^a-z0-9]+")
@@ -24,10 +24,6 @@ def dns_label(name: str) -> str:
 
 _SETUP: Final = re.compile(r"^setup\(\) \{\n((?:  .*\n)*)\}$", re.MULTILINE)
 _PIP: Final = re.compile(r"^pip install (?:--[a-z-]+ )*((?!torch==)[^-\s][^\n]*)$", re.MULTILINE)
-_TOOLS: Final = "ninja packaging psutil setuptools wheel"
-_ON_TORCH: Final = frozenset({"flash-attn"})
-"""What is compiled against the torch that is there, and so builds in no environment of its own:
-flash-attn 2.8.3 setup.py imports torch, packaging and wheel, and asks for ninja and psutil."""
 _TORCH: Final = re.compile(r"^pip install (?:--[a-z-]+ )*torch==(\S+)", re.MULTILINE)
 _INK: Final = re.compile(r"[^\n]")
 _FILES: Final = (".py", ".sh")
@@ -61,14 +57,15 @@ def without_setup(text: str) -> str:
 
 
 def torch_line(plan: Plan, flags: str = "--quiet ") -> str:
-    """The command that installs torch, from the index of its build; empty: no wheel is known."""
+    """The command that installs torch, from the index of its build; empty: no wheel is known.
+
+    torchvision is of the same build, and holds torch where it is: what comes later and requires a
+    torchvision, as llamafactory 0.9.5 does, takes its newest, and with that another torch.
+    """
     if plan.job.torch is None:
         return ""
-    release, _, build = plan.job.torch.partition("+")
-    is_usual = any(each.is_usual and each.name == build for each in builds_of(release))
-    if is_usual:
-        return f"pip install {flags}torch=={release}\n"
-    return f"pip install {flags}torch=={plan.job.torch} --index-url {INDEX}/{build}\n"
+    named, index = wheel(plan.job.torch)
+    return f"pip install {flags}{named} torchvision{f' --index-url {index}' if index else ''}\n"
 
 
 def packages_line(plan: Plan, flags: str = "--quiet ") -> str:
@@ -81,12 +78,12 @@ def _line(flags: str, is_built: bool, packages: Iterable[str]) -> str:
     named = " ".join(map(shlex.quote, packages))
     if not is_built:
         return f"pip install {flags}{named}\n"
-    return f"pip install {flags}{_TOOLS}\npip install {flags}--no-build-isolation {named}\n"
+    return f"pip install {flags}{BUILD_TOOLS}\npip install {flags}--no-build-isolation {named}\n"
 
 
 def is_built_on_torch(package: str) -> bool:
     """Whether pip compiles a package against the torch that is installed."""
-    return package.partition("=")[0] in _ON_TORCH
+    return package.partition("=")[0] in BUILT_ON_TORCH
 
 
 def installed_torch(text: str) -> str | None:
@@ -102,7 +99,7 @@ def installed_torch(text: str) -> str | None:
 
 def installed_packages(text: str) -> tuple[str, ...]:
     """What else a text installs."""
-    lines = (found[1] for found in _PIP.finditer(text) if found[1] != _TOOLS)
+    lines = (found[1] for found in _PIP.finditer(text) if found[1] != BUILD_TOOLS)
     return tuple(word for line in lines for word in words_of(line))
 
 

@@ -301,3 +301,31 @@ def test_a_cluster_gives_a_trainer_of_flags_all_of_them(write, cluster, trainer,
     plan = written.compiled.plans[cluster]
     assert shlex.split(plan["launch.script"]) == words[start:-1]
     assert "script-not-named" not in [each.id for each in written.compiled.diagnostics]
+
+
+TRL_ON = {"a100-80g-x2": "torch==2.13.0", "v100-32g-x4": "torch==2.13.0+cu126"}
+
+
+@pytest.mark.parametrize("hardware", TRL_ON)
+@pytest.mark.parametrize("targets", [("trl",), ("trl", "slurm")])
+def test_what_a_run_here_imports_is_listed(write, targets, hardware):
+    found = write({**SPEC, "hardware": hardware}, *targets).text("requirements.txt").splitlines()
+    torch = TRL_ON[hardware]
+    index = "--extra-index-url https://download.pytorch.org/whl/cu126"
+    assert (index in found) == ("+" in torch)
+    assert found[found.index(torch) + 1] == "torchvision"
+    assert {"trl==1.16.0", "transformers==5.23.0", "peft==0.21.2"} <= {*found}
+    assert "# pip install -r requirements.txt" in found
+
+
+def test_what_is_compiled_against_torch_comes_after_it(write):
+    spec = {**SPEC, "attention": "flash_attention_2"}
+    found = write(spec, "trl").text("requirements.txt").splitlines()
+    commands = [line for line in found if line.startswith("# pip")]
+    assert commands[0].startswith("# pip install torch==2.13.0 ninja ")
+    assert commands[1] == "# pip install --no-build-isolation -r requirements.txt"
+    assert any(line.startswith("flash-attn") for line in found)
+
+
+def test_what_is_started_elsewhere_installs_it_itself(write):
+    assert not (write(SPEC, "trl", "skypilot").root / "requirements.txt").exists()

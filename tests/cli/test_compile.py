@@ -14,6 +14,7 @@ FILES_OF_MIXED = [
     "huggingface/sft.yaml",
     "huggingface/training_args.yaml",
     "launch/launch.sh",
+    "requirements.txt",
     "run.sh",
 ]
 
@@ -68,7 +69,11 @@ def test_a_second_run_writes_nothing(tunec, tmp_path):
     tunec("compile", MIXED, "-o", tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
     again = tunec("compile", MIXED, "-o", tmp_path)
-    assert (again.code, again.err) == (0, f"start it with: bash {tmp_path}/run.sh\n")
+    told = (
+        f"install what it imports: pip install -r {tmp_path}/requirements.txt\n"
+        f"start it with: bash {tmp_path}/run.sh\n"
+    )
+    assert (again.code, again.err) == (0, told)
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
 
 

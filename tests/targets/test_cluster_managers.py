@@ -432,14 +432,14 @@ def test_a_task_says_where_machines_are_rented_and_what_they_start_in():
 @pytest.mark.parametrize(
     ("torch", "line"),
     [
-        ("2.13.0+cu130", "torch==2.13.0"),
+        ("2.13.0+cu130", "torch==2.13.0 torchvision"),
         (
             "2.13.0+cu126",
-            "torch==2.13.0+cu126 --index-url https://download.pytorch.org/whl/cu126",
+            "torch==2.13.0+cu126 torchvision --index-url https://download.pytorch.org/whl/cu126",
         ),
         (
             "2.13.0+rocm7.2",
-            "torch==2.13.0+rocm7.2 --index-url https://download.pytorch.org/whl/rocm7.2",
+            "torch==2.13.0+rocm7.2 torchvision --index-url https://download.pytorch.org/whl/rocm7.2",
         ),
     ],
 )

@@ -4,7 +4,12 @@ import pytest
 from packaging.version import Version
 
 import tunec
-from tunec.targets.launch.node_setup import installed_packages, packages_line
+from tunec.targets.launch.node_setup import (
+    installed_packages,
+    installed_torch,
+    packages_line,
+    torch_line,
+)
 from tunec.targets.registry import REGISTRY
 
 SPEC = {
@@ -70,6 +75,27 @@ def test_an_engine_that_writes_answers_brings_its_torch(trainer, engine, torch):
     assert found[name] == release
     assert taken is not None
     assert taken.startswith(torch)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_tracker_is_installed_where_the_run_reports_to_one(trainer):
+    spec = {**TRAINERS[trainer], "train": {"report_to": ["wandb"]}}
+    assert "wandb" in packages(spec, trainer)[0]
+    assert "wandb" not in packages(TRAINERS[trainer], trainer)[0]
+
+
+def test_adapters_come_in_the_release_that_goes_with_the_trainer():
+    for release in REGISTRY["trl"].releases:
+        assert packages(SPEC, f"trl@{release}")[0]["peft"], release
+
+
+@pytest.mark.parametrize("torch", ["2.13.0+cu130", "2.13.0+cu126"])
+def test_torch_comes_with_the_torchvision_of_its_build(torch):
+    """llamafactory 0.9.5 requires a torchvision: its newest, alone, brings another torch."""
+    text = torch_line(tunec.plan(SPEC, targets=["trl"]).plan.with_values({"job.torch": torch}))
+    assert text.split("torch==")[1].split()[1] == "torchvision"
+    assert installed_torch(text) == torch
+    assert installed_packages(text) == ()
 
 
 def test_a_release_of_torch_that_the_spec_names_stays():
