@@ -57,7 +57,8 @@ class Reach(Struct, frozen=True):
         root = self.root_of(path)
         if _is_outside(path.resolve().parent / wanted, root):
             return True
-        return any(_is_outside(each, root) and each.is_file() for each in near(wanted, path))
+        around = (each for each in near(wanted, path) if _is_outside(each, root))
+        return any(map(os.path.isfile, around))  # a name that is too long is no error to it
 
     def admits(self, found: Path, path: Path) -> bool:
         """Whether what lies at a place may be looked into for the sake of a file."""

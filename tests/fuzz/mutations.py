@@ -183,9 +183,13 @@ def _held(tree: Any, place: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 def _written(tree: Any, text: str) -> str:
-    if text.lstrip().startswith(("{", "[")):
-        return json.dumps(tree, indent=1, default=str, ensure_ascii=False)
-    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    """The tree as text; the text as it was, where the tree grew too deep to write."""
+    try:
+        if text.lstrip().startswith(("{", "[")):
+            return json.dumps(tree, indent=1, default=str, ensure_ascii=False)
+        return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    except RecursionError:
+        return text
 
 
 _CHANGES: tuple[Callable[[str, str, Random], str], ...] = (

@@ -128,6 +128,7 @@ _MOST: Final = 65_535
 _DEFAULT: Final = 29_500
 _BEHIND: Final = re.compile(r"(?<![&>|<])&(?![&>])[ \t]*(?:\n|$|;|#)")
 """A command that the shell does not wait for."""
+_BRANCHES: Final = re.compile(r"\b(?:if|else|elif)\b")
 
 
 @rule(
@@ -167,14 +168,15 @@ def _ports(run: LintContext) -> Iterator[Place]:
 
 def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
     """Runs that one script starts at once."""
+    if not _BEHIND.search(script.text):
+        return
+    is_plain = not _BRANCHES.search(script.text)
     mine = [
         each
         for each in every_launch(run, "torchrun", "deepspeed", "accelerate")
         if each.name == script.name and not _meets_elsewhere(each) and not _is_alone(run, each)
     ]
-    mine = [each for each in mine if each is mine[-1] or _is_behind(each)]
-    if len(mine) < 2 or len(_BEHIND.findall(script.text)) < 1:
-        return
+    mine = [each for each in mine if each is mine[-1] or is_plain or _is_behind(each)]
     taken: dict[int, Document] = {}
     for document in mine:
         port = _port(document)
@@ -188,13 +190,12 @@ def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
 
 
 def _is_behind(document: Document) -> bool:
-    """Whether the shell does not wait for the command; a loop, or a block, is taken to be so."""
+    """Whether the shell does not wait for the command, in a script that has branches."""
     place = document.get("launcher")
     lines = lines_of(document.text)[place.span.line - 1 :] if place is not None else []
     for line in lines:
         if not line.rstrip().endswith("\\"):
-            is_plain = not re.search(r"\b(?:if|else|elif)\b", document.text)
-            return bool(_BEHIND.search(f"{line}\n")) or is_plain
+            return _BEHIND.search(f"{line}\n") is not None
     return False
 
 
