@@ -57,6 +57,8 @@ class Script(Struct, frozen=True):
 
     runs: tuple[Run, ...]
     variables: Mapping[str, Field]
+    files: Mapping[str, str]
+    """The texts of files that it writes, by their paths; empty where that is not known."""
 
 
 def follow(source: Chars) -> Script:
@@ -64,7 +66,7 @@ def follow(source: Chars) -> Script:
     follower = _Follower()
     runs = tuple(follower.runs(source))
     held = {name: follower.shown(name) for name in follower.known if name != FOLDER}
-    return Script(runs, held)
+    return Script(runs, held, follower.files)
 
 
 class _Block(Struct):
@@ -114,6 +116,7 @@ class _Follower(Struct):
     too_deep: int = 0
     parentheses: int = 0
     nested: int = 0
+    files: dict[str, str] = field(default_factory=dict)
     is_doubtful: bool = False
     """Whether the next command runs only if the one before it says so."""
 
@@ -124,6 +127,7 @@ class _Follower(Struct):
                 self.blocks[-1].tests.append((words, command.end))
             if words and not self._closes_a_pattern(command):
                 yield from self._command(words, command.document)
+                self._write(words, command)
             self._ended(command)
 
     def shown(self, name: str) -> Field:
@@ -272,6 +276,22 @@ class _Follower(Struct):
             path = normpath(folder.text if is_own else f"{before.text}/{folder.text}")
             at = at if UNKNOWN in path else Chars(path, (NOWHERE,) * len(path))
         self._set(FOLDER, at, words[0].written if words else at)
+
+    def _write(self, words: Sequence[Word], command: Command) -> None:
+        """`cat > FILE <<EOF`, `tee FILE <<EOF`, `echo TEXT > FILE`: not what is written twice."""
+        name = _plain(words[0])
+        target = command.output if name in ("cat", "echo") else None
+        target = words[1] if name == "tee" and len(words) == 2 else target
+        paths = fields([target], self.known) if target is not None else []
+        if len(paths) != 1 or not paths[0].is_known:
+            return
+        text = ""
+        if command.document is not None and name != "echo":
+            text = read_whole(command.document, self.known).text
+        elif name == "echo":
+            text = " ".join(each.text for each in fields(words[1:], self.known))
+        path = paths[0].text
+        self.files[path] = "" if self.files.get(path, text) != text else text
 
     def _read(self, words: Sequence[Word], document: Word | None) -> None:
         """`read -r -d '' NAME <<EOF` puts a text into one variable; other input is not known."""

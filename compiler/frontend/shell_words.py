@@ -83,6 +83,8 @@ class Command(Struct, frozen=True):
     end: str
     document: Word | None = None
     """The here-document that it reads, as one word in double quotes, or in single ones."""
+    output: Word | None = None
+    """The file that it writes anew."""
 
 
 @cached(8)
@@ -107,6 +109,7 @@ class _Reader(Struct):
     documents: list[str] = field(default_factory=list)
     """Last lines of the here-documents that begin on the next line."""
     document: Word | None = None
+    output: Word | None = None
     text: str = ""
 
     def __post_init__(self) -> None:
@@ -114,7 +117,7 @@ class _Reader(Struct):
 
     def command(self) -> Command:
         words: list[Word] = []
-        self.document = None
+        self.document = self.output = None
         while len(words) < MAX_WORDS:
             self._blank()
             if self.at >= len(self.text):
@@ -130,7 +133,7 @@ class _Reader(Struct):
             if end is not None:
                 return self._ended(words, end)
             words.append(self._word())
-        return Command(tuple(words), "\n")
+        return Command(tuple(words), "\n", self.document, self.output)
 
     def _ended(self, words: list[Word], end: re.Match[str]) -> Command:
         if self.text.startswith("((", self.at) and [w.written.text for w in words] in _SUMS:
@@ -139,7 +142,7 @@ class _Reader(Struct):
         self.at = end.end()
         if end[0] == "\n":
             self._skip_documents()
-        return Command(tuple(words), end[0], self.document)
+        return Command(tuple(words), end[0], self.document, self.output)
 
     # ── words ────────────────────────────────────────────────────────────────────────────────────
 
@@ -284,6 +287,8 @@ class _Reader(Struct):
         self._blank()
         starts_word = self.at < len(self.text) and not _END.match(self.text, self.at)
         target = self._word() if starts_word and self._peek() not in "<>" else None
+        if found[0] in (">", ">|", "1>"):
+            self.output = target
         if found[0].lstrip("0123456789") in ("<<", "<<-") and target is not None:
             last = "".join(part.chars.text for part in target.parts)
             if not self.documents:

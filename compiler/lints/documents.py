@@ -28,11 +28,11 @@ from tunec.compiler.lints.neighbours import (
     is_file_name,
     is_python,
     is_shipped,
-    is_written,
     references,
     script_of,
     script_references,
     starts_of,
+    written_by,
 )
 from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
 from tunec.compiler.lints.recognition import of_kind
@@ -40,7 +40,7 @@ from tunec.compiler.lints.repository import Reach, called_as, near, reach_of
 from tunec.compiler.lints.spelling import spelled
 from tunec.compiler.lints.views import views
 from tunec.compiler.read import WRONG_SHAPE
-from tunec.compiler.target import File, Json, Target
+from tunec.compiler.target import Json, Target
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
 
@@ -150,7 +150,7 @@ class _Reader(Struct):
             self._names(launcher, each, path)
             return
         file = Path(named.value)  # absolute ones lie on the cluster
-        if not file.is_absolute() and not is_written(launcher, file.name):
+        if not file.is_absolute() and written_by((launcher,), file.name)[1] is None:
             self.missing.append(Missing(named, named.value, self._why(named.value, path)))
 
     def _started(self, launcher: Document, path: Path) -> None:
@@ -306,8 +306,13 @@ class _Reader(Struct):
                     self.methods.setdefault(each.resolve(), place.document.kind)
                 self._content(Path(self._names(place.document, each, path)), content)
             return
-        if not is_written(place.document, Path(place.value).name):
+        script, text = written_by((place.document, *self.documents), place.value)
+        if text is None:
             self.missing.append(Missing(place, str(place.value), self._why(place.value, path)))
+        elif text:  # a here-document
+            name = f"{script}/{Path(place.value).name}"
+            self.named.append(Named(place.document.name, place.document.alternatives, name))
+            self.text(name, text)
 
     def _why(self, named: str, path: Path) -> str:
         """Why a file that another one names was not read."""
@@ -379,18 +384,13 @@ def _settled(
     kinds = {each.kind for each in documents}
     reader = "huggingface" if kinds & {*TRAINERS, "axolotl"} else ""
     reader = reader or ("simpletuner" if "simpletuner" in kinds else "deepspeed")
-    if "deepspeed" in readers:
-        reader = "deepspeed"
+    target = targets["deepspeed" if "deepspeed" in readers else reader]
     for each in documents:
         if each.kind != "deepspeed" or (each.is_view and not is_shipped(each)):
             yield each
             continue
-        file = _deepspeed_file(targets[reader])
-        yield replace(each, target=targets[reader], file=file) if file else each
-
-
-def _deepspeed_file(target: Target) -> File | None:
-    return next((file for file in target.files if kind_of(target, file) == "deepspeed"), None)
+        file = next((e for e in target.files if kind_of(target, e) == "deepspeed"), None)
+        yield replace(each, target=target, file=file) if file else each
 
 
 def _unread_folder(path: Path) -> Diagnostic:

@@ -1,7 +1,7 @@
 """lint: files, as runs, to everything that is wrong with them, in a stable order."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -270,7 +270,7 @@ def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
 
 
 def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
-    """What holds, without fixes on which the runs that share the mended file do not agree."""
+    """What holds, without fixes of parts of files, and those that not all runs agree on."""
     groups: dict[Group, list[Diagnostic]] = {}
     for run in runs:
         groups.setdefault(run.group, []).extend(run.found)
@@ -281,7 +281,14 @@ def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
                 continue
             shared = [other for other in runs if _shares(other, run, each)]
             is_agreed = all(each in other.found for other in shared)
-            yield each if is_agreed else replace(each, fix=None)
+            is_whole = not _is_within(each, run.sources)
+            yield each if is_agreed and is_whole else replace(each, fix=None)
+
+
+def _is_within(found: Diagnostic, sources: Mapping[str, str]) -> bool:
+    """Whether a fix changes the text of a file that is within another one."""
+    edits = () if found.fix is None else found.fix.edits
+    return any(str(PurePath(each.span.file).parent) in sources for each in edits)
 
 
 def _shares(other: _Checked, run: _Checked, found: Diagnostic) -> bool:

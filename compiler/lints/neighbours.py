@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.python_settings import Given, given_by
+from tunec.compiler.frontend.shell_script import follow
+from tunec.compiler.frontend.shell_variables import UNKNOWN as LEFT_OPEN
+from tunec.compiler.frontend.shell_words import whole
 from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.repository import Reach
@@ -31,9 +34,33 @@ LONGEST: Final = 500
 """Characters of a file's name."""
 
 
-def is_written(script: Document, name: str) -> bool:
-    """Whether a script sends something to a file of that name before it starts the program."""
-    return script.format == "shell" and f"> {name}" in script.text.replace("./", "")
+_OPEN_WORD: Final = re.compile(
+    rf'"[^"\n]*{LEFT_OPEN}[^"\n]*"|[^\s",:{{}}\[\]]*{LEFT_OPEN}[^\s",:{{}}\[\]]*'
+)
+"""A word of a text with a variable whose value the script does not say."""
+
+
+def written_in(script: Document, named: str) -> str | None:
+    """What a script writes to a file before it starts the program: empty where that is not known.
+
+    None: it writes none of that name.
+    """
+    name = Path(named).name
+    if script.format != "shell":
+        return None
+    texts = [
+        text for path, text in follow(whole(script.text)).files.items() if Path(path).name == name
+    ]
+    if len(texts) == 1:
+        return _OPEN_WORD.sub('"???"', texts[0])
+    return "" if texts or f"> {name}" in script.text.replace("./", "") else None
+
+
+def written_by(documents: Iterable[Document], named: str) -> tuple[str, str | None]:
+    """The script that writes a file, and what it writes, as `written_in` has it."""
+    scripts = {each.name: each for each in documents if each.format == "shell"}
+    found = ((name, written_in(each, named)) for name, each in scripts.items())
+    return next((each for each in found if each[1] is not None), ("", None))
 
 
 def is_python(name: str) -> bool:

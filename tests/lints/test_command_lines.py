@@ -220,3 +220,87 @@ def _read(script: str, given: Given) -> dict[str, Any]:
     (read,) = [plain(each.root) for each in parsed if each.kind == "hf"]
     assert isinstance(read, dict)
     return read
+
+
+# ── files that a script writes ───────────────────────────────────────────────────────────────────
+
+_START = (
+    "torchrun --nproc_per_node 8 train.py --output_dir out --learning_rate 1e-5 "
+    "--per_device_train_batch_size 4 --deepspeed ds.json\n"
+)
+_TEXT = '{\n  "train_micro_batch_size_per_gpu": 7,\n  "zero_optimization": {"stage": $STAGE}\n}\n'
+WRITTEN = {
+    "cat, then its file": f"STAGE=2\ncat > ds.json <<EOF\n{_TEXT}EOF\n{_START}",
+    "its document, then its file": f"STAGE=2\ncat <<EOF > ./ds.json\n{_TEXT}EOF\n{_START}",
+    "tee": f"STAGE=2\ntee ds.json <<EOF > /dev/null\n{_TEXT}EOF\n{_START}",
+    "a variable that is not known": f"cat > ds.json <<EOF\n{_TEXT}EOF\n{_START}",
+    "echo": "echo '" + _TEXT.replace("\n", "").replace("$STAGE", "2") + f"' > ds.json\n{_START}",
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_a_script_writes_is_read(name: str, tmp_path: Path) -> None:
+    found = lint(tmp_path, {"run.sh": WRITTEN[name]}, ["."]).findings
+    (one,) = [each for each in found if each["id"] == "deepspeed-and-trainer-differ"]
+    assert one["labels"][0]["file"].endswith("run.sh/ds.json")
+    assert one["fix"] is None
+    assert [each for each in found if each["severity"] == "error"] == [one]
+
+
+NOT_READ = {
+    "written in two ways": (
+        f"STAGE=2\nif [ $1 = a ]; then\ncat > ds.json <<EOF\n{_TEXT}EOF\nelse\n"
+        f"echo '{{}}' > ds.json\nfi\n{_START}"
+    ),
+    "another's output": f"python make.py > ds.json\n{_START}",
+}
+
+
+@pytest.mark.parametrize("name", NOT_READ)
+def test_what_is_not_known_of_a_written_file_is_passed_over(name: str, tmp_path: Path) -> None:
+    found = lint(tmp_path, {"run.sh": NOT_READ[name]}, ["."]).findings
+    assert {each["id"] for each in found} & {
+        "deepspeed-and-trainer-differ",
+        "missing-file",
+    } == set()
+
+
+def test_a_script_s_arguments_may_name_what_its_start_writes(tmp_path: Path) -> None:
+    train = (
+        'from transformers import TrainingArguments\nTrainingArguments("o", deepspeed="ds.json")\n'
+    )
+    files = {"train.py": train, "run.sh": f"echo '{_UNKNOWN}' > ds.json\ndeepspeed train.py\n"}
+    found = lint(tmp_path, files, ["."]).findings
+    assert [each["labels"][0]["path"] for each in found if each["id"] == "unknown-key"] == [
+        "zero_optimization.stag"
+    ]
+    assert "missing-file" not in {each["id"] for each in found}
+
+
+_UNKNOWN = '{"zero_optimization": {"stag": 2}}'
+
+
+# ── flags over the file that they are given with ─────────────────────────────────────────────────
+
+_FILE = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+dataset_name: trl-lib/Capybara
+output_dir: out
+eval_strategy: steps
+eval_steps: 100
+save_strategy: steps
+save_steps: 100
+load_best_model_at_end: true
+"""
+_START_SFT = "accelerate launch -m trl.scripts.sft --config sft.yaml --save_steps "
+
+
+@pytest.mark.parametrize(("steps", "ids"), [(70, ["best-model-cadence"]), (200, [])])
+def test_a_flag_is_judged_with_the_file_below_it(
+    steps: int, ids: list[str], tmp_path: Path
+) -> None:
+    answer = lint(tmp_path, {"sft.yaml": _FILE, "run.sh": f"{_START_SFT}{steps}\n"}, ["."])
+    assert answer.names == ids
+    for found in answer.findings:
+        assert [each["file"] for each in found["labels"]][:2] == ["run.sh", "sft.yaml"]
+        assert found["fix"] is None

@@ -109,6 +109,16 @@ AI_TOOLKIT_CONFIG_REFUSED: Final = rows(
             "accuracy_recovery_adapter is refused beside assistant_lora_path",
             "remove one of the two",
         ),
+        *(
+            _refused(
+                f"model.qtype~accuracy_recovery_adapters/{family}",
+                (f"no model.arch~{family}",),
+                f"the recovery adapter is one of {family}, and model.arch is another",
+                "write qtype: qfloat8, or the adapter of this model",
+                "no layer has its names: there are not any lora modules in this network",
+            )
+            for family in ("wan22", "qwen_image")
+        ),
         _refused(
             "train.diff_output_preservation=true",
             ("train.blank_prompt_preservation=true",),

@@ -46,19 +46,28 @@ def deepspeed_and_fsdp(run: LintContext) -> Iterator[Finding]:
 
 @rule("fsdp-2-before-torch-2-6", "error", "init", consumers=("accelerate",), reads=TURNS_ON)
 def fsdp_2_before_torch_2_6(run: LintContext) -> Iterator[Finding]:
-    """FSDP 2 with a release of torch with which accelerate refuses it."""
-    if run.runs("torch<2.6") is not True:
+    """FSDP 2 with a release of torch with which accelerate refuses it, or cannot shard."""
+    is_refused = run.runs("torch<2.6") is True
+    if not is_refused and not (run.runs("torch<2.7") and run.runs(_GIVES_IGNORED)):
         return
+    why = "FSDP2 requires PyTorch >= 2.6.0" if is_refused else f"TypeError: {_IGNORED}"
     for each in asked(run):
         if each.version != 2 or each.who == "axolotl":
             continue
         at = each.get("version") or each.on
+        needed = "2.6" if is_refused else f"2.7 with {run.release('accelerate')}"
         yield Finding(
-            f"FSDP 2 needs torch 2.6, and {run.release('torch')} runs",
+            f"FSDP 2 needs torch {needed}, and {run.release('torch')} runs",
             (at.label("version 2"),),
-            ("accelerate: FSDP2 requires PyTorch >= 2.6.0",),
+            (f"accelerate: {why}",),
             "use a newer torch, or fsdp_version 1",
         )
+
+
+_GIVES_IGNORED: Final = "accelerate>=1.11,<1.13"
+_IGNORED: Final = "fully_shard() got an unexpected keyword argument 'ignored_params'"
+"""accelerate 1.11.0 and 1.12.0 utils/fsdp_utils.py `fsdp2_prepare_model` give it always; 1.13.0
+where torch has it, from 2.7 on."""
 
 
 _REFUSED: Final = ("adamw_8bit", "adamw_bnb_8bit")
