@@ -290,7 +290,7 @@ _OVER_FILES: Final = (*TRL, "llamafactory")
 
 
 def _overlaid(reading: Reading) -> Reading:
-    """What was read, without what a file says and the flags that it is named with say otherwise."""
+    """What was read, where files that commands name say what the flags beside them say."""
     flags = [e for e in reading.documents if e.format == "shell" and e.kind in _OVER_FILES]
     if not flags:
         return reading
@@ -301,20 +301,20 @@ def _overlaid(reading: Reading) -> Reading:
 
 
 def _under_flags(document: Document, flags: Sequence[Document], named: Sequence[Named]) -> Document:
-    """A document without the keys that the flags of a command which names it say as well."""
+    """A document with what the flags of a command which names it say in place of its own."""
     by = {each.by for each in named if Path(each.file).resolve() == Path(document.name).resolve()}
-    over = {
-        key
-        for each in flags
-        if each.kind == document.kind and each.name in by and document.format != "shell"
-        for key in (*(each.root.fields or ()), *each.unknown)
-    }
-    mine = over & (document.root.fields or {}).keys()
-    if not mine or document.is_view:
+    mine = [e for e in flags if e.kind == document.kind and e.name in by]
+    if not mine or document.is_view or document.format == "shell":
         return document
-    kept = {key: node for key, node in (document.root.fields or {}).items() if key not in mine}
+    hidden = {key for each in mine for key in each.unknown}
+    given = {key: node for each in mine for key, node in (each.root.fields or {}).items()}
+    fields = {
+        **(document.root.fields or {}),
+        **{key: replace(node, is_inline_json=True) for key, node in given.items()},
+    }
+    kept = {key: node for key, node in fields.items() if key not in hidden}
     root = replace(document.root, fields=kept)
-    return replace(document, root=root, unknown=document.unknown | mine)
+    return replace(document, root=root, unknown=document.unknown | hidden)
 
 
 def _several(reading: Reading, *, is_shell: bool) -> Iterator[tuple[str, list[int]]]:

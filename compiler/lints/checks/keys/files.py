@@ -10,6 +10,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.context import OUTSIDE, LintContext, Missing, Unread
 from tunec.compiler.lints.document import TRAINERS, Document, Place
+from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.facts.launch import launches, starts_an_example
 from tunec.compiler.lints.kinds import fields_of, keys_by_name, own_keys
 from tunec.compiler.lints.neighbours import is_python
@@ -328,13 +329,29 @@ def flag_without_value(run: LintContext) -> Iterator[Finding]:
                     (place.label("a value should follow"),),
                     ("argparse: expected one argument, or at least one",),
                     f"write a value behind --{path}, or leave it out",
+                    # TRL's bf16 had a default before 0.20
+                    certain=not _is_optional(known[-1].get(path)) or _is_named(run, document),
                 )
 
 
 def _asks(field: Schema | None) -> bool:
-    """Whether a field takes no truth value: a word has to follow its flag."""
-    kinds = set() if field is None else set(kinds_of(field)) - {"null"}
-    return bool(kinds) and "boolean" not in kinds
+    """Whether a word has to follow a field's flag: it takes no truth value, or has no default."""
+    if field is None:
+        return False
+    kinds = set(kinds_of(field)) - {"null"}
+    return _is_optional(field) or (bool(kinds) and "boolean" not in kinds)
+
+
+def _is_optional(field: Schema | None) -> bool:
+    """Whether a field is a truth value, or none by default."""
+    is_it = field is not None and {*kinds_of(field)} == {"boolean", "null"}
+    return is_it and field is not None and field.get("default") is None
+
+
+def _is_named(run: LintContext, document: Document) -> bool:
+    """Whether the release of the class that a document is read by is known."""
+    package = next((each for _, each in CLASSES.get(document.kind, ())), None)
+    return package is not None and run.release(package).is_named
 
 
 def _is_switch(run: LintContext, document: Document, path: str) -> bool:
@@ -342,6 +359,8 @@ def _is_switch(run: LintContext, document: Document, path: str) -> bool:
     if starts_an_example(run, document) and document.get("deepspeed_config") is None:
         return path in _SWITCHES
     own = own_keys(document.target, document.file, document.found)
+    if run.own.declares(path, as_flag=True):
+        return True
     return path in _SWITCHES or (path in _OF_SCRIPTS and bool(own))
 
 
