@@ -254,7 +254,8 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     waiting = {"attention masks": mask if run.checkpointed or widths.shares_mask else 0.0}
     if measured is None:
         asks = run.checkpointed and workload.adapter.kind == "lora"
-        begun = embedding_saved(workload.architecture, widths, required=asks)
+        given, seen = workload.architecture, keys > workload.data.sequence
+        begun = embedding_saved(given, widths, required=asks, pictured=seen)
         waiting["text embedding"] = tokens * begun
     return replace(
         part,
@@ -291,15 +292,14 @@ def part_activations(
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
     inputs = inputs_waiting(stacks, widths, nested=run.nested)
     half = max(size - _feed_forward(stack, widths) for size, stack in zip(one, stacks, strict=True))
-    split = run.split(layers)
-    total = sum(size * stack.layers for size, stack in zip(one, stacks, strict=True))
+    split, sizes = run.split(layers), zip(one, stacks, strict=True)
+    total = sum(size * stack.layers for size, stack in sizes)
     total -= _spared(workload, run, stacks[0], widths, keys) if _begins(workload, run, part) else 0
     held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
     others, name = beside(held, split), named(part, split)
     halved, layer = tokens * (half + working), held.most + held.working
     expanding = partial(expanding_working, widths=widths)
-    first = one[0] if split.whole else inputs
-    input_ = held.inputs * bool(split.segments)
+    first, input_ = one[0] if split.whole else inputs, held.inputs * bool(split.segments)
     fresh = split.segments > 0 and not split.tail
     layer_held = held.most + input_
     experts = experts_pass(stacks[-1], widths, tokens, layer_held, name, recomputed=fresh)

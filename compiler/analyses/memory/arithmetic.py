@@ -20,6 +20,7 @@ from tunec.compiler.analyses.memory.modules import (
     flavour,
     is_stack,
     norms_after,
+    norms_first,
 )
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
@@ -239,11 +240,12 @@ def _is_eager(workload: Workload, special: Flavour) -> bool:
 def _is_widened(model: Architecture, part: Part, stacks: list[Stack], *, packed: bool) -> bool:
     """Whether the stream is what LayerNorms give, which autocast has in fp32.
 
-    All of it (BART, BERT), or the embedding that layers add to (ModernBERT). And wherever
+    All of it (BART, BERT), or the embedding that layers add to (ModernBERT, CLIP). And wherever
     bitsandbytes' 4-bit products answer in the dtype of what the norm gave them (`answer`).
     """
     special = flavour(model.family, part)
-    normed = packed or norms_after(model, part) or special.norms_first
+    first = special.norms_first or norms_first(model, part)
+    normed = packed or norms_after(model, part) or first
     plain = special.norm == "plain"
     return normed and plain and all(stack.norm == "layer" for stack in stacks)
 

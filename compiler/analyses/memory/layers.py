@@ -74,13 +74,16 @@ def dropped_saved(
     return size
 
 
-def embedding_saved(model: Architecture, widths: Arithmetic, *, required: bool) -> float:
+def embedding_saved(
+    model: Architecture, widths: Arithmetic, *, required: bool, pictured: bool
+) -> float:
     """Bytes a token that is kept before the first layer, besides what that layer reads.
 
     `required`: peft has made the embedding's result require a gradient, so that the graph holds it
     (torch `csrc/autograd/functions/accumulate_grad.h`, `AccumulateGrad::variable`), be it what the
-    first layer reads or not: positions are added, or a norm or a dropout follows. What a norm there
-    reads stays as well, and what is drawn.
+    first layer reads or not: positions are added, a norm or a dropout follows, or tokens are
+    replaced by pictures in a copy (`pictured`). What a norm there reads stays as well, and what is
+    drawn.
     """
     if not widths.trained and not required:
         return 0
@@ -88,7 +91,9 @@ def embedding_saved(model: Architecture, widths: Arithmetic, *, required: bool) 
     norms = any(is_embedding_norm(each) for each in model.modules)
     size = hidden * (drops * _MASK + norms * (_FP32 if widths.autocast else widths.held))
     size *= 2 if widths.crosses else 1
-    changed = norms or drops or any(is_position_table(model, each) for each in model.modules)
+    changed = (
+        pictured or norms or drops or any(is_position_table(model, each) for each in model.modules)
+    )
     return size + (widths.held * hidden if required and changed else 0)
 
 

@@ -109,6 +109,16 @@ def is_position_table(model: Architecture, module: Module) -> bool:
     return _is_around(module, "embedding") and is_wide
 
 
+def norms_first(model: Architecture, part: Part) -> bool:
+    """Whether a norm stands before a tower's layers, as in CLIP's, Llama 3.2's and Llama 4's.
+
+    transformers 5.23 `models/clip/modeling_clip.py`, `pre_layrnorm`; `models/mllama`,
+    `layernorm_pre`.
+    """
+    norms = (m for m in model.modules if m.part == part == "vision" and m.kind == "norm")
+    return any(m.path.endswith((".pre_layrnorm", ".layernorm_pre")) for m in norms)
+
+
 def norms_after(model: Architecture, part: Part) -> bool:
     """Whether layers normalise what attention and feed-forward give, and not what they read.
 

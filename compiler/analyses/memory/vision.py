@@ -9,9 +9,11 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.activations import Activations, Pass, part_activations
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import Counts, count
+from tunec.compiler.analyses.memory.modules import BYTES, norms_first
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.frozen import replace
+from tunec.schemas.models.architecture import Module
 
 _NEVER_CHECKPOINTED: Final = frozenset({"chatglm"})
 """Families whose own vision code has no checkpointing: glm-4v-9b's `visual.py` runs its layers in a
@@ -64,11 +66,12 @@ def image_activations(workload: Workload, run: Pass) -> Images:
     if not data.vision_tokens or not stacks:
         return NO_IMAGES
     counts = count(workload)
-    tower = _tower(workload, run)
-    projector = _projector(workload, counts, run)
+    tower, wanted = _tower(workload, run), _wants_gradients(workload, run)
+    projector = _projector(workload, counts, run, passed=wanted)
     first = workload.architecture.family in _EMBEDDED_FIRST
-    if "vision" in counts.trained_parts | counts.adapted_parts or _wants_gradients(workload, run):
-        return Images({}, {**tower.kept, **projector}, tower.last_layer, first, tower.moved)
+    if "vision" in counts.trained_parts | counts.adapted_parts or wanted:
+        kept = {**tower.kept, **projector, **_ends(workload, run, required=wanted)}
+        return Images({}, kept, tower.last_layer, first, tower.moved)
     return Images(tower.forward, projector, {}, after_embedding=first)
 
 
@@ -116,10 +119,34 @@ def _slice_tokens(workload: Workload) -> float:
     return float((images.image_size // images.patch) ** 2 + images.lead_tokens)
 
 
-def _projector(workload: Workload, counts: Counts, run: Pass) -> Sizes:
-    """Inputs of the projector's layers where it is trained, outputs where a gradient passes."""
+def _ends(workload: Workload, run: Pass, *, required: bool) -> Sizes:
+    """What is kept outside of a tower's layers where its embedding is made to want a gradient.
+
+    The graph holds that embedding, to whose copy positions are added, and what norms read.
+    """
+    model, widths = workload.architecture, arithmetic(workload, run.states, "vision")
+    if not required:
+        return {}
+    hidden = next(stack.hidden for stack in model.stacks if stack.part == "vision")
+    before = norms_first(model, "vision")
+    # features are taken ahead of the last norm where one stands before the layers
+    norms = 1 if before else sum(_is_around(module) for module in model.modules)
+    read = BYTES["fp32"] if widths.autocast else widths.stream
+    size = workload.data.vision_tokens * hidden * (widths.held + norms * read)
+    return {"vision embedding": size}
+
+
+def _is_around(module: Module) -> bool:
+    return module.part == "vision" and module.kind == "norm" and "{}" not in module.path
+
+
+def _projector(workload: Workload, counts: Counts, run: Pass, *, passed: bool) -> Sizes:
+    """Inputs of the projector's layers where it is trained, outputs where a gradient passes.
+
+    `passed`: one passes on to the tower, though nothing is trained in either.
+    """
     needs = counts.trained_parts | counts.adapted_parts
-    if not needs & {"vision", "projector"}:
+    if not passed and not needs & {"vision", "projector"}:
         return {}
     widths = arithmetic(workload, run.states, "projector")
     tokens = workload.data.image_tokens
