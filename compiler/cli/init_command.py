@@ -4,7 +4,7 @@ import os
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tunec.compiler.cli.session import OK, Misuse, Session
 from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
@@ -50,7 +50,10 @@ def _begin(options: Namespace, session: Session) -> int:
     if any(each.span is not None and each.span.file != MAPPING for each in loaded.diagnostics):
         return session.refuse(loaded.diagnostics, loaded.sources)
     found = _resolved(loaded)
-    text = _text(found, _name(found, model, folder), hardware, options.method or _METHOD, output)
+    method = options.method or _METHOD
+    name = _name(found, model, folder)
+    target = _target(found.architecture.kind, {**spec, "method": method}, folder, session)
+    text = _text(found, name, hardware, method, target, output)
     if output is not None:
         write_spec(output, text, session)
     elif session.format == "json":
@@ -90,13 +93,39 @@ def _name(found: ResolvedModel, given: str, folder: Path) -> str:
     return found.card.name if path.lower() == found.card.repo.lower() else path
 
 
-def _text(found: ResolvedModel, model: str, hardware: str, method: str, output: Path | None) -> str:
+def _target(kind: str, spec: Mapping[str, Any], folder: Path, session: Session) -> str:
+    """The trainer of a kind of model, in the newest release that takes this model.
+
+    SimpleTuner drops families of pictures: 4.0 has none of Stable Diffusion 2's.
+    """
+    name = _TRAINERS.get(kind, "huggingface")
+    if kind != "diffusion":
+        return name
+    newest = session.registry.resolve(name)[0]
+    data = {"train": "images", "samples": "10k", "resolution": 1024}
+    whole = {"tunec": 1, **spec, "data": data, "train": {"epochs": 1}}
+    loaded = load_mapping(whole, base=folder, allow_outside=True)
+    asked = (name, *(f"{name}@{each}" for each in reversed(newest.releases)))
+    return next((each for each in asked if _takes(each, loaded, session)), name)
+
+
+def _takes(target: str, loaded: Loaded, session: Session) -> bool:
+    """Whether a release of a trainer refuses nothing about the model itself."""
+    from tunec.compiler.driver import compile_spec
+
+    compiled = compile_spec(loaded, (session.registry.resolve(target),), repairing=False)
+    errors = (each for each in compiled.diagnostics if each.severity == "error")
+    return all(label.path != "model" for each in errors for label in each.labels)
+
+
+def _text(
+    found: ResolvedModel, model: str, hardware: str, method: str, target: str, output: Path | None
+) -> str:
     kind, context = found.architecture.kind, found.architecture.context
     diffusion = kind == "diffusion"
     sequence = min(_SEQUENCE, context or _SEQUENCE)
     size = "resolution: 1024" if diffusion else f"sequence: {sequence}"
     data = "images" if diffusion else "train.jsonl"
-    target = _TRAINERS.get(kind, "huggingface")
     return f"""\
 # {modeline(output)}
 tunec: 1
