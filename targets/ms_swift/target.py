@@ -25,6 +25,7 @@ from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.ms_swift.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.ms_swift.arithmetic import CHECKPOINTING, PRECISION
+from tunec.targets.ms_swift.migration import CARRIES, LEAVES, foreign
 from tunec.targets.ms_swift.model import DATA, MODEL, OBJECTIVE
 from tunec.targets.ms_swift.packages import (
     PACKAGE,
@@ -129,6 +130,9 @@ CONFIG: Final = File(
     schema=schema_of(PACKAGE, RELEASES, PACKAGE),
     check=_check,
     phrases=(EVERY_LAYER,),
+    foreign=foreign,
+    carries=CARRIES,
+    leaves=LEAVES,
     names=("deepspeed",),
 )
 

@@ -231,3 +231,44 @@ def test_a_key_of_no_plugin_is_told_as_ignored() -> None:
         found = translated(yaml.safe_dump({**AXOLOTL, **plugins, "eta_min": 0.1}), "a.yaml", "trl")
         notes = [note for each in found.diagnostics for note in each.notes]
         assert any("eta_min" in note and "ignores it" in note for note in notes) is is_told
+
+
+MS_SWIFT = {
+    "model": "Qwen/Qwen2.5-7B-Instruct",
+    "tuner_type": "lora",
+    "dataset": ["AI-ModelScope/alpaca-gpt4-data-en:default#500", "swift/self-cognition"],
+    "split_dataset_ratio": 0.01,
+    "dataset_num_proc": 4,
+    "load_from_cache_file": True,
+    "target_modules": ["q_proj", "v_proj"],
+    "per_device_train_batch_size": 1,
+    "gradient_accumulation_steps": 16,
+    "learning_rate": 1e-4,
+    "system": "You are a helpful assistant.",
+    "model_author": "swift",
+}
+
+
+def test_parts_of_ms_swift_s_data_sets_are_told() -> None:
+    found = translated(yaml.safe_dump(MS_SWIFT), "ms-swift.yaml", "trl")
+    held = yaml.safe_load(said(found, "sft.yaml"))
+    first = {"path": "AI-ModelScope/alpaca-gpt4-data-en", "name": "default"}
+    assert held["datasets"] == [{**first, "split": "train[:500]"}, {"path": "swift/self-cognition"}]
+    assert (held["test_split_size"], held["dataset_num_proc"]) == (0.01, 4)
+    notes = " ".join(note for each in found.diagnostics for note in each.notes)
+    for told in (
+        "at random: trl takes the first",
+        "ModelScope",
+        "system messages",
+        "keeps its own",
+    ):
+        assert told in notes
+    whole = {**MS_SWIFT, "dataset": ["data.jsonl"], "split_dataset_ratio": 0.0}
+    plain = yaml.safe_load(said(translated(yaml.safe_dump(whole), "s.yaml", "trl"), "sft.yaml"))
+    assert "datasets" not in plain
+
+
+def test_a_name_of_several_subsets_is_not_understood() -> None:
+    run = {**MS_SWIFT, "dataset": ["a/b:one/two#5"]}
+    found = translated(yaml.safe_dump(run), "ms-swift.yaml", "trl")
+    assert not found.ok

@@ -1,0 +1,121 @@
+"""ms-swift's keys without a slot: what TRL's file holds for them, or what TRL does instead."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of
+from tunec.compiler.target import Json
+from tunec.targets.read_only import split_names
+
+_DATA: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py `DataArguments`"
+_SYNTAX: Final = "ms-swift 4.0.4 to 4.6.0 dataset/dataset_syntax.py `DatasetSyntax.parse`"
+_TEMPLATE: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/template_args.py"
+_MODEL: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py"
+_MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
+
+_NAME: Final = re.compile(
+    r"(?:(?P<hub>HF|MS)::)?(?P<path>[^:#]+)(?::(?P<subset>[^:#/]+))?(?:#(?P<most>\d+))?",
+    re.IGNORECASE,
+)
+"""Hub, name or path, one subset, and how many samples of it."""
+
+
+def _part(name: str) -> dict[str, Json]:
+    """A name in the words of `load_dataset`; ValueError where it says more than these."""
+    found = _NAME.fullmatch(name.strip())
+    if found is None:
+        raise ValueError(name)
+    subset, most = found["subset"], found["most"]
+    kept = {"name": subset} if subset else {}
+    return {"path": found["path"], **kept, **({"split": f"train[:{most}]"} if most else {})}
+
+
+def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The data sets where one is a part of another, or a share of all is split off."""
+    names, share = split_names(found.get("dataset")), found.get("split_dataset_ratio") or None
+    every = [_part(each) for each in names]
+    is_plain = all([*each.values()] == [name] for name, each in zip(names, every, strict=True))
+    if not every or found.get("interleave_prob") or (is_plain and not share):
+        return {}
+    if found.get("val_dataset"):
+        return {}
+    return {"datasets": every, **({"test_split_size": share} if share else {})}
+
+
+def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """What a name means to ms-swift alone: its hub, and how samples are drawn."""
+    names = split_names(found.get("dataset"))
+    cut = [each for each in names if "#" in each]
+    if cut:
+        yield (
+            "dataset",
+            f"ms-swift draws samples of {', '.join(cut)} at random: trl takes the first",
+        )
+    hub = [each for each in names if not _is_file(each) and not each.upper().startswith("HF::")]
+    if hub and found.get("use_hf") is not True:
+        yield (
+            "dataset",
+            (
+                f"ms-swift finds {', '.join(hub)} at ModelScope unless USE_HF is set, and maps its "
+                "columns: trl takes messages, prompts with completions, or text of Hugging Face's"
+            ),
+        )
+
+
+def _is_file(name: str) -> bool:
+    path = name.partition("#")[0]
+    return path.startswith((".", "/", "~")) or path.rpartition(".")[2] in _ENDINGS
+
+
+_ENDINGS: Final = ("json", "jsonl", "csv", "parquet", "txt")
+
+
+def _renamed(key: str, source: str) -> Carry:
+    def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
+        return {} if found[key] is None else {key: found[key]}
+
+    return Carry((key,), write, source)
+
+
+CARRIES: Final = (
+    Carry(
+        ("dataset", "split_dataset_ratio"),
+        _parts,
+        f"{_SYNTAX}; {_DATA}; {_MIXTURE}",
+        beside=("val_dataset", "interleave_prob"),
+        slots=("data.train", "data.more", "data.evaluation"),
+    ),
+    _renamed("dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
+    _renamed("padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
+    _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),
+)
+
+
+def _other(keys: Iterable[str], instead: str, source: str, *same: Any) -> Iterator[Moved]:
+    """Keys whose program does so by itself; `same` are values with which TRL does, too."""
+    for key in keys:
+        yield gone(key, source, instead, changes_nothing=one_of(*same) if same else never)
+
+
+LEAVES: Final = (
+    gone("load_from_cache_file", _DATA, "`datasets` takes from its cache what is there"),
+    gone("download_mode", _DATA, "`datasets` takes from its cache what is there"),
+    gone("check_model", _MODEL, "the files of a model are not compared with its hub's"),
+    gone("use_hf", _DATA, "models and data are those of Hugging Face's hub"),
+    gone("add_version", "ms-swift arguments/base_args/base_args.py", "the output has no number"),
+    gone("create_checkpoint_symlink", "ms-swift arguments/sft_args.py", "no link is made"),
+    *_other(
+        ("model_name", "model_author"), "a data set keeps its own names for the assistant", _DATA
+    ),
+    *_other(("system",), "the samples hold their own system messages", _TEMPLATE),
+    *_other(("template",), "the chat template of the tokenizer is used", _TEMPLATE),
+    *_other(
+        ("dataset_shuffle", "val_dataset_shuffle"), "data is shuffled while training", _DATA, True
+    ),
+    *_other(("use_chat_template",), "messages are told by the chat template", _TEMPLATE, True),
+    *_other(("loss_scale",), "all of an answer counts alike", _TEMPLATE, "default"),
+    *_other(("strict",), "a sample that fails ends the run", _DATA, True),
+    *_other(("experts_impl",), "the model's own experts are run", _MODEL),
+)
+"""What TRL does without each of these keys."""
