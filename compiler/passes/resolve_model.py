@@ -6,7 +6,9 @@ from typing import Final
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, model, spec
+from tunec.compiler.releases import parsed
 from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.known_since import known_since
 from tunec.schemas.models.published_form import TITLES
 from tunec.schemas.units import format_bytes
 
@@ -54,8 +56,27 @@ def resolve_model(facts: Facts, _: Draft) -> Outcome:
     scribe.say("model.published", form, why, config)
     if form != "none":
         _report_expanded(scribe, resolved)
+    _refuse_unknown(scribe, architecture)
     _report_recurrent(scribe, architecture)
     return scribe.outcome()
+
+
+def _refuse_unknown(scribe: Scribe, architecture: Architecture) -> None:
+    """An error where the transformers that will run does not have the model's family yet."""
+    since, running = known_since(architecture.family), scribe.facts.versions.get("transformers")
+    if since is None or running is None or architecture.remote_code:
+        return
+    if parsed(running) >= parsed(since):
+        return
+    scribe.error(
+        "E0608",
+        f"transformers {running} does not have the family {architecture.family}: "
+        f"{since} is the first release that does",
+        "model",
+        notes=(f"transformers {since} models/auto/configuration_auto.py `CONFIG_MAPPING_NAMES`",),
+        help=f"`--set 'software={{transformers: \"{since}\"}}'` where the trainer takes it; or "
+        "another trainer, or a later release of this one",
+    )
 
 
 def _report_recurrent(scribe: Scribe, architecture: Architecture) -> None:

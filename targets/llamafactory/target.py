@@ -166,6 +166,16 @@ def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
     yield from _own_columns(plan, dialect)
 
 
+def _schema(dialect: Dialect) -> str | None:
+    """The schema of a release; none beside transformers 5, whose types differ from the asked."""
+    return None if dialect[TRAINER].major > _ASKED_BESIDE else _SCHEMAS(dialect)
+
+
+_SCHEMAS: Final = schema_of("llamafactory", RELEASES, PACKAGE)
+_ASKED_BESIDE: Final = 4
+"""The major release of transformers beside which each was asked (schemas/json/llamafactory)."""
+
+
 CONFIG: Final = File(
     name="llamafactory.yaml",
     format="yaml",
@@ -181,7 +191,7 @@ CONFIG: Final = File(
         *_of_the_trainer(),
     ),
     recognise=_is_llamafactory,
-    schema=schema_of("llamafactory", RELEASES, PACKAGE),
+    schema=_schema,
     check=_check,
     phrases=(EVERY_LAYER,),
     foreign=forms,

@@ -46,6 +46,7 @@ def test_several_specs_lie_below_their_names(tunec, tmp_path):
     assert result.code == 0
     assert files_below(tmp_path) == [
         "llama-3.2-3b-mixed/launch/launch.sh",
+        "llama-3.2-3b-mixed/requirements.txt",
         "llama-3.2-3b-mixed/run.sh",
         "spec/launch/launch.sh",
     ]
