@@ -89,7 +89,7 @@ def _whole(plan: Plan, needs: Needs, hourly: float | None, watts: float | None) 
     steps = expected_steps(plan)
     if steps is None:
         return {}
-    run = run_of(plan, steps, needs.step_seconds)
+    run = run_of(plan, steps, needs.step_seconds, needs.encoding)
     return {
         "seconds": run.seconds,
         "seconds_asked": bounded(run),

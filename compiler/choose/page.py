@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tunec.compiler.analyses.time.account import MARGIN
+from tunec.compiler.analyses.time.account import MARGIN, OFF
 from tunec.compiler.choose.options import Asking, has_length
 from tunec.compiler.choose.picture import letters
 from tunec.compiler.choose.ranking import front, kept, placed
@@ -227,9 +227,9 @@ def _sources(choice: Choice) -> Iterator[Section]:
     words: list[Element] = [
         tag(
             "p",
-            "Time is a forecast of the whole run with loading and saving, off by tens of percent "
-            f"between devices; its margin is {MARGIN:.0%}. Cost is nodes x hours x price. Energy "
-            "is that of the devices at their power limit, which is the most they take.",
+            "Time is a forecast of the whole run with loading and saving. Of a step's account, "
+            f"{OFF}; the margin is {MARGIN:.0%}. Cost is nodes x hours x price. Energy is that of "
+            "the devices at their power limit, which is the most they take.",
         )
     ]
     rows = [(day, source) for day, source in dates(choice)]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tunec.compiler.analyses.time.account import MARGIN
+from tunec.compiler.analyses.time.account import MARGIN, OFF
 from tunec.compiler.choose.options import Asking, has_length
 from tunec.compiler.choose.picture import letters, picture
 from tunec.compiler.choose.ranking import kept
@@ -117,9 +117,8 @@ def _lacking(result: Result, pen: Pen) -> Iterator[str]:
 
 def _trust(choice: Choice, pen: Pen) -> Iterator[str]:
     """How far the numbers can be trusted, and of which day the prices are."""
-    yield (
-        f"time is a forecast, off by tens of percent between devices; its margin is {MARGIN:.0%}"
-    )
+    yield f"time is a forecast with a margin of {MARGIN:.0%}:"
+    yield f"  {OFF}"
     yield "energy is that of the devices at their power limit, which is the most they take"
     if choice.market == "spot":
         yield "spot: without the hours that interruptions cost"

@@ -14,7 +14,7 @@ from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem
 from tunec.compiler.passes.fit.search import search
-from tunec.compiler.passes.fit.timing import step_seconds
+from tunec.compiler.passes.fit.timing import accounted
 from tunec.compiler.passes.software import say_software
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
@@ -106,13 +106,14 @@ def _around(run: Run) -> str:
 
 
 def _run(facts: Facts, draft: Draft) -> Run | None:
-    schedule, seconds = draft.schedule, step_seconds(facts, draft)
-    if schedule.steps is None or seconds is None:
+    schedule, time = draft.schedule, accounted(facts, draft)
+    if schedule.steps is None or time is None:
         return None
-    return run_of(draft, schedule.steps, seconds)
+    encoding = time.encoding * (draft.data.samples or 0)
+    return run_of(draft, schedule.steps, time.step_seconds, encoding)
 
 
-def run_of(decided: Draft | Plan, steps: int, step_seconds: float) -> Run:
+def run_of(decided: Draft | Plan, steps: int, step_seconds: float, encoding: float = 0.0) -> Run:
     """What a run of so many steps does besides them; steps may be known about alone."""
     each = decided.schedule.save_steps
     return Run(
@@ -121,6 +122,7 @@ def run_of(decided: Draft | Plan, steps: int, step_seconds: float) -> Run:
         saves=steps // each if each else round(decided.schedule.epochs or 1),
         trained=decided.adapter.trainable_parameters,
         weights=_HALF * decided.model.parameters,
+        encoding=encoding,
     )
 
 

@@ -1,12 +1,10 @@
 """set_runtime: what surrounds the training loop."""
 
+from tunec.compiler.analyses.time.machine import MOST_LOADERS
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.extra import written
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
-
-_MOST_WORKERS = 8
-"""More loading processes than this a rank rarely help and each holds host memory."""
 
 
 def set_runtime(facts: Facts, draft: Draft) -> Outcome:
@@ -22,7 +20,7 @@ def set_runtime(facts: Facts, draft: Draft) -> Outcome:
     why = "as the spec has it" if facts.spec.extra else "none are given"
     scribe.say("runtime.extra", written(facts.spec.extra), why, spec("extra"))
     cores = facts.selection.node.host.cores
-    workers = max(1, min(_MOST_WORKERS, cores // max(1, draft.devices.per_node) - 1))
+    workers = max(1, min(MOST_LOADERS, cores // max(1, draft.devices.per_node) - 1))
     why = f"{cores} cores shared by {draft.devices.per_node} ranks, less one for each rank"
     scribe.say("runtime.dataloader_workers", workers, why, slot("devices.per_node"))
     pin = draft.precision.compute != "fp32" or draft.devices.capability is not None

@@ -53,6 +53,8 @@ class Needs(Struct, frozen=True):
     samples_per_second: float
     run_cost: float | None
     """Dollars for the whole run, where price and length are known."""
+    encoding: float = 0.0
+    """Seconds in which all samples are encoded before training, where their number is known."""
 
     @property
     def headroom(self) -> int:
@@ -130,6 +132,7 @@ def needs_of(planned: Planned) -> Needs | None:
         tokens_per_second=time.tokens_per_second,
         samples_per_second=time.samples_per_second,
         run_cost=_cost(planned.facts.cluster, expected_steps(plan), time.step_seconds),
+        encoding=time.encoding * (plan.data.samples or 0),
     )
 
 

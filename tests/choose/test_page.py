@@ -5,6 +5,8 @@ import re
 import pytest
 from tests.review.test_report import Reading
 
+from tunec.compiler.analyses.time.account import MARGIN, OFF
+
 FIVE = "examples/five-lines/spec.yaml"
 THREE = ("--hardware", "p5.48xlarge", "g5.2xlarge", "g2-standard-96", "h100-sxm-x8", "g4dn.xlarge")
 
@@ -38,7 +40,7 @@ def test_the_page_is_whole_and_loads_nothing(page, arguments):
 def test_it_has_the_front_every_option_and_the_sources(page):
     text = page()
     for said in (
-        "g5.2xlarge: 7.5 h, $9.14",
+        "g5.2xlarge: 7.8 h, $9.50",
         "$55.04"[1:],
         "aws us-east-1",
         "no price",
@@ -47,7 +49,7 @@ def test_it_has_the_front_every_option_and_the_sources(page):
         "aws, 2026-07-20",
         "gcp, 2026-08-03",
         "aws/karpenter-provider-aws@",
-        "off by tens of percent between devices; its margin is 50%",
+        f"{OFF}; the margin is {MARGIN:.0%}",
     ):
         assert said in text, said
     assert text.count('class="m-chosen"') >= 2
@@ -55,7 +57,7 @@ def test_it_has_the_front_every_option_and_the_sources(page):
 
 def test_what_misses_a_limit_is_on_it_with_the_reason(page):
     text = page("--within", "2h")
-    assert "which take longer than 2.0 h; the fastest, g5.2xlarge, takes 7.5 h" in text
+    assert "which take longer than 2.0 h; the fastest, g5.2xlarge, takes 7.8 h" in text
 
 
 def test_a_sweep_has_a_row_for_each_combination(page):

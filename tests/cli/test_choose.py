@@ -8,6 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from shell import FIVE
 
+from tunec.compiler.analyses.time.account import MARGIN, OFF
+
 SCHEMA = json.loads(Path("schemas/json/tunec/choice.json").read_text("utf-8"))
 THREE = ("--hardware", "p5.48xlarge", "g5.2xlarge", "h100-sxm-x8")
 
@@ -50,11 +52,11 @@ def test_the_screen_says_what_how_long_and_of_which_day_the_prices_are(tunec):
     assert (found.code, found.err) == (0, "")
     lines = found.out.splitlines()
     assert lines[0] == "spec: on demand prices, cheapest first"
-    assert lines[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.5 h (")
+    assert lines[2].startswith("cheapest: g5.2xlarge, aws us-east-1, about 7.8 h (")
     assert any("h100-sxm-x8" in line and "no price" in line for line in lines)
     assert any("└──" in line for line in lines)
     assert lines[-1].startswith("prices of aws, 2026-07-20: aws/karpenter-provider-aws@")
-    assert "time is a forecast, off by tens of percent between devices" in found.out
+    assert f"time is a forecast with a margin of {MARGIN:.0%}:\n  {OFF}\n" in found.out
 
 
 def test_the_order_can_be_that_of_time_and_energy(tunec):

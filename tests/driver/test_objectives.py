@@ -260,6 +260,8 @@ def test_vllm_takes_its_share_of_each_device():
 def test_a_pair_takes_twice_the_time_of_a_text():
     pins = {"batch.micro": 1, "parallel.engine": "ddp", "activation_checkpointing.mode": "none"}
     asked = {"batch": {"global": 16}, "pin": pins, "software": {"trl": "1.16.0"}}
+    # long enough that one text keeps all units of the device busy
+    asked |= {"data": {"train": "train.jsonl", "samples": 1000, "sequence": 4096}}
     texts, pairs = planned(**asked), planned(objective="dpo", **asked)
     # the products' weights are read once for both
     one, two = (each.time.terms["forward"] for each in (texts, pairs))

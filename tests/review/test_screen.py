@@ -218,7 +218,7 @@ def test_a_host_that_holds_much_has_bars_too():
         **FIVE,
         "method": "full",
         "hardware": "frontier",
-        "pin": {"zero.offload_optimizer": "cpu"},
+        "pin": {"zero.offload_optimizer": "cpu", "zero.stage": 2},
     }
     text = screen_of(planned_of(offloaded))
     assert re.search(r"^  offloaded optimizer states +\S+ GiB +█+$", text, re.MULTILINE)

@@ -51,7 +51,7 @@ def module_tokens(workload: Workload, module: Module) -> int:
     measured = workload.architecture.denoiser
     if measured is not None:
         return round(rows(measured, module, _tokens(workload)))
-    text = TEXT_TOKENS.get(workload.architecture.family, 0)
+    text = text_tokens(workload)
     if module.path.startswith("time_text_embed") or _MODULATION.search(module.path):
         return 1
     if _TEXT_STREAM.search(module.path):
@@ -73,7 +73,12 @@ def _tokens(workload: Workload) -> Tokens:
     if given is not None:
         picture = width * height if width == height else max(width * height, given.oblong)
         return Tokens(given.filled(picture), given.filled(given.text_tokens))
-    return Tokens(width * height, TEXT_TOKENS.get(model.family, 0))
+    return Tokens(width * height, text_tokens(workload))
+
+
+def text_tokens(workload: Workload) -> int:
+    """Text tokens that a sample conditions on, where the model's blocks were not read off."""
+    return workload.data.sequence or TEXT_TOKENS.get(workload.architecture.family, 0)
 
 
 @cached(2048)

@@ -12,7 +12,7 @@ from msgspec import Struct
 class Constants(Struct, frozen=True):
     """Constants of all devices; `crossings` and `overlap` are held, the rest is fitted."""
 
-    sustained: float = 0.85
+    sustained: float = 0.9
     """Share of the fastest product's rate (`machine.reached`) that products of a model keep up: not
     every shape is the best, and what runs beside takes of the same power."""
     crossings: float = 1.0
@@ -20,26 +20,30 @@ class Constants(Struct, frozen=True):
     traffic: float = 4.3
     """Times that the bytes a layer keeps cross memory in one pass over the layer, between the
     products; a backward pass counts as two."""
-    fused: float = 0.43
+    fused: float = 0.46
     """What is left of that where Liger's kernels, which its loss brings, take one pass for norms,
     rotary positions and gated products."""
-    adapter: float = 3.7
+    adapter: float = 4.2
     """Times that an adapter's output, in its own dtype, crosses memory in one pass: written,
     scaled, added to the base's output and cast (peft 0.21 `tuners/lora/layer.py`,
     `Linear.forward`)."""
-    expansion: float = 0.21
-    """Share of the memory bandwidth that bitsandbytes' 4-bit kernel reaches."""
-    adam: float = 0.4
+    expansion: float = 56
+    """Instructions of a core for each weight that bitsandbytes expands from 4 bits: its kernel
+    walks a tree of comparisons (bitsandbytes 0.43 `csrc/kernels.cu`, `dDequantizeNF4`)."""
+    single: float = 0.43
+    """Share of the fp32 rate that attention and a head in fp32 keep up; known of a T4 alone."""
+    adam: float = 0.48
     """Share of the host's memory bandwidth that DeepSpeed's Adam on the host reaches."""
-    kernel: float = 23e-6
+    kernel: float = 21e-6
     """Seconds of the host for each kernel, in Python and PyTorch."""
-    gather: float = 510e-6
+    gather: float = 440e-6
     """Seconds of the host for each module in each pass of ZeRO-3: its hooks run in Python, and each
     starts a collective (deepspeed 0.19.8 `runtime/zero/parameter_offload.py`)."""
-    hook: float = 75e-6
+    hook: float = 72e-6
     """Seconds of the host for each gradient that a hook of ZeRO's stage 2 takes: what three models
-    take longer at stage 2 than at stage 1 (deepspeedai/DeepSpeedExamples, training/autotuning)."""
-    unit: float = 470e-6
+    take longer at stage 2 than at stage 1 (deepspeedai/DeepSpeedExamples, training/autotuning). As
+    long is taken for a hook of stage 3 that finds its module whole."""
+    unit: float = 525e-6
     """Seconds of the host for each unit of FSDP, which has hooks and collectives too."""
     overlap: float = 4.0
     """How sharply the slower of host and device decides: the exponent of the norm of both."""

@@ -1,6 +1,7 @@
 """Seconds that the device computes for one micro batch."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
 
 from tunec.compiler.analyses.memory.activations import repeated_share
 from tunec.compiler.analyses.memory.counts import count
@@ -8,6 +9,8 @@ from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.terms.passes import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants
+from tunec.compiler.analyses.time.conversions import converted_bytes, is_wide, wide_head
+from tunec.compiler.analyses.time.encoders import encoding
 from tunec.compiler.analyses.time.flops import (
     PARTS,
     Passes,
@@ -16,11 +19,20 @@ from tunec.compiler.analyses.time.flops import (
     operations,
     part_tokens,
 )
-from tunec.compiler.analyses.time.gathering import gathers, hooks, units
-from tunec.compiler.analyses.time.kernels import kernels, sliced_bytes
+from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, units
+from tunec.compiler.analyses.time.kernels import Launched, is_read_back, kernels, sliced_bytes
 from tunec.compiler.analyses.time.machine import Machine
+from tunec.compiler.analyses.time.tiles import Product, products_of, slowed
 from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
+
+_UNKNOWN_EXPANSION: Final = 4.8
+"""Times that expansion takes longer than its bytes where a chip's fp32 rate is not known: as on an
+A100."""
+
+
+_ADDED: Final = 2
+"""Times that an output is crossed where an adapter is added into it: read and written."""
 
 
 class Pass(NamedTuple):
@@ -29,6 +41,7 @@ class Pass(NamedTuple):
     operations: float
     moved: float
     """Bytes that they read and write."""
+    products: tuple[Product, ...]
 
 
 class Work(NamedTuple):
@@ -42,6 +55,10 @@ class Work(NamedTuple):
     adapters: float
     single: bool
     """Whether adapters compute in fp32."""
+    wide: float
+    """Operations in fp32 beside a base in 4 bits: of the head and of attention's scores."""
+    converted: float
+    """Bytes that casts between the dtype of the residual stream and that of products move."""
     traffic: float
     """Bytes that elementwise operations keep, by pass."""
     fused: bool
@@ -50,52 +67,103 @@ class Work(NamedTuple):
     """Bytes of gradients of experts that are slices."""
     adapter_traffic: float
     """Bytes of adapters' outputs, by pass."""
+    added: bool
+    """Whether adapters are added into the base's output by one kernel."""
     loss: float
     """Bytes of logits and their gradients, each written and read."""
     dequantized: float
     """Bytes read and written to expand quantised weights."""
-    kernels: float
+    expanded: float
+    """Weights that are expanded from 4 bits, in all passes."""
+    kernels: Launched
+    read_back: bool
+    """Whether the host waits for the device in each layer, and launches nothing ahead of it."""
+    repeated: float
+    """Share of the layers whose forward pass is repeated."""
     gathered: float
     """Modules that ZeRO-3 gathers, in all passes."""
+    whole: float
+    """Modules that its hooks find whole, in all passes."""
     units: float
     """Units that FSDP gathers, in all passes."""
     hooks: float
-    """Gradients that a hook of ZeRO's stage 2 takes from the backward pass."""
+    """Gradients that a hook of ZeRO's stages 2 and 3 takes from the backward pass."""
+    encoding: float
+    """Operations of models that encode the samples."""
 
 
 def compute(work: Work, machine: Machine, at: Constants = FITTED) -> dict[str, float]:
-    """Seconds of one micro batch on one device, by what they are spent on; one after the other.
-
-    The host launches ahead of the device, so that the slower of both decides.
-    """
+    """Seconds of one micro batch on one device, by what they are spent on; one after the other."""
     rate, memory = product_rate(machine, at), machine.bandwidth
     kept = at.traffic * (at.fused if work.fused else 1)
+    own = _ADDED if work.added else at.adapter
     single = machine.single if work.single and machine.single else rate
     busy = {
-        "forward": _seconds(work.forward, rate, memory / at.crossings),
-        "backward": _seconds(work.backward, rate, memory / at.crossings),
-        "recomputation": _seconds(work.recomputation, rate, memory / at.crossings),
+        "forward": _seconds(work.forward, machine, at),
+        "backward": _seconds(work.backward, machine, at),
+        "recomputation": _seconds(work.recomputation, machine, at),
         "attention": work.attention / (machine.rate * machine.attention),
         "adapters": work.adapters / single,
-        "memory traffic": (kept * work.traffic + at.adapter * work.adapter_traffic + work.sliced)
-        / memory,
+        "wide products": work.wide / (at.single * (machine.single or rate)),
+        "memory traffic": (kept * work.traffic + own * work.adapter_traffic + work.sliced) / memory,
+        "conversions": work.converted / memory,
         "loss": work.loss / memory,
-        "dequantization": work.dequantized / (at.expansion * memory),
+        "encoders": work.encoding / rate,
+        "dequantization": _expansion(work, machine, at),
     }
-    host = machine.patience * at.kernel * work.kernels
-    total = sum(busy.values())
-    waits = (total**at.overlap + host**at.overlap) ** (1 / at.overlap) - total
-    gathered = machine.patience * at.gather * work.gathered + at.unit * work.units
+    return busy | _waits(work, machine, at, busy)
+
+
+def _expansion(work: Work, machine: Machine, at: Constants) -> float:
+    """Seconds of expanding weights: the slower of what a chip's cores and its memory allow."""
+    moved = work.dequantized / machine.bandwidth
+    if not machine.single:
+        return _UNKNOWN_EXPANSION * moved
+    # a fused multiply-add counts for two operations of the rate
+    return max(moved, 2 * at.expansion * work.expanded / machine.single)
+
+
+def _waits(
+    work: Work, machine: Machine, at: Constants, busy: Mapping[str, float]
+) -> dict[str, float]:
+    """Seconds in which the device waits for the host.
+
+    The host launches kernels ahead of the device, so that the slower of both decides, or the slower
+    in each pass where nothing is launched ahead. What gathers and reduces was not seen to hide
+    behind the device: it is added.
+    """
+    kernel = machine.patience * at.kernel
+    passes = [(sum(busy.values()), sum(work.kernels))]
+    if work.read_back:
+        passes = list(zip(_by_pass(work, machine, busy), work.kernels, strict=True))
+    waits = sum(_idle(seconds, kernel * count, at.overlap) for seconds, count in passes)
+    gathered = at.gather * work.gathered + at.hook * work.whole
     reduced = machine.patience * at.hook * work.hooks
-    return busy | {
+    return {
         "kernel launches": waits,
-        "parameter gathering": gathered,
+        "parameter gathering": machine.patience * gathered + at.unit * work.units,
         "gradient hooks": reduced,
     }
 
 
-def _seconds(products: Pass, rate: float, memory: float) -> float:
-    return products.operations / rate + products.moved / memory
+def _by_pass(work: Work, machine: Machine, busy: Mapping[str, float]) -> tuple[float, ...]:
+    """Busy seconds forward, backward and repeated; of all but products backward has two parts."""
+    products = [busy[name] for name in ("forward", "backward", "recomputation")]
+    slices = work.sliced / machine.bandwidth
+    one = (sum(busy.values()) - sum(products) - slices) / (3 + work.repeated)
+    return products[0] + one, products[1] + 2 * one + slices, products[2] + work.repeated * one
+
+
+def _idle(busy: float, host: float, overlap: float) -> float:
+    """What the slower of device and host takes longer than the device."""
+    together: float = (busy**overlap + host**overlap) ** (1 / overlap)
+    return together - busy
+
+
+def _seconds(products: Pass, machine: Machine, at: Constants) -> float:
+    """Seconds of one pass's products, by their operations and by what they move."""
+    done = slowed(products.products, machine.units) * products.operations
+    return done / product_rate(machine, at) + at.crossings * products.moved / machine.bandwidth
 
 
 def product_rate(machine: Machine, at: Constants = FITTED) -> float:
@@ -111,32 +179,56 @@ def work_of(workload: Workload, layout: Layout) -> Work:
     moved = _moved(workload, layout.states, repeated=repeated)
     samples = layout.batch.micro * sequences(workload) / (parallel.sequence * parallel.tensor)
     fused = workload.attention.implementation != "eager"
-    scores, width = done.scores, BYTES[workload.precision.compute]
-    apart = scores if fused else Passes()
+    width, wide = BYTES[workload.precision.compute], is_wide(workload, layout.states)
+    apart = done.scores if fused or wide else Passes()
 
-    def of(every: float, scored: float, elements: float, weights: float, times: float = 1) -> Pass:
+    made = products_of(workload, samples * parallel.tensor, parallel.tensor)
+
+    def of(name: Literal["forward", "backward", "layers"], apart: float, times: float = 1) -> Pass:
+        done_of, elements, weights = (
+            getattr(each, name) for each in (done, done.elements, done.weights)
+        )
         bytes_moved = width * (samples * elements + weights / parallel.tensor)
-        return Pass(times * samples * (every - scored), times * bytes_moved)
+        amount = times * samples * (done_of - apart)
+        return Pass(amount, times * bytes_moved, getattr(made, name))
 
-    elements, weights = done.elements, done.weights
+    head = wide_head(workload) if wide else 0.0
+    encoders = encoding(workload, workload.kept_components)
     return Work(
-        forward=of(done.forward, apart.forward, elements.forward, weights.forward),
-        backward=of(done.backward, apart.backward, elements.backward, weights.backward),
-        recomputation=of(done.layers, apart.layers, elements.layers, weights.layers, repeated),
-        attention=samples * (apart.forward + apart.backward + repeated * apart.layers),
+        forward=of("forward", apart.forward + head),
+        backward=of("backward", apart.backward + head),
+        recomputation=of("layers", apart.layers, repeated),
+        attention=0 if wide else samples * _scored(apart, repeated),
         adapters=samples * done.adapters * (1 + repeated / 3),
         single=layout.states.trainable == "fp32" and not layout.states.autocast,
+        wide=samples * (_scored(apart, repeated) + 2 * head) if wide else 0,
+        converted=0 if layout.fsdp.version else samples * moved.converted,
         traffic=samples * moved.traffic,
-        fused=workload.loss == "fused",
+        fused=workload.loss == "fused" or _brings_kernels(workload),
         sliced=moved.sliced,
         adapter_traffic=samples * moved.adapters,
+        added=by_unsloth(workload) and not workload.adapter.dropout,
         loss=samples * moved.loss,
         dequantized=moved.dequantized,
-        kernels=kernels(workload, repeated=repeated),
+        expanded=moved.expanded,
+        kernels=_and_encoders(kernels(workload, repeated=repeated), encoders.kernels),
+        read_back=is_read_back(workload),
+        repeated=repeated,
         gathered=gathers(workload, layout),
+        whole=found_whole(workload, layout),
         units=units(workload, layout),
         hooks=hooks(workload, layout),
+        encoding=samples * encoders.operations,
     )
+
+
+def _and_encoders(launched: Launched, encoders: float) -> Launched:
+    return launched._replace(forward=launched.forward + encoders)
+
+
+def _scored(scores: Passes, repeated: float) -> float:
+    """Operations of attention's scores in all passes."""
+    return scores.forward + scores.backward + repeated * scores.layers
 
 
 class _Moved(NamedTuple):
@@ -150,6 +242,10 @@ class _Moved(NamedTuple):
     """Bytes of one sample's logits and their gradients, each written and read."""
     dequantized: float
     """Bytes read and written to expand quantised weights, once in every pass over the layers."""
+    expanded: float
+    """The weights that are expanded so."""
+    converted: float
+    """Bytes of one sample's casts, in each pass."""
     sliced: float
     """Bytes of gradients of experts that are slices."""
 
@@ -162,13 +258,33 @@ def _moved(workload: Workload, states: States, *, repeated: float) -> _Moved:
         passes * _adapter_outputs(workload, states),
         _loss_bytes(workload, states),
         _dequantized_bytes(workload, repeated=repeated),
+        (2 + repeated) * count(workload).quantized,
+        (2 + repeated) * sum(converted_bytes(workload, states, part) for part in PARTS),
         sliced_bytes(workload, states),
     )
 
 
+def _brings_kernels(workload: Workload) -> bool:
+    """Whether a trainer takes one pass for norms, rotary positions and gated products by itself.
+
+    unsloth 2026.10.9 `models/llama.py`: `fast_rms_layernorm`, `fast_rope_embedding`. NeMo AutoModel
+    has Liger's by default, without its loss (`_transformers/auto_model.py`, `use_liger_kernel`).
+    """
+    return by_unsloth(workload) or workload.version("nemo-automodel") is not None
+
+
+def by_unsloth(workload: Workload) -> bool:
+    """Whether Unsloth trains: its adapters are added into the base's output.
+
+    unsloth 2026.10.9 `kernels/utils.py`, `matmul_lora`: `addmm_`.
+    """
+    return workload.version("unsloth") is not None
+
+
 def _adapter_outputs(workload: Workload, states: States) -> float:
     """Bytes of one sample's adapter outputs."""
-    dtype = workload.precision.compute if states.autocast else states.trainable
+    narrow = states.autocast or by_unsloth(workload)
+    dtype = workload.precision.compute if narrow else states.trainable
     return sum(
         BYTES[dtype] * module_tokens(workload, module) * module.shape[0] * module.copies
         for module in workload.adapted

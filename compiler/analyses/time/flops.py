@@ -1,5 +1,6 @@
 """Operations of a step: of tokens, of layers, and of a UNet at several resolutions."""
 
+from collections.abc import Iterator
 from math import prod
 from typing import Final, NamedTuple
 
@@ -155,7 +156,7 @@ def part_operations(workload: Workload, part: Part) -> Operations:
     is_text = part == "text"
     through = layers + (tokens * 2 * model.vocab * model.hidden if is_text else 0)
     scores = score_operations(workload, part)
-    passes, trains = _passes(workload, part), part in count(workload).trained_parts
+    passes, trains = passes_gradient(workload, part), part in count(workload).trained_parts
     back = (1 + trains) * passes
     scored = Passes(scores, scores * _score_backward(workload) * passes, scores * passes)
     elements, weights = _operands(workload, part)
@@ -182,22 +183,33 @@ def _operands(workload: Workload, part: Part) -> tuple[float, float]:
 
     All experts' weights are read, and each token by its active ones.
     """
-    model, share = workload.architecture, _active_share(workload.architecture, part)
-    elements = weights = 0.0
+    every = tuple(operands(workload, part))
+    elements = sum(each.read + each.written for each in every)
+    return elements, sum(prod(each.module.shape) * each.module.copies for each in every)
+
+
+class Operands(NamedTuple):
+    """Elements of one sample that the products of a module read and write, forward."""
+
+    module: Module
+    read: float
+    written: float
+
+
+def operands(workload: Workload, part: Part) -> Iterator[Operands]:
+    """Those of all modules in a part's layers that multiply."""
+    model, share = workload.architecture, active_share(workload.architecture, part)
     for module in model.modules:
-        if module.part != part or not _multiplies(module) or module.path == model.head:
+        if module.part != part or not multiplies(module) or module.path == model.head:
             continue
-        size = prod(module.shape) * module.copies
-        weights += size
+        times = module_tokens(workload, module) * module.copies
+        times *= share if ".experts" in module.path else 1
         if ".experts" in module.path and len(module.shape) > 2:
             # all experts of a layer in one parameter: experts, out, in
             experts, out, read = module.shape[0], module.shape[1], module.shape[2]
-            each = (out + read) * experts * share * module.copies
+            yield Operands(module, times * experts * read, times * experts * out)
         else:
-            each = (module.shape[0] + module.shape[1]) * module.copies
-            each *= share if ".experts" in module.path else 1
-        elements += module_tokens(workload, module) * each
-    return elements, weights
+            yield Operands(module, times * module.shape[1], times * module.shape[0])
 
 
 def products(workload: Workload, part: Part) -> float:
@@ -207,14 +219,14 @@ def products(workload: Workload, part: Part) -> float:
     """
     if workload.architecture.unet:
         return unet_products(workload)
-    share = _active_share(workload.architecture, part)
+    share = active_share(workload.architecture, part)
     return sum(
         module_tokens(workload, module)
         * prod(module.shape)
         * module.copies
         * (share if ".experts" in module.path else 1)
         for module in workload.architecture.modules
-        if module.part == part and _multiplies(module) and module.path != workload.architecture.head
+        if module.part == part and multiplies(module) and module.path != workload.architecture.head
     )
 
 
@@ -227,11 +239,13 @@ def module_tokens(workload: Workload, module: Module) -> float:
     return part_tokens(workload, module.part)
 
 
-def _multiplies(module: Module) -> bool:
+def multiplies(module: Module) -> bool:
+    """Whether a module is a matrix product."""
     return module.kind in ("linear", "conv") or ".experts" in module.path
 
 
-def _active_share(model: Architecture, part: Part) -> float:
+def active_share(model: Architecture, part: Part) -> float:
+    """Share of a part's experts that a token meets."""
     for stack in model.stacks:
         if stack.part == part and stack.experts is not None:
             return stack.experts.active / stack.experts.count
@@ -286,7 +300,7 @@ def _adapter_products(workload: Workload, part: Part) -> float:
     )
 
 
-def _passes(workload: Workload, part: Part) -> bool:
+def passes_gradient(workload: Workload, part: Part) -> bool:
     """Whether a gradient passes the part: something is trained in it or before it."""
     needs = count(workload).trained_parts | count(workload).adapted_parts
     if part == "vision":

@@ -1,4 +1,7 @@
-"""How often the host makes parameters whole or takes a gradient in one micro batch."""
+"""How often the host makes parameters whole or reduces a gradient in one micro batch."""
+
+from math import prod
+from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.sharding import GRADIENTS, PARAMETERS
 from tunec.compiler.analyses.memory.workload import Layout, Workload
@@ -14,7 +17,17 @@ def gathers(workload: Workload, layout: Layout) -> int:
     """How often ZeRO's stage 3 gathers a module: in every pass of a micro batch."""
     if not _is_sharded(layout) or layout.zero.stage != PARAMETERS:
         return 0
-    return _modules(workload) * passes(layout)
+    return _modules(workload, layout.zero.persistence_threshold).gathered * passes(layout)
+
+
+def found_whole(workload: Workload, layout: Layout) -> int:
+    """How often a hook of stage 3 finds a module whose weight no rank lets go of.
+
+    deepspeed 0.19.8 `runtime/zero/parameter_offload.py`, `mark_persistent_parameters`.
+    """
+    if not _is_sharded(layout) or layout.zero.stage != PARAMETERS:
+        return 0
+    return _modules(workload, layout.zero.persistence_threshold).whole * passes(layout)
 
 
 def hooks(workload: Workload, layout: Layout) -> int:
@@ -45,9 +58,16 @@ def units(workload: Workload, layout: Layout) -> int:
     return 2 * (sum(stack.layers for stack in workload.architecture.stacks) + 2 * leaves)
 
 
+class _Modules(NamedTuple):
+    gathered: int
+    whole: int
+
+
 @cached(256)
-def _modules(workload: Workload) -> int:
-    return sum(module.copies for module in workload.architecture.modules)
+def _modules(workload: Workload, threshold: int) -> _Modules:
+    every = workload.architecture.modules
+    whole = sum(module.copies for module in every if prod(module.shape) <= threshold)
+    return _Modules(sum(module.copies for module in every) - whole, whole)
 
 
 @cached(256)

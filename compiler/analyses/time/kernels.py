@@ -1,6 +1,6 @@
 """Kernels that the host launches in one micro batch, counted by modules."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.modules import (
     BYTES,
@@ -15,7 +15,7 @@ from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Module
 
-_FORWARD: Final = 38 / 9
+FORWARD: Final = 38 / 9
 _BACKWARD: Final = 71 / 9
 _ADAPTER: Final = 6
 _ADAPTER_BACKWARD: Final = 7.4
@@ -35,15 +35,33 @@ _SLICED: Final = frozenset({"granitemoe", "granitemoeshared", "jetmoe"})
 def forward_kernels(workload: Workload) -> float:
     """Kernels of one forward pass, adapters included."""
     adapted = sum(each.copies for each in workload.adapted)
-    return _FORWARD * _launching(workload) + _ADAPTER * adapted
+    return FORWARD * _launching(workload) + _ADAPTER * adapted
 
 
-def kernels(workload: Workload, *, repeated: float) -> float:
+class Launched(NamedTuple):
+    """Kernels in each pass of a micro batch."""
+
+    forward: float
+    backward: float
+    recomputation: float
+
+
+def kernels(workload: Workload, *, repeated: float) -> Launched:
     """Kernels forward, backward and repeated."""
     adapted = sum(module.copies for module in workload.adapted)
     backward = _BACKWARD * _launching(workload) + _ADAPTER_BACKWARD * adapted
-    expanded = _EXPANSION * (2 + repeated) * _expanded(workload)
-    return forward_kernels(workload) * (1 + repeated) + backward + expanded
+    expanded = _EXPANSION * _expanded(workload)
+    forward = forward_kernels(workload) + expanded
+    return Launched(forward, backward + expanded, repeated * forward)
+
+
+def is_read_back(workload: Workload) -> bool:
+    """Whether the host waits in each layer for what the device finds: the tokens of each expert.
+
+    transformers 4.52.4 `models/granitemoe/modeling_granitemoe.py`, `GraniteMoeTopKGating`:
+    `expert_size.tolist()`; 4.45 `models/mixtral/modeling_mixtral.py`: `torch.where` on the mask.
+    """
+    return experts_apart(workload) or sliced(workload)
 
 
 def sliced(workload: Workload) -> bool:

@@ -42,6 +42,12 @@ class Machine(Struct, frozen=True):
     """Operations a second of products in fp32 that no tensor core takes; 0: as in `rate`."""
     patience: float = 1
     """Times that its host takes longer for a kernel than a host of today."""
+    loaders: int = 8
+    """Processes that load data for each device, where the run does not say how many."""
+    units: int = 0
+    """Units of one device that take a tile of a product each; 0: unknown."""
+    threads: int = 0
+    """Of each rank's process, for an optimizer on the host; 0: as many as its memory keeps busy."""
 
 
 def machine_of(
@@ -73,8 +79,20 @@ def machine_of(
         nodes=nodes,
         per_node=per_node,
         pace=pace,
+        loaders=max(1, min(MOST_LOADERS, node.host.cores // per_node - 1)),
+        units=min(map(_units, devices)),
+        threads=max(1, node.host.cores // per_node),
         **_slowest([_keeps_up(device, dtype) for device in devices]),
     )
+
+
+def _units(device: Device) -> int:
+    """SMs; other vendors' libraries divide products in ways of their own."""
+    return (device.silicon.units or 0) if device.vendor == "nvidia" else 0
+
+
+MOST_LOADERS: Final = 8
+"""More loading processes than this a rank rarely help and each holds host memory."""
 
 
 def _slowest(found: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -113,9 +131,9 @@ _REACHED: Final[Mapping[str, float]] = {
     "mi355x": 0.680,
     "mi325x": 0.604,
     "mi300x": 0.514,
-    "v100-sxm2-16g": 0.55,
-    "v100-sxm2-32g": 0.55,
-    "t4": 0.25,
+    "v100-sxm2-16g": 0.72,
+    "v100-sxm2-32g": 0.72,
+    "t4": 0.37,
 }
 """Share of the data sheet's 16-bit rate that the fastest large product keeps up, power limit and
 all: stas00/ml-engineering 744d01e, compute/accelerator, Maximum Achievable Matmul FLOPS. That of a
@@ -125,7 +143,7 @@ _USUAL: Final = 0.85
 _GEFORCE: Final = 1.1
 """Of GeForce cards, which run at clocks above the one that the data sheet counts with. A
 judgement, made when runs of `fsdp_qlora` on an RTX 3090 and 4090 had been seen."""
-_ADA_WATT: Final = 0.845e12
+_ADA_WATT: Final = 0.785e12
 """Operations a second that a chip of the Ada generation keeps up for each watt that it may take:
 what `l40_40gb.csv` shows of 300 W. At 300 W an RTX 6000 Ada has the same."""
 
@@ -154,14 +172,15 @@ def reached(device: Device, dtype: FloatDtype) -> float:
 
 
 _ATTENTION: Final[Mapping[tuple[int, int], float]] = {
-    (8, 0): 0.55,
+    (8, 0): 0.64,
     (9, 0): 0.35,
     (10, 0): 0.35 * 989 / 2250,
     (10, 3): 0.35 * 989 / 2250,
 }
-"""Share of the rate that FlashAttention-2 keeps up, forward and backward: A100, arXiv 2307.08691,
-figures 5 and 6 (50 to 73 % forward, up to 63 % backward); H100, arXiv 2407.08608, abstract (35 %,
-since it does not use what is new there, so that a B200 is as fast)."""
+"""Share of the rate that FlashAttention-2 keeps up, forward and backward: A100, fitted to texts of
+up to 262,144 tokens (`tests/analyses/time/fit.py`; arXiv 2307.08691, figures 5 and 6, has 50 to
+73 % forward and up to 63 % backward); H100, arXiv 2407.08608, abstract (35 %, since it does not use
+what is new there, so that a B200 is as fast)."""
 _UNKNOWN_ATTENTION: Final = 0.65
 """Of what large products keep up, on other devices: as on an A100."""
 _OLD_PCIE: Final = 2e10

@@ -6,7 +6,7 @@ from tunec.compiler.analyses.memory import muon
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.rank import of_rank
-from tunec.compiler.analyses.memory.sharding import Sharding, sharding_of
+from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, sharding_of
 from tunec.compiler.analyses.memory.terms.optimizer import (
     MASTER_BYTES,
     is_paged,
@@ -15,7 +15,7 @@ from tunec.compiler.analyses.memory.terms.optimizer import (
 )
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants
-from tunec.compiler.analyses.time.communication import PREFETCHED, exposed
+from tunec.compiler.analyses.time.communication import HIDDEN, PREFETCHED, exposed
 from tunec.compiler.analyses.time.compute import product_rate
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.ir.slots import States
@@ -29,6 +29,18 @@ REACHED: Final = 0.7
 judgement."""
 
 
+_THREAD: Final = 1.9e10
+"""Bytes a second that one thread moves in that step: 1.9 ns an element of 36 bytes, measured
+(deepspeed 0.19.8 `ops/adam/cpu_adam.py` and the scaling before it, a core of an EPYC)."""
+
+
+_NARROW: Final = 1.1e-9
+"""Seconds of a thread for each weight that stage 3 copies from its fp32 master on the host to its
+16 bits on the device: torch makes it narrow on the host, in memory that is new each time (deepspeed
+0.19.8 `runtime/zero/stage3.py`, `_reassign_or_swap_out_partitioned_parameters`; torch 2.13
+`aten/src/ATen/native/cuda/Copy.cu`). Measured: `Tensor.to` of 60 million, a core of an EPYC."""
+
+
 class Moved(NamedTuple):
     """What one optimizer step moves, whatever the machine; bytes, in all its micro batches."""
 
@@ -39,7 +51,9 @@ class Moved(NamedTuple):
     host: float
     """Through the host's memory, by all ranks together, where they are not."""
     gradients: float
-    """Between host and one device: gradients down, updated weights up."""
+    """Between host and one device, in the backward passes."""
+    updated: float
+    """From the host to one device: updated weights."""
     parameters: float
     """Between host and one device: parameter shards that are offloaded."""
     stored_parameters: float
@@ -50,22 +64,27 @@ class Moved(NamedTuple):
     """Moments in managed memory, which wait on the host while layers are differentiated."""
     orthogonalised: float
     """Operations of one device, in matrix products."""
+    narrowed: float
+    """Updated weights that the host makes 16 bits wide, by all ranks together."""
     ahead: bool
     """Whether parameters come up while the device computes."""
+    overlapped: bool
+    """Whether gradients go down in a stream of their own."""
 
 
 def update(moved: Moved, machine: Machine, busy: float, at: Constants = FITTED) -> dict[str, float]:
     """Seconds of one optimizer step and of offloading in the micro batches before it.
 
-    `busy`: seconds that one device computes, of which a half may hide FSDP's parameters.
+    `busy`: seconds that one device computes, of which a half may hide FSDP's parameters, and that
+    of the backward passes gradients.
     """
     ranks, on_node, pcie = moved.ranks, machine.per_node, REACHED * machine.pcie
     terms = {
         "optimizer step": moved.device / machine.bandwidth,
         "offloaded parameters": _parameters(moved, pcie, busy),
-        "offloaded gradients": moved.gradients / pcie,
-        # All ranks of a node share its memory bus and its drive.
-        "host optimizer step": moved.host * on_node / ranks / (at.adam * machine.host_bandwidth),
+        "offloaded gradients": _gradients(moved, pcie, busy) + moved.updated / pcie,
+        "host optimizer step": _on_host(moved.host / ranks, machine, at)
+        + _narrowing(moved.narrowed / ranks, machine),
     }
     if moved.paged:
         # as where memory is short: out while layers are differentiated, and back for the step
@@ -80,10 +99,31 @@ def update(moved: Moved, machine: Machine, busy: float, at: Constants = FITTED) 
     return terms
 
 
+def _on_host(moved: float, machine: Machine, at: Constants) -> float:
+    """Seconds of a rank's own bytes: all of a node share its memory bus, each has its threads."""
+    threaded = moved / (_THREAD * machine.threads) if machine.threads else 0.0
+    return max(moved * machine.per_node / (at.adam * machine.host_bandwidth), threaded)
+
+
+def _narrowing(weights: float, machine: Machine) -> float:
+    """Seconds in which the threads of a rank's process make its weights 16 bits wide."""
+    return _NARROW * weights / machine.threads if machine.threads else 0.0
+
+
 def _parameters(moved: Moved, pcie: float, busy: float) -> float:
     """FSDP copies the next unit while one computes (fsdp_qlora's table: as fast as without)."""
     seconds = moved.parameters / pcie
     return exposed(seconds, PREFETCHED, busy / 2) if moved.ahead else seconds
+
+
+def _gradients(moved: Moved, pcie: float, busy: float) -> float:
+    """Seconds of copies that the backward pass does not hide.
+
+    The stream in which ZeRO-3 reduces copies too (deepspeed 0.19.8 `runtime/zero/stage3.py`,
+    `__reduce_and_partition_ipg_grads`, `partition_grads`: `non_blocking=True`).
+    """
+    seconds = moved.gradients / pcie
+    return exposed(seconds, HIDDEN, busy / 2) if moved.overlapped else seconds
 
 
 def moved_of(workload: Workload, layout: Layout) -> Moved:
@@ -103,13 +143,22 @@ def moved_of(workload: Workload, layout: Layout) -> Moved:
         device=0 if away else _device_step(workload, plan),
         host=_host_step(workload, plan) if away else 0,
         gradients=_offloaded_gradients(plan, times) if away else 0,
+        updated=plan.parameter * plan.counts.trainable / plan.shards if away else 0,
         parameters=shards,
         stored_parameters=shards if on_nvme else 0,
         stored_states=stored if away and plan.zero.offload_optimizer == "nvme" else 0,
         paged=paged,
         orthogonalised=orthogonalised,
+        narrowed=plan.counts.trainable if _is_narrowed(plan) else 0,
         ahead=bool(layout.fsdp.version),
+        overlapped=layout.zero.stage == PARAMETERS and layout.zero.overlap_comm,
     )
+
+
+def _is_narrowed(plan: Sharding) -> bool:
+    """Stages 1 and 2 bring masters to the device and make them narrow there."""
+    on_host = plan.optimizer_away and not plan.parameters_away
+    return on_host and plan.zero.stage == PARAMETERS and plan.parameter < MASTER_BYTES
 
 
 def _paged(workload: Workload, layout: Layout) -> float:
@@ -143,18 +192,31 @@ def _state_bytes(workload: Workload, plan: Sharding) -> float:
 
 
 def _host_step(workload: Workload, plan: Sharding) -> float:
-    """The CPU reads gradients, reads and writes masters and moments, and writes 16-bit weights.
+    """Bytes that the CPU moves: gradients, masters and moments, and 16-bit weights of them.
 
-    DeepSpeed's CPU Adam, arXiv 2101.06840, section 5.
+    DeepSpeed's CPU Adam reads gradients, and reads and writes masters and moments (arXiv
+    2101.06840, section 5); before it gradients are scaled where they lie (deepspeed 0.19.8
+    `runtime/zero/stage3.py`, `unscale_and_clip_grads`; `stage_1_and_2.py`, the same).
     """
-    elements = plan.counts.trainable * (3 * MASTER_BYTES + plan.parameter)
+    elements = plan.counts.trainable * (5 * MASTER_BYTES + plan.parameter)
     return 2 * moments_of(workload, plan) + elements
 
 
 def _offloaded_gradients(plan: Sharding, micro_batches: int) -> float:
-    """Gradients go down after every micro batch, updated weights come up once a step."""
-    elements = plan.counts.trainable / plan.shards
-    return elements * (plan.gradient * micro_batches + plan.parameter)
+    """Bytes of gradients that go down and come up again.
+
+    DeepSpeed adds gradients on the device to those that lie on the host: each micro batch brings
+    them up and down again, before stage 3 all of them on every rank; the last sends a shard in fp32
+    (deepspeed 0.19.8 `runtime/zero/stage3.py`, `partition_grads`; `stage_1_and_2.py`,
+    `async_accumulate_grad_in_cpu_via_gpu`, `async_inplace_copy_grad_to_fp32_buffer_from_gpu`).
+    """
+    whole, shard = plan.counts.trainable, plan.counts.trainable / plan.shards
+    if not plan.zero.stage:
+        return plan.gradient * shard * micro_batches
+    if plan.zero.stage == PARAMETERS:
+        return 2 * plan.gradient * shard * micro_batches + MASTER_BYTES * shard
+    again = 2 * micro_batches - 1 if micro_batches > 1 else 0
+    return plan.gradient * whole * again + MASTER_BYTES * shard
 
 
 def _parameter_shard(workload: Workload, plan: Sharding) -> float:

@@ -1,7 +1,7 @@
 """The time of a step in the layout that was decided, for passes after the search."""
 
 from tunec.compiler.analyses.memory.workload import Layout
-from tunec.compiler.analyses.time.account import of_length, step_time
+from tunec.compiler.analyses.time.account import TimeAccount, of_length, step_time
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.fit.fit import problem_of
@@ -9,9 +9,15 @@ from tunec.compiler.passes.fit.fit import problem_of
 
 def step_seconds(facts: Facts, draft: Draft) -> float | None:
     """The time of an optimizer step by the time account; None for a layout beyond the machine."""
+    found = accounted(facts, draft)
+    return None if found is None else found.step_seconds
+
+
+def accounted(facts: Facts, draft: Draft) -> TimeAccount | None:
+    """The account of an optimizer step; None for a layout beyond the machine."""
     problem = problem_of(facts, draft)
     try:
-        return step_time(problem.workload, Layout.of(draft), problem.machine).step_seconds
+        return step_time(problem.workload, Layout.of(draft), problem.machine)
     except ValueError:
         return None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tunec.compiler.analyses.memory.account import Account
-from tunec.compiler.analyses.time.account import TimeAccount
+from tunec.compiler.analyses.time.account import OFF, TimeAccount
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import GROUPS, SLOTS
@@ -176,8 +176,8 @@ def time_section(time: TimeAccount, micro_batches: int) -> Section:
     step = time.step_seconds
     words = (
         f"An optimizer step of {time.samples:,} samples takes {seconds_text(step)}: "
-        f"{rate_text(time)}.{_summed(micro_batches)} The account ranks layouts; it may be off by "
-        "tens of percent between devices."
+        f"{rate_text(time)}.{_summed(micro_batches)} The account ranks layouts: "
+        f"{OFF}."
     )
     drawn = _large(terms)
     described = ", ".join(f"{name} {seconds_text(value)}" for name, value in drawn.items())

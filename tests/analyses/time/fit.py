@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from math import log, sqrt
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 HERE: Final = Path(__file__).parent
@@ -24,15 +24,21 @@ from tunec.compiler.analyses.time.coefficients import Constants  # noqa: E402
 from tunec.schemas.frozen import replace  # noqa: E402
 
 SHARED: Final = tuple(Constants.__struct_fields__)
-DEVICES: Final = {"t4": "reached", "v100-sxm2-32g": "reached", "l40": "reached"}
-"""Of devices that the fitting half alone knows."""
+DEVICES: Final = {
+    "t4": {"reached": "t4"},
+    "v100-sxm2-32g": {"reached": "v100-sxm2-32g"},
+    "l40": {"reached": "l40"},
+    "a100-sxm4-80g": {"attention": "a100 attention"},
+}
+"""Of devices, what is fitted by itself: fields of the machine."""
 EXPECTED: Final[dict[str, float]] = {
     "sustained": 0.9,
     "crossings": 1.0,
     "traffic": 2.5,
     "fused": 0.5,
     "adapter": 4.0,
-    "expansion": 0.25,
+    "expansion": 50,
+    "single": 0.5,
     "adam": 0.45,
     "kernel": 20e-6,
     "gather": 400e-6,
@@ -42,6 +48,7 @@ EXPECTED: Final[dict[str, float]] = {
     "t4": 0.4,
     "v100-sxm2-32g": 0.7,
     "l40": 1.2,
+    "a100 attention": 0.6,
 }
 """What each would be by what it stands for, before any run is looked at."""
 PRIOR: Final = 0.5
@@ -54,9 +61,8 @@ Point = Mapping[str, float]
 def error(run: Run, at: Point) -> float:
     """Of one run at a point."""
     constants = Constants(**{name: at[name] for name in SHARED})
-    machine = run.machine
-    if run.row["device"] in DEVICES:
-        machine = replace(machine, reached=at[str(run.row["device"])])
+    own = DEVICES.get(str(run.row["device"]), {})
+    machine = replace(run.machine, **{field: at[name] for field, name in own.items()})
     found = step_time(run.workload, run.layout, machine, constants)
     return log(found.step_seconds / run.seconds)
 
@@ -73,17 +79,17 @@ def loss(at: Point, fitted: list[Run]) -> float:
     return PRIOR * away + sum(abs(error(run, at)) / sqrt(rows[run.source]) for run in fitted)
 
 
-def fit() -> dict[str, float]:
+def fit(fitted: list[Run]) -> dict[str, float]:
     """The point with the smallest loss."""
-    fitted, at = of("fit"), dict(EXPECTED)
+    at = dict(EXPECTED)
     best, step = loss(at, fitted), 0.4
-    while step > 0.01:
+    while step > 0.002:
         better = False
         for name in [each for each in at if each not in HELD]:
             for factor in (1 + step, 1 / (1 + step)):
                 tried = {**at, name: factor * at[name]}
                 found = loss(tried, fitted)
-                if found < best - 1e-4:
+                if found < best - 1e-5:
                     best, at, better = found, tried, True
         if not better:
             step /= 2
@@ -92,7 +98,7 @@ def fit() -> dict[str, float]:
 
 def main() -> None:
     """Print the fit and its errors."""
-    found = fit()
+    found = fit(of("fit"))
     print({name: float(f"{value:.3g}") for name, value in found.items()})
     for split in ("fit", "judge"):
         errors = {run: error(run, found) for run in of(split)}
@@ -100,6 +106,40 @@ def main() -> None:
         for source in dict.fromkeys(run.source for run in errors):
             mine = [value for run, value in errors.items() if run.source == source]
             print(f"  {source:18} {len(mine):4} {median(map(abs, mine)):.3f} {median(mine):+.3f}")
+    left_out(found)
+
+
+RESOURCES: Final[dict[str, tuple[str, ...]]] = {
+    "products": ("sustained", "single"),
+    "memory": ("traffic", "fused", "adapter", "expansion"),
+    "host": ("kernel", "gather", "hook", "unit"),
+    "host memory": ("adam",),
+}
+"""Constants by what their terms wait for."""
+
+
+def left_out(whole: Point) -> None:
+    """What the priors of `tunec calibrate` rest on: each source by a fit to all others.
+
+    Of a source, the median of its errors (how far off all of a cluster's runs are together) and
+    their distance from it (what differs from run to run); of a resource, how far its constants
+    move when a source is left out. Of what is off and of what moves, the root of the mean square.
+    """
+    fitted = of("fit")
+    moved: dict[str, list[float]] = {name: [] for name in RESOURCES}
+    together, apart = [], []
+    for source in dict.fromkeys(run.source for run in fitted):
+        mine = [run for run in fitted if run.source == source]
+        at = fit([run for run in fitted if run.source != source])
+        errors = [error(run, at) for run in mine]
+        together.append(median(errors))
+        apart.append(median(abs(each - together[-1]) for each in errors) if mine[1:] else 0.0)
+        print(f"  without {source:18} {together[-1]:+.3f} {apart[-1]:.3f}")
+        for name, constants in RESOURCES.items():
+            moved[name] += [log(at[each] / whole[each]) ** 2 for each in constants]
+    off = sqrt(fmean(each**2 for each in together))
+    print("off together", round(off, 3), "apart", round(median(apart), 3))
+    print("moved", {name: round(sqrt(fmean(far)), 2) for name, far in moved.items()})
 
 
 if __name__ == "__main__":

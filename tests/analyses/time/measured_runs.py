@@ -31,6 +31,8 @@ SOURCES: Final[dict[str, Row]] = json.loads((HERE / "sources.json").read_text())
 NETWORK: Final = 25e9
 """Bytes a second between two nodes: 200 Gbit/s, since no source states them."""
 HOST: Final = 4e11
+CORES: Final = 8
+"""Of the host for each device."""
 
 
 class Run:
@@ -78,9 +80,9 @@ class Run:
     def machine(self) -> Machine:
         """What it ran on."""
         nodes = self.layout.nodes
-        return machine(
-            self.row["device"], self.workload, self.layout.parallel.world // nodes, nodes
-        )
+        per_node = self.layout.parallel.world // nodes
+        found = machine(self.row["device"], self.workload, per_node, nodes)
+        return replace(found, threads=self.row.get("threads", found.threads))
 
     @property
     def seconds(self) -> float:
@@ -113,7 +115,7 @@ class Run:
         packed = "QLoRA" if asked.quantization.format != "none" else "LoRA"
         yield "full" if asked.adapter.kind == "none" else packed
         yield "one device" if parallel.world == 1 else "several devices"
-        yield _length(asked.data.sequence)
+        yield _length(0 if asked.architecture.kind == "diffusion" else asked.data.sequence)
 
 
 def _length(tokens: int) -> str:
@@ -142,7 +144,8 @@ def runs() -> tuple[Run, ...]:
 def machine(name: str, workload: Workload, per_node: int, nodes: int = 1) -> Machine:
     """Devices of the catalogue, joined by their own link or through PCIe."""
     found = device(name)
-    node = SimpleNamespace(host=SimpleNamespace(memory_bandwidth=HOST, nvme=None), link=found.link)
+    host = SimpleNamespace(memory_bandwidth=HOST, nvme=None, cores=CORES * per_node)
+    node = SimpleNamespace(host=host, link=found.link)
     precision = workload.precision
     return machine_of(
         [found],

@@ -22,6 +22,7 @@ from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.analyses.time.communication import gradient_bytes, parameter_bytes
 from tunec.compiler.analyses.time.flops import operations
 from tunec.compiler.analyses.time.machine import Machine, machine_of, rate_of
+from tunec.compiler.analyses.time.update import Moved, moved_of, update
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 
@@ -179,6 +180,26 @@ def test_offload_is_slower_and_nvme_slowest() -> None:
     assert "NVMe optimizer states" in drive.terms
     parameters = timed(stage=3, offload_optimizer="cpu", offload_param="cpu")
     assert parameters.terms["offloaded parameters"] > 0
+
+
+def test_stage_3_makes_weights_narrow_on_the_host_with_the_threads_it_has() -> None:
+    """Stage 2 does it on the device, and weights that stay on the host are not made anew."""
+    on, off = {"offload_optimizer": "cpu"}, {"offload_param": "cpu"}
+    three, two, away = (
+        moved_of(full(SMALL), layout(**DEEPSPEED | on | asked))
+        for asked in ({"stage": 3}, {"stage": 2}, {"stage": 3, **off})
+    )
+    assert three.narrowed == count(full(SMALL)).trainable
+    assert two.narrowed == away.narrowed == 0
+    one, eight = (_narrowing(three, threads) for threads in (1, 8))
+    assert one == pytest.approx(8 * eight)
+    assert 0.1 < one / (three.narrowed / 8 * 1e-9) < 10  # about a nanosecond each
+
+
+def _narrowing(moved: Moved, threads: int) -> float:
+    on = replace(MACHINE, threads=threads)
+    every = update(moved, on, 0.0)["host optimizer step"]
+    return every - update(moved._replace(narrowed=0), on, 0.0)["host optimizer step"]
 
 
 def test_nvme_needs_a_drive() -> None:

@@ -1,5 +1,6 @@
 """What the time account counts besides arithmetic: launches, gathers, and rates kept up."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,9 +21,12 @@ from workload_builders import (
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Layout
 from tunec.compiler.analyses.time.coefficients import FITTED
 from tunec.compiler.analyses.time.compute import compute, product_rate, work_of
-from tunec.compiler.analyses.time.gathering import gathers, hooks, units
+from tunec.compiler.analyses.time.conversions import converted_bytes, is_wide
+from tunec.compiler.analyses.time.flops import operations
+from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, units
 from tunec.compiler.analyses.time.kernels import kernels, sliced_bytes
 from tunec.compiler.analyses.time.machine import Machine, machine_of, rate_of, reached
+from tunec.compiler.analyses.time.tiles import Product, products_of, slowed
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 
@@ -63,8 +67,12 @@ def test_fsdp_1_gathers_each_half_of_an_adapter() -> None:
 def test_stage_3_gathers_modules_where_there_is_somebody_to_gather_from() -> None:
     workload = full(LARGE)
     two = layout(engine="deepspeed", stage=3, world=2)
-    modules = sum(module.copies for module in LARGE.modules)
+    modules = sum(module.copies for module in LARGE.modules) - (2 * 32 + 1)  # norms stay whole
     assert gathers(workload, two) == 2 * modules
+    assert found_whole(workload, two) == 2 * (2 * 32 + 1)
+    all_apart = replace(two, zero=replace(two.zero, persistence_threshold=0))
+    assert gathers(workload, all_apart) == 2 * (modules + 2 * 32 + 1)
+    assert found_whole(workload, all_apart) == 0
     again = layout(engine="deepspeed", stage=3, world=2, checkpointed=True)
     assert gathers(workload, again) == 3 * modules
     assert gathers(workload, layout(engine="deepspeed", stage=3, world=1)) == 0
@@ -74,14 +82,14 @@ def test_stage_3_gathers_modules_where_there_is_somebody_to_gather_from() -> Non
 def test_a_layer_of_llama_launches_what_was_traced() -> None:
     layers = 32
     ends = (38 + 71) / 9 * 2  # the last norm and the head
-    assert kernels(full(LARGE), repeated=0) == pytest.approx(layers * (38 + 71) + ends)
+    assert sum(kernels(full(LARGE), repeated=0)) == pytest.approx(layers * (38 + 71) + ends)
 
 
 def test_short_texts_wait_for_the_host() -> None:
     workload = full(SMALL, sequence=16)
     on = machine("h100-sxm")
     terms = compute(work_of(workload, layout()), on)
-    host = FITTED.kernel * kernels(workload, repeated=0)
+    host = FITTED.kernel * sum(kernels(workload, repeated=0))
     assert sum(terms.values()) == pytest.approx(host, rel=0.1)
     old = replace(on, patience=2)
     assert sum(compute(work_of(workload, layout()), old).values()) > 1.8 * host
@@ -96,18 +104,33 @@ def test_experts_that_are_slices_fill_all_of_a_tensor_for_each() -> None:
     assert sliced_bytes(lora(GRANITE, targets=ATTENTION, versions=BEFORE), states) == 0
 
 
+def test_a_host_that_reads_back_in_each_layer_launches_nothing_ahead() -> None:
+    """Each pass is the slower of host and device, and no long one hides a short one's launches."""
+    before, since = (work_of(full(GRANITE, versions=v), layout()) for v in (BEFORE, SINCE))
+    assert before.read_back
+    assert not since.read_back
+    on = machine("a100-sxm4-80g")
+    waits = compute(before, on)["kernel launches"]
+    ahead = compute(before._replace(read_back=False), on)["kernel launches"]
+    assert waits > ahead
+    # where the host has nothing to do, both are as fast
+    still = compute(before, replace(on, patience=0))
+    assert still["kernel launches"] == pytest.approx(0, abs=1e-12)
+
+
 def test_experts_one_after_the_other_launch_more() -> None:
     mixtral = model(
         LLAMA_3_8B | {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
     )
-    loop = kernels(full(mixtral, versions=(("transformers", "4.48.1"),)), repeated=0)
-    grouped = kernels(full(mixtral, versions=SINCE), repeated=0)
+    loop = sum(kernels(full(mixtral, versions=(("transformers", "4.48.1"),)), repeated=0))
+    grouped = sum(kernels(full(mixtral, versions=SINCE), repeated=0))
     assert loop > 2 * grouped
 
 
 def test_quantised_weights_are_read_packed_and_launch_more() -> None:
     plain, packed = lora(LARGE), lora(LARGE, quantization=nf4())
-    assert kernels(packed, repeated=0) - kernels(plain, repeated=0) == 3 * 2 * 7 * 32
+    launched = (sum(kernels(each, repeated=0)) for each in (packed, plain))
+    assert next(launched) - next(launched) == pytest.approx(3 * 2 * 7 * 32)
 
 
 def test_chips_of_one_power_keep_up_the_same() -> None:
@@ -117,11 +140,53 @@ def test_chips_of_one_power_keep_up_the_same() -> None:
     assert kept[0] == pytest.approx(kept[1])
 
 
-@pytest.mark.parametrize(("name", "share"), [("a100-sxm4-80g", 0.55), ("h100-sxm", 0.35)])
+@pytest.mark.parametrize(("name", "share"), [("a100-sxm4-80g", 0.64), ("h100-sxm", 0.35)])
 def test_flash_attention_2_is_slower_than_products(name: str, share: float) -> None:
     found = machine(name)
     assert found.attention == share
     assert found.rate * found.attention < product_rate(found)
+
+
+WIDE_BASE = {"weights": "fp32", "trainable": "fp32", "gradients": "fp32", "optimizer": "fp32"}
+"""What peft's preparation makes of all that is not in 4 bits."""
+PACKED = lora(LARGE, quantization=nf4(), sequence=1024)
+PLAIN = lora(LARGE, sequence=1024)
+
+
+def test_a_stream_in_fp32_is_cast_around_every_product() -> None:
+    wide, narrow = layout(**WIDE_BASE, autocast=True), layout(**BF16_LORA, autocast=True)
+    read, written = 6 * 4096 + 14336, 3 * 4096 + 2 * 1024 + 2 * 14336
+    found = converted_bytes(PACKED, wide.states, "text")
+    assert found == 1024 * 32 * (read + written) * (4 + 2)
+    assert converted_bytes(PACKED, narrow.states, "text") == 0
+    # without quantisation, a product under autocast reads the stream and answers in 16 bits
+    plain = converted_bytes(PLAIN, wide.states, "text")
+    assert plain == 1024 * 32 * 5 * 4096 * (4 + 2)
+
+
+def test_attention_and_head_in_fp32_run_without_tensor_cores() -> None:
+    wide, narrow = layout(**WIDE_BASE), layout(**WIDE_BASE, autocast=True)
+    assert is_wide(PACKED, wide.states)
+    assert not is_wide(PACKED, narrow.states)
+    assert not is_wide(PLAIN, wide.states)
+    done, work = operations(PACKED), work_of(PACKED, wide)
+    head = 2 * 1024 * 128256 * 4096
+    assert work.wide == done.scores.forward + done.scores.backward + 2 * head
+    assert work.attention == 0
+    assert work.forward.operations == done.forward - done.scores.forward - head
+    seconds = compute(work, machine("a100-sxm4-80g"))["wide products"]
+    assert seconds == work.wide / (FITTED.single * 19.5e12)
+
+
+def test_expansion_waits_for_cores_or_for_memory() -> None:
+    work = work_of(PACKED, layout(**BF16_LORA, autocast=True))
+    on = machine("a100-sxm4-80g")
+    cores = compute(work, on)["dequantization"]
+    assert cores == 2 * FITTED.expansion * work.expanded / on.single
+    fast = compute(work, replace(on, single=1e18))["dequantization"]
+    assert fast == work.dequantized / on.bandwidth
+    assert fast < cores
+    assert compute(work, replace(on, single=0))["dequantization"] > fast
 
 
 def test_hooks_of_stage_2_take_each_gradient() -> None:
@@ -136,4 +201,60 @@ def test_hooks_of_stage_2_take_each_gradient() -> None:
         assert hooks(full(LARGE), other) == 0
     on, work = machine("a100-sxm4-80g"), work_of(full(LARGE), two)
     assert compute(work, on)["gradient hooks"] == FITTED.hook * tensors
-    assert compute(work, replace(on, patience=2))["gradient hooks"] == 2 * FITTED.hook * tensors
+
+
+def test_half_of_the_last_wave_has_no_tile() -> None:
+    one, ten = (Product(256 * rows, 128 * 27, 1, 1.0) for rows in (4, 40))
+    assert slowed((ten,), 108) == pytest.approx(1.05)
+    assert 1.05 < slowed((one,), 108) < 1.5  # smaller tiles, each slower, fill the wave better
+    assert slowed((one,), 0) == 1
+    assert slowed((), 108) == 1
+
+
+@pytest.mark.parametrize("columns", [64, 1024, 1025, 4096, 14336])
+@pytest.mark.parametrize("together", [1, 8])
+def test_more_rows_together_are_never_slower_than_apart(columns: int, together: int) -> None:
+    """What the search's bound rests on."""
+    each = [slowed((Product(n, columns, together, 1.0),), 108) for n in range(1, 5000, 7)]
+    for apart, joined in pairwise(each):
+        assert joined <= apart * (1 + 1e-12)
+    assert each[0] > 2 * each[-1]
+
+
+def test_few_rows_leave_units_idle_unless_experts_are_taken_together() -> None:
+    alone, together = (Product(256, 1024, 1, 1.0),), (Product(256, 1024, 40, 1.0),)
+    # 256 x 1024 are 64 tiles of 64 x 64, more than half a wave
+    waves = 64 / 108 + 0.5
+    assert slowed(alone, 108) == pytest.approx(waves * 108 / 64 * pace(256, 128) / pace(64, 64))
+    assert slowed(together, 108) < 1.2
+
+
+def pace(rows: int, columns: int) -> float:
+    return rows * columns / (rows * columns + 24 * (rows + columns))
+
+
+def test_products_have_the_rows_that_meet_them() -> None:
+    frozen = products_of(lora(LARGE, sequence=512), 2, 1)
+    rows = 2 * 512
+    assert {each.rows for each in frozen.forward + frozen.backward} == {rows}
+    assert {each.columns for each in frozen.forward} == {1024, 4096, 14336, 128256}
+    assert {each.columns for each in frozen.layers} == {1024, 4096, 14336}
+    assert {each.columns for each in frozen.backward} == {4096, 14336}
+    done = operations(lora(LARGE, sequence=512))
+    weighed = 2 * sum(each.operations for each in frozen.forward)
+    assert weighed == 2 * (done.forward - done.scores.forward)
+    # a trained weight's gradient has the shape of the weight
+    trained = products_of(full(LARGE, sequence=512), 2, 1)
+    assert {each.rows for each in trained.backward} == {rows, 1024, 4096, 14336, 128256}
+    assert {each.columns for each in products_of(lora(LARGE, sequence=512), 2, 2).forward} == {
+        each // 2 for each in (1024, 4096, 14336, 128256)
+    }
+
+
+def test_experts_meet_their_share_of_the_tokens() -> None:
+    loop = products_of(full(GRANITE, sequence=512, versions=BEFORE), 1, 1)
+    grouped = products_of(full(GRANITE, sequence=512, versions=SINCE), 1, 1)
+    share = 512 * 2 // 8
+    assert {each.together for each in loop.forward} == {1}
+    assert {(each.rows, each.together) for each in grouped.forward} == {(512, 1), (share, 8)}
+    assert slowed(loop.forward, 108) > slowed(grouped.forward, 108)

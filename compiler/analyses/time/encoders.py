@@ -1,0 +1,69 @@
+"""Work of the models that turn texts and pictures into what a diffusion model reads."""
+
+from collections.abc import Iterable
+from math import prod
+from typing import Final, NamedTuple
+
+from tunec.compiler.analyses.memory.diffusion import TEXT_TOKENS
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.time.kernels import FORWARD
+from tunec.schemas.caches import cached
+from tunec.schemas.models.architecture import Architecture, Module
+
+_CLIP_TOKENS: Final = 77
+"""Of CLIP's text encoders, whatever else reads the text (diffusers 0.42 `pipelines`,
+`tokenizer.model_max_length`)."""
+_LONG: Final = 1 << 20
+"""Tokens of an encoder that names no limit."""
+_HALF: Final = ("encoder.", "quant_conv")
+"""Of an autoencoder, what runs before training: pixels to latents."""
+
+
+class Encoding(NamedTuple):
+    """What encoding one sample takes, forward alone."""
+
+    operations: float
+    kernels: float
+
+
+@cached(256)
+def encoding(workload: Workload, components: tuple[Architecture, ...]) -> Encoding:
+    """What one sample takes of these encoders."""
+    found = [_encoding(workload, each) for each in components]
+    return Encoding(sum(e.operations for e in found), sum(e.kernels for e in found))
+
+
+def _encoding(workload: Workload, model: Architecture) -> Encoding:
+    if model.kind == "autoencoder":
+        return _pixels(workload, model)
+    return _text(workload, model)
+
+
+def _text(workload: Workload, model: Architecture) -> Encoding:
+    """A text encoder: every weight but the embeddings' once a token, and attention's scores."""
+    tokens = min(model.context or _LONG, _tokens(workload))
+    own = [each for each in model.modules if each.kind == "linear"]
+    scores = sum(4 * s.layers * s.heads * s.head_dim * tokens**2 for s in model.stacks)
+    weights = sum(prod(each.shape) * each.copies for each in own)
+    return Encoding(2 * tokens * weights + scores, _launched(model.modules))
+
+
+def _tokens(workload: Workload) -> int:
+    return TEXT_TOKENS.get(workload.architecture.family, _CLIP_TOKENS)
+
+
+def _pixels(workload: Workload, model: Architecture) -> Encoding:
+    """An autoencoder's first half: each convolution at its level's resolution."""
+    half = [each for each in model.modules if each.path.startswith(_HALF)]
+    positions = float(workload.data.image_width * workload.data.image_height)
+    total = 0.0
+    for module in half:
+        if "downsamplers" in module.path:
+            positions /= 4
+        if module.kind in ("conv", "linear"):
+            total += 2 * prod(module.shape) * module.copies * positions
+    return Encoding(total, _launched(half))
+
+
+def _launched(modules: Iterable[Module]) -> float:
+    return FORWARD * sum(each.copies for each in modules if each.kind != "embedding")
