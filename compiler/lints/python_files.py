@@ -56,8 +56,7 @@ _FAST: Final = frozenset(
     {"FastLanguageModel", "FastModel", "FastVisionModel", "FastLlamaModel", "FastMistralModel"}
 )
 _UNSLOTH: Final = "unsloth"
-_BITS: Final = "transformers.BitsAndBytesConfig"
-_LORA: Final = "peft.LoraConfig"
+_BITS, _LORA = "transformers.BitsAndBytesConfig", "peft.LoraConfig"
 _LOAD: Final = "from_pretrained"
 _ADAPT: Final = "get_peft_model"
 _PATH: Final = "model_name_or_path"
@@ -209,6 +208,8 @@ def _found(calls: Calls) -> Iterator[Found]:
             found = _document("peft", opened, calls, fields_of("peft"))
         elif call.name == _LOAD and call.holder != "PeftModel":
             found = _model(call, bits, calls)
+        elif short.startswith("trl.") and _is_trainer(call.origin):
+            found = _named(call)
         else:
             continue
         if found is not None:
@@ -281,6 +282,15 @@ def _model(call: Call, bits: Sequence[Call], calls: Calls) -> Found | None:
         own.pop(_PATH, None)
     kept = {key: node for key, node in own.items() if key in LOADING or key == _PATH}
     return _document("model", replace(opened, fields=kept, positional=()), calls, LOADING)
+
+
+def _named(call: Call) -> Found | None:
+    """The model that a trainer of TRL's is given by its name."""
+    at = call.fields.get("model") or next(iter(call.positional), None)
+    if at is None or not isinstance(at.value, str):
+        return None
+    path = replace(at, key_span=at.key_span or at.span, is_inline_json=True)
+    return Found("model", Node(call.span, fields={_PATH: path}), LOADING - {_PATH}, call)
 
 
 def _quantization(call: Call, bits: Sequence[Call], calls: Calls) -> Node | None:

@@ -615,3 +615,17 @@ def test_an_attribute_counts_where_one_line_surely_sets_it(line: str, value: flo
 def test_an_attribute_that_was_read_before_is_no_argument() -> None:
     text = _SET.format("", "a.seed = 3\na.bf16 = True\na.save_strategy = 'no'")
     assert _documents(text)["hf"] == {"output_dir": "o", "seed": 3}
+
+
+def test_a_trainer_of_trl_may_be_given_a_model_by_its_name(tmp_path: Path) -> None:
+    text = """\
+from trl import SFTConfig, SFTTrainer
+MODEL = "Qwen/Qwen3-0.6B"
+SFTTrainer(model=MODEL, args=SFTConfig("o", bf16=False, fp16=True), train_dataset=data).train()
+"""
+    assert _documents(text)["model"] == {"model_name_or_path": "Qwen/Qwen3-0.6B"}
+    (found,) = _asked(tmp_path, text).findings
+    assert found["id"] == "bf16-model-in-fp16"
+    assert "Qwen3-0.6B" in found["message"]
+    other = text.replace("model=MODEL", "model=model").replace("trl", "transformers")
+    assert "model" not in _documents(other)

@@ -31,7 +31,8 @@ def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
     if not run.runs(_SINCE):
         return
     for document in run.of("sft"):
-        at, model = where(document, "assistant_only_loss"), document.get("model_name_or_path")
+        at = where(document, "assistant_only_loss")
+        model = document.get("model_name_or_path") or run.said("model", "model_name_or_path")
         is_own = any(document.get(key) for key in ("chat_template_path", "chat_template"))
         if at is None or model is None or is_own or document.is_view:
             continue

@@ -34,6 +34,20 @@ def test_argparse_asks_for_a_value(number: int, capsys: pytest.CaptureFixture[st
     assert "expected one argument" in capsys.readouterr().err
 
 
+def test_a_truth_value_without_a_default_asks_for_a_word(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from transformers import HfArgumentParser
+
+    trl = pytest.importorskip("trl")
+    words = script("flag-without-value", 2).split("trl.scripts.sft", 1)[1].split()
+    with pytest.raises(SystemExit):
+        HfArgumentParser(trl.SFTConfig).parse_args_into_dataclasses(
+            words, return_remaining_strings=True
+        )
+    assert "argument --bf16: expected one argument" in capsys.readouterr().err
+
+
 def test_argparse_knows_no_flag_of_one_dash() -> None:
     """flag-with-another-dash"""
     from transformers import HfArgumentParser, TrainingArguments
