@@ -44,8 +44,7 @@ from tunec.compiler.target import Json, Target
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
 
-_MOST_FOLLOWED: Final = 64
-"""Files that are read because others refer to them."""
+_MOST_FOLLOWED: Final = 64  # files that are read because others refer to them
 _COMPANIONS: Final = ("data_backend_config", "lycoris_config")  # files that SimpleTuner reads too
 _LYCORIS: Final = frozenset({"algo", "multiplier", "linear_dim", "linear_alpha"})
 """Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
@@ -84,8 +83,7 @@ class _Reader(Struct):
     held: set[str] = field(default_factory=set)  # texts of files that are within another one
     followed: int = 0
     methods: dict[Path, str] = field(default_factory=dict)  # what TRL's command trains by a file
-    configuring: set[str] = field(default_factory=set)
-    """Scripts that are started and hold the trainer's arguments themselves."""
+    configuring: set[str] = field(default_factory=set)  # scripts with the trainer's arguments
     named: list[Named] = field(default_factory=list)
     starts: dict[str, Given] = field(default_factory=dict)  # what lines give to scripts
     given: dict[str, Given] = field(default_factory=dict)  # the same, by the file's name
@@ -105,10 +103,9 @@ class _Reader(Struct):
 
     def _content(self, path: Path, content: bytes) -> None:
         full = path.resolve()
-        if full in self.seen:
-            return
-        self.seen.add(full)
-        self.text(str(path), content, path)
+        if full not in self.seen:
+            self.seen.add(full)
+            self.text(str(path), content, path)
 
     def text(self, name: str, content: bytes | str, path: Path | None = None) -> None:
         """Take in a file's content; references are followed where its path is known."""
@@ -363,8 +360,7 @@ def read_texts(
 
 def _finished(reader: _Reader) -> Reading:
     engines, missing = as_shipped(reader.documents, reader.missing)
-    every = [*reader.documents, *engines]
-    documents = tuple(_settled(every, reader.targets, reader.readers))
+    documents = tuple(_settled([*reader.documents, *engines], reader.targets, reader.readers))
     faults = of_somebody(reader.faults, documents, reader.texts, reader.targets)
     return Reading(
         documents,
@@ -395,10 +391,10 @@ def _settled(
 
 def _unread_folder(path: Path) -> Diagnostic:
     """An empty folder is a wrong path; one with other files is none."""
-    severity = "note" if any(map(Path.is_file, path.rglob("[!.]*"))) else "error"
-    return replace(_unreadable(path, "no file below it could be a config"), severity=severity)
+    found = _unreadable(path, "no file below it could be a config")
+    return replace(found, severity="note") if any(map(Path.is_file, path.rglob("[!.]*"))) else found
 
 
 def _unreadable(path: Path, why: object) -> Diagnostic:
-    span = start_of(str(path))
-    return error("E0201", f"{path} cannot be read: {why}", span, help=near_files(path))
+    said = f"{path} cannot be read: {why}"
+    return error("E0201", said, start_of(str(path)), help=near_files(path))
