@@ -6,7 +6,7 @@ Each target's files lie in a folder of its name; what starts them works in the d
 import os
 import posixpath
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +14,13 @@ from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.emit import Emitted
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.local_paths import View, own_modules
+from tunec.compiler.local_paths import View, own_modules, placed
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
-from tunec.compiler.start_commands import PACKAGES, RUN, Start
+from tunec.compiler.start_commands import PACKAGES, RUN, UNNAMED, Start
 from tunec.compiler.target import Artifact, File, Json, Target
 from tunec.schemas.spec import Spec
 from tunec.schemas.torch_builds import BUILD_TOOLS, BUILT_ON_TORCH, wheel
@@ -87,6 +88,51 @@ def view_of(target: Target, spec: str) -> View:
 
 def _works_at_home(target: Target) -> bool:
     return any(start.at_home for start in target.starts)
+
+
+def as_seen(
+    asked: Sequence[Asked], plan: Plan, loaded: Loaded, outset: Outset | None
+) -> dict[str, Plan]:
+    """A plan as the program of each target sees it."""
+    if outset is None:
+        return {target.name: plan for target, _ in asked}
+    bundled = paths(asked, plan)
+    return {
+        target.name: placed(plan, loaded, view_of(target, outset.spec), bundled)
+        for target, _ in asked
+    }
+
+
+Emitting = Callable[[Asked, Plan, Mapping[str, str], tuple[str, ...]], Emitted]
+"""The files of a target for a plan: the releases that will run, and the lines of a header."""
+
+
+def with_commands(
+    asked: Sequence[Asked],
+    plans: dict[str, Plan],
+    spec: Spec,
+    emitting: Emitting,
+    software: Mapping[str, str],
+) -> dict[str, Plan]:
+    """The plans of targets, with a trainer's flags for those that start what a plan names.
+
+    The flags are those of the trainer's own script, where the spec names no script.
+    """
+    starting = [t.name for t, _ in asked if any(each.needs_script for each in t.starts)]
+    trainer = next((each for each in asked if each[0].command is not None), None)
+    if trainer is None or not starting or plans[starting[0]].launch.script != UNNAMED:
+        return plans
+    command, (files, _) = (
+        trainer[0].command,
+        emitting(trainer, plans[trainer[0].name], software, ()),
+    )
+    if command is None or not files or spec.run.script is not None:
+        return plans
+    words = shlex.join(command(files[0].values))
+    return {
+        name: plan.with_values({"launch.script": words}) if name in starting else plan
+        for name, plan in plans.items()
+    }
 
 
 # ── files that name each other ───────────────────────────────────────────────────────────────────

@@ -9,7 +9,15 @@ from msgspec import Struct, field
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
-from tunec.compiler.bundle import Outset, bundle, completed, enclosed, paths, view_of
+from tunec.compiler.bundle import (
+    Emitting,
+    Outset,
+    as_seen,
+    bundle,
+    completed,
+    enclosed,
+    with_commands,
+)
 from tunec.compiler.data_columns import unread_columns
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import Emitted, emit, unsupported
@@ -22,7 +30,6 @@ from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.emission import objections
 from tunec.compiler.lints.suppression import unknown_allowances
-from tunec.compiler.local_paths import placed
 from tunec.compiler.locate import locate, traced
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.fit import GROUPS as FIT
@@ -41,7 +48,6 @@ from tunec.compiler.requirements import (
     requirements,
     take_fsdp,
     torn,
-    with_commands,
     with_entry,
 )
 from tunec.compiler.resolve import Unresolved, resolve
@@ -231,9 +237,6 @@ def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) ->
 Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]
 """Rules over the files of a target."""
 
-Emitting = Callable[[Asked, Plan, Mapping[str, str], tuple[str, ...]], Emitted]
-"""The files of a target for a plan: the releases that will run, and the lines of a header."""
-
 
 def emit_for(
     asked: Asked, plan: Plan, software: Mapping[str, str], header: tuple[str, ...]
@@ -272,7 +275,7 @@ def written(
     if outset is not None:
         asked = completed(asked, decided, spec, outset.starter)
     probe = carried(asked) if spec.watch and outset is not None else Carried()
-    plans = probe.put_into(_as_seen(asked, decided, loaded, outset))
+    plans = probe.put_into(as_seen(asked, decided, loaded, outset))
     header = header_of(loaded, decided)
     plans = with_commands(asked, plans, spec, emitting, planned.facts.versions)
     artifacts: dict[str, tuple[Artifact, ...]] = {}
@@ -296,19 +299,6 @@ def written(
     files = enclosed(asked, decided, made.artifacts)
     beside = probe.files(planned.facts, planned.memory, planned.time, loaded, outset.spec)
     return Compiled(planned, files, tuple(found), made.run, made.packages, beside, plans)
-
-
-def _as_seen(
-    asked: Sequence[Asked], plan: Plan, loaded: Loaded, outset: Outset | None
-) -> dict[str, Plan]:
-    """A plan as the program of each target sees it."""
-    if outset is None:
-        return {target.name: plan for target, _ in asked}
-    bundled = paths(asked, plan)
-    return {
-        target.name: placed(plan, loaded, view_of(target, outset.spec), bundled)
-        for target, _ in asked
-    }
 
 
 def objected(

@@ -16,7 +16,6 @@ from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import show
-from tunec.compiler.start_commands import UNNAMED
 from tunec.compiler.target import Target
 from tunec.schemas.caches import Kept
 from tunec.schemas.source import Path, dotted
@@ -204,35 +203,3 @@ def with_entry(
     if found is None:
         return plan, ledger
     return plan.with_values({found.slot: found.value}), ledger.add((found,))
-
-
-Emitting = Callable[[Asked, Plan, Mapping[str, str], tuple[str, ...]], tuple[Any, Any]]
-"""The files of a target for a plan, and the faults."""
-
-
-def with_commands(
-    asked: Sequence[Asked],
-    plans: dict[str, Plan],
-    spec: Spec,
-    emitting: Emitting,
-    software: Mapping[str, str],
-) -> dict[str, Plan]:
-    """The plans of targets, with a trainer's flags for those that start what a plan names.
-
-    The flags are those of the trainer's own script, where the spec names no script.
-    """
-    starting = [t.name for t, _ in asked if any(each.needs_script for each in t.starts)]
-    trainer = next((each for each in asked if each[0].command is not None), None)
-    if trainer is None or not starting or plans[starting[0]].launch.script != UNNAMED:
-        return plans
-    command, (files, _) = (
-        trainer[0].command,
-        emitting(trainer, plans[trainer[0].name], software, ()),
-    )
-    if command is None or not files or spec.run.script is not None:
-        return plans
-    words = shlex.join(command(files[0].values))
-    return {
-        name: plan.with_values({"launch.script": words}) if name in starting else plan
-        for name, plan in plans.items()
-    }
