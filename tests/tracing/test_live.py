@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 from tunec.compiler.ir.slots import Quantization  # noqa: E402
 from tunec.compiler.tracing.live.autocast import CudaAutocast  # noqa: E402
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize  # noqa: E402
+from tunec.compiler.tracing.live.host_units import moving_units  # noqa: E402
 from tunec.compiler.tracing.live.kernels import as_on_gpu  # noqa: E402
 from tunec.compiler.tracing.live.storages import Storages  # noqa: E402
 from tunec.compiler.tracing.recording import traced_phases  # noqa: E402
@@ -134,3 +135,12 @@ def test_a_quantised_layer_stores_what_bitsandbytes_does(format, double, stored)
     assert out.dtype == torch.float32
     out.sum().backward()
     assert x.grad.shape == x.shape
+
+
+def test_a_clone_of_what_lies_on_the_host_lies_there_too():
+    with Storages() as storages, moving_units(storages):
+        shard = torch.zeros(1000, device="meta").to("cpu")
+        copy = shard.clone()
+    assert storages.overlooks(shard)
+    assert storages.overlooks(copy)
+    assert alive(storages) == 0

@@ -32,7 +32,9 @@ def moving_units(storages: Storages) -> Iterator[None]:
         device = kwargs.get("device")
         beside = func in _BESIDE and device is None and storages.overlooks(args[0])
         if beside or str(device) == "cpu":
-            return storages.overlook(func(*args, **(kwargs | {"device": "meta"})))
+            # a clone takes no device
+            place = {} if func is _ATEN.clone.default else {"device": "meta"}
+            return storages.overlook(func(*args, **(kwargs | place)))
         return NotImplemented if others is None else others(func, args, kwargs)
 
     def come(value: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
@@ -41,7 +43,7 @@ def moving_units(storages: Storages) -> Iterator[None]:
         moved: torch.Tensor = plain_to(value, *args, **options)
         return moved
 
-    def place(value: torch.Tensor) -> torch.device:
+    def lies(value: torch.Tensor) -> torch.device:
         found: torch.device = plain_device.__get__(value)
         return torch.device("cpu") if storages.overlooks(value) else found
 
@@ -50,7 +52,7 @@ def moving_units(storages: Storages) -> Iterator[None]:
             (storages, "answer", answer),
             (torch.Tensor, "to", come),
             (torch.Tensor, "pin_memory", lambda value: value),
-            (torch.Tensor, "device", property(place)),
+            (torch.Tensor, "device", property(lies)),
         ):
             stack.enter_context(replaced(owner, name, substitute))
         yield
