@@ -390,9 +390,9 @@ def _settled(
 
 
 def _unread_folder(path: Path) -> Diagnostic:
-    """An empty folder is a wrong path; one with other files is none."""
-    found = _unreadable(path, "no file below it could be a config")
-    return replace(found, severity="note") if any(map(Path.is_file, path.rglob("[!.]*"))) else found
+    fault = _unreadable(path, "no file below it could be a config")
+    is_data = any(map(Path.is_file, path.rglob("[!.]*")))  # an empty one is a wrong path
+    return replace(fault, severity="note") if is_data else fault
 
 
 def _unreadable(path: Path, why: object) -> Diagnostic:

@@ -279,11 +279,14 @@ _OF_OTHERS: Final = frozenset(
     {
         *("train_type", "sft_type"),
         *("with_tracking", "use_slow_tokenizer", "dataset_mixer_list"),
+        *("kt_config", "_n_gpu"),
     }
 )
 """Keys of ms-swift before 4.0, which has many of TrainingArguments' with other defaults (swift 2.0
-to 3.12 llm/argument), and of Open Instruct's own loop (allenai/open-instruct finetune.py
-`FlatArguments`)."""
+to 3.12 llm/argument), of Open Instruct's own loop (allenai/open-instruct finetune.py
+`FlatArguments`), of KTransformers' own accelerate (LLaMA-Factory examples/ktransformers), and of
+what a run wrote of its arguments (transformers 4.40.2 to 5.23.0 training_args.py `_n_gpu`, a field
+that its parser does not take)."""
 _OF_EVALUATION: Final = frozenset({"n_shot", "lang", "task_dir"})
 """Beside `task`: the file of `llamafactory-cli eval` (llamafactory 0.7.0 to 0.9.3
 hparams/evaluation_args.py `EvaluationArguments`), which trains nothing."""

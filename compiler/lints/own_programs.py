@@ -54,6 +54,9 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
         r"device_map|\.model_parallel\s*=\s*True|\bPPO(?:v2)?Trainer\("
     ),
     "reward-head-not-trained": re.compile(r"\bSEQ_CLS\b"),
+    "reentrant-over-frozen-base": re.compile(
+        r"projector|requires_grad\s*=\s*True|requires_grad_\(True|enable_input_require_grads"
+    ),
     "generation-length-missing": re.compile(r"max_new_tokens|generation_max_length|\bmax_length="),
     "bf16-updates-lost": re.compile(r"\A(?![\s\S]*dtype)"),
     "fp16-trainable-weights": re.compile(
@@ -61,26 +64,62 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
     ),
 }
 """What a program's source shows where a rule's finding in its flags is not so: it places the model
-on several devices, builds the adapter for a head, says how long it generates, loads in no dtype
-that is given, or makes its adapters in fp32."""
+on several devices, builds the adapter for a head, trains what makes the input of the first layer,
+says how long it generates, loads in no dtype that is given, or makes its adapters in fp32."""
 
 
 def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnostic]:
     """What is found, without what the started program's own source settles otherwise."""
-    for each in found:
+    every = tuple(found)
+    unread = {name for each in every for name in _unread_by(each, run)}
+    for each in every:
+        if each.file in unread or (unread and each.id in _OF_ENGINE):
+            yield replace(each, severity="note")
+            continue
         pattern = _SETTLED.get(each.id)
         text = None if pattern is None else _source_at(run, each)
         if _is_asked_first(run, each):
             continue
         if pattern is None or text is None or not pattern.search(text):
-            yield replace(each, severity="note") if _is_meant(each) else each
+            is_note = _is_meant(each) or _is_of_another(run, each)
+            yield replace(each, severity="note") if is_note else each
+
+
+_OF_ENGINE: Final = frozenset({"accumulation-left-out", "cpu-optimizer-on-one-thread"})
+"""Rules about a command whose findings follow from the engine that it starts."""
+
+
+def _unread_by(found: Diagnostic, run: LintContext) -> Iterator[str]:
+    """The engine's files that a command names without the switch that starts the engine."""
+    flags = (each.path for each in found.labels)
+    if found.id == "engine-flags-unread" and "flags.deepspeed_config_file" in flags:
+        yield from (each.name for each in run.of("deepspeed"))
 
 
 _BY_RELEASE: Final = frozenset(
     {"argument-of-no-release", "field-of-another-release", "key-of-another-release"}
 )
 _ASKS: Final = re.compile(r"\bsignature\(|except\s*\(?[^:\n]*\bTypeError\b")
-_ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|peft_config\s*=")
+_ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|[(,]\s*peft_config\s*=")
+
+
+_PASSES_OVER: Final = re.compile(r"return_remaining_strings\s*=\s*True|parse_known_args\(")
+"""How a program parses that takes flags which nobody knows."""
+_OF_FLAGS: Final = _BY_RELEASE | {"key-of-no-class", "required-field-missing"}
+_OF_LOOP: Final = frozenset({"several-devices-in-one-process", "required-field-missing"})
+"""Rules about commands that hold where the Trainer is what they start."""
+
+
+def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
+    """Whether the started program takes flags that it does not know, or trains by nothing known."""
+    if found.id not in _OF_FLAGS | _OF_LOOP or found.severity == "note":
+        return False
+    text = _source_at(run, found)
+    if found.id in _OF_LOOP:
+        started = run.started.get(found.file, {})
+        is_elsewhere = bool(started) and all(name.startswith("verl") for name in _at(run, found))
+        return is_elsewhere or (text is not None and not _OF_TRAINER.search(text))
+    return text is not None and _PASSES_OVER.search(text) is not None
 
 
 def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
@@ -106,8 +145,12 @@ _MEANT: Final[Mapping[str, re.Pattern[str]]] = {
 
 def _source_at(run: LintContext, found: Diagnostic) -> str | None:
     """The source of the program in whose command a finding stands."""
+    return next((run.own.text_of(name) for name in _at(run, found)), None)
+
+
+def _at(run: LintContext, found: Diagnostic) -> list[str]:
+    """The program in whose command a finding stands, if it is known."""
     line = 0 if found.span is None else found.span.line
     started = run.started.get(found.file, {})
     before = [(at.span.line, name) for name, at in started.items() if at.span.line <= line]
-    names = [max(before)[1]] if before else list(started)[:1]
-    return run.own.text_of(names[0]) if names else None
+    return [max(before)[1]] if before else list(started)[:1]

@@ -33,7 +33,7 @@ _LEAST_DECLARED, _SHARE_DECLARED = 8, 0.8
 _FLAG: Final = re.compile(r"""["']--([A-Za-z][\w-]*)["']""")
 _WORD: Final = re.compile(r"""["']([A-Za-z][\w.-]{2,40})["']""")
 _READ: Final = re.compile(
-    r"""\[\s*["'](\w+)["']\s*\]|\.(?:get|pop)\(\s*["'](\w+)["']|getattr\([^,()]+,\s*["'](\w+)["']"""
+    r"""\[\s*["'](\w+)["']\s*\]|\.(?:get|pop)\(\s*["'](\w+)["']|\w*get\w*\([^,()]+,\s*["'](\w+)["']"""
     r"""|\b\w*(?:args|config|cfg|conf|params|opt|algo)\.(?!(?:get|pop)\()(\w+)""",
 )
 """How a script takes a setting out of what it has read."""

@@ -63,9 +63,18 @@ def count(place: Place | None) -> int | None:
 
 
 def is_counted_anew(run: LintContext, counted: Place | None) -> bool:
-    """Whether accelerate's file alone counts the processes, and the README's commands do, too."""
-    is_file = counted is not None and counted.document.kind == "accelerate"
-    return is_file and not run.of("launch") and "--num_processes" in run.own.readme
+    """Whether accelerate's file alone counts the processes, and the README's commands do, too.
+
+    Or a remark beside the number says that the command does.
+    """
+    if counted is None or counted.document.kind != "accelerate":
+        return False
+    lines = counted.document.text.splitlines()[counted.span.line - 1 : counted.span.line]
+    is_told = not run.of("launch") and "--num_processes" in run.own.readme
+    return is_told or any(map(_COUNTED.search, lines))
+
+
+_COUNTED: Final = re.compile(r"(?i)#.*(?:overrid|overwrit|--num_processes)")
 
 
 def listed(place: Place | None) -> tuple[str, ...] | None:

@@ -183,7 +183,13 @@ def has_adapter(run: LintContext) -> bool:
     """Whether the base is frozen under an adapter, also one whose file does not name its method."""
     if run.value("adapter.kind", "none") != "none" or run.of("peft"):
         return True
+    if any(place.value is True for key in _SWITCHES for place in run.each("trainer", key)):
+        return True
     return any(place.value in _ADAPTED for key in _METHOD_OF for place in run.each("trainer", key))
+
+
+_SWITCHES: Final = ("use_peft", "use_lora", "lora_enable")
+"""Flags by which scripts of their own put in adapters."""
 
 
 _METHOD_OF: Final = ("sft_type", "train_type", "tuner_type", "finetuning_type")

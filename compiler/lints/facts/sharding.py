@@ -239,4 +239,5 @@ def ungathered(run: LintContext, message: str, label: str, note: str) -> Finding
         if where.document.kind != "accelerate"
         else "write zero3_save_16bit_model: true",
         Fix((edit,), "unsafe") if edit and gather.place is None else None,
+        severity="note" if run.own.lacks("Trainer") else None,  # nothing there saves so
     )

@@ -148,7 +148,7 @@ def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
                 "DeepSpeed rejects fractions from 0.15.0; the trainer rounds from 4.45.0",
             ),
             "write a whole number, as 15099494 for a width of 4096, or use transformers 4.45",
-            severity=None if is_strict else "warning",
+            severity=None if is_strict else "warning" if width or run.of("trainer") else "note",
         )
 
 

@@ -167,6 +167,7 @@ def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
         (place.label("filled from the trainer, which says neither bf16 nor fp16"), *others),
         ("weights, gradients and communication take twice the bytes, without tensor cores",),
         "set bf16: true in the trainer's file, or fp16: true on older hardware",
+        severity="note" if any(run.each("trainer", "bf16")) else None,  # written as false
     )
 
 

@@ -139,8 +139,8 @@ _OF_SWIFT: Final = re.compile(r"\bfrom swift\b|\bimport swift\b")
 """ms-swift 2.0 to 3.9 llm/argument/train_args.py: eval_strategy is what save_strategy is."""
 
 
-_SET: Final = re.compile(r"\.eval(?:uation)?_strategy\s*=(?!=)")
-"""A script that sets the strategy itself."""
+_SET: Final = re.compile(r"[.(,\s]eval(?:uation)?_strategy\s*=(?!=)\s*(?![\"']no)")
+"""A script that sets the strategy itself, or makes its arguments with one."""
 
 
 def _evaluation(run: LintContext, document: Document) -> Iterator[Finding]:

@@ -230,6 +230,8 @@ _NAMED: Final = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 """A variable in any form: `$A`, `${A[@]}`, `${A:-otherwise}`."""
 _USED: Final = re.compile(r"(?<!\\)\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 """One that stands for its value alone."""
+_GUARDED: Final = re.compile(r"\$\{([A-Za-z_]\w*):?[-+=?]")
+"""One that the script knows may not be set: `${A:-otherwise}`, `${A:+if set}`."""
 _ELSEWHERE: Final = re.compile(
     r"^\s*(?:source|\.)\s|\beval\b|\bread\b|\bgetopts\b|\bdeclare\b|\bmapfile\b", re.MULTILINE
 )
@@ -250,6 +252,7 @@ def script_variable_misspelt(run: LintContext) -> Iterator[Finding]:
 def _misspelt(document: Document) -> Iterator[Finding]:
     """Names that nothing sets, beside a like one that nothing uses."""
     assigned = {*_SET.findall(document.text), *_LOOPED.findall(document.text)}
+    assigned |= {*_GUARDED.findall(document.text)}
     used = [(found, found[1] or found[2]) for found in _USED.finditer(document.text)]
     idle = assigned - set(_NAMED.findall(document.text)) - KNOWN
     told = set[str]()

@@ -242,12 +242,17 @@ def learning_rate_of_the_other_method(run: LintContext) -> Iterator[Finding]:
         )
 
 
+_PARTS: Final = ("tune_mm_mlp_adapter", "freeze_backbone", "freeze_llm")
+"""Flags of LLaVA and its kin by which the projector alone, or what sees, is trained."""
+
+
 def _is_otherwise(run: LintContext) -> bool:
-    """What is trained from its beginning, or by a script that puts in adapters by itself."""
+    """What is trained from its beginning, in part, or by a script that puts in its own adapters."""
     kinds = ("axolotl", "trainer")
     said = (each for key in _BEGUN for kind in kinds for each in run.each(kind, key))
     is_begun = any(each.value for each in said)
-    return is_begun or any(map(_gives_adapters, run.of("hf", "sft")))
+    is_part = any(each.value is True for key in _PARTS for each in run.each("trainer", key))
+    return is_begun or is_part or any(map(_gives_adapters, run.of("hf", "sft")))
 
 
 def _gives_adapters(document: Document) -> bool:

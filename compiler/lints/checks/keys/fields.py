@@ -134,7 +134,10 @@ def _too_old(run: LintContext, place: Place, gone: str) -> Finding:
     kind, path = place.document.kind, place.path
     found = _finding(run, kind, path, place, releases_of(kind)[:1])
     went = f"it went with {package_of(kind)} {gone}"
-    return replace(found, notes=(went, *found.notes[1:]))
+    if found.consequence != "silent":
+        return replace(found, notes=(went, *found.notes[1:]))
+    is_default = place.value in ("auto", None, False)
+    return replace(found, notes=(went, _DROPPED), severity="note" if is_default else "warning")
 
 
 def _not_here(run: LintContext, place: Place) -> Iterator[Finding]:

@@ -126,6 +126,8 @@ _CHECKOUTS: Final = re.compile(
     r"(?i)(?:\./)?(?:axolotl|llama-?factory|trl|ms-swift|transformers|accelerate|peft)/"
 )
 """Folders into which people clone a program, and start their runs from beside."""
+_DATA: Final = re.compile(r"(?i)(?:\A|/)(?:data|data_?sets?|corpus|corpora|samples)/")
+"""Folders of what a program works on: a word below one of them that no flag names is no config."""
 _EXAMPLES: Final = re.compile(r"(?:\./)?examples/")
 """The folder of configs in the checkouts of Axolotl and LLaMA-Factory."""
 _WITH_EXAMPLES: Final = re.compile(r"\b(?:axolotl\b|llamafactory-cli\b|src/train(?:_bash)?\.py\b)")
@@ -134,6 +136,8 @@ _WITH_EXAMPLES: Final = re.compile(r"\b(?:axolotl\b|llamafactory-cli\b|src/train
 def _is_elsewhere(each: Missing) -> bool:
     """Whether the file may lie where the command is run, and not where it is kept."""
     if _SHIPPED in each.why or _is_left(each.place) or _CHECKOUTS.match(each.path):
+        return True
+    if not each.place.path and _DATA.search(each.path):
         return True
     return bool(_EXAMPLES.match(each.path) and _WITH_EXAMPLES.search(each.place.document.text))
 

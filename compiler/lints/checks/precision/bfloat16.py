@@ -22,7 +22,9 @@ _HALF_STEP: Final = 2.0**-9
 of precision, and a tie goes to the even neighbour."""
 _TYPICAL: Final = 0.02
 """Standard deviation with which transformers initialises weights (`initializer_range`)."""
-_ROUNDS_UP: Final = ("adamw_bf16", "stochastic", "optimi", "kahan", "anyprecision")
+_ROUNDS_UP: Final = ("adamw_bf16", "stochastic", "optimi", "kahan", "anyprecision", "apollo")
+"""Optimizers that round otherwise; APOLLO's steps are several times the rate: zhuhanqing/APOLLO
+apollo_torch/apollo.py scales the gradient by the root of `scale`, 32 in LLaMA-Factory."""
 
 
 @rule(
@@ -87,6 +89,8 @@ def _is_started(run: LintContext) -> bool:
 
 
 def _rounds_well(run: LintContext) -> bool:
+    if any(each.value is True for each in run.each("llamafactory", "use_apollo")):
+        return True
     name = run.effective("trainer", "optim").value
     return isinstance(name, str) and any(word in name for word in _ROUNDS_UP)
 

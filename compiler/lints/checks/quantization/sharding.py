@@ -269,7 +269,19 @@ def device_map_in_distributed_run(run: LintContext) -> Iterator[Finding]:
             (f"{world} processes are started, each of which loads the model",) if world else (),
             "leave it out, or give each process its own device",
             certain=world is not None,
+            severity="note" if _is_asked(document) else None,
         )
+
+
+_ASKS: Final = re.compile(
+    r"(?im)^\s*(?:el)?if\b[^\n]*(?:distributed|world_size|local_rank|num_processes|\bddp\b)"
+    r"|\bif\s+\w*(?:distributed|world_size|local_rank|ddp)\w*[^\n]*\belse\b"
+)
+
+
+def _is_asked(document: Document) -> bool:
+    """Whether a script asks how it is started, and may map the model otherwise then."""
+    return document.format == "python" and _ASKS.search(document.text) is not None
 
 
 def _mapped(document: Document) -> Place | None:

@@ -215,7 +215,18 @@ def _tokens(images: "ImageTokens", pixels: int | None) -> int | None:
             return image_tokens(images, images.image_size, images.image_size)
         except UnfitImage:
             return None
-    return images.tokens * (images.max_slices + 1) or None
+    return images.tokens * (_slices(images, pixels) + 1) or None
+
+
+def _slices(images: "ImageTokens", pixels: int | None) -> int:
+    """The most tiles of an image of so many pixels that is half a tile wide and high or more."""
+    side, most = images.image_size, images.max_slices
+    if not pixels or not side:
+        return most
+    widths = ((each, max(side // 2, (each - 1) * side + 1)) for each in range(1, most + 1))
+    fit = ((each, pixels // width) for each, width in widths)
+    tiles = (each * -(-height // side) for each, height in fit if height >= side // 2)
+    return min(most, max(tiles, default=1))
 
 
 _GLM: Final = "training_args.remove_unused_columns"
