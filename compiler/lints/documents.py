@@ -10,8 +10,7 @@ from msgspec import Struct, field
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.comments import allowances
-from tunec.compiler.frontend.disk import Unreadable, near_files, read_bytes
-from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.shell_references import SCRIPTS
@@ -36,13 +35,12 @@ from tunec.compiler.lints.neighbours import (
 )
 from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
 from tunec.compiler.lints.recognition import of_kind
-from tunec.compiler.lints.repository import Reach, called_as, near, reach_of
+from tunec.compiler.lints.repository import Reach, called_as, near, reach_of, unreadable
 from tunec.compiler.lints.spelling import spelled
 from tunec.compiler.lints.views import views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Json, Target
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import start_of
 
 _MOST_FOLLOWED: Final = 64  # files that are read because others refer to them
 _COMPANIONS: Final = ("data_backend_config", "lycoris_config")  # files that SimpleTuner reads too
@@ -93,7 +91,7 @@ class _Reader(Struct):
         try:
             content = read_bytes(path)
         except Unreadable as fault:
-            self.faults.append(_unread_folder(path) if path.is_dir() else _unreadable(path, fault))
+            self.faults.append(unreadable(path, fault))
             return
         self._content(path, content)
         name = str(path)
@@ -387,14 +385,3 @@ def _settled(
             continue
         file = next((e for e in target.files if kind_of(target, e) == "deepspeed"), None)
         yield replace(each, target=target, file=file) if file else each
-
-
-def _unread_folder(path: Path) -> Diagnostic:
-    fault = _unreadable(path, "no file below it could be a config")
-    is_data = any(map(Path.is_file, path.rglob("[!.]*")))  # an empty one is a wrong path
-    return replace(fault, severity="note") if is_data else fault
-
-
-def _unreadable(path: Path, why: object) -> Diagnostic:
-    said = f"{path} cannot be read: {why}"
-    return error("E0201", said, start_of(str(path)), help=near_files(path))

@@ -12,7 +12,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from tunec.compiler.frontend.disk import Unreadable, read_bytes
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.disk import Unreadable, near_files, read_bytes
+from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.notebook import is_notebook
 from tunec.compiler.frontend.project import Outside, project_root, require_inside
 from tunec.compiler.lints.environment import Pin
@@ -23,6 +25,8 @@ from tunec.compiler.lints.requirement_files import (
     rank_of,
     stated,
 )
+from tunec.schemas.frozen import replace
+from tunec.schemas.source import start_of
 
 _MOST_NAMES: Final = 10_000
 """Names that are looked at in one folder."""
@@ -200,3 +204,16 @@ def _pin(said: list[Said]) -> Pin:
 def _of(held: list[Said]) -> Pin:
     ranges = dict.fromkeys(each.stated.releases for each in held)
     return Pin(held[0].stated.package, tuple(ranges), held[0].where)
+
+
+def unreadable(path: Path, why: object) -> Diagnostic:
+    """What is told of a file or folder of which nothing is read.
+
+    An empty folder is a wrong path; one with other files holds nothing that could be wrong.
+    """
+    is_folder = path.is_dir()
+    what = "no file below it could be a config" if is_folder else why
+    at = start_of(str(path))
+    found = error("E0201", f"{path} cannot be read: {what}", at, help=near_files(path))
+    is_data = is_folder and any(map(Path.is_file, path.rglob("[!.]*")))
+    return replace(found, severity="note") if is_data else found
