@@ -124,3 +124,16 @@ def test_experts_are_copied_for_each_token_that_is_written():
     assert phases["evaluation answers"]["selected experts"] > 0
     old = tunec.plan({**model, "software": {"transformers": "4.57.6"}}).memory.phases
     assert "selected experts" not in old["evaluation answers"]
+
+
+@pytest.mark.parametrize("hardware", ["l40s-x1", "l40s-x4", "l40s-x8", "a100-80g-x2"])
+@pytest.mark.parametrize("samples", [4, 8, 6])
+def test_all_devices_together_evaluate_whole_groups_of_answers(hardware, samples):
+    """TRL refuses another evaluation batch, and nobody but the search has chosen it."""
+    objective = {"grpo": {"rewards": ["rewards.score"], "samples": samples, "completion": 256}}
+    asked = spec(objective=objective, hardware=hardware, batch={"global": 8 * samples})
+    found = tunec.compile(asked, targets=["trl"])
+    assert found.ok, [each.message for each in found.diagnostics]
+    text = written(found, "trl", "grpo.yaml")
+    width = found.planned.plan["parallel.data"]
+    assert text["per_device_eval_batch_size"] * width % samples == 0

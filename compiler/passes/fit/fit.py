@@ -258,7 +258,10 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
     if path == "batch.global":
         return _why_so_many(problem), (spec("batch.global"),)
     if path == "batch.evaluation":
-        return "as in training: evaluation keeps fewer activations", (slot("batch.micro"),)
+        why = "as in training: evaluation keeps fewer activations"
+        if problem.group > 1 and problem.workload.data.evaluation is not None:
+            why = f"{why}; all devices together evaluate whole groups of {problem.group} answers"
+        return why, (slot("batch.micro"),)
     why, above = _FOLLOWS[path.partition(".")[0]]
     return why, tuple(map(slot, above))
 

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from itertools import count
-from math import isqrt
+from math import gcd, isqrt
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.account import (
@@ -151,15 +151,27 @@ class Rung:
         return self.share if fitting >= self.share else most
 
     def evaluating(self, layout: Layout, budget: int) -> Layout:
-        """The layout with its evaluation batch halved until that fits as training does."""
+        """The layout with its evaluation batch halved until that fits as training does.
+
+        All devices together evaluate whole groups of answers.
+        """
         if "batch.evaluation" in self.problem.pinned:
             return layout
-        while layout.batch.evaluation > 1:
+        least = self._least_evaluated
+        layout = _evaluating_at_once(layout, -(-layout.batch.evaluation // least) * least)
+        while layout.batch.evaluation > least:
             if required_bytes(self.problem.workload, layout) <= budget:
                 break
-            smaller = replace(layout.batch, evaluation=layout.batch.evaluation // 2)
-            layout = replace(layout, batch=smaller)
+            groups = layout.batch.evaluation // least
+            layout = _evaluating_at_once(layout, groups // 2 * least)
         return layout
+
+    @cached_property
+    def _least_evaluated(self) -> int:
+        """The fewest samples at once with which all devices evaluate whole groups of answers."""
+        if self.problem.workload.data.evaluation is None:
+            return 1
+        return self.problem.group // gcd(self.problem.group, self.shape.width)
 
     @cached_property
     def _sizes(self) -> tuple[int, ...]:
@@ -175,6 +187,12 @@ class Rung:
             for size in every
             if micro in (None, size) and accumulation in (None, self.share // size)
         )
+
+
+def _evaluating_at_once(layout: Layout, samples: int) -> Layout:
+    if samples == layout.batch.evaluation:
+        return layout
+    return replace(layout, batch=replace(layout.batch, evaluation=samples))
 
 
 def rungs(problem: Problem) -> tuple[Ladder, ...]:
