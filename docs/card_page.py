@@ -19,7 +19,9 @@ configuration classes that have a head for causal, vision-language, sequence-to-
 language modelling: the class is built without weights, and its passes are run and measured.
 `just card-sweep` tries anew. Defaults are often placeholders that do not fit together, which a real
 `config.json` fills: `benchmarks/card_sweep_filled.yaml` has what such files say, with whose they
-are. What cannot be built from others says nothing of real models of the family."""
+are. What cannot be built from others says nothing of real models of the family. Classes with a
+vision tower of timm are asked where timm 1.0.31 is installed; without it, their card's refusal
+names it."""
 _KINDS: Final[Mapping[str, str]] = {
     "the default config cannot be made": "its own defaults are refused",
     "transformers refuses the config": "its own defaults are refused",
@@ -27,6 +29,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "does not run": "a pass of the class does not run",
     "follow no curve": "its memory follows no curve of the length",
     "follows no curve": "its memory follows no curve of the length",
+    "feeds its decoder": "an encoder feeds its decoder",
     "takes longer": "it takes longer than the sweep gives",
     "takes more memory": "it takes more memory than the sweep gives",
     "process ended": "its process ended",

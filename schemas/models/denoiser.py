@@ -1,13 +1,8 @@
 """What a diffusion transformer takes by the tokens of its picture and its text, off its class."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from msgspec import Struct
-
-ALONE: Final = " alone"
-"""Ends a way of computing in which a micro batch of one sample takes less than its share of two:
-what is cut from one sequence lies in order where there is one sample."""
 
 
 class Plane(Struct, frozen=True, omit_defaults=True):

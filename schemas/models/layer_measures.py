@@ -1,6 +1,12 @@
 """What layers take that no formula describes, read off the real class (`tunec card`)."""
 
+from typing import Final
+
 from msgspec import Struct
+
+ALONE: Final = " alone"
+"""Ends a way of computing in which a micro batch of one sample takes less than its share of two:
+what is cut from one sequence lies in order where there is one sample."""
 
 
 class Curve(Struct, frozen=True, omit_defaults=True):

@@ -92,6 +92,14 @@ CONFIGS = {
         "bos_token_id": 1,
         "eos_token_id": 2,
     },
+    "mamba": {
+        "model_type": "mamba",
+        "vocab_size": 1536,
+        "hidden_size": 256,
+        "num_hidden_layers": 3,
+        "state_size": 16,
+        "time_step_rank": 24,
+    },
     "longcat_flash": {
         **{key: value for key, value in SMALL.items() if key != "num_hidden_layers"},
         "model_type": "longcat_flash",
@@ -215,6 +223,18 @@ def test_layers_that_store_and_reuse_keys_and_values_are_kinds_of_their_own():
     workload, plan = next(iter(workloads(found)))
     trace = run(Subject(CONFIGS["gemma4_text"], workload, plan))
     assert abs(compare(trace, account(workload, plan)).error) < 0.015
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_a_class_that_takes_a_step_a_token_is_measured_at_short_lengths(samples):
+    """And apart where there is one sample, which takes less than each of several."""
+    found = card("mamba").architecture
+    ways = {each.way for each in found.stacks[0].measured}
+    assert {"trained 2 eager", "trained 2 eager alone"} <= ways
+    kernel = AttentionKernel("eager")
+    workload = full(found, sequence=300, attention=kernel, packing=True)
+    trace = run(Subject(CONFIGS["mamba"], workload, layout(samples)))
+    assert abs(compare(trace, account(workload, layout(samples))).error) < 0.02
 
 
 ROUTED = {**SMALL, **EXPERTS, "model_type": "phimoe", "num_hidden_layers": 2}

@@ -244,7 +244,7 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     part = part_activations(workload, run, "text", widths, tokens, keys)
     last = _stacks(workload.architecture, "text")[-1]
     read = widths.trained or run.keeps_inputs
-    measured = around(workload.architecture, widths, keys)
+    measured = around(workload.architecture, widths, keys, alone=run.alone)
     ending = norm_saved(last, widths) + read * final_input_saved(last, widths)
     norm = tokens * (ending if measured is None else measured)
     biases = tokens * position_biases(last, widths, keys, checkpointed=run.checkpointed)
@@ -276,14 +276,14 @@ def part_activations(
     if run.keeps_inputs and not widths.trained:
         adapters += inputs_kept(workload, part, widths) / layers
     one = [
-        saved(s, widths, keys)
+        saved(s, widths, keys, alone=run.alone)
         + adapters
         + _kept_beside(s, widths, keys, run)
         + dropped_saved(workload.architecture, part, s, widths, keys)
         for s in stacks
     ]
     again = run.checkpointed
-    working = max(worked(stack, widths, keys, recomputed=again) for stack in stacks)
+    working = max(worked(s, widths, keys, recomputed=again, alone=run.alone) for s in stacks)
     if widths.eager and not stacks[0].measured:
         gone = _adapters(workload, part, widths, after_attention=True) / layers
         working = max(working, *(_at_scores(s, widths, keys) - gone for s in stacks))

@@ -17,7 +17,8 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved, inputs_kept
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, Stack
-from tunec.schemas.models.denoiser import ALONE, BlockBytes, Denoiser, highest
+from tunec.schemas.models.denoiser import BlockBytes, Denoiser, highest
+from tunec.schemas.models.layer_measures import ALONE
 
 _EAGER = " eager"
 

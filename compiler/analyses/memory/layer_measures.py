@@ -5,14 +5,17 @@ from tunec.compiler.analyses.memory.attention import attention_saved
 from tunec.compiler.analyses.memory.layers import layer_saved, layer_working
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Stack
-from tunec.schemas.models.layer_measures import Measured, find, highest
+from tunec.schemas.models.layer_measures import ALONE, Measured, find, highest
 
 _EAGER = " eager"
 
 
-def saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes a token that one layer keeps, without adapters; `keys`: tokens of a sample."""
-    found = _found(stack.measured, widths)
+def saved(stack: Stack, widths: Arithmetic, keys: float, *, alone: bool) -> float:
+    """Bytes a token that one layer keeps, without adapters; `keys`: tokens of a sample.
+
+    `alone`: there is one sample.
+    """
+    found = _found(stack.measured, widths, alone=alone)
     if found is None:
         return layer_saved(stack, widths, keys)
     own = highest(found.saved, keys) - highest(found.common, keys)
@@ -25,13 +28,15 @@ def common(stack: Stack, widths: Arithmetic, keys: float) -> float:
     return 0.0 if found is None else highest(found.common, keys)
 
 
-def working(stack: Stack, widths: Arithmetic, keys: float, *, recomputed: bool) -> float:
+def working(
+    stack: Stack, widths: Arithmetic, keys: float, *, recomputed: bool, alone: bool
+) -> float:
     """Bytes a token of gradients on their way while one layer is differentiated.
 
     The measure knows no adapters, whose casts the formula adds beside the widest product.
     """
     formula = layer_working(stack, widths, recomputed=recomputed)
-    found = _found(stack.measured, widths)
+    found = _found(stack.measured, widths, alone=alone)
     if found is None:
         return formula
     measured = highest(found.working, keys)
@@ -42,24 +47,30 @@ def working(stack: Stack, widths: Arithmetic, keys: float, *, recomputed: bool) 
     return measured if widths.trained else max(measured, formula)
 
 
-def around(model: Architecture, widths: Arithmetic, keys: float) -> float | None:
+def around(model: Architecture, widths: Arithmetic, keys: float, *, alone: bool) -> float | None:
     """Bytes a token that the model keeps outside of its layers; None where formulas know."""
-    found = _found(model.around, widths)
+    found = _found(model.around, widths, alone=alone)
     return None if found is None else highest(found.saved, keys)
 
 
-def _found(measures: tuple[Measured, ...], widths: Arithmetic) -> Measured | None:
-    """The measure of a way of computing, or the one with the other kernel of attention."""
+def _found(
+    measures: tuple[Measured, ...], widths: Arithmetic, *, alone: bool = False
+) -> Measured | None:
+    """The measure of a way of computing, or the one with the other kernel of attention.
+
+    That of one sample, if there is one and it takes less than each of several.
+    """
     if not measures:
         return None
     way = widths.way
     other = way.removesuffix(_EAGER) if widths.eager else way + _EAGER
-    return find(measures, way) or find(measures, other)
+    named = [each + ALONE * one for one in (alone, False) for each in (way, other)]
+    return next(filter(None, (find(measures, each) for each in named)), None)
 
 
 def _other_kernel(found: Measured, stack: Stack, widths: Arithmetic, keys: float) -> float:
     """What the kernel that runs keeps more than the one that was measured."""
-    if found.way == widths.way or not stack.attends:
+    if found.way.removesuffix(ALONE) == widths.way or not stack.attends:
         return 0
     measured = replace(widths, eager=not widths.eager)
     return attention_saved(stack, widths, keys) - attention_saved(stack, measured, keys)

@@ -34,7 +34,8 @@ from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Part
+from tunec.schemas.models.architecture import Architecture, Part
+from tunec.schemas.models.layer_measures import ALONE
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 
@@ -118,9 +119,15 @@ def pass_of(
         retains=retains_inputs(workload, asked, fsdp),
         short=short,
         keeps_inputs=on_zero,
-        alone=alone and workload.architecture.denoiser is not None,
+        alone=alone and _is_less_alone(workload.architecture),
         nested=fsdp.checkpointing and workload.architecture.family in NESTED_ATTENTION,
     )
+
+
+def _is_less_alone(model: Architecture) -> bool:
+    """Whether one sample may take less than each of several; no pass differs where none does."""
+    measured = (each for stack in model.stacks for each in stack.measured)
+    return model.denoiser is not None or any(each.way.endswith(ALONE) for each in measured)
 
 
 @cached(2048)

@@ -192,9 +192,11 @@ def _with_places(maker: Any, made: Any, model: Any) -> Any:
 
 def _open_windows(config: Any) -> None:
     """Let layers see all tokens: what the mask of a window takes is added by the account."""
-    for name in WINDOWS:
-        if getattr(config, name, None):
-            setattr(config, name, _BEYOND)
+    own = config.per_layer_config if getattr(config, "is_heterogeneous", False) else (config,)
+    for each in own:
+        for name in WINDOWS:
+            if getattr(each, name, None):
+                setattr(each, name, _BEYOND)
 
 
 def _context(model: torch.nn.Module, config: Any) -> int:

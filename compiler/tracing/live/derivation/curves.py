@@ -19,6 +19,8 @@ _MORE: Final = (1411, 2605)
 """And two more, for layers that keep a state."""
 _MANY: Final = (900, 1100, 1290, 1553, 1925, 2250, 2330)
 """And these, for layers whose highest moment depends on how much fills the last chunk."""
+_SHARE: Final = 32
+"""What lengths are divided by where the class takes a step a token."""
 TOLERANCE: Final = 1e-3
 """Share by which a curve may miss what a pass takes at a length that it was not fitted to."""
 _CHUNKS: Final = (64, 128, 256)
@@ -42,6 +44,8 @@ class Lengths(Struct, frozen=True):
 
     aligned: tuple[int, ...]
     unaligned: tuple[int, ...]
+    share: int = 1
+    """What all of them are divided by."""
 
     @property
     def all(self) -> tuple[int, ...]:
@@ -49,23 +53,29 @@ class Lengths(Struct, frozen=True):
         return (*self.aligned, *self.unaligned)
 
     @classmethod
-    def beside(cls, model: torch.nn.Module, active: int = 1) -> Self:
-        """Lengths for a model whose tokens pass through so many experts."""
-        free, step = _free(model, active), _CHUNKS[-1]
-        first = free(_ALIGNED, step)
-        return cls((first, free(first + 2 * step, step)), tuple(free(at, 2) for at in _UNALIGNED))
+    def beside(cls, model: torch.nn.Module, active: int = 1, *, short: bool = False) -> Self:
+        """Lengths for a model whose tokens pass through so many experts.
+
+        Short ones for a class that takes a step a token: it works on no chunks.
+        """
+        share = _SHARE if short else 1
+        free, step = _free(model, active), _CHUNKS[-1] // share
+        first = free(_ALIGNED // share, step)
+        aligned = first, free(first + 2 * step, step)
+        return cls(aligned, tuple(free(at // share, 2) for at in _UNALIGNED), share)
 
     def with_more(self, model: torch.nn.Module, active: int) -> Self:
         """These lengths, one more that is aligned, and two that are not."""
-        free, step = _free(model, active), _CHUNKS[-1]
+        free, step = _free(model, active), _CHUNKS[-1] // self.share
         last = free(self.aligned[-1] + step, step)
-        more = tuple(free(at, 2) for at in _MORE)
+        more = tuple(free(at // self.share, 2) for at in _MORE)
         return replace(self, aligned=(*self.aligned, last), unaligned=(*self.unaligned, *more))
 
     def with_many(self, model: torch.nn.Module, active: int) -> Self:
         """These lengths, and many that are not aligned."""
         free = _free(model, active)
-        return replace(self, unaligned=(*self.unaligned, *(free(at, 2) for at in _MANY)))
+        many = tuple(free(at // self.share, 2) for at in _MANY)
+        return replace(self, unaligned=(*self.unaligned, *many))
 
 
 def _free(model: torch.nn.Module, active: int) -> Callable[[int, int], int]:

@@ -20,7 +20,8 @@ from tunec.compiler.tracing.live.derivation.planes import Irregular, fitted
 from tunec.compiler.tracing.live.derivation.text_pass import WAYS, Way
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.denoiser import ALONE, Around, BlockBytes, Plane
+from tunec.schemas.models.denoiser import Around, BlockBytes, Plane
+from tunec.schemas.models.layer_measures import ALONE
 
 GRIDS: Final = (
     Grid(1, 46, 38, 62),

@@ -21,12 +21,16 @@ from tunec.compiler.tracing.live.derivation.text_pass import (
 )
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.layer_measures import Measured
+from tunec.schemas.models.layer_measures import ALONE, Measured
 
 _SHARED: Final = 0.05
 """Share of what a layer keeps that samples may have in common without being measured."""
-_ALONE: Final = 0.05
-"""Share by which one sample may take less than each of two, and is counted as one of them."""
+
+
+_FEW: Final = (64, 128)
+"""Lengths in tokens at which it is asked whether a class takes a step a token."""
+_STEP: Final = 16
+"""Storages that such a class makes and lets go of for each token more."""
 
 
 class Found(Struct, frozen=True):
@@ -51,8 +55,8 @@ def measures(subject: Subject, places: Sequence[int]) -> Measures:
     Ways over packed weights are left out where the class does not run over them. Raises Untraceable
     where a pass does not run, bytes follow no curve of the length or of the number of samples.
     """
-    lengths = Lengths.beside(subject.model, subject.active)
-    subject = replace(subject, asks=asks_of(subject, lengths.unaligned[0]))
+    subject = replace(subject, asks=asks_of(subject, _FEW[0]))
+    lengths = Lengths.beside(subject.model, subject.active, short=_steps(subject))
     for more in (Lengths.with_more, Lengths.with_many):
         with suppress(NoCurve):
             return _at_lengths(subject, places, lengths)
@@ -66,26 +70,33 @@ def _at_lengths(subject: Subject, places: Sequence[int], lengths: Lengths) -> Me
     attending: frozenset[int] = frozenset()
     shares, many = False, _together(subject, lengths.unaligned[0], places)
     unpacked = _unpacked(subject, lengths.unaligned[0])
-    for each in (each for each in WAYS if not (each.packed and unpacked)):
-        passes = {length: run(subject, each, length, samples=many) for length in lengths.all}
-        name = each.named(eager=subject.eager)
+    ways = [each for each in WAYS if not (each.packed and unpacked)]
+    for each, count in ((way, count) for way in ways for count in dict.fromkeys((many, 1))):
+        passes = {length: run(subject, each, length, samples=count) for length in lengths.all}
+        name = each.named(eager=subject.eager) + ALONE * (count < many)
         if each is WAYS[0]:
             attending = passes[lengths.aligned[0]].attending
             shares = many == 1 and _shares(subject, passes, lengths, places)
         twice = {s: run(subject, each, s, samples=2) for s in lengths.all} if shares else {}
         for own, at in zip(layers, places, strict=True):
             sizes = (
-                {s: p.saved.get(at, 0) / s / many for s, p in passes.items()},
-                {s: p.working.get(at, 0) / s / many for s, p in passes.items()},
-                {s: p.forward.get(at, 0) / s / many for s, p in passes.items()},
+                {s: p.saved.get(at, 0) / s / count for s, p in passes.items()},
+                {s: p.working.get(at, 0) / s / count for s, p in passes.items()},
+                {s: p.forward.get(at, 0) / s / count for s, p in passes.items()},
                 {s: (2 * passes[s].saved[at] - p.saved[at]) / s for s, p in twice.items()},
             )
             curves = (fitted(each, lengths, name) for each in sizes if each)
             own.append(Measured(name, *curves))
-        outer = {s: p.around / s / many for s, p in passes.items()}
+        outer = {s: p.around / s / count for s, p in passes.items()}
         around.append(Measured(name, fitted(outer, lengths, name)))
     found = [Found(tuple(m), at in attending) for m, at in zip(layers, places, strict=True)]
     return Measures(found, tuple(around), unpacked)
+
+
+def _steps(subject: Subject) -> bool:
+    """Whether a class takes a step a token, as state spaces do without kernels of their own."""
+    few, more = (run(subject, WAYS[0], length).events for length in _FEW)
+    return more - few >= _STEP * (_FEW[1] - _FEW[0])
 
 
 def _unpacked(subject: Subject, length: int) -> str:
@@ -106,7 +117,7 @@ def _unpacked(subject: Subject, length: int) -> str:
 
 
 def _together(subject: Subject, length: int, places: Sequence[int]) -> int:
-    """Samples of the passes that are measured: two where one alone takes a little less than each.
+    """Samples of the passes that are measured: two where one alone takes less than each.
 
     Where there is one sample, what is cut from it lies in order, and some copies are not made.
     """
@@ -117,7 +128,7 @@ def _together(subject: Subject, length: int, places: Sequence[int]) -> int:
         return 1
     three = run(subject, WAYS[0], length, samples=3)
     evens = (abs(three.saved[at] - 1.5 * two.saved[at]) / three.saved[at] for at in places)
-    if twice - 2 * once > _ALONE * twice or max(evens) > TOLERANCE:
+    if max(evens) > TOLERANCE:
         raise Untraceable(f"two samples keep {twice} bytes where one keeps {once}")
     return 2
 

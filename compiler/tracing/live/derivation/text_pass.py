@@ -69,6 +69,8 @@ class Pass(Struct, frozen=True):
     """Kept by what is neither a layer, nor the head or its loss."""
     attending: frozenset[int]
     """Layers that compare tokens with each other: by a kernel of attention, or by a softmax."""
+    events: int
+    """How often a storage was made or let go of."""
 
 
 class Subject(Struct, frozen=True):
@@ -152,7 +154,7 @@ def recorded(
 
     Gives the storages, and what forward and backward run in, which casts under autocast alone.
     """
-    storages, casts = _Placed(Answers(0)), CudaAutocast(torch.bfloat16) if autocast else None
+    storages, casts = _Placed(_Numbers(0)), CudaAutocast(torch.bfloat16) if autocast else None
     storages.watch(model, casts.forget if casts else lambda: None)
     gc.freeze()
     with as_on_gpu(casts.lower if casts else None), storages.resizing(), storages:
@@ -161,6 +163,22 @@ def recorded(
         watch_gradients(storages, model)
         yield storages, casts or nullcontext()
     gc.unfreeze()
+
+
+class _Numbers(Answers):
+    """Answers, and zeros for one number that is brought to the processor.
+
+    The gradient of a factor that came from there (transformers 5.23 `modeling_diffllama.py`,
+    `lambda_full`).
+    """
+
+    def __call__(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The answer of one operation, or NotImplemented for those that need none."""
+        if func is torch.ops.aten._to_copy.default and args[0].is_meta:  # noqa: SLF001
+            to = kwargs.get("device")
+            if args[0].dim() == 0 and to is not None and to.type == "cpu":
+                return torch.zeros((), dtype=args[0].dtype)
+        return super().__call__(func, args, kwargs)
 
 
 class _Placed(Storages):
@@ -201,9 +219,8 @@ def _read(
     working = {at: most - saved.get(at, 0) for at, most in working.items()}
     forward = forward_of(events[:middle], index, counts)
     comparing = (index(each) for each in made if _compares(each))
-    return Pass(
-        saved, working, forward, around, frozenset(at for at in comparing if at is not None)
-    )
+    attending = frozenset(at for at in comparing if at is not None)
+    return Pass(saved, working, forward, around, attending, len(events))
 
 
 def _compares(storage: Storage) -> bool:
