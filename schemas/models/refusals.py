@@ -50,6 +50,8 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "facebook/seamless-m4t-": _SPEAKS,
     "nvidia/audio-flamingo-": _HEARS,
     "fixie-ai/ultravox-": _HEARS,
+    "ibm-granite/granite-speech-": _HEARS,
+    "hexgrad/Kokoro-": _SPEAKS,
     "nari-labs/Dia-": _SPEAKS,
     "microsoft/VibeVoice-": _SPEAKS,
     "facebook/musicgen-": _SPEAKS,
@@ -94,6 +96,8 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "google/embeddinggemma-": "its modules stand without the head of a model that writes, and no "
     "rule of tunec names them so",
     "albert/albert-": "its layers are one set of weights, which a card counts for each layer",
+    "allenai/longformer-": "its attention pads a text to whole windows, so that its bytes follow no "
+    "curve of the length",
     "google/mobilebert-": "its layers have bottlenecks of their own, which no rule derives",
     "Alibaba-NLP/gte-multilingual-": _own("new"),
     "Alibaba-NLP/gte-base-en-v1.5": _own("new"),
@@ -147,6 +151,8 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "stepfun-ai/GOT-OCR2_0": _own("GOT"),
     "rednote-hilab/dots.ocr": _own("dots_ocr"),
     "THUDM/cogvlm": _own("cogvlm"),
+    "baidu/ERNIE-4.5-VL-": _own("ernie4_5_moe_vl"),
+    "microsoft/Phi-4-reasoning-vision-": _own("phi4-siglip"),
     "Qwen/Qwen-7B": _own("qwen"),
     "Qwen/Qwen-VL": _own("qwen"),
 }
