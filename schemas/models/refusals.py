@@ -96,8 +96,8 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "google/embeddinggemma-": "its modules stand without the head of a model that writes, and no "
     "rule of tunec names them so",
     "albert/albert-": "its layers are one set of weights, which a card counts for each layer",
-    "allenai/longformer-": "its attention pads a text to whole windows, so that its bytes follow no "
-    "curve of the length",
+    "allenai/longformer-": "its attention pads a text to whole windows, so that its bytes follow "
+    "no curve of the length",
     "google/mobilebert-": "its layers have bottlenecks of their own, which no rule derives",
     "Alibaba-NLP/gte-multilingual-": _own("new"),
     "Alibaba-NLP/gte-base-en-v1.5": _own("new"),
