@@ -203,7 +203,7 @@ PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
     "a diffusion transformer": lambda: (
         lora(
             _FLUX,
-            sequence=1,
+            sequence=0,
             images=1,
             image_width=1024,
             image_height=1024,
