@@ -1,6 +1,6 @@
 """What rows make nothing of: keys of files that no slot stands for, or whose value says nothing."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
@@ -14,6 +14,7 @@ from tunec.compiler.read import WRONG_SHAPE, settle
 from tunec.compiler.target import Dialect, Entry, in_no_plan
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.statements import dialect_of
+from tunec.schemas.caches import ByIdentity
 
 _AUTO: Final = "auto"
 _STARTING: Final = ("launch", "slurm")
@@ -196,13 +197,15 @@ def _unsaid(run: LintContext, document: Document, path: str, value: Any) -> Fate
 
 def _names_a_document(run: LintContext, value: Any) -> bool:
     """Whether it says which other file to read, or the folder of one, and that has been read."""
-    names = {name for each in run.documents for name in _names_of(each)}
-    return isinstance(value, str) and PurePath(value).name in names
+    return isinstance(value, str) and PurePath(value).name in _NAMES.of(run.documents)
 
 
-def _names_of(document: Document) -> Iterator[str]:
-    """A file's name, and its folder's where its reader wants it in one of its own."""
-    path = PurePath(document.name)
-    yield path.name
-    if document.file is not None and "/" in document.file.name:
-        yield path.parent.name
+def _names_of(documents: Sequence[Document]) -> frozenset[str]:
+    """The files' names, and of those that their reader wants in a folder of their own its name."""
+    names = {each.name for each in documents}
+    in_folders = {each.name for each in documents if each.file and "/" in each.file.name}
+    folders = {PurePath(name).parent.name for name in in_folders}
+    return frozenset(folders.union(PurePath(name).name for name in names))
+
+
+_NAMES: Final = ByIdentity(f"{__name__}.names", 4, _names_of)
