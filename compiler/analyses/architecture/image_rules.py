@@ -205,6 +205,7 @@ IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
     "qwen3_vl_moe": lambda facts: qwen(facts, "qwen3_vl_moe_vision"),
     "glm4v": lambda facts: glm(facts, "glm4v_vision"),
     "glm4v_moe": lambda facts: glm(facts, "glm4v_moe_vision"),
+    "glm_ocr": lambda facts: glm(facts, "glm_ocr_vision"),
     "paligemma": paligemma,
     "mistral3": pixtral,
     "gemma4": gemma4,

@@ -25,6 +25,7 @@ NESTED = {
     "qwen2_5_vl_text": ("qwen2_5_vl", "Qwen2_5_VLTextConfig"),
     "qwen2_5_vl_vision": ("qwen2_5_vl", "Qwen2_5_VLVisionConfig"),
     "glm4v_vision": ("glm4v", "Glm4vVisionConfig"),
+    "glm_ocr_vision": ("glm_ocr", "GlmOcrVisionConfig"),
     "glm4v_moe_vision": ("glm4v_moe", "Glm4vMoeVisionConfig"),
     "qwen3_vl_text": ("qwen3_vl", "Qwen3VLTextConfig"),
     "qwen3_vl_vision": ("qwen3_vl", "Qwen3VLVisionConfig"),
