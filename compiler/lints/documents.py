@@ -14,6 +14,7 @@ from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.shell_references import SCRIPTS
+from tunec.compiler.frontend.spelling import spelled
 from tunec.compiler.lints.context import OUTSIDE, Missing, Unread
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Named, Place
 from tunec.compiler.lints.formats import OPTIONS_FILE, Parsed, hostfile, said_elsewhere
@@ -36,7 +37,6 @@ from tunec.compiler.lints.neighbours import (
 from tunec.compiler.lints.parses import Parses, as_read, listed, of_somebody
 from tunec.compiler.lints.recognition import of_kind
 from tunec.compiler.lints.repository import Reach, called_as, near, reach_of, unreadable
-from tunec.compiler.lints.spelling import spelled
 from tunec.compiler.lints.views import views
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Json, Target

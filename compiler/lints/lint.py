@@ -17,13 +17,17 @@ from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.kinds import is_a_config_by_name
 from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, is_python, model_at_hand
-from tunec.compiler.lints.own_programs import unless_parsed, unless_settled
 from tunec.compiler.lints.own_source import OwnSource, own_source
 from tunec.compiler.lints.parses import is_of_nobody, is_of_nothing
 from tunec.compiler.lints.repository import Repository, reach_of
 from tunec.compiler.lints.rule import UNCERTAIN, check_rule, to_diagnostic
 from tunec.compiler.lints.run_files import Run, Watch, apart, files_of, read_runs, unwatched
-from tunec.compiler.lints.suppression import unless_guessed, unless_own
+from tunec.compiler.lints.suppression import (
+    unless_guessed,
+    unless_own,
+    unless_parsed,
+    unless_settled,
+)
 from tunec.compiler.target import Artifact, Target
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
