@@ -192,11 +192,14 @@ def _with_places(maker: Any, made: Any, model: Any) -> Any:
 
 def _open_windows(config: Any) -> None:
     """Let layers see all tokens: what the mask of a window takes is added by the account."""
-    own = config.per_layer_config if getattr(config, "is_heterogeneous", False) else (config,)
-    for each in own:
-        for name in WINDOWS:
-            if getattr(each, name, None):
-                setattr(each, name, _BEYOND)
+    differing = getattr(config, "_heterogeneity_spec", None)  # what a layer has for itself
+    of_layers = differing.per_layer_overrides.values() if differing is not None else ()
+    for name in WINDOWS:
+        for each in (each for each in of_layers if each.get(name)):
+            each[name] = _BEYOND
+        is_shared = differing is None or name not in differing.per_layer_attributes
+        if is_shared and getattr(config, name, None):
+            setattr(config, name, _BEYOND)
 
 
 def _context(model: torch.nn.Module, config: Any) -> int:
