@@ -143,13 +143,12 @@ _OF_MAKERS: Final = re.compile(
 """haotian-liu/LLaVA c121f04, lm-sys/FastChat 0e6d3e4, OpenGVLab/InternVL 2410d1d, QwenLM/Qwen3-VL
 9658872, huggingface/alignment-handbook and artidoro/qlora 00e5ad2: scripts that give their flags to
 TrainingArguments."""
-_OWN_LOOP: Final = re.compile(
-    r"_no_trainer\.py\Z|(\A|/)(swift[/.]cli|open_instruct)[/.]|\Atrl\b.*\bvllm[-_]serve\b"
-)
+_OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift[/.]cli|open_instruct)[/.]")
 """The example scripts of transformers with a loop of their own share some of the flags, and so does
-ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), Open Instruct,
-with losses of its own (allenai/open-instruct open_instruct/dpo_utils.py), and TRL's server, which
-trains nothing (trl 0.16 to 1.16.0 scripts/vllm_serve.py)."""
+ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), and Open Instruct,
+with losses of its own (allenai/open-instruct open_instruct/dpo_utils.py)."""
+_SERVES: Final = re.compile(r"\Atrl\b.*\bvllm[-_]serve\b")
+"""TRL's server trains nothing (trl 0.16 to 1.16.0 scripts/vllm_serve.py)."""
 OWN_ENGINE: Final = frozenset(
     {"deepspeed", "deepspeed_config", "deepspeed_mpi", "zero_stage", "offload"}
 )
@@ -177,11 +176,13 @@ def dialect_of(program: str, node: Node) -> str | None:
 
     `script`: those of a program that nobody knows, whatever some of them are called.
     """
-    if _OWN_LOOP.search(program):
+    if _SERVES.search(program):
         return OWN
     first = program.partition(" ")[0].partition(".")[0]
     if first in _PROGRAMS:
         return _PROGRAMS[first]
+    if _OWN_LOOP.search(program):
+        return OWN
     keys = set(node.fields or ())
     if _OPENRLHF.search(program):
         return "openrlhf"

@@ -162,7 +162,8 @@ def test_what_was_rejected_has_its_sum(tunec):
 
 
 def test_micro_batches_that_were_not_taken_are_told(tunec):
-    asked = ("explain", FIVE, "batch.micro", "--set", "method=full", "--hardware", "a100-40g-x8")
+    values = ("--set", "method=full", "--set", "data.sequence=4096")
+    asked = ("explain", FIVE, "batch.micro", *values, "--hardware", "a100-40g-x8")
     text = tunec(*asked).out
     chosen = int(re.match(r"batch.micro = (\d+)", text)[1])
     assert re.search(rf"─ {2 * chosen}: needs \S+ GiB of 39.4 GiB\n", text)

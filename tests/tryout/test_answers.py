@@ -44,7 +44,7 @@ def test_a_plan_has_its_verdict_charts_and_files(tmp_path, monkeypatch):
     assert found["fits"]
     assert found["verdict"].startswith("fits: ")
     assert found["memory"].count("<svg") == 2
-    assert [each["name"] for each in found["files"]][-1] == "run.sh"
+    assert [each["name"] for each in found["files"]][-2:] == ["run.sh", "requirements.txt"]
     assert found["faults"] == ""
 
 

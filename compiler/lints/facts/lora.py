@@ -188,7 +188,7 @@ def has_adapter(run: LintContext) -> bool:
     return any(place.value in _ADAPTED for key in _METHOD_OF for place in run.each("trainer", key))
 
 
-_SWITCHES: Final = ("use_peft", "use_lora", "lora_enable")
+_SWITCHES: Final = ("use_peft", "lora_enable")
 """Flags by which scripts of their own put in adapters."""
 
 
