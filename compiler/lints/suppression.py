@@ -277,10 +277,10 @@ def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Di
         if each.file in unread or (unread and each.id in _OF_ENGINE):
             yield replace(each, severity="note")
             continue
-        pattern = _SETTLED.get(each.id)
-        text = None if pattern is None else _source_at(run, each)
         if _is_asked_first(run, each):
             continue
+        pattern = _SETTLED.get(each.id)
+        text = None if pattern is None else _source_at(run, each)
         if pattern is None or text is None or not pattern.search(text):
             is_note = _is_meant(each) or _is_of_another(run, each)
             yield replace(each, severity="note") if is_note else each
@@ -317,9 +317,8 @@ def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
         return False
     text = _source_at(run, found)
     if found.id in _OF_LOOP:
-        started = run.started.get(found.file, {})
-        is_elsewhere = bool(started) and all(name.startswith("verl") for name in _at(run, found))
-        return is_elsewhere or (text is not None and not _OF_TRAINER.search(text))
+        is_verls = any(name.startswith("verl") for name in _at(run, found))
+        return is_verls or (text is not None and not _OF_TRAINER.search(text))
     return text is not None and _PASSES_OVER.search(text) is not None
 
 
