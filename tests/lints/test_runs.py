@@ -115,11 +115,11 @@ def test_a_file_of_one_command_is_followed_to_what_it_names(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("moves", "wanted"),
     [
-        ('cd "$(dirname "$0")/work" || exit 1', "2.json"),
-        ('HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\ncd work', "$HERE/work/2.json"),
-        ("(cd other)\ncd work && cd ../work", "$PWD/2.json"),
-        ("(cd work)", "work/2.json"),
-        ("R=`dirname $0`", "${R}/work/2.json"),
+        ('cd "$(dirname "$0")/steps" || exit 1', "2.json"),
+        ('HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\ncd steps', "$HERE/steps/2.json"),
+        ("(cd other)\ncd steps && cd ../steps", "$PWD/2.json"),
+        ("(cd steps)", "steps/2.json"),
+        ("R=`dirname $0`", "${R}/steps/2.json"),
     ],
 )
 def test_a_file_is_looked_for_where_the_command_runs(
@@ -127,15 +127,15 @@ def test_a_file_is_looked_for_where_the_command_runs(
 ) -> None:
     """A file of the same name beside the script is another one."""
     script = f"{moves}\ndeepspeed t.py --deepspeed {wanted} --bf16 True {_FLAGS}\n"
-    files = {"work/2.json": _ZERO_2, "2.json": _ZERO_3, "run.sh": script}
+    files = {"steps/2.json": _ZERO_2, "2.json": _ZERO_3, "run.sh": script}
     linted = _read(tmp_path, files, "run.sh")
-    assert _files(linted, tmp_path) == [{"run.sh", "work/2.json"}]
+    assert _files(linted, tmp_path) == [{"run.sh", "steps/2.json"}]
 
 
 def test_a_folder_that_is_not_known_is_none(tmp_path: Path) -> None:
-    moves = "if [ -d work ]; then cd work; fi"
+    moves = "if [ -d steps ]; then cd steps; fi"
     script = f"{moves}\ndeepspeed t.py --deepspeed 2.json --bf16 True {_FLAGS}\n"
-    files = {"work/2.json": _ZERO_2, "2.json": _ZERO_3, "run.sh": script}
+    files = {"steps/2.json": _ZERO_2, "2.json": _ZERO_3, "run.sh": script}
     assert _files(_read(tmp_path, files, "run.sh"), tmp_path) == [{"run.sh", "2.json"}]
 
 
