@@ -182,6 +182,9 @@ def _specs(
     base = project.base
     for at, pattern in enumerate(fleet.specs.include):
         span = _span(document, "specs", at)
+        if misuse := _misuse(pattern):
+            faults.append(_fault(f"`{pattern}` is no pattern of files", span, misuse))
+            continue
         files = sorted(_files(pattern, base))
         if not files:
             faults.append(
@@ -220,6 +223,15 @@ def _is_pattern(text: str) -> bool:
     return any(mark in text for mark in "*?[")
 
 
+def _misuse(pattern: str) -> str:
+    """Why `Path.glob` would not take a pattern, or nothing; what it takes differs by Python."""
+    if _is_pattern(pattern) and Path(pattern).is_absolute():
+        return "write it relative to the fleet file"
+    if any("**" in part and part != "**" for part in pattern.split("/")):
+        return "`**` stands for any number of directories, and stands alone between slashes"
+    return ""
+
+
 # ── clusters ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -229,6 +241,9 @@ def _sites(
     found: dict[str, Site] = {}
     for at, pattern in enumerate(fleet.clusters.include):
         span = _span(document, "clusters", at)
+        if misuse := _misuse(pattern):
+            faults.append(_fault(f"`{pattern}` is no pattern of clusters", span, misuse))
+            continue
         files = sorted(_files(pattern, project.base)) if pattern.endswith(_FILES) else []
         named = map(_of_file, _inside(files, project, span, faults))
         sites = list(named) if files else list(_named(pattern, project.base))

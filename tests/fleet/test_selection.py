@@ -68,7 +68,10 @@ def test_cluster_file(tmp_path):
     ("old", "new", "said"),
     [
         ("specs/*.yaml", "spec/*.yaml", "no spec file matches `spec/*.yaml`"),
+        ("specs/*.yaml", "specs/a**b.yaml", "is no pattern of files"),
+        ("specs/*.yaml", "/specs/*.yaml", "is no pattern of files"),
         ("t4-x1", "t44-x1", "no cluster matches `t44-x1`"),
+        ("t4-x1", "'**own.yaml'", "is no pattern of clusters"),
         ("t4-x1", "zz-*", "no cluster matches `zz-*`"),
         ("fleet: 1", "fleet: 2", "fleet"),
         ("clusters: [g5.*]", "cluster: [g5.*]", "cluster"),
