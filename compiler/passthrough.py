@@ -1,6 +1,7 @@
 """Keys that a plan passes through, each in the file whose reader's schema has it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite
 
 from msgspec import Struct
 
@@ -64,6 +65,8 @@ def placed_alone(
     extra: Extra, files: tuple[File, ...], dialect: Dialect, schema_of: SchemaOf
 ) -> Placed | Diagnostic:
     """The one of its owner's files that a key goes into, or why it goes into none."""
+    if not _is_finite(extra.value):
+        return _fault(extra, "it holds a number that JSON cannot", "write a finite number")
     named = tuple(file for file in files if extra.path.startswith(f"{file.name}."))
     path = extra.path.removeprefix(f"{named[0].name}.") if named else extra.path
     asked = named or files
@@ -85,6 +88,14 @@ def placed_alone(
         names = joined(schemas, "and")
         return _fault(extra, f"no schema of {names} is available to check the key")
     return _unknown(extra, path, strange)
+
+
+def _is_finite(value: Json) -> bool:
+    """Whether no number in a value is infinite, or none at all."""
+    inner = value.values() if isinstance(value, dict) else value
+    if isinstance(inner, str) or not isinstance(inner, Iterable):
+        return not isinstance(inner, float) or isfinite(inner)
+    return all(map(_is_finite, inner))
 
 
 def _in_block(file: File, path: str) -> str:

@@ -20,6 +20,7 @@ from tunec.compiler.frontend.shell_words import whole
 from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.repository import Reach
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
 
@@ -48,12 +49,16 @@ def written_in(script: Document, named: str) -> str | None:
     name = Path(named).name
     if script.format != "shell":
         return None
-    texts = [
-        text for path, text in follow(whole(script.text)).files.items() if Path(path).name == name
-    ]
+    texts = [text for path, text in _files_of(script.text).items() if Path(path).name == name]
     if len(texts) == 1:
         return _OPEN_WORD.sub('"???"', texts[0])
     return "" if texts or f"> {name}" in script.text.replace("./", "") else None
+
+
+@cached(1)
+def _files_of(text: str) -> Mapping[str, str]:
+    """The files that a script writes: each of its commands asks for them."""
+    return follow(whole(text)).files
 
 
 def written_by(documents: Iterable[Document], named: str) -> tuple[str, str | None]:

@@ -134,6 +134,7 @@ def unless_own(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagno
     It has the keys of a program that is known, and another reader.
     """
     of_trainers = [each for each in run.documents if each.kind in _KINDS]
+    by_name = {each.name: each for each in reversed(of_trainers)}
     own = {each.name: _READ_BY_ITSELF for each in of_trainers if _is_own(each, run)}
     own |= {each.name: _TEMPLATE for each in of_trainers if _is_template(each)}
     of_verl = run.of("verl")
@@ -143,7 +144,8 @@ def unless_own(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagno
         if each.file in own:
             yield _noted(each, own[each.file])
         else:
-            yield _noted(each, _SET_LATER) if _is_set(each, of_trainers, run) else each
+            is_set = _is_set(each, by_name.get(each.file), run)
+            yield _noted(each, _SET_LATER) if is_set else each
 
 
 _TEMPLATE: Final = "much of the file is left empty, as a template's: what fills it is not known"
@@ -166,11 +168,10 @@ def _is_template(document: Document) -> bool:
 _SET_LATER: Final = "a script of this repository sets it itself after it has read it"
 
 
-def _is_set(found: Diagnostic, documents: Sequence[Document], run: LintContext) -> bool:
-    """Whether a script has the last word about the key that a finding stands at."""
+def _is_set(found: Diagnostic, document: Document | None, run: LintContext) -> bool:
+    """Whether a script has the last word about the key of a document that a finding stands at."""
     label = found.primary
-    mine = [each for each in documents if each.name == found.file]
-    if label is None or not mine or _is_axolotls_own(mine[0], run):
+    if label is None or document is None or _is_axolotls_own(document, run):
         return False
     return found.severity != "note" and run.own.sets(label.path.removeprefix("--"))
 

@@ -157,10 +157,15 @@ def _local_layers(facts: Facts, layers: int) -> int:
     if types is None:
         return layers // 2
     try:
-        return sum(list(kinds).count("local") * repeat for kinds, repeat in types)
+        local = sum(list(kinds).count("local") * repeat for kinds, repeat in types)
     except (TypeError, ValueError):
-        facts.refuse("attention_types", "pairs of a list of kinds and a number")
-        return 0
+        local = None
+    if type(local) is int and 0 <= local <= layers:
+        return local
+    facts.refuse(
+        "attention_types", "pairs of a list of kinds and a number, for all layers together"
+    )
+    return 0
 
 
 def bloom(facts: Facts) -> Backbone:

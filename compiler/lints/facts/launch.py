@@ -1,7 +1,8 @@
 """Launch scripts: processes, environment, hosts, and whose script flags are given to."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Label
@@ -103,14 +104,41 @@ def batch_of(run: LintContext, document: Document) -> Document | None:
     return next((each for each in run.of("slurm") if each.name == document.name), None)
 
 
-def may_start(starter: Document, inner: Document) -> bool:
-    """Whether a command may be what `srun` or `mpirun` starts: not where it starts another one."""
-    script, at = starter.get("script"), inner.get("launcher")
+class Started:
+    """Which commands may be what an `srun` or `mpirun` starts: not where it starts another one.
+
+    A script may hold hundreds of both, so where each stands is read once.
+    """
+
+    def __init__(self, starters: Iterable[Document], inner: Iterable[Document]) -> None:
+        """Take the starters, and the commands that they may start."""
+        self._starters = [(each, each.name, *_lines_started(each)) for each in starters]
+        self._inner = [(each, each.name, _line(each)) for each in inner]
+
+    def starter(self, inner: Document) -> Document | None:
+        """The first that may start a command."""
+        file, line = inner.name, _line(inner)
+        found = (s for s, name, a, b in self._starters if name == file and a <= line <= b)
+        return next(found, None)
+
+    def inner(self, starter: Document) -> Document | None:
+        """The first command that it may start."""
+        file, (first, last) = starter.name, _lines_started(starter)
+        found = (e for e, name, line in self._inner if name == file and first <= line <= last)
+        return next(found, None)
+
+
+def _lines_started(starter: Document) -> tuple[float, float]:
+    """The lines that what it starts stands on: any, where it names no program."""
+    script = starter.get("script")
     words = script.value if script is not None and isinstance(script.value, list) else []
-    if starter.name != inner.name or script is None or at is None or not words:
-        return starter.name == inner.name
-    is_told = _PROGRAM.search(str(words[0])) is not None
-    return not is_told or script.span.line <= at.span.line <= script.span.end_line
+    if script is None or not words or not _PROGRAM.search(str(words[0])):
+        return -inf, inf
+    return script.span.line, script.span.end_line
+
+
+def _line(document: Document) -> int:
+    return document.found["launcher"].span.line
 
 
 def numbers_nodes_itself(document: Document) -> bool:

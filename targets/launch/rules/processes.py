@@ -111,9 +111,11 @@ def _is_one(place: Place) -> bool:
 def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
     """One process is started where several devices are seen."""
     for document in launches(run, "python"):
-        trainers = [each for each in run.of("trainer") if _starts(document, each)]
         seen, place = _seen(run, document), document.get("launcher")
-        if not trainers or seen is None or seen < 2 or place is None or _is_placed(trainers):
+        if seen is None or seen < 2 or place is None:
+            continue
+        trainers = [each for each in run.of("trainer") if _starts(document, each)]
+        if not trainers or _is_placed(trainers):
             continue
         if _RANKED.search(document.text):
             continue  # the script says itself which process each is

@@ -244,21 +244,21 @@ _ASKING: Final = (
 @rule("no-device-asked-for", "warning", "init", consumers=("slurm",), reads=("slurm:*",))
 def no_device_asked_for(run: LintContext) -> Iterator[Finding]:
     """A job that trains on several devices and asks Slurm for none."""
+    asking = {each.name for each in launches(run, "srun") if _asks(each)}
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
         batch, started = batch_of(run, document), per_node(document)
         if batch is None or started is None or started[0] < 2:
             continue
-        if any(batch.get(key) for key in _ASKING) or _asks(run, document.name):
+        if any(batch.get(key) for key in _ASKING) or document.name in asking:
             continue
         if document.get("flags.cpu") or document.value("flags.use_cpu"):
             continue
         yield _device_finding(batch, *started)
 
 
-def _asks(run: LintContext, name: str) -> bool:
+def _asks(step: Document) -> bool:
     """Whether a step asks for itself."""
-    steps = (each for each in launches(run, "srun") if each.name == name)
-    return any(each.get(f"flags.{key}") for each in steps for key in _ASKING)
+    return any(step.get(f"flags.{key}") for key in _ASKING)
 
 
 def _device_finding(batch: Document, number: int, place: Place) -> Finding:

@@ -9,14 +9,15 @@ from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import (
+    Started,
     batch_of,
     count,
     launches,
-    may_start,
     per_node,
     variable,
 )
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.targets.launch.lines import at_line, lines
 
@@ -29,7 +30,7 @@ def nodes_without_srun(run: LintContext) -> Iterator[Finding]:
     for document in launches(run, "torchrun", "accelerate", "python"):
         batch = batch_of(run, document)
         nodes = batch.get("nodes") if batch is not None else None
-        if nodes is None or (count(nodes) or 0) < 2 or _REMOTE.search(_commands(document.text)):
+        if nodes is None or (count(nodes) or 0) < 2 or _starts_on_others(document.text):
             continue
         launcher, own = document.get("launcher"), count(document.get("nodes")) or 1
         yield Finding(
@@ -51,9 +52,10 @@ def nodes_without_srun(run: LintContext) -> Iterator[Finding]:
         )
 
 
-def _commands(text: str) -> str:
-    """The lines that are no comments."""
-    return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
+@cached(1)
+def _starts_on_others(text: str) -> bool:
+    """Whether a line of a script, which every command of it asks of, starts something elsewhere."""
+    return any(_REMOTE.search(line) for line in text.split("\n") if line.lstrip()[:1] != "#")
 
 
 _LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
@@ -81,10 +83,9 @@ _ONE_A_NODE: Final = {"srun": "--ntasks-per-node 1", "mpirun": "-npernode 1"}
 def processes_started_twice(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts a launcher for each device, and the launcher a process for each again."""
     yield from _within(run)
+    pairs = Started((), launches(run, *_LAUNCHERS))
     for document in launches(run, *STARTERS):
-        inner = next(
-            (each for each in launches(run, *_LAUNCHERS) if may_start(document, each)), None
-        )
+        inner = pairs.inner(document)
         started = (per_node(inner) or _by_variable(run, inner)) if inner else None
         tasks = _processes_tasks(run, document, inner)
         if tasks is None or started is None or tasks[0] < 2 or started[0] < 2:
@@ -259,10 +260,10 @@ _TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "P
 )
 def tasks_train_apart(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts several tasks that do not know of each other."""
-    starters = tuple(launches(run, *STARTERS))
+    pairs = Started(launches(run, *STARTERS), ())
     for document in launches(run, "python"):
         trainers = [each for each in run.of("trainer") if each.name == document.name]
-        starter = next((each for each in starters if may_start(each, document)), None)
+        starter = pairs.starter(document)
         place = document.get("launcher")
         tasks = _tasks_apart(run, starter) if starter is not None else None
         if starter is None or not trainers or tasks is None or place is None:
