@@ -246,6 +246,8 @@ class Target(Struct, frozen=True):
     """How its files are started; the first way that a plan has the file for is taken."""
     entry: Callable[[Plan, Dialect], tuple[str, ...]] | None = None
     """What starts its own program, from a bundle's root: a module and arguments. None: nothing."""
+    resumes: str = ""
+    """A further word for its program, with `{}` for the checkpoint that it is to go on from."""
     command: Callable[[Mapping[str, Json]], tuple[str, ...]] | None = None
     """The words of its program in what its script holds, which others may start as well."""
     encloses: Callable[[Plan, Mapping[str, str]], Artifact] | None = None

@@ -1,6 +1,11 @@
-"""Where training data lies, told from how its path is written, and what its records hold."""
+"""Where training data lies, told from how its path is written, and what its records hold.
 
-from collections.abc import Mapping
+A data set on the Hub may name the part of it that is meant: `openai/gsm8k:main:train`, its name,
+configuration and split; `HuggingFaceH4/ultrachat_200k::train_sft` has no configuration.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Final, Literal
 
@@ -43,6 +48,54 @@ def data_kind(path: str) -> DataKind:
     if PurePosixPath(path).suffix.lower() in BUILDERS:
         return "file"
     return "directory" if path.startswith((".", "/", "~")) or path.endswith("/") else "name"
+
+
+_CHOSEN: Final = re.compile(r"([\w.-]+/[\w.-]+|[\w.-]{2,}):([^:/\[\]]*)(?::(.+))?")
+"""A split may be cut (`train[:10%]`), so that it is all behind the second colon."""
+
+
+class Chosen(Struct, frozen=True):
+    """Which part of a data set on the Hub is meant."""
+
+    path: str
+    config: str | None = None
+    split: str | None = None
+
+    def __str__(self) -> str:
+        """The one text that `chosen` takes apart."""
+        if self.config is None and self.split is None:
+            return self.path
+        text = f"{self.path}:{self.config or ''}"
+        return text if self.split is None else f"{text}:{self.split}"
+
+
+@cached(256)
+def chosen(path: str) -> Chosen:
+    """Take a path apart; of a file, a directory and a script nothing is chosen."""
+    found = _CHOSEN.fullmatch(path) if data_kind(path) == "name" else None
+    if found is None or found[1].endswith(".py"):
+        return Chosen(path)
+    return Chosen(found[1], found[2] or None, found[3] or None)
+
+
+def data_name(path: str, config: str | None, split: str | None, usual: str = "train") -> str:
+    """The name of what a reader loads, without the split that it takes anyway."""
+    if data_kind(path) != "name":
+        return path
+    return str(Chosen(path, config or None, None if split == usual else split or None))
+
+
+def usual_split(evaluation: str, trained: Iterable[str]) -> str:
+    """The split that is evaluated on where none is named: of data that are trained on, the test."""
+    said = chosen(evaluation)
+    same = (chosen(each) for each in trained)
+    is_shared = any((each.path, each.config) == (said.path, said.config) for each in same)
+    return "test" if is_shared and data_kind(evaluation) != "file" else "train"
+
+
+def is_chosen(path: str) -> bool:
+    """Whether a path names a configuration or a split of a data set."""
+    return chosen(path).path != path
 
 
 def is_local(path: str) -> bool:

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from tunec.schemas.evaluation import Evaluation
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.job import Job
-from tunec.schemas.mixture import DataPath, Mixture
+from tunec.schemas.mixture import DataPath, DataSet, Mixture, Part
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.script import Script
 from tunec.schemas.shape import Shape
@@ -136,12 +136,13 @@ class Images(Shape):
 class Data(Shape):
     """What the model is trained on."""
 
-    train: DataPath | Mixture
-    """Training data: a file, a directory or a data set name, passed to the trainer unchanged. Or a
-    list of them, of which an epoch sees each once, or as often as it says:
+    train: DataPath | Part | Mixture
+    """Training data: a file, a directory or a data set name, passed to the trainer unchanged; of a
+    data set on the Hub a part: `{path: openai/gsm8k, config: main, split: train}`. Or a list of
+    them, of which an epoch sees each once, or as often as it says:
     `[a.jsonl, {path: b.jsonl, times: 2}]`."""
-    evaluation: DataPath | None = None
-    """Evaluation data; absent: no evaluation."""
+    evaluation: DataPath | DataSet | None = None
+    """Evaluation data, written as the training data are; absent: no evaluation."""
     samples: PositiveCount | None = None
     """How many training samples an epoch sees, each counted as often as it is seen; how many steps
     the run makes follows from it."""

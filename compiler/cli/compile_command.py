@@ -33,17 +33,14 @@ def run(options: Namespace, session: Session) -> int:
     files |= _layout(short, options, SMOKE)
     if session.format == "json":
         session.json(_json(results))
-    results = [*results, *short]
-    said = [each for result in results for each in result.diagnostics]
-    if not all(result.ok for result in results):
+    every = [*results, *short]
+    said = [each for result in every for each in result.diagnostics]
+    if not all(result.ok for result in every):
         return exit_code(said, fine=False)
     delivered = deliver(files, options, session, are_bundled=True)
     if options.output is not None and not options.check:
         _tell(results, options, session)
-    if short and not options.check:
-        session.note(
-            "first run the short ones: bash .../smoke/run.sh, then tunec calibrate .../smoke"
-        )
+        _tell_short(short, options, session)
     return exit_code(said, fine=delivered == OK)
 
 
@@ -56,6 +53,16 @@ def _tell(results: list[Compiled], options: Namespace, session: Session) -> None
         if result.run is not None:
             entry = (root / result.run.name).as_posix()
             session.note(f"start it with: bash {shlex.quote(entry)}")
+
+
+def _tell_short(results: list[Compiled], options: Namespace, session: Session) -> None:
+    """Say with which commands the short bundles are run before, and what is learned of them."""
+    for result in results:
+        root = Path(options.output, _place(result.planned.loaded, options), SMOKE)
+        place = shlex.quote(root.as_posix())
+        session.note(
+            f"before that, run the short one: bash {place}/run.sh && tunec calibrate {place}"
+        )
 
 
 def _installing(root: Path, packages: Artifact) -> str:

@@ -56,7 +56,10 @@ def run(options: Namespace, session: Session) -> int:
             session.json({"diagnostics": [each.to_json() for each in planned.diagnostics]})
         return 1
     goal = _goal(planned.plan)
-    return _tell(Report(found, goal, way_of(found, goal), batch_before(found), planned), session)
+    asked = asked_targets(options.targets, planned.loaded, session)
+    resumes = next((target.resumes for target, _ in asked if target.resumes), "")
+    way, before = way_of(found, goal), batch_before(found)
+    return _tell(Report(found, goal, way, before, planned, resumes), session)
 
 
 def _tell(report: Report, session: Session) -> int:

@@ -12,6 +12,7 @@ from tunec.compiler.frontend.fields import fields_at
 from tunec.compiler.frontend.nodes import Node, descend, place, walk
 from tunec.compiler.frontend.type_faults import head
 from tunec.compiler.frontend.validation import typed
+from tunec.schemas.data_paths import Chosen, data_kind
 from tunec.schemas.source import Path, Span, dotted
 from tunec.schemas.spec import EXCLUSIVE, Spec
 
@@ -21,6 +22,7 @@ _FREE_KEYS: Final = frozenset({"extra", "software"})
 """Fields whose keys are texts of the user, which go where their values go."""
 
 _TRAIN: Final = ("data", "train")
+_EVALUATION: Final = ("data", "evaluation")
 _NEEDED: Final = frozenset({("method",), ("train", "warmup")})
 """Mappings in which one of the fields that exclude each other has to be given."""
 
@@ -110,16 +112,48 @@ def _key_span(tree: Node, path: Path) -> Span:
 
 
 def check_parts(data: Mapping[str, Any], tree: Node) -> Iterator[Diagnostic]:
-    """Find training data that `data.train` lists twice: how often it is seen is a number."""
+    """Find data that is listed twice, whose number of times is one, and parts of what has none."""
     listed = _look_up(data, _TRAIN)
     seen: dict[str, int] = {}
     for at, part in enumerate(listed if isinstance(listed, list) else ()):
-        path = part.get("path") if isinstance(part, Mapping) else part
-        if not isinstance(path, str):
+        path = _data_name(part)
+        if path is None:
             continue
         if path in seen:
             yield _listed_twice(path, seen[path], at, tree)
         seen.setdefault(path, at)
+        yield from _parts_of_a_file(part, (*_TRAIN, at), tree)
+    yield from _parts_of_a_file(listed, _TRAIN, tree)
+    yield from _parts_of_a_file(_look_up(data, _EVALUATION), _EVALUATION, tree)
+
+
+def _data_name(part: Any) -> str | None:
+    """A part with what is meant of it, where it is well formed."""
+    if not isinstance(part, Mapping):
+        return part if isinstance(part, str) else None
+    path, *which = (part.get(key) for key in ("path", "config", "split"))
+    if not isinstance(path, str) or not all(
+        each is None or isinstance(each, str) for each in which
+    ):
+        return None
+    return str(Chosen(path, *which))
+
+
+def _parts_of_a_file(part: Any, at: Path, tree: Node) -> Iterator[Diagnostic]:
+    path = part.get("path") if isinstance(part, Mapping) else None
+    if not isinstance(path, str) or (data_kind(path) == "name" and not path.endswith(".py")):
+        return
+    kind = "file" if path.endswith(".py") else data_kind(path)
+    for key in ("config", "split"):
+        if part.get(key) is not None:
+            yield error(
+                "E0308",
+                f"`{shortened(path)}` is a {kind}, which has no {key} of its own",
+                place(descend(tree, (*at, key))[0]),
+                label="of a data set on the Hub",
+                path=(*at, key),
+                help=f"name the file of that part, and remove `{key}`",
+            )
 
 
 def _listed_twice(path: str, first: int, again: int, tree: Node) -> Diagnostic:
@@ -199,6 +233,7 @@ _FILES: Final = frozenset(
     {
         *(("model",), ("model", "path"), ("model", "config"), ("hardware",), ("calibration",)),
         *(("data",), ("data", "train"), ("data", "train", "path"), ("data", "evaluation")),
+        ("data", "evaluation", "path"),
         *(("data", "lengths"), ("train", "output"), ("run", "script")),
     }
 )

@@ -38,6 +38,10 @@ def unknown_model(name: str, at: Span) -> Iterator[Diagnostic]:
     try:
         card(name)
     except UnknownName as unknown:
+        whole, at_sign, revision = name.rpartition("@")
+        if at_sign and revision and _is_known(whole):
+            yield _of_a_revision(name, whole, revision, at)
+            return
         if why is not None or stored is not None:
             yield _unplanned(name, why, at) if why else _packed(name, stored or "", at)
             return
@@ -52,6 +56,30 @@ def unknown_model(name: str, at: Span) -> Iterator[Diagnostic]:
             notes=(_other_model(name),),
             help=did_you_mean(near) or "`tunec catalog models` lists the known ones",
         )
+
+
+def _is_known(name: str) -> bool:
+    from tunec.schemas.models.catalogue import UnknownName, card
+
+    try:
+        card(name)
+    except UnknownName:
+        return False
+    return True
+
+
+def _of_a_revision(name: str, whole: str, revision: str, at: Span) -> Diagnostic:
+    return error(
+        "E0305",
+        f"`{shortened(name)}` is a model with a revision of its repository",
+        at,
+        label="a name alone",
+        path=("model",),
+        notes=("a plan is the same for every revision: only the trainer is told which to load",),
+        help=f"write `model: {whole}`, and hand the revision to the trainer: "
+        f"`extra: {{trl: {{model_revision: {shortened(revision)}}}}}` (llamafactory and ms-swift "
+        "call it so too, axolotl revision_of_model)",
+    )
 
 
 def _packed(name: str, stored: str, at: Span) -> Diagnostic:

@@ -99,16 +99,24 @@ def _sections(
 
 
 def own_fields(shape: type[Shape]) -> dict[str, FieldInfo]:
-    """The fields that a shape does not share with the one that it extends."""
-    above = shape.__mro__[1]
-    inherited = above.model_fields if above is not Shape and issubclass(above, Shape) else {}
+    """The fields that a shape does not share with one that it extends and that stands before."""
+    above = _above(shape)
+    inherited = above.model_fields if above is not None else {}
     return {n: info for n, info in named_fields(shape).items() if n not in inherited}
+
+
+@cached()
+def _above(shape: type[Shape]) -> type[Shape] | None:
+    """The shape that one extends, where the page has it already."""
+    above, places = shape.__mro__[1], [each for _, each in sections()]
+    is_before = above in places and places.index(above) < places.index(shape)
+    return above if is_before else None
 
 
 def about(shape: type[Shape]) -> str:
     """What a shape is, and whose fields it has besides its own."""
-    above = shape.__mro__[1]
-    more = "" if above is Shape else f" It has the fields of `method.{above.__name__.lower()}` too."
+    above = _above(shape)
+    more = f" It has the fields of `method.{above.__name__.lower()}` too." if above else ""
     return " ".join((shape.__doc__ or "").split()) + more
 
 

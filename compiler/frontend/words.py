@@ -119,6 +119,12 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "repeats": "data.train.times",
         "num_repeats": "data.train.times",
         "weight": "data.train.times",
+        "subset": "data.train.config",
+        "dataset_config": "data.train.config",
+        "dataset_train_split": "data.train.split",
+        "split": "data.train.split",
+        "image_count": "data.images.per_sample",
+        "num_images": "data.images.per_sample",
         "eval": "data.evaluation",
         "validation": "data.evaluation",
         "warmup_ratio": "train.warmup",
@@ -162,6 +168,14 @@ UNSAID_WORDS: Final[Mapping[str, str]] = {
         "a spec says what to train, not from where it goes on: give run.sh the trainer's own flag, "
         "and ask `tunec resume CHECKPOINT --spec SPEC` first",
     ),
+    **dict.fromkeys(
+        ("data.images.count", "data.images.number", "data.images.n"),
+        "write how many images a sample has at `data.images.per_sample`",
+    ),
+    **{
+        f"data.{key}": f"write it beside the path: `train: {{path: ..., {key}: ...}}`"
+        for key in ("split", "config")
+    },
     **dict.fromkeys(
         ("chat_template", "prompt_template", "template", "columns", "text_column", "data.format"),
         "a spec does not say how samples are written: give the trainer's own key below `extra`",

@@ -69,6 +69,7 @@ def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan
         world,
         facts.model,
         software=software,
+        has_text_alone=plan.data.images == 0,
         readers=(target.name,),
     )
 

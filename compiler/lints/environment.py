@@ -133,6 +133,8 @@ class Environment(Struct, frozen=True):
     """Named versions by distribution: --software, --from NAME@VERSION, the cluster's own."""
     pins: Mapping[str, Pin] = field(default_factory=dict)
     """What is known of further releases: ranges of --software, and what the repository requires."""
+    has_text_alone: bool = False
+    """Whether samples are known to hold no images, whatever the model takes."""
     readers: tuple[str, ...] = ()
     """Targets that --from names, in order."""
     allow_outside: bool = False

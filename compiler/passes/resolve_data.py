@@ -14,9 +14,10 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
-from tunec.schemas.data_paths import data_kind
+from tunec.schemas.data_paths import Chosen, chosen, data_kind, is_chosen, usual_split
 from tunec.schemas.mixture import parts
 from tunec.schemas.models.architecture import Architecture, ImageTokens
+from tunec.schemas.spec import Data
 
 
 def resolve_data(facts: Facts, _: Draft) -> Outcome:
@@ -24,9 +25,9 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     scribe = Scribe(facts)
     data = facts.spec.data
     _train(scribe)
+    _whole_pictures(scribe)
     why = as_given(data, "evaluation", "not given")
-    evaluation = data.evaluation and _plain(data.evaluation)
-    scribe.say("data.evaluation", evaluation, why, spec("data.evaluation"))
+    scribe.say("data.evaluation", _evaluation(data), why, spec("data.evaluation"))
     _samples(scribe)
     _sequence(scribe)
     _packing(scribe)
@@ -37,15 +38,44 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
 def _train(scribe: Scribe) -> None:
     """Name each part as often as an epoch sees it."""
     train = scribe.facts.spec.data.train
-    first, *more = (_plain(each.path) for each in parts(train) for _ in range(each.times))
+    first, *more = (_plain(each.name) for each in parts(train) for _ in range(each.times))
     scribe.say("data.train", first, "passed to the trainer unchanged", spec("data.train"))
     often = "each as often as an epoch sees it" if more else "data.train names all of the data"
     scribe.say("data.more", tuple(more), often, spec("data.train"))
 
 
-def _plain(path: str) -> str:
-    """A file without the `./` or detours of its path, which no consumer gives back."""
+def _whole_pictures(scribe: Scribe) -> None:
+    data = scribe.facts.spec.data
+    if scribe.facts.model.architecture.kind == "diffusion":
+        for each in parts(data.train):
+            if is_chosen(each.name):
+                _misfit(
+                    scribe, "data.train", "pictures are read from a folder, which has no splits"
+                )
+
+
+def _plain(path: str, split: str = "train") -> str:
+    """A file without the `./` or detours of its path, a name without the split that it has anyway.
+
+    Neither is given back by a consumer.
+    """
+    said = chosen(path)
+    if said.split == split:
+        path = str(Chosen(said.path, said.config))
     return normpath(path) if data_kind(path) == "file" else path
+
+
+def _evaluation(data: Data) -> str | None:
+    """What is evaluated on; a configuration of the data that are trained on holds here too."""
+    if data.evaluation is None:
+        return None
+    asked = data.evaluation if isinstance(data.evaluation, str) else data.evaluation.name
+    said, trained = chosen(asked), [chosen(each.name) for each in parts(data.train)]
+    same = [each for each in trained if each.path == said.path]
+    configs = {each.config for each in same}
+    config = said.config or (configs.pop() if len(configs) == 1 else None)
+    evaluation = str(Chosen(said.path, config, said.split))
+    return _plain(evaluation, usual_split(evaluation, map(str, trained)))
 
 
 def _samples(scribe: Scribe) -> None:
@@ -176,9 +206,11 @@ def _has_table(architecture: Architecture) -> bool:
 
 
 def _packing(scribe: Scribe) -> None:
-    packing = scribe.facts.spec.data.packing
-    if packing and scribe.facts.model.architecture.kind != "causal-lm":
-        kind = scribe.facts.model.architecture.kind
+    packing, kind = scribe.facts.spec.data.packing, scribe.facts.model.architecture.kind
+    if packing and kind == "vision-language":
+        if _images_of_a_sample(scribe):
+            _misfit(scribe, "data.packing", "samples with images cannot share a sequence", _TEXT)
+    elif packing and kind != "causal-lm":
         _misfit(scribe, "data.packing", f"samples of {_of(kind)} cannot share a sequence")
     why = as_given(scribe.facts.spec.data, "packing")
     scribe.say("data.packing", packing, why, spec("data.packing"))
@@ -189,8 +221,17 @@ def _of(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} model"
 
 
-def _misfit(scribe: Scribe, at: str, why: str) -> None:
-    scribe.error("E0802", f"{at} does not fit this model: {why}", at, help=f"remove {at}")
+_TEXT: Final = "; where samples hold text alone, write `images: {per_sample: 0}` under `data`"
+
+
+def _misfit(scribe: Scribe, at: str, why: str, otherwise: str = "") -> None:
+    message = f"{at} does not fit this model: {why}"
+    scribe.error("E0802", message, at, help=f"remove {at}{otherwise}")
+
+
+def _images_of_a_sample(scribe: Scribe) -> int:
+    asked = scribe.facts.spec.data.images
+    return int(scribe.facts.pinned("data.images", asked.per_sample if asked else 1))
 
 
 def _images(scribe: Scribe) -> None:
@@ -221,8 +262,7 @@ def _training_images(scribe: Scribe) -> None:
 
 def _sample_images(scribe: Scribe) -> None:
     rule = scribe.facts.model.architecture.images
-    asked = scribe.facts.spec.data.images
-    count = scribe.facts.pinned("data.images", asked.per_sample if asked else 1)
+    count = _images_of_a_sample(scribe)
     if rule is None:
         if count:
             scribe.error(

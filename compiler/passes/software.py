@@ -207,5 +207,11 @@ def _packages(draft: Draft, releases: Mapping[str, str]) -> Iterator[str]:
         yield _named(name, releases)
 
 
+_EXTRAS: Final[Mapping[str, str]] = {"unsloth": "[studio]"}
+"""Parts of a distribution that its command imports: unsloth 2026.9.8 to 2026.10.9
+unsloth_cli/_studio_deps.py, which ends `unsloth train` where they are missing."""
+
+
 def _named(name: str, releases: Mapping[str, str]) -> str:
-    return f"{name}=={releases[name]}" if name in releases else name
+    said = f"{name}{_EXTRAS.get(name, '')}"
+    return f"{said}=={releases[name]}" if name in releases else said

@@ -1,6 +1,7 @@
 """What `tunec resume` prints: what is there, how it goes on, what changes."""
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Any
 
 from msgspec import Struct
@@ -37,6 +38,8 @@ class Report(Struct, frozen=True):
     batch: int | None
     """Samples of one optimizer step before; none: the folder does not tell."""
     planned: Planned | None = None
+    resumes: str = ""
+    """What tells the asked trainer of a checkpoint: see `Target.resumes`."""
 
     @property
     def plan(self) -> Plan | None:
@@ -61,7 +64,7 @@ def report_text(report: Report, pen: Pen) -> str:
         *_goal(report),
         "",
         f"{pen.paint(style, head)}: {report.way.why}",
-        *(f"  run   {printable(each)}" for each in report.way.commands),
+        *(f"  run   {printable(each)}" for each in commands(report)),
         *(f"  set   {printable(each)}" for each in report.way.settings),
         *(f"  lost  {each}" for each in lost(report)),
         pen.paint("dim", f"  by    {report.way.source}"),
@@ -69,6 +72,14 @@ def report_text(report: Report, pen: Pen) -> str:
         *(f"{name:<8}{text}" for name, text in consequences(report)),
     ]
     return "\n".join(lines)
+
+
+def commands(report: Report) -> Iterator[str]:
+    """What is to be run, the last of it from the bundle `out` of the new run."""
+    yield from report.way.commands
+    if report.resumes and report.way.outcome != "weights alone":
+        path = quote(str(report.found.path.resolve()))
+        yield f"bash out/run.sh {report.resumes.format(path)}"
 
 
 def _folder(found: Checkpoint, pen: Pen) -> Iterator[str]:
@@ -134,7 +145,7 @@ def other_model(report: Report) -> str | None:
     if plan is None:
         return None
     base = found.adapter.get("base_model_name_or_path") if found.adapter is not None else None
-    if isinstance(base, str) and "/" in base and base.lower() != plan.model.path.lower():
+    if isinstance(base, str) and "/" in base and not _is_of(base, report, plan):
         return f"the adapter is of {printable(base)}, and the plan trains {plan.model.path}"
     if found.weights is None or found.adapter is not None:
         return None
@@ -142,6 +153,19 @@ def other_model(report: Report) -> str | None:
     if abs(there - asked) <= _NEAR * asked:
         return None
     return f"the folder has {there:,} parameters, and the plan's model {asked:,}"
+
+
+def _is_of(base: str, report: Report, plan: Plan) -> bool:
+    """Whether a base is the plan's model; a local one is named as seen from where the run began.
+
+    That is a bundle's root, which the checkpoint lies below.
+    """
+    if base.lower() == plan.model.path.lower():
+        return True
+    if report.planned is None:
+        return False
+    asked = (report.planned.loaded.base / plan.model.path).resolve()
+    return any((above / base).resolve() == asked for above in report.found.path.resolve().parents)
 
 
 def _adapter(report: Report) -> Iterator[str]:
@@ -246,7 +270,7 @@ def report_json(report: Report) -> dict[str, Any]:
         },
         "outcome": way.outcome,
         "why": way.why,
-        "commands": list(way.commands),
+        "commands": list(commands(report)),
         "settings": list(way.settings),
         "lost": list(lost(report)),
         "consequences": dict(consequences(report)),

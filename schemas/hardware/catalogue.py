@@ -6,7 +6,7 @@ Besides the files in `clusters/`, two forms of name are built when asked for:
   assumed to be those of the device's `machine` in `machines.yaml`, as the cluster's notes say;
 - `<cluster>-n<M>`: M nodes of a one-node cluster that has a file.
 
-`8x V100 32G` and `V100 32GB x8`, as people write it, are `v100-32g-x8`.
+`8x V100 32G`, `8 V100 32GB`, `V100-32G:8` and `V100 32GBx8`, as people write it, are `v100-32g-x8`.
 
 A file of the same name wins, whichever alias of the device the name uses.
 """
@@ -52,8 +52,14 @@ _DERIVED: Final = re.compile(r"(.+?)(?:[-\s]x ?([1-9]\d{0,2}))?(?:[-\s]n ?([1-9]
 """A name built from a device or a cluster: the base, up to 999 devices a node, 99,999 nodes."""
 _NEGATIVE: Final = re.compile(r"-[xn]-\d")
 """`p100-x-1` asks for less than one device, and is no spelling of `p100-x1`."""
-_COUNTED: Final = re.compile(r"([1-9]\d{0,2}) ?x ?([a-z0-9].*)")
-"""A name with the number of devices in front: `8xh100-sxm`, `8 x h100-sxm`."""
+_COUNTED: Final = re.compile(r"([1-9]\d{0,2})(?: ?[x*] ?| +)([a-z0-9].*)")
+"""A name with the number of devices in front: `8xh100-sxm`, `8 x h100-sxm`, `8 h100-sxm`."""
+_JOINED: Final = re.compile(r"(.+?)(?: ?: ?|x)([1-9]\d{0,2})")
+"""A device with their number right behind it: `h100:8` as SkyPilot has it, `h100x8`."""
+_OF_NODES: Final = re.compile(
+    r"([1-9]\d{0,4}) ?(?:x|\*|nodes?(?: of| with| x)?) ?([1-9]\d{0,2}) ?[x*]? ?([a-z][a-z0-9 ._-]*)"
+)
+"""Several nodes in front: `2 nodes of 8 H100`, `2x8 H100`."""
 
 
 _UNSUPPORTED: Final = {
@@ -108,7 +114,15 @@ class UnknownName(KeyError):
             return ()
         if self.uncounted is not None:
             return tuple(f"{self.uncounted}-x{count}" for count in (1, 8))
-        found = get_close_matches(self.name.lower(), self.known, n=9)
+        several = _OF_NODES.fullmatch(self.name.strip().lower())
+        if several and _device_named(several[3].strip()):
+            nodes, count, model = several.groups()
+            return (f"{_device_named(model.strip())}-x{count}-n{nodes}",)
+        asked = _spelled(_stem(self.name.strip().lower()))
+        longer = [
+            each for each in self.known if len(asked) > 3 and _spelled(each).startswith(asked)
+        ]
+        found = longer or get_close_matches(self.name.lower(), self.known, n=9)
         once = {_spelled(word): word for word in reversed(found)}
         return tuple(dict.fromkeys(word for word in found if word in once.values()))[:3]
 
@@ -199,9 +213,8 @@ def machine(of: Device) -> Machine:
     )
 
 
-def _built(name: str) -> Cluster:
-    counted = _COUNTED.fullmatch(name.lower())
-    name = f"{counted[2]}-x{counted[1]}" if counted else name
+def _built(written: str) -> Cluster:
+    name = _behind(written.lower())
     match = _DERIVED.fullmatch(name.lower())
     base, count, nodes = match.groups() if match else (name, None, None)
     sized = f"{base}-x{count}" if count else base
@@ -210,8 +223,18 @@ def _built(name: str) -> Cluster:
     if owner:
         return _repeated(_cluster(owner), int(nodes or 1))
     if model is None or count is None:
-        raise UnknownName(name, _buildable(count or "1", nodes))
+        raise UnknownName(written, _buildable(count or "1", nodes))
     return _assumed(_device(model), int(count), int(nodes or 1), re.sub(r"\s+", "-", name.lower()))
+
+
+def _behind(name: str) -> str:
+    """A name with the number of devices behind it, as the catalogue has it."""
+    if counted := _COUNTED.fullmatch(name):
+        return f"{counted[2]}-x{counted[1]}"
+    usual, joined = _DERIVED.fullmatch(name), _JOINED.fullmatch(name)
+    if (usual and usual[2]) or not joined or _device_named(joined[1]) is None:
+        return name
+    return f"{joined[1]}-x{joined[2]}"
 
 
 def _file_of(name: str, model: Device | None, count: str | None) -> str | None:

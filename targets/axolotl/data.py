@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.wording import shown
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Json, constant, derived
-from tunec.schemas.data_paths import Record, data_kind
+from tunec.schemas.data_paths import Record, chosen, data_kind, data_name, usual_split
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.rows import has_images, is_rewarded, is_supervised, length, row
 
@@ -41,8 +41,14 @@ def records(plan: Plan) -> tuple[Record, ...]:
 
 def _part(plan: Plan, path: str, split: str) -> Mapping[str, Json]:
     """One data set; a file has one split, whatever it is for."""
-    split = split if data_kind(path) in ("name", "directory") else "train"
-    return {"path": path, "split": split, **_type(plan)}
+    said = chosen(path)
+    split = said.split or (split if data_kind(path) in ("name", "directory") else "train")
+    name = {} if said.config is None else {"name": said.config}
+    return {"path": said.path, **name, "split": split, **_type(plan)}
+
+
+def _named(part: Mapping[str, Any], usual: str = "train") -> str:
+    return data_name(part["path"], part.get("name"), part.get("split"), usual)
 
 
 def _write_data(plan: Plan) -> Mapping[str, Json]:
@@ -54,7 +60,7 @@ def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
     parts = found["datasets"]
     if not isinstance(parts, list) or any(not isinstance(each, dict) for each in parts):
         return {}
-    first, *more = [each["path"] for each in parts]
+    first, *more = map(_named, parts)
     return {"data.train": first, "data.more": tuple(more)}
 
 
@@ -63,15 +69,18 @@ def write_evaluation(plan: Plan) -> Mapping[str, Json]:
     path = plan.data.evaluation
     if path is None:
         return {"val_set_size": 0.0}
-    split = "test" if path in training_data(plan) else "train"
-    return {"test_datasets": [_part(plan, path, split)], "val_set_size": 0.0}
+    split = usual_split(path, training_data(plan))
+    tested = {"test_datasets": [_part(plan, path, split)], "val_set_size": 0.0}
+    return {**_write_data(plan), **tested}
 
 
 def _read_evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """One data set of its own; a share that is split off is no slot's value."""
     parts = found.get("test_datasets")
     if parts:
-        return {"data.evaluation": parts[0]["path"]} if len(parts) == 1 else {}
+        trained = [_named(each) for each in found.get("datasets") or ()]
+        usual = usual_split(_named(parts[0]), trained)
+        return {"data.evaluation": _named(parts[0], usual)} if len(parts) == 1 else {}
     return {} if found.get("val_set_size") else {"data.evaluation": None}
 
 
@@ -81,8 +90,9 @@ def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     taken = "prompts" if answers else "messages, prompts with completions, or text"
     for key in ("datasets", "test_datasets"):
         for part in found.get(key) or ():
-            rest = {name: each for name, each in part.items() if name != "path" and each}
-            if rest not in ({}, {"split": "train"}):
+            own = part.keys() - {"path", "name", "split"}
+            rest = {name: each for name, each in part.items() if name in own and each}
+            if rest:
                 said = ", ".join(f"{name} {shown(each)}" for name, each in rest.items())
                 yield key, f"axolotl reads {part.get('path')} by {said}: trl takes {taken}"
 
@@ -147,7 +157,7 @@ DATA: Final = (
         yields=True,
     ),
     row(
-        ("test_datasets", "val_set_size"),
+        ("test_datasets", "val_set_size", "datasets"),
         ("data.evaluation",),
         write_evaluation,
         _read_evaluation,

@@ -238,6 +238,7 @@ TARGET: Final = Target(
     companions=companions,
     installs=installed,
     entry=entry,
+    resumes="--resume_from_checkpoint={}",
     run_by="trl",
     counting=counting,
     records=records,

@@ -17,7 +17,7 @@ import yaml
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.rendering import render_yaml
 from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, derived
-from tunec.schemas.data_paths import BUILDERS, data_kind
+from tunec.schemas.data_paths import BUILDERS, chosen, data_kind, data_name, usual_split
 from tunec.targets.huggingface.packages import TRL
 
 FOLDER: Final = "dataset"
@@ -37,7 +37,18 @@ def _is_loaded_by_name(plan: Plan) -> bool:
     """Whether `load_dataset` takes the path as it is, and what is evaluated on is in it too."""
     data = plan.data
     is_named = data_kind(data.train) in ("name", "directory") and not data.more
-    return is_named and data.evaluation in (None, data.train)
+    evaluation = data.evaluation
+    return is_named and (
+        evaluation is None or usual_split(evaluation, training_data(plan)) == "test"
+    )
+
+
+def _is_configured(plan: Plan) -> bool:
+    return _is_loaded_by_name(plan) and chosen(plan.data.train).config is not None
+
+
+def _is_split(plan: Plan) -> bool:
+    return _is_loaded_by_name(plan) and chosen(plan.data.train).split is not None
 
 
 def needs_card(plan: Plan) -> bool:
@@ -87,8 +98,14 @@ def _is_not_loaded(plan: Plan) -> bool:
 
 
 def _write_name(plan: Plan) -> Mapping[str, Json]:
-    evaluates = {} if plan.data.evaluation is None else {"dataset_test_split": "test"}
-    return {"dataset_name": plan.data.train, **evaluates}
+    said, evaluation = chosen(plan.data.train), plan.data.evaluation
+    told = {
+        "dataset_name": said.path,
+        "dataset_config": said.config,
+        "dataset_train_split": said.split,
+        "dataset_test_split": evaluation and (chosen(evaluation).split or "test"),
+    }
+    return {key: each for key, each in told.items() if each is not None}
 
 
 def _read_name(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -102,7 +119,10 @@ def _read_name(found: Mapping[str, Json]) -> Mapping[str, Any]:
     strategy = found.get("eval_strategy", found.get("evaluation_strategy"))
     is_named = found.get("dataset_test_split") not in (None, "train")
     evaluates = is_named if strategy is None else strategy not in ("no", False)
-    return {"data.train": name, "data.more": (), "data.evaluation": name if evaluates else None}
+    config = found.get("dataset_config")
+    train = data_name(name, config, found.get("dataset_train_split"))
+    test = data_name(name, config, found.get("dataset_test_split"), "test")
+    return {"data.train": train, "data.more": (), "data.evaluation": test if evaluates else None}
 
 
 def _write_mixture(plan: Plan) -> Mapping[str, Json]:
@@ -113,14 +133,22 @@ def _loaded(path: str) -> Mapping[str, Json]:
     """The arguments of `load_dataset` for a part: its split `train` is taken."""
     if data_kind(path) == "file":
         return {"path": _builder(path), "data_files": path}
-    return {"path": path}
+    said = chosen(path)
+    told = {"path": said.path, "name": said.config, "split": said.split}
+    return {key: each for key, each in told.items() if each is not None}
 
 
 def is_whole(part: Json) -> bool:
-    """Whether a part of a mixture is all of a file or of a data set; no slot holds less."""
-    if not isinstance(part, dict) or part.keys() - {"path", "data_files", "split"}:
+    """Whether a part of a mixture is all of a file, or of a split; no slot holds less."""
+    if not isinstance(part, dict) or part.keys() - {"path", "name", "data_files", "split"}:
         return False
-    return part.get("split") in (None, "train")
+    return "data_files" not in part or part.get("split") in (None, "train")
+
+
+def _named(part: Mapping[str, Any]) -> str:
+    if "data_files" in part:
+        return str(part["data_files"])
+    return data_name(part["path"], part.get("name"), part.get("split"))
 
 
 def _read_mixture(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -128,7 +156,7 @@ def _read_mixture(found: Mapping[str, Json]) -> Mapping[str, Any]:
     parts = found.get("datasets")
     if not parts or not isinstance(parts, list) or not all(map(is_whole, parts)):
         return {}
-    first, *more = (each.get("data_files", each.get("path")) for each in parts)
+    first, *more = map(_named, parts)
     return {"data.train": first, "data.more": tuple(more)}
 
 
@@ -141,7 +169,10 @@ def data_of(target: str) -> tuple[Entry, ...]:
     """Where the script finds its data; `target` is the folder of its file."""
     return (
         Entry(
-            ("dataset_name", "dataset_test_split", "eval_strategy", "evaluation_strategy"),
+            (
+                *("dataset_name", "dataset_config", "dataset_train_split", "dataset_test_split"),
+                *("eval_strategy", "evaluation_strategy"),
+            ),
             _ALL,
             _write_name,
             _read_name,
@@ -203,6 +234,8 @@ NOT_LOADED: Final = (
     _never_said("data.train", lambda plan: _is_not_loaded(plan) and _is_address(plan.data.train)),
     _never_said("data.more", lambda plan: _is_not_loaded(plan) and bool(plan.data.more)),
     _never_said("data.more", _is_mixed, until="0.22"),
+    _never_said("data.train", _is_configured, until="0.13"),
+    _never_said("data.train", _is_split, until="0.9"),
     _never_said(
         "data.evaluation", lambda plan: _is_not_loaded(plan) and plan.data.evaluation is not None
     ),
@@ -211,7 +244,8 @@ NOT_LOADED: Final = (
 
 CANNOT_LOAD: Final = {
     "data.train": Cannot(
-        "the script loads a data set by its name, a directory, or files that a card names",
+        "the script loads a data set by its name, of which trl 0.13 is the first to take a "
+        "configuration, and 0.9 a split; a directory; or files that a card names",
         loses=True,
         by="data.more",
     ),

@@ -46,21 +46,21 @@ PEFT_RELEASES: Final = Package(
 )
 
 _SEASONS: Final = (
-    ("4.40", {"trl": "0.8.6", "peft": "0.10.0", "deepspeed": "0.14.5"}),
-    ("4.44", {"trl": "0.10.1", "peft": "0.12.0", "deepspeed": "0.14.5"}),
-    ("4.46", {"trl": "0.12.2", "peft": "0.13.2", "deepspeed": "0.15.4"}),
-    ("4.51", {"trl": "0.17.0", "peft": "0.15.2", "deepspeed": "0.16.9"}),
-    ("4.57", {"trl": "0.27.2", "peft": "0.18.1", "deepspeed": "0.18.9"}),
-    ("5.0", {"trl": "0.28.0", "peft": "0.18.1", "deepspeed": "0.18.9"}),
-    ("5.6", {"trl": "1.3.0", "peft": "0.19.1", "deepspeed": "0.18.9"}),
-    ("5.15", {"trl": "1.9.2", "peft": "0.20.0", "deepspeed": "0.19.8"}),
-    ("5.23", {"trl": "1.16.0", "peft": "0.21.2", "deepspeed": "0.19.8"}),
+    ("4.40", {"accelerate": "0.30.1", "trl": "0.8.6", "peft": "0.10.0", "deepspeed": "0.14.5"}),
+    ("4.44", {"accelerate": "0.33.0", "trl": "0.10.1", "peft": "0.12.0", "deepspeed": "0.14.5"}),
+    ("4.46", {"accelerate": "1.1.1", "trl": "0.12.2", "peft": "0.13.2", "deepspeed": "0.15.4"}),
+    ("4.51", {"accelerate": "1.6.0", "trl": "0.17.0", "peft": "0.15.2", "deepspeed": "0.16.9"}),
+    ("4.57", {"accelerate": "1.12.0", "trl": "0.27.2", "peft": "0.18.1", "deepspeed": "0.18.9"}),
+    ("5.0", {"accelerate": "1.12.0", "trl": "0.28.0", "peft": "0.18.1", "deepspeed": "0.18.9"}),
+    ("5.6", {"accelerate": "1.13.0", "trl": "1.3.0", "peft": "0.19.1", "deepspeed": "0.18.9"}),
+    ("5.15", {"accelerate": "1.14.0", "trl": "1.9.2", "peft": "0.20.0", "deepspeed": "0.19.8"}),
+    ("5.23", {"accelerate": "1.15.0", "trl": "1.16.0", "peft": "0.21.2", "deepspeed": "0.19.8"}),
 )
 """Sets that import and work together; a release takes the newest set that is not newer than it."""
 
 
 def companions(version: Version) -> Mapping[str, str]:
-    """Releases of trl, peft and deepspeed that go with a release of transformers."""
+    """Releases of accelerate, trl, peft and deepspeed that go with a release of transformers."""
     held = [found for since, found in _SEASONS if version >= parsed(since)]
     return held[-1] if held else _SEASONS[0][1]
 

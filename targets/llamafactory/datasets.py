@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Entry, File, Json, constant, derived
-from tunec.schemas.data_paths import Record, data_kind
+from tunec.schemas.data_paths import Record, chosen, data_kind, data_name, usual_split
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.rows import has_images, is_supervised
 
@@ -22,7 +22,7 @@ _LOADER: Final = "llamafactory 0.9.3 to 0.9.5 data/loader.py `_load_single_datas
 _MOST: Final = 100
 _TRAIN: Final = ("train", *(f"train_{number}" for number in range(2, _MOST)))
 _EVALUATION: Final = "evaluation"
-_LOCAL, _HUB = "file_name", "hf_hub_url"
+_LOCAL, _HUB, _SUBSET = "file_name", "hf_hub_url", "subset"
 
 
 # ── the names in the YAML ────────────────────────────────────────────────────────────────────────
@@ -95,18 +95,19 @@ def records(plan: Plan) -> tuple[Record, ...]:
 def _place(path: str) -> Mapping[str, Json]:
     """Where a data set is: a local path as seen from the folder of the file, or a name."""
     if data_kind(path) == "name":
-        return {_HUB: path}
+        said = chosen(path)
+        return {_HUB: said.path, **({} if said.config is None else {_SUBSET: said.config})}
     is_whole = path.startswith(("/", "~"))
     return {_LOCAL: path if is_whole else posixpath.relpath(path, FOLDER)}
 
 
 def _described(plan: Plan, path: str, split: str = "train") -> Mapping[str, Json]:
-    return {**_place(path), "split": split, **_columns(plan)}
+    return {**_place(path), "split": chosen(path).split or split, **_columns(plan)}
 
 
-def _path(said: Mapping[str, Json]) -> str:
+def _path(said: Mapping[str, Any], usual: str = "train") -> str:
     if _HUB in said:
-        return str(said[_HUB])
+        return data_name(said[_HUB], said.get(_SUBSET), said.get("split"), usual)
     local = str(said[_LOCAL])
     found = posixpath.normpath(posixpath.join(FOLDER, local))
     return found if data_kind(found) == data_kind(local) else f"./{found}"
@@ -129,8 +130,16 @@ def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
     path = plan.data.evaluation
     if path is None:
         return {}
-    is_shared = path in training_data(plan) and data_kind(path) == "name"
-    return {_EVALUATION: _described(plan, path, "test" if is_shared else "train")}
+    split = usual_split(path, training_data(plan)) if data_kind(path) == "name" else "train"
+    return {**_write_train(plan), _EVALUATION: _described(plan, path, split)}
+
+
+def _read_evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    if _EVALUATION not in found:
+        return {}
+    said = found[_EVALUATION]
+    trained = [_path(found[name]) for name in _TRAIN if name in found]
+    return {"data.evaluation": _path(said, usual_split(_path(said), trained))}
 
 
 def _is_info(document: Json) -> bool:
@@ -147,10 +156,10 @@ DATASET_INFO: Final = File(
     entries=(
         Entry(_TRAIN, ("data.train", "data.more"), _write_train, _read_train, _LOADER),
         Entry(
-            (_EVALUATION,),
+            (_EVALUATION, *_TRAIN),
             ("data.evaluation",),
             _write_evaluation,
-            lambda found: {"data.evaluation": _path(found[_EVALUATION])},
+            _read_evaluation,
             _LOADER,
             absent=(("0", {"data.evaluation": None}),),
         ),

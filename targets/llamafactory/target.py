@@ -287,6 +287,7 @@ TARGET: Final = Target(
     companions=brought,
     installs=installed,
     entry=entry,
+    resumes="resume_from_checkpoint={}",
     run_by="trl",
     counting=counting,
     records=records,

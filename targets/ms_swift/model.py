@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, in_no_plan, same
+from tunec.schemas.data_paths import chosen
 from tunec.schemas.frozen import replace
 from tunec.targets.ms_swift.models import is_named, told
 from tunec.targets.ms_swift.packages import RELEASES, by_rlhf, is_of_pairs
@@ -146,8 +147,9 @@ MODEL: Final = (
 
 
 def _is_part(name: str) -> bool:
-    """Whether a name says more than where the data is: of which hub, which subset, how many."""
-    return "#" in name or "::" in name or ":" in name.replace(":\\", "").replace(":/", "")
+    """Whether a name says what no slot has: of which hub, several subsets, how many."""
+    hub, _, _ = name.lower().partition("::")
+    return "#" in name or hub in ("hf", "ms") or "/" in (chosen(name).config or "")
 
 
 def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan, training_data
+from tunec.schemas.data_paths import chosen, usual_split
 from tunec.targets.ms_swift.models import is_named, told
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, is_of_pairs
 from tunec.targets.ms_swift.rewards import REGISTERED, plugin_of
@@ -51,7 +52,15 @@ def _needs_flash(plan: Plan) -> bool:
 def _is_taken_apart(plan: Plan) -> bool:
     evaluation = plan.data.evaluation
     names = (*training_data(plan), *((evaluation,) if evaluation else ()))
-    return any("#" in each or ":" in each for each in names)
+    return any("#" in each or ":" in chosen(each).path for each in names)
+
+
+def _is_of_another_split(plan: Plan) -> bool:
+    """Whether another split than `train` is meant, of data to evaluate on too."""
+    trained, evaluation = training_data(plan), plan.data.evaluation
+    names = (*trained, *((evaluation,) if evaluation else ()))
+    is_shared = evaluation is not None and usual_split(evaluation, trained) == "test"
+    return is_shared or any(chosen(each).split for each in names)
 
 
 REFUSALS: Final = (
@@ -109,6 +118,14 @@ REFUSALS: Final = (
         _is_taken_apart,
         "ms-swift 4.0.4 to 4.6.0 dataset `DatasetSyntax.parse`",
         "rename the data",
+    ),
+    Refusal(
+        ("data.train", "data.evaluation"),
+        "of a data set that it does not know by its own name it reads the split `train`, to "
+        "evaluate on, too",
+        _is_of_another_split,
+        "ms-swift 4.0.4 to 4.6.0 dataset/dataset_meta.py `DatasetMeta.split`, dataset/loader.py",
+        "write that split to a file of its own, or compile to trl",
     ),
     Refusal(
         ("quantization.format", "model.kind"),

@@ -233,6 +233,7 @@ TARGET: Final = Target(
     },
     companions=companions,
     entry=entry,
+    resumes="--resume_from_checkpoint={}",
     run_by="trl",
     counting=counting,
     records=records,

@@ -18,6 +18,7 @@ from tunec.compiler.verify.contract import (
     flat,
 )
 from tunec.compiler.verify.delivery import document
+from tunec.schemas.data_paths import chosen
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.reader import PACKAGE as ENGINE
 from tunec.targets.huggingface.verify import (
@@ -115,8 +116,9 @@ def _data(case: Case, sets: Mapping[str, Any]) -> Iterator[Fact]:
     for key, slot in (("dataset", "data.train"), ("val_dataset", "data.evaluation")):
         names: Any = _written(case).get(key) or ()
         for name, read in zip(names, sets[key], strict=True):
-            parts = [read["dataset"], read["subsets"], read["dataset_sample"]]
-            yield Fact(slot, f"{key}.{name}", [name, [], None], parts)
+            parts, said = [read["dataset"], read["subsets"], read["dataset_sample"]], chosen(name)
+            subsets = [said.config] if said.config else []
+            yield Fact(slot, f"{key}.{name}", [said.path, subsets, None], parts)
 
 
 PROGRAMS: Final = (

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, constant, fixed, named, same
+from tunec.schemas.data_paths import chosen, data_name, usual_split
+from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.read_only import means_every_layer, named_word
@@ -215,7 +217,18 @@ CHECKPOINTING: Final = (
 # ── data ─────────────────────────────────────────────────────────────────────────────────────────
 
 _ALL: Final = 1_000_000_000
-_SETS: Final = "data.dataset"
+_SETS, _SPLIT = "data.dataset", "data.dataset_split"
+
+
+def _write_sets(plan: Plan) -> Mapping[str, Json]:
+    """Names, and the one split that is taken of each; other parts are refused."""
+    sets = [chosen(each) for each in training_data(plan)]
+    splits = {each.split for each in sets}
+    if len(splits) > 1 or any(each.config for each in sets):
+        return {_SETS: ",".join(training_data(plan))}  # which is refused
+    (split,) = splits
+    told = {} if split is None else {_SPLIT: split}
+    return {_SETS: ",".join(each.path for each in sets), **told}
 
 
 def _sets(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -223,7 +236,8 @@ def _sets(found: Mapping[str, Json]) -> Mapping[str, Any]:
     names = tuple(each.strip() for each in str(found[_SETS]).split(","))
     if any("@" in each for each in names) or found.get("data.dataset_probs"):
         return {}
-    return {"data.train": names[0], "data.more": names[1:]}
+    first, *more = (data_name(each, None, found.get(_SPLIT)) for each in names)
+    return {"data.train": first, "data.more": tuple(more)}
 
 
 def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
@@ -231,7 +245,13 @@ def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
     name, steps = plan.data.evaluation, plan.schedule.evaluation_steps
     if name is None or steps is None:
         return {}
-    return {"eval.dataset": name, "eval.split": "train", "eval.steps": steps}
+    split = chosen(name).split or usual_split(name, training_data(plan))
+    tested = {
+        "eval.dataset": str(replace(chosen(name), split=None)),
+        "eval.split": split,
+        "eval.steps": steps,
+    }
+    return {**_write_sets(plan), **tested}
 
 
 def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -239,21 +259,24 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     name, steps = found.get("eval.dataset"), found.get("eval.steps", -1)
     if not name:
         return {"data.evaluation": None, "schedule.evaluation_steps": None}
-    return {"data.evaluation": name, **({"schedule.evaluation_steps": steps} if steps > 0 else {})}
+    trained = _sets(found) if _SETS in found else {}
+    names = [trained["data.train"], *trained["data.more"]] if trained else []
+    said = data_name(name, None, found.get("eval.split"), usual_split(name, names))
+    return {"data.evaluation": said, **({"schedule.evaluation_steps": steps} if steps > 0 else {})}
 
 
 def data(length: int) -> tuple[Entry, ...]:
     """The rows of the data of a program that cuts at so many tokens by default."""
     return (
         row(
-            (_SETS, "data.dataset_probs"),
+            (_SETS, _SPLIT, "data.dataset_probs"),
             ("data.train", "data.more"),
-            lambda plan: {_SETS: ",".join(training_data(plan))},
+            _write_sets,
             _sets,
             _BLEND,
         ),
         row(
-            ("eval.dataset", "eval.split", "eval.steps"),
+            ("eval.dataset", "eval.split", "eval.steps", _SETS, _SPLIT, "data.dataset_probs"),
             ("data.evaluation", "schedule.evaluation_steps"),
             _write_evaluation,
             _evaluation,

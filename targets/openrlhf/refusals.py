@@ -3,6 +3,7 @@
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan, training_data
+from tunec.schemas.data_paths import chosen
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.openrlhf.training import share_of, totals
 from tunec.targets.scripts.refusals import Refusal
@@ -75,6 +76,16 @@ REFUSALS: Final = (
         lambda plan: any("," in each or "@" in each for each in _sets(plan)),
         _BLEND,
         "rename the data",
+    ),
+    Refusal(
+        ("data.train", "data.evaluation"),
+        "it loads no configuration of a data set, and one split of all that is trained on",
+        lambda plan: (
+            any(chosen(each).config for each in _sets(plan))
+            or len({chosen(each).split for each in training_data(plan)}) > 1
+        ),
+        _BLEND,
+        "write that part to a file of its own, or compile to trl",
     ),
     Refusal(
         ("attention.implementation", "data.packing"),

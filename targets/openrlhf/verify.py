@@ -18,6 +18,7 @@ from tunec.compiler.verify.contract import (
     facts,
     taken,
 )
+from tunec.schemas.data_paths import chosen
 from tunec.targets.deepspeed.verify import engine_programs
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.verify import SECONDS, adapter_program, in_order
@@ -74,7 +75,9 @@ def _facts(plan: Plan, told: Mapping[str, Any]) -> Told:
     yield from _model(plan, told)
     yield from _loop(plan, told)
     yield from _rate(plan, told)
-    sets = [[*training_data(plan)], *([[plan.data.evaluation]] if plan.data.evaluation else ())]
+    evaluation = [plan.data.evaluation] if plan.data.evaluation else []
+    trained = [chosen(each).path for each in training_data(plan)]
+    sets = [trained, *([chosen(each).path] for each in evaluation)]
     yield "data.train", "data.dataset", sets, [names for names, _ in told["sets"]]
     yield "data.sequence", "data.max_len", plan.data.sequence, told["data"][0]["max_length"]
     if plan.objective.kind == "dpo":

@@ -14,18 +14,60 @@ from tunec.targets.huggingface.methods import Method
 from tunec.targets.huggingface.packages import TRL
 
 _SEASONS: Final = (
-    ("0.8", {"transformers": "4.40.2", "peft": "0.10.0", "deepspeed": "0.14.5"}),
-    ("0.10", {"transformers": "4.44.2", "peft": "0.12.0", "deepspeed": "0.14.5"}),
-    ("0.12", {"transformers": "4.46.3", "peft": "0.13.2", "deepspeed": "0.15.4"}),
-    ("0.17", {"transformers": "4.51.3", "peft": "0.15.2", "deepspeed": "0.16.9"}),
-    ("0.20", {"transformers": "4.53.3", "peft": "0.16.0", "deepspeed": "0.17.6"}),
-    ("0.21", {"transformers": "4.55.4", "peft": "0.17.1", "deepspeed": "0.17.6"}),
-    ("0.23", {"transformers": "4.57.6", "peft": "0.18.1", "deepspeed": "0.18.9"}),
-    ("0.28", {"transformers": "5.0.0", "peft": "0.18.1", "deepspeed": "0.18.9"}),
-    ("1.3", {"transformers": "5.6.2", "peft": "0.19.1", "deepspeed": "0.18.9"}),
-    ("1.6", {"transformers": "5.10.4", "peft": "0.19.1", "deepspeed": "0.18.9"}),
-    ("1.9", {"transformers": "5.15.1", "peft": "0.20.0", "deepspeed": "0.19.8"}),
-    ("1.16", {"transformers": "5.23.0", "peft": "0.21.2", "deepspeed": "0.19.8", "vllm": "0.30.0"}),
+    (
+        "0.8",
+        {"transformers": "4.40.2", "accelerate": "0.30.1", "peft": "0.10.0", "deepspeed": "0.14.5"},
+    ),
+    (
+        "0.10",
+        {"transformers": "4.44.2", "accelerate": "0.33.0", "peft": "0.12.0", "deepspeed": "0.14.5"},
+    ),
+    (
+        "0.12",
+        {"transformers": "4.46.3", "accelerate": "1.1.1", "peft": "0.13.2", "deepspeed": "0.15.4"},
+    ),
+    (
+        "0.17",
+        {"transformers": "4.51.3", "accelerate": "1.6.0", "peft": "0.15.2", "deepspeed": "0.16.9"},
+    ),
+    (
+        "0.20",
+        {"transformers": "4.53.3", "accelerate": "1.8.1", "peft": "0.16.0", "deepspeed": "0.17.6"},
+    ),
+    (
+        "0.21",
+        {"transformers": "4.55.4", "accelerate": "1.10.1", "peft": "0.17.1", "deepspeed": "0.17.6"},
+    ),
+    (
+        "0.23",
+        {"transformers": "4.57.6", "accelerate": "1.12.0", "peft": "0.18.1", "deepspeed": "0.18.9"},
+    ),
+    (
+        "0.28",
+        {"transformers": "5.0.0", "accelerate": "1.12.0", "peft": "0.18.1", "deepspeed": "0.18.9"},
+    ),
+    (
+        "1.3",
+        {"transformers": "5.6.2", "accelerate": "1.13.0", "peft": "0.19.1", "deepspeed": "0.18.9"},
+    ),
+    (
+        "1.6",
+        {"transformers": "5.10.4", "accelerate": "1.13.0", "peft": "0.19.1", "deepspeed": "0.18.9"},
+    ),
+    (
+        "1.9",
+        {"transformers": "5.15.1", "accelerate": "1.14.0", "peft": "0.20.0", "deepspeed": "0.19.8"},
+    ),
+    (
+        "1.16",
+        {
+            "transformers": "5.23.0",
+            "accelerate": "1.15.0",
+            "peft": "0.21.2",
+            "deepspeed": "0.19.8",
+            "vllm": "0.30.0",
+        },
+    ),
 )
 """Within the bounds of `Requires-Dist` in the wheels: transformers below 4.47 for 0.12, from 4.46
 for 0.13, 4.50 for 0.18, 4.51 for 0.19, 4.53.2 for 0.20, 4.55 for 0.21, 4.56.1 for 0.23 and 4.56.2
@@ -33,7 +75,7 @@ for 0.27 to 1.16; where a set of known releases exists (compiler/consumers/sets.
 
 
 def companions(version: Version) -> Mapping[str, str]:
-    """Releases of transformers, peft and deepspeed that go with a release of trl."""
+    """Releases of transformers, accelerate, peft and deepspeed that go with a release of trl."""
     held = [found for since, found in _SEASONS if version >= parsed(since)]
     return held[-1] if held else _SEASONS[0][1]
 

@@ -122,6 +122,7 @@ TARGET: Final = Target(
     companions=companions,
     together=compute_dtype,
     entry=entry,
+    resumes="--resume_from_checkpoint={}",
     takes_fsdp=True,
     counting=counting,
     records=_records,

@@ -4,12 +4,13 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, training_data
+from tunec.schemas.data_paths import is_chosen
 from tunec.schemas.terms import FloatDtype
 from tunec.targets.rows import has_adapter, has_images
 from tunec.targets.scripts.refusals import TEXT_ALONE, Refusal
 from tunec.targets.unsloth.packages import SEES, WRITTEN
-from tunec.targets.unsloth.row import TRAINER
+from tunec.targets.unsloth.row import CONFIG, TRAINER
 from tunec.targets.unsloth.vision import parts_of
 
 _AMPERE: Final = Version("8.0")
@@ -66,6 +67,21 @@ REFUSALS: Final = (
         f"unsloth {WRITTEN} unsloth_cli/commands/train.py",
         f"ask for unsloth@{WRITTEN} or later",
         until=WRITTEN,
+    ),
+    Refusal(
+        ("schedule.warmup_steps",),
+        "its warm-up is in steps, and how many a share comes to is not known",
+        lambda plan: plan.schedule.warmup_steps is None,
+        f"{CONFIG} `TrainingConfig`: warmup_steps",
+        "give steps: `--set train.warmup=5`; or `data.samples`, and where samples are packed "
+        "`data.lengths`, of which the steps follow",
+    ),
+    Refusal(
+        ("data.train",),
+        "its command loads the split `train` of one data set in its own configuration",
+        lambda plan: any(map(is_chosen, training_data(plan))),
+        f"{TRAINER} `load_and_format_dataset`",
+        "write that part to a file of its own, or compile to trl",
     ),
     Refusal(
         ("data.images",),

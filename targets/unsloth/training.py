@@ -156,7 +156,7 @@ SCHEDULE: Final = (
     row(
         (_WARMUP,),
         ("schedule.warmup_steps",),
-        lambda plan: _said(_WARMUP, plan.schedule.warmup_steps),
+        lambda plan: {_WARMUP: plan.schedule.warmup_steps},
         lambda found: {"schedule.warmup_steps": found[_WARMUP]},
         _TRAINING,
         absent={"schedule.warmup_steps": 5},

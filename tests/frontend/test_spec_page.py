@@ -34,7 +34,8 @@ INLINE = {
         "write": "1GB/s",
     },
     "objective.grpo": {"rewards": ["accuracy_reward"]},
-    "data.train": [{"path": "code.jsonl"}],
+    "data.train": [{"path": "trl-lib/Capybara"}],
+    "data.evaluation": {"path": "openai/gsm8k"},
 }
 """What stands around a field, where the mapping that it is in needs more fields."""
 LISTS = {"data.train", "hardware.nodes", "hardware.nodes.accelerators"}

@@ -236,9 +236,10 @@ BY_MODEL: Final = "trl>=0.22,<1.11"
 )
 def images_packed(run: LintContext) -> Iterator[Finding]:
     """Samples with images are to be packed."""
-    if not sees(run) or run.own.holds(_OWN_COLLATOR):
-        return
     by_model = run.runs(BY_MODEL)
+    is_text = run.environment.has_text_alone and by_model is False
+    if not sees(run) or run.own.holds(_OWN_COLLATOR) or is_text:
+        return
     for document in run.of("sft"):
         for key in ("packing", "padding_free"):
             at = document.get(key)
