@@ -116,19 +116,26 @@ def with_commands(
 ) -> dict[str, Plan]:
     """The plans of targets, with a trainer's flags for those that start what a plan names.
 
-    The flags are those of the trainer's own script, where the spec names no script.
+    The flags are those of the trainer's own script, where the spec names no script, or says where
+    that one of the trainer's repository lies.
     """
     starting = [t.name for t, _ in asked if any(each.needs_script for each in t.starts)]
     trainer = next((each for each in asked if each[0].command is not None), None)
-    if trainer is None or not starting or plans[starting[0]].launch.script != UNNAMED:
+    if trainer is None or not starting:
         return plans
-    command, (files, _) = (
-        trainer[0].command,
-        emitting(trainer, plans[trainer[0].name], software, ()),
-    )
-    if command is None or not files or spec.run.script is not None:
+    script = plans[starting[0]].launch.script
+    own = trainer[0]
+    is_there = any(each.repository for each in own.starts) and not spec.run.arguments
+    if (script != UNNAMED or spec.run.script is not None) and not is_there:
         return plans
-    words = shlex.join(command(files[0].values))
+    files, _ = emitting(trainer, plans[own.name], software, ())
+    held = next((each for each in files if "script" in each.values), None)
+    if own.command is None or held is None:
+        return plans
+    first, *flags = own.command(held.values)
+    names = {each.name: f"{own.name}/{each.name}" for each in files}
+    beside = [names.get(word, word) for word in flags]
+    words = shlex.join([first if script == UNNAMED else script, *beside])
     return {
         name: plan.with_values({"launch.script": words}) if name in starting else plan
         for name, plan in plans.items()

@@ -62,12 +62,14 @@ _MOST: Final = 6
 
 def repairs(facts: Facts, found: Iterable[Diagnostic], attempt: Attempt) -> Iterator[Diagnostic]:
     """Add to each 'nothing fits' or 'no layout can run' the changes that were tried and mend it."""
-    for each in found:
+    every = list(found)
+    spoiled = any(each.severity == "error" and each.id not in _NONE_FITS for each in every)
+    for each in every:
         blocked: list[tuple[Way, str]] = []
         timing = partial(_seconds, attempt, blocked)
         if each.id == "E0701":
             working = working_ways(facts, timing)
-            told = _help(working, _unbound(facts)) if working else _no_help(blocked)
+            told = _help(working, _unbound(facts)) if working else _no_help(blocked, spoiled)
             yield replace(each, help=told)
         elif each.id == "E0702":
             freed = [way for kind in _freeing(facts) if (way := _first(kind, timing))]
@@ -85,8 +87,16 @@ def _help(working: Sequence[tuple[Way, float]], unbound: float | None) -> str:
     return "\n".join(lines)
 
 
-def _no_help(blocked: Sequence[tuple[Way, str]]) -> str:
-    """Where no way works: the first that fits, and what is in its way then."""
+_NONE_FITS: Final = frozenset({"E0701", "E0702"})
+
+
+def _no_help(blocked: Sequence[tuple[Way, str]], spoiled: bool) -> str:
+    """Where no way works: the first that fits, and what is in its way then.
+
+    Beside another error no way compiles, so that nothing is known of them.
+    """
+    if spoiled and not blocked:
+        return "fix the other errors first: beside them no change can be tried"
     if not blocked:
         return "no change of method, sequence or hardware was found that makes it fit"
     way, fault = blocked[0]

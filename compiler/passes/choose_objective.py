@@ -32,7 +32,7 @@ def choose_objective(facts: Facts, draft: Draft) -> Outcome:
     else:
         _sft(scribe, as_given(facts.spec, "objective", "no objective is given"))
     if kind != "sft" or objective.grpo is not None:
-        _answers_in_text(scribe, draft)
+        _answers_in_text(scribe, draft, "GRPO" if objective.grpo or kind == "grpo" else "DPO")
     return scribe.outcome()
 
 
@@ -159,14 +159,14 @@ def _check_share(scribe: Scribe, asked: Grpo) -> None:
             )
 
 
-def _answers_in_text(scribe: Scribe, draft: Draft) -> None:
+def _answers_in_text(scribe: Scribe, draft: Draft, name: str) -> None:
     """What the accounts and the trainers' files are sure of: models that write text, unpacked."""
     if draft.model.kind != "causal-lm":
         scribe.error(
             "E0804",
-            f"GRPO is supported only for text models, and this one is {draft.model.kind}",
+            f"{name} is supported only for text models, and this one is {draft.model.kind}",
             scribe.place("objective.kind", "objective"),
-            help="remove objective",
+            help="remove objective, or train a model of text alone",
         )
     if draft.data.packing:
         scribe.error(

@@ -70,6 +70,7 @@ _ABSENT_SLOTS: Final[Mapping[str, str]] = {
     "launch.environment": "it is set for the ranks, and nothing reads it back",
     "launch.launcher": "it starts the ranks, which do not report it",
     "batch.global": "it follows from micro batch, accumulation and world size",
+    "adapter.merge": "a script of yours merges, when training is done",
     "adapter.targets": "it is visible only in the number of trained parameters",
     "adapter.also_train": "it is visible only in the number of trained parameters",
     "adapter.frozen": "it is visible only in the number of trained parameters",

@@ -16,7 +16,7 @@ from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, companions
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.huggingface.target import compute_dtype
-from tunec.targets.scripts.command import Style, starting
+from tunec.targets.scripts.command import Style, commander, starting
 from tunec.targets.scripts.file import command_file, own_script, script_row, started
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import reading_one_part
@@ -98,6 +98,7 @@ TARGET: Final = Target(
     companions=companions,
     together=compute_dtype,
     starts=(Start(("bash",), SCRIPT_NAME, repository="zai-org/GLM-4 (finetune_demo)"),),
+    command=commander(STYLE),
     counting=counting,
     verify="tunec.targets.glm4.verify",
 )

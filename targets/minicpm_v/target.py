@@ -15,7 +15,7 @@ from tunec.targets.minicpm_v.refusals import REFUSALS
 from tunec.targets.minicpm_v.rows import FILE, FLAGS, OWN, SCRIPT, START, TEXT
 from tunec.targets.minicpm_v.versions import RELEASES, companions, schema
 from tunec.targets.scripts.command import FLAGS as BLOCK
-from tunec.targets.scripts.command import Style
+from tunec.targets.scripts.command import Style, commander
 from tunec.targets.scripts.file import (
     checked,
     command_file,
@@ -95,6 +95,7 @@ TARGET: Final = Target(
     beside={PACKAGE: DEEPSPEED},
     companions=companions,
     starts=(Start(("bash",), NAME, repository="OpenBMB/MiniCPM-V (finetune)"),),
+    command=commander(STYLE),
     counting=counting,
     verify="tunec.targets.minicpm_v.verify",
 )

@@ -149,7 +149,8 @@ MODEL: Final = (
 def _is_part(name: str) -> bool:
     """Whether a name says what no slot has: of which hub, several subsets, how many."""
     hub, _, _ = name.lower().partition("::")
-    return "#" in name or hub in ("hf", "ms") or "/" in (chosen(name).config or "")
+    path = chosen(name).path.replace(":\\", "").replace(":/", "")
+    return "#" in name or hub in ("hf", "ms") or ":" in path
 
 
 def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.deepspeed.scheduler import SCHEDULER
 from tunec.targets.deepspeed.target import TARGET as ENGINE
 from tunec.targets.scripts.command import FLAGS as BLOCK
-from tunec.targets.scripts.command import Style
+from tunec.targets.scripts.command import Style, commander
 from tunec.targets.scripts.file import checked, command_file, command_rows, own_script, passing
 from tunec.targets.scripts.refusals import Refusal, refusing
 from tunec.targets.trainers import supervised, training_plainly
@@ -133,6 +133,7 @@ TARGET: Final = Target(
     check=refusing("visualglm", REFUSALS),
     beside={PACKAGE: DEEPSPEED},
     starts=(Start(("bash",), NAME, repository="THUDM/VisualGLM-6B"),),
+    command=commander(STYLE),
     counting=_counting,
     verify="tunec.targets.visualglm.verify",
 )

@@ -303,6 +303,25 @@ def test_a_cluster_gives_a_trainer_of_flags_all_of_them(write, cluster, trainer,
     assert "script-not-named" not in [each.id for each in written.compiled.diagnostics]
 
 
+@pytest.mark.parametrize("cluster", ["slurm", "skypilot"])
+@pytest.mark.parametrize(
+    ("trainer", "model", "data", "last"),
+    [
+        ("minicpm-v", "minicpm-v-2_6", "t.json", ["--deepspeed", "minicpm-v/ds_config.json"]),
+        ("glm4@4.45.2", "glm-4-9b-chat", "t.jsonl", [".", "glm4/finetune.yaml"]),
+    ],
+)
+def test_a_cluster_gives_a_script_of_a_repository_its_flags(
+    write, cluster, trainer, model, data, last
+):
+    changes = {"model": model, "data": {"train": data, "samples": 100, "sequence": 512}}
+    script = {"run": {"script": "finetune.py"}, "hardware": "a100-80g-x2"}
+    written = write({**SPEC, **changes, **script}, trainer, cluster)
+    words = shlex.split(written.compiled.plans[cluster]["launch.script"])
+    assert words[0] == "../finetune.py"
+    assert {*last} <= {*words}
+
+
 TRL_ON = {"a100-80g-x2": "torch==2.13.0", "v100-32g-x4": "torch==2.13.0+cu126"}
 
 

@@ -101,13 +101,15 @@ def _pin_notes(facts: Facts) -> list[str]:
 
 def _no_layout(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
     pinned = _bound_to(facts, problem)
+    needs = any(map(_target, map(facts.pins.get, problem.pinned)))
+    other = ", or compile to another target" if needs else ""
     return Diagnostic(
         "E0702",
         "error",
         "no layout can run" + (f" with {pinned}" if pinned else ""),
         tuple(Label("", path=path) for path in _givers(facts, problem)),
         tuple(_reasons(problem, answer)[:8]),
-        help="change or remove what the reasons name" if pinned else None,
+        help=f"change or remove what the reasons name{other}" if pinned else None,
     )
 
 
