@@ -127,12 +127,4 @@ REFUSALS: Final = (
         "ms-swift 4.0.4 to 4.6.0 dataset/dataset_meta.py `DatasetMeta.split`, dataset/loader.py",
         "write that split to a file of its own, or compile to trl",
     ),
-    Refusal(
-        ("quantization.format", "model.kind"),
-        "of a model that sees it leaves tower and aligner in 16 bits, which the account of memory "
-        "takes to be quantised",
-        lambda plan: plan.quantization.format != "none" and plan.model.kind == "vision-language",
-        "ms-swift 4.0.4 to 4.6.0 arguments/base_args/quant_args.py `get_modules_to_not_convert`",
-        "set `method: lora`, or compile to trl",
-    ),
 )

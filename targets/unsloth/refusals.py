@@ -8,7 +8,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.data_paths import is_chosen
 from tunec.schemas.terms import FloatDtype
 from tunec.targets.rows import has_adapter, has_images
-from tunec.targets.scripts.refusals import TEXT_ALONE, Refusal
+from tunec.targets.scripts.refusals import Refusal
 from tunec.targets.unsloth.packages import SEES, WRITTEN
 from tunec.targets.unsloth.row import CONFIG, TRAINER
 from tunec.targets.unsloth.vision import parts_of
@@ -135,14 +135,6 @@ REFUSALS: Final = (
         "studio/backend/core/training/trainer.py `prepare_model_for_training`",
         "name in `targets` the layers of its attention (q_proj, k_proj, v_proj, o_proj), of its "
         "feed-forward (gate_proj, up_proj, down_proj), or all seven",
-    ),
-    Refusal(
-        ("quantization.format", "data.images"),
-        "of a model that sees it leaves the tower and the projector in 16 bits, which the account "
-        "does not hold",
-        lambda plan: has_images(plan) and plan.quantization.format != "none",
-        "unsloth_zoo 2026.10.9 peft_utils.py `SKIP_QUANTIZATION_MODULES`",
-        f"set `method: lora`; {TEXT_ALONE}",
     ),
     Refusal(
         ("runtime.output",),

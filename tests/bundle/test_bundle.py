@@ -314,7 +314,7 @@ def test_a_cluster_gives_a_trainer_of_flags_all_of_them(write, cluster, trainer,
 def test_a_cluster_gives_a_script_of_a_repository_its_flags(
     write, cluster, trainer, model, data, last
 ):
-    changes = {"model": model, "data": {"train": data, "samples": 100, "sequence": 512}}
+    changes = {"model": model, "data": {"train": data, "samples": 100, "sequence": 1024}}
     script = {"run": {"script": "finetune.py"}, "hardware": "a100-80g-x2"}
     written = write({**SPEC, **changes, **script}, trainer, cluster)
     words = shlex.split(written.compiled.plans[cluster]["launch.script"])

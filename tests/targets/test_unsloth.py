@@ -68,7 +68,10 @@ def test_what_it_is_told_it_is_told():
         ({"precision": "fp16"}, "E0905", "computes in bf16"),
         ({"pin": {"states.trainable": "bf16"}}, "E0905", "trains adapters in fp32"),
         ({"method": {"lora": {"targets": r".*\.q_proj"}}}, "E0905", "no regular expression"),
-        ({**SEEING, "method": "qlora"}, "E0905", "the tower and the projector in 16 bits"),
+        (
+            {"data": {"train": "t.jsonl", "sequence": 512}, "train": {"warmup": "3%"}},
+            *("E0905", "how many a share comes to is not known"),
+        ),
     ],
 )
 def test_what_its_command_cannot_be_told_is_refused(changes, code, text):
