@@ -102,9 +102,14 @@ def _next(planned: Planned, options: Namespace) -> tuple[Command, ...]:
 
 
 def _usual_target(planned: Planned) -> str:
-    """A target that most runs of a model are written for."""
-    is_diffusion = planned.plan is not None and planned.plan.model.kind == "diffusion"
-    return "simpletuner" if is_diffusion else "huggingface"
+    """A target that most runs of a model are written for, with a program that starts them."""
+    model = planned.plan.model if planned.plan is not None else None
+    if model is not None and model.kind == "diffusion":
+        return "simpletuner"
+    spec = planned.loaded.spec
+    is_own = model is None or model.trust_remote_code or (spec is not None and spec.run.script)
+    writes = model is not None and model.kind in ("causal-lm", "vision-language")
+    return "trl" if writes and not is_own and spec is not None and not spec.task else "huggingface"
 
 
 def _print_after(ledger: Ledger, session: Session) -> None:

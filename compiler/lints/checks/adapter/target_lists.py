@@ -275,7 +275,8 @@ def experts_without_adapter(run: LintContext) -> Iterator[Finding]:
 
 def _stacked(architecture: "Architecture") -> "tuple[Module, ...]":
     """The parameters that hold a weight for each routed expert."""
-    return tuple(e for e in architecture.modules if e.kind == "parameter" and len(e.shape) == 3)
+    stacks = (e for e in architecture.modules if e.kind == "parameter" and len(e.shape) == 3)
+    return tuple(each for each in stacks if "experts" in each.path)
 
 
 def _asks(lora: Lora) -> bool:
