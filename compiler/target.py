@@ -96,11 +96,7 @@ class Entry(Struct, frozen=True):
 
 
 class Phrase(Struct, frozen=True):
-    """Keys that say a field of a spec where no slot has a value for what they say.
-
-    Which modules "all linear layers" are, or after how many steps a fourth of a run is over,
-    follows from the rest of a plan: people have words for it, and so has a spec.
-    """
+    """Keys that say a field of a spec whose slots follow from the rest of a plan: "all linear"."""
 
     keys: tuple[str, ...]
     say: Callable[[Mapping[str, Json]], Mapping[str, Any]]
@@ -114,8 +110,8 @@ class Phrase(Struct, frozen=True):
 class Cannot(Struct, frozen=True):
     """Why a target has no key for a slot.
 
-    `loses`: a decided value is lost, an error unless it is one of `harmless`; the loss of slot `by`
-    causes this one, and is told alone. In plans of `elsewhere` another target's file says the slot.
+    `loses`: a decided value is lost, an error unless one of `harmless`; the loss of slot `by` causes
+    this one, and is told alone. In plans of `elsewhere` another target's file says the slot.
     """
 
     reason: str

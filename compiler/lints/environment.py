@@ -134,7 +134,7 @@ class Environment(Struct, frozen=True):
     pins: Mapping[str, Pin] = field(default_factory=dict)
     """What is known of further releases: ranges of --software, and what the repository requires."""
     has_text_alone: bool = False
-    """Whether samples are known to hold no images, whatever the model takes."""
+    """Whether samples hold no images, whatever the model takes."""
     readers: tuple[str, ...] = ()
     """Targets that --from names, in order."""
     allow_outside: bool = False
@@ -190,9 +190,8 @@ def releases(
 ) -> Iterable[tuple[str, Release]]:
     """Each package's release: the named one, else what goes with the named ones, else the newest.
 
-    DeepSpeed's own table and the trainer's companions give the packages; a package that somebody
-    names, and that no table speaks of, is taken at its word. What a trainer of the run (`running`)
-    installs with its own release comes before what the repository requires.
+    DeepSpeed's own table and the trainer's companions give the packages; a named one of no table is
+    taken at its word. What a trainer of the run (`running`) installs wins over the repository's.
     """
     named, found = environment.software, dict[str, Release]()
     for target in targets.values():
@@ -279,9 +278,8 @@ def environment_of(
     """Resolve what is named: hardware and model as in a spec, readers as `NAME[@VERSION]`.
 
     A version in `software` wins over one in `readers`, that over the hardware's own; it may be
-    bounds, such as `>=4.40,<5`. A model that
-    the catalogue does not have is known by its name alone. Raises Unusable for any other name, or
-    a version, that leads nowhere, Faulty for a file of hardware or of a model that is wrong.
+    bounds (`>=4.40,<5`). A model that the catalogue lacks is known by its name alone. Raises Unusable
+    for other names and versions that lead nowhere, Faulty for a file that is wrong.
     """
     if world is not None and world < 1:
         raise Unusable(f"a run has at least 1 process, not {world}")

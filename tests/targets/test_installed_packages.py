@@ -39,7 +39,7 @@ def packages(spec, target: str, **engine: str) -> tuple[dict[str, str], str | No
     result = tunec.plan(spec, targets=[target, "kubeflow"])
     assert result.ok, [each.message for each in result.diagnostics]
     named = (each.partition("==")[::2] for each in result.plan["job.packages"])
-    return dict(named), result.plan["job.torch"]
+    return {name.partition("[")[0]: each for name, each in named}, result.plan["job.torch"]
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
