@@ -110,8 +110,8 @@ class Phrase(Struct, frozen=True):
 class Cannot(Struct, frozen=True):
     """Why a target has no key for a slot.
 
-    `loses`: a decided value is lost, an error unless one of `harmless`; the loss of slot `by` causes
-    this one, and is told alone. In plans of `elsewhere` another target's file says the slot.
+    `loses`: a decided value is lost, an error unless it is one of `harmless`; the loss of slot `by`
+    causes this one, and is told alone. In plans of `elsewhere` another target's file says the slot.
     """
 
     reason: str

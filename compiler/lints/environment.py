@@ -278,8 +278,8 @@ def environment_of(
     """Resolve what is named: hardware and model as in a spec, readers as `NAME[@VERSION]`.
 
     A version in `software` wins over one in `readers`, that over the hardware's own; it may be
-    bounds (`>=4.40,<5`). A model that the catalogue lacks is known by its name alone. Raises Unusable
-    for other names and versions that lead nowhere, Faulty for a file that is wrong.
+    bounds (`>=4.40,<5`). A model that the catalogue lacks is known by its name alone. Raises
+    Unusable for other names and versions that lead nowhere, Faulty for a file that is wrong.
     """
     if world is not None and world < 1:
         raise Unusable(f"a run has at least 1 process, not {world}")
