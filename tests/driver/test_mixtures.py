@@ -60,7 +60,7 @@ def test_samples_are_those_of_an_epoch():
         ("[{path: a.jsonl, weight: 2}]", "E0301", 32, "`weight` is not a field"),
         ("[a.jsonl, {times: 2}]", "E0302", 26, "`data.train[1].path` is missing"),
         ("[a.jsonl, 3]", "E0303", 25, "must be text or a mapping"),
-        ("{path: a.jsonl}", "E0303", 15, "must be text or a list"),
+        ("3", "E0303", 15, "must be text, a mapping or a list"),
     ],
 )
 def test_what_is_no_list_of_parts_is_told_where_it_stands(train, code, column, said):
