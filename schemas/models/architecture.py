@@ -46,6 +46,8 @@ class Module(Struct, frozen=True):
     """What the `{}` of the path run over, one sequence each; their product gives the copies."""
     fixed: bool = False
     """Whether its class never trains it, such as a table of sinusoids."""
+    calls: Some = 1
+    """How often each token passes it: twice where one attention reads encoder and decoder."""
 
     @property
     def parameters(self) -> int:
@@ -252,6 +254,12 @@ class Architecture(Struct, frozen=True, dict=True):
     unpacked: str = ""
     """Why its class does not run over weights that bitsandbytes has packed; "": nothing is known
     against it."""
+    plain_loss: bool = False
+    """Whether its class takes the loss of the logits as they come, neither shifted nor in fp32."""
+    wide_stream: bool = False
+    """Whether its layers hand on fp32 under autocast, though their weights are in 16 bit."""
+    recomputes: bool = True
+    """Whether its class can recompute its layers."""
     new: tuple[str, ...] = ()
     """Modules that no published weights fill, by dotted name: a classifier's head."""
     denoiser: Denoiser | None = None

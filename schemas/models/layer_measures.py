@@ -8,6 +8,15 @@ ALONE: Final = " alone"
 """Ends a way of computing in which a micro batch of one sample takes less than its share of two:
 what is cut from one sequence lies in order where there is one sample."""
 
+FILLED: Final = 16
+"""What the gradient of a bias on scores is filled up to (torch 2.13 `_meta_registrations.py`,
+`meta__scaled_dot_product_efficient_backward`: `lastDimAligned`)."""
+
+
+def filled_up(length: float, chunk: int) -> float:
+    """The tokens of whole chunks that hold so many."""
+    return -(-length // chunk) * chunk
+
 
 class Curve(Struct, frozen=True, omit_defaults=True):
     """Bytes a token of a sample, by the tokens that the sample has."""
@@ -23,12 +32,15 @@ class Curve(Struct, frozen=True, omit_defaults=True):
     """More for each token where the last chunk is full."""
     sample: float = 0.0
     """Bytes of a sample, however long: a state that chunks hand on."""
+    filled: float = 0.0
+    """More for each token that it is compared with, their number filled up to a multiple of 16."""
 
     def at(self, keys: float) -> float:
         """Bytes a token in a sample of `keys` tokens."""
         size = self.token + self.key * keys + (self.sample / keys if keys else 0)
+        size += self.filled * filled_up(keys, FILLED)
         if self.chunk and keys:
-            chunks = -(-keys // self.chunk) * self.chunk
+            chunks = filled_up(keys, self.chunk)
             size += self.padded * chunks / keys + self.aligned * (chunks == keys)
         return size
 

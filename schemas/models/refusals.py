@@ -62,7 +62,6 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "facebook/w2v-bert-": _SOUND,
     "facebook/hubert-": _SOUND,
     "microsoft/wavlm-": _SOUND,
-    "google/t5gemma-": _FEEDS,
     "google/long-t5-": _FEEDS,
     "google/pegasus-x-": _FEEDS,
     "google/bigbird-pegasus-": _FEEDS,

@@ -186,3 +186,18 @@ def test_trl_before_0_29_makes_norms_fp32_beside_packed_pairs(objective, runs):
         assert (found.plan.states.weights, found.plan.states.trainable) == ("bf16", "fp32")
     else:
         assert "FSDP 1 flattens only one dtype" in " ".join(found.diagnostics[0].notes)
+
+
+def test_a_class_that_recomputes_no_layers_is_not_asked_to():
+    """transformers' MPNet, whose trainer would stop: `supports_gradient_checkpointing` is false."""
+
+    def asked(**more):
+        data = {"train": "a.jsonl", "sequence": 512}
+        return planned(model="mpnet-base", method="full", data=data, **more)
+
+    made = asked(pin={"activation_checkpointing.mode": "layer"})
+    (refused,) = [each for each in made.diagnostics if each.id == "E0702"]
+    assert "the class of mpnet recomputes no layers" in refused.notes[-1]
+    plan = asked().plan
+    assert plan is not None
+    assert plan.activation_checkpointing.mode == "none"

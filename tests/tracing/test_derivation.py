@@ -20,6 +20,7 @@ from tunec.compiler.analyses.memory.account import account  # noqa: E402
 from tunec.compiler.ir.slots import AttentionKernel  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
 from tunec.compiler.tracing.live.derivation.curves import Lengths, fitted  # noqa: E402
+from tunec.compiler.tracing.live.derivation.module_tree import module_tree  # noqa: E402
 from tunec.compiler.tracing.subject import Subject, Untraceable  # noqa: E402
 from tunec.schemas.models.catalogue import card as catalogued  # noqa: E402
 from tunec.schemas.models.derived_card import DerivedCard, card_name  # noqa: E402
@@ -100,6 +101,16 @@ CONFIGS = {
         "state_size": 16,
         "time_step_rank": 24,
     },
+    "mvp": {
+        "model_type": "mvp",
+        "architectures": ["MvpForConditionalGeneration"],
+        "vocab_size": 1536,
+        "d_model": 256,
+        "max_position_embeddings": 4096,
+        **{f"{half}_layers": 6 for half in ("encoder", "decoder")},
+        **{f"{half}_attention_heads": 4 for half in ("encoder", "decoder")},
+        **{f"{half}_ffn_dim": 704 for half in ("encoder", "decoder")},
+    },
     "longcat_flash": {
         **{key: value for key, value in SMALL.items() if key != "num_hidden_layers"},
         "model_type": "longcat_flash",
@@ -118,7 +129,7 @@ CONFIGS = {
         "moe_topk": 2,
     },
 }
-FAR = ["smollm3", "gpt_oss", "nemotron_h", "falcon_h1", "granitemoehybrid"]
+FAR = ["smollm3", "gpt_oss", "nemotron_h", "falcon_h1", "granitemoehybrid", "mvp"]
 
 
 @cache
@@ -165,6 +176,23 @@ def test_an_encoder_has_a_masked_language_head_and_sees_both_ways():
     assert [(each.layers, each.window) for each in found.stacks] == [(1, None), (2, 64), (1, None)]
     assert not any(each.causal for each in found.stacks)
     assert {each.norm for each in found.stacks} == {"layer"}
+
+
+def test_an_encoder_and_its_decoder_are_lists_of_their_own():
+    """MVP's norms come after, so that autocast widens what layers hand on; its loss shifts none."""
+    found = card("mvp").architecture
+    assert (found.kind, found.embedding, found.head) == (
+        "encoder-decoder",
+        "model.shared",
+        "lm_head",
+    )
+    assert [(s.layers, s.causal, s.cross_attention) for s in found.stacks] == [
+        (6, False, 0),
+        (6, True, 256),
+    ]
+    assert found.plain_loss
+    assert found.wide_stream
+    assert not card("qwen3").architecture.plain_loss
 
 
 @pytest.mark.parametrize("model", ["modernbert-base", "distilbert-base-uncased"])
@@ -292,6 +320,14 @@ def test_layers_of_a_state_space_compare_no_tokens_though_a_router_weighs_expert
     assert [(each.layers, each.attends) for each in found.stacks] == [(3, False), (1, True)]
 
 
+def test_modules_whose_places_are_no_product_have_their_own_names():
+    """As the attentions of a UNet, of which each level has another number."""
+    levels = ([torch.nn.Linear(2, 2) for _ in range(count)] for count in (2, 1, 2))
+    model = torch.nn.Sequential(*(torch.nn.Sequential(*each) for each in levels))
+    names = {name for each in module_tree(model) for name in each.names()}
+    assert names == {"0.0", "0.1", "1.0", "2.0", "2.1"}
+
+
 LENGTHS = Lengths((640, 1216), (1000, 1777, 2111))
 MANY = Lengths((768, 1280, 2304), (900, 1000, 1100, 1290, 1411, 1553, 1777, 1925, 2111, 2605))
 
@@ -303,6 +339,18 @@ def test_a_curve_holds_at_lengths_that_it_was_not_fitted_to():
     assert highest(fitted(chunks, LENGTHS, "kept"), 3001) == pytest.approx(100 + 50 * 3008 / 3001)
     larger = {s: max(5000.0, 8.0 * s - 3000) for s in LENGTHS.all}
     assert highest(fitted(larger, LENGTHS, "kept"), 4000) == pytest.approx(29000)
+
+
+def test_the_gradient_of_a_bias_is_filled_up():
+    """As T5's is: 16 tokens of each row, and a moment that is the highest of short samples."""
+
+    def bytes_at(length):
+        filled = -(-length // 16) * 16
+        return max(5632.0 + 16 * filled, 32.0 * filled - 11268)
+
+    curves = fitted({s: bytes_at(s) for s in MANY.all}, MANY, "working")
+    for length in (500, 1500, 3001):
+        assert highest(curves, length) == pytest.approx(bytes_at(length), rel=1e-3)
 
 
 def test_the_highest_of_moments_that_fill_the_last_chunk_is_found():
@@ -328,7 +376,11 @@ def test_bytes_without_a_curve_are_refused():
         ({"model_type": "no_such_family"}, "no class for the family 'no_such_family'"),
         ({"model_type": "qwen3", "hidden_size": "wide"}, "refuses the config|cannot be built"),
         ({"model_type": "clip_vision_model"}, "no class with a language model's head"),
-        ({"model_type": "whisper"}, "an encoder feeds its decoder"),
+        ({"model_type": "whisper"}, "a decoder without the encoder"),
+        (
+            {"model_type": "longt5", "d_model": 64, "vocab_size": 96},
+            "hand on more than their states",
+        ),
         (
             {"model_type": "modernbert", "architectures": ["ModernBertForSequenceClassification"]},
             "no output projection",

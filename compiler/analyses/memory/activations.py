@@ -397,4 +397,4 @@ def _adapters(
     modules = [module for module in workload.adapted if module.part == part]
     if after_attention:
         modules = [module for module in modules if is_after_attention(module)]
-    return adapters_saved(workload, modules, widths, lambda _: 1, in_order=in_order)
+    return adapters_saved(workload, modules, widths, lambda each: each.calls, in_order=in_order)

@@ -192,7 +192,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         biased=special.biased,
         own_biases=special.own_biases,
         shares_norm_inputs=special.shares_norm_inputs,
-        crosses=special.crosses,
+        crosses=special.crosses or workload.architecture.kind == "encoder-decoder",
         fused_norms=(workload.version("torch") or _FUSED_RMS_NORM) >= _FUSED_RMS_NORM,
         readers=_readers(inside, stacks),
         fused_qkv=any(_is_fused_qkv(m, stack) for m in inside for stack in stacks),
@@ -243,6 +243,8 @@ def _is_widened(model: Architecture, part: Part, stacks: list[Stack], *, packed:
     All of it (BART, BERT), or the embedding that layers add to (ModernBERT, CLIP). And wherever
     bitsandbytes' 4-bit products answer in the dtype of what the norm gave them (`answer`).
     """
+    if model.wide_stream and part == "text":
+        return True
     special = flavour(model.family, part)
     first = special.norms_first or norms_first(model, part)
     normed = packed or norms_after(model, part) or first

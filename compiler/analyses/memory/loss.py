@@ -201,12 +201,12 @@ _UNSHIFTED: Final = frozenset(
     | {"xlm-roberta", "xlm-roberta-xl"}
 )
 """Families whose labels are not shifted: a cross entropy of the logits as they come (transformers
-5.23, `T5ForConditionalGeneration.forward`, `BertForMaskedLM.forward` and their like)."""
+5.23, `T5ForConditionalGeneration.forward`, `BertForMaskedLM.forward` and their like). Newer cards
+say so themselves (`plain_loss`)."""
 
 _SIXTEEN_BIT: Final = frozenset(
     {"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "codegen"}
     | {"mpt", "opt", "stablelm", "llava", "llava_next"}
-    | _UNSHIFTED
 )
 """Families whose own loss, before that, does not convert the logits to fp32."""
 
@@ -250,11 +250,13 @@ def loss_bytes(
         trl = workload.version("trl")
         return scored(logits, model.vocab, trl, workload.preference.scored, autocast=autocast)
     version = workload.version("transformers")
-    own = has_own_loss(model.family, version)
-    wide = not (own and model.family in _SIXTEEN_BIT) or autocast
+    plain = model.plain_loss or model.family in _UNSHIFTED
+    own = plain or has_own_loss(model.family, version)
+    narrow = plain or model.family in _SIXTEEN_BIT
+    wide = not (own and narrow) or autocast
     cap = logits if model.logit_softcap else 0
     forward = (
-        _own_forward(logits, model.family, autocast=autocast)
+        _own_forward(logits, plain=plain, narrow=narrow, autocast=autocast)
         if own
         else _shared_forward(logits, version)
     )
@@ -275,23 +277,23 @@ def _across_ranks(logits: int, vocab: int, *, copied: bool) -> LossBytes:
 
 def has_own_loss(family: str, version: Version | None) -> bool:
     """Whether a family computes its loss itself in a release of transformers; none: the newest."""
-    if family in _ALWAYS_OWN | _UNSHIFTED:
+    if family in _ALWAYS_OWN:
         return True
     if version is None:
         return False
     return any(version < since and family in named for since, named in _SINCE.items())
 
 
-def _own_forward(logits: int, family: str, *, autocast: bool) -> int:
+def _own_forward(logits: int, *, plain: bool, narrow: bool, autocast: bool) -> int:
     """Bytes an element where the model computes its loss.
 
     Its name for the logits is bound to their fp32 copy; then come the shifted copy and the
     log-softmax: 4 + 4 + 4. Without the conversion all three have the logits' dtype; under autocast
     the cross entropy converts the shifted copy.
     """
-    if family not in _SIXTEEN_BIT:
+    if not narrow:
         return 3 * _FP32
-    if family in _UNSHIFTED:
+    if plain:
         return logits + (2 * _FP32 if autocast and logits < _FP32 else logits)
     return 2 * logits + (2 * _FP32 if autocast else logits)
 

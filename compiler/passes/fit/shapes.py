@@ -245,7 +245,14 @@ def _merging(workload: Workload, shape: Shape) -> str | None:
 
 
 def _recomputation(problem: Problem, shape: Shape) -> str | None:
-    """Why what is pinned of recomputation does not go with a shape."""
+    """Why recomputation does not go with a class, or what is pinned of it with a shape.
+
+    transformers 5.23 `modeling_utils.py`, `gradient_checkpointing_enable`, raises where
+    `supports_gradient_checkpointing` is false; FSDP's own recomputation asks no class.
+    """
+    kept = not problem.workload.architecture.recomputes and shape.checkpointing != "none"
+    if kept and shape.engine != "fsdp":
+        return f"the class of {problem.workload.architecture.family} recomputes no layers"
     if not problem.pins:
         return None
     name, usual = "activation_checkpointing", {"segment": 1, "gap": 0, "offload": False}

@@ -14,7 +14,7 @@ from tunec.compiler.tracing.live.trl_loss import add_head, is_trls
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
 DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-_FIRST: Final = "decoder_start_token_id"
+FIRST: Final = "decoder_start_token_id"
 _AUTO: Final = {
     "causal-lm": "AutoModelForCausalLM",
     "vision-language": "AutoModelForImageTextToText",
@@ -70,8 +70,8 @@ def _transformers(subject: Subject) -> torch.nn.Module:
     config = transformers.CONFIG_MAPPING[family].from_dict(dict(subject.config))
     config.use_cache = False
     keep_all_layers(config.get_text_config())
-    if getattr(config, "is_encoder_decoder", False) and not hasattr(config, _FIRST):
-        setattr(config, _FIRST, 0)
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, FIRST, None) is None:
+        setattr(config, FIRST, 0)
     if subject.workload.architecture.kind == "sequence-classifier":
         # otherwise the first labels decide, which the meta device does not hold
         config.problem_type = "single_label_classification"

@@ -1,35 +1,36 @@
 """From a config to the architecture that transformers builds of it, on the meta device."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, Literal
 
 import torch
 
-from tunec.compiler.tracing.live.derivation.layers import (
-    WINDOWS,
-    Layers,
-    keep_layers,
-    layers_of,
-    part_of,
-    stack_of,
-    tower_of,
-)
+from tunec.compiler.tracing.live.derivation.halves import Half, configs_of, halves_of
+from tunec.compiler.tracing.live.derivation.layers import WINDOWS, part_of, tower_of
 from tunec.compiler.tracing.live.derivation.measures import measures
 from tunec.compiler.tracing.live.derivation.module_tree import module_tree
 from tunec.compiler.tracing.live.derivation.remote_classes import classes_of, is_remote, told
 from tunec.compiler.tracing.live.derivation.text_pass import Subject
 from tunec.compiler.tracing.live.kernels import ATTENTION, register_attention
-from tunec.compiler.tracing.live.model_builder import keep_all_layers
+from tunec.compiler.tracing.live.model_builder import FIRST, keep_all_layers
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Architecture, Module
+from tunec.schemas.models.architecture import Architecture, Module, Stack
 
 _HEADS: Final = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
+_BOTH: Final = ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",)
 _MASKED: Final = "MODEL_FOR_MASKED_LM_MAPPING"
-_PLACES: Final = "max_position_embeddings"
+_PLACES: Final = (
+    "max_position_embeddings",
+    "max_encoder_position_embeddings",
+    "max_decoder_position_embeddings",
+)
+"""Keys of a config with the rows of a table of positions."""
 _TABLES: Final = ("position_embeddings", "embed_positions", "wpe")
 """How tables of learned positions are called."""
+_CAPS: Final = ("final_logit_softcapping", "logits_soft_cap")
+"""Keys of a config with the cap of the logits: Gemma's, and RecurrentGemma's."""
 _LONGEST: Final = 4096
 """More tokens than any sequence that is measured has."""
 _BEYOND: Final = 1 << 24
@@ -46,33 +47,40 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     remote = is_remote(config) and code is not None
     made, maker = classes_of(config, str(code)) if remote else _classes(config)
     model = _built(maker, made)
+    if made.is_encoder_decoder and not model.config.is_encoder_decoder:
+        # transformers lists the decoders alone of some, such as Whisper's, with causal models
+        raise Untraceable("its class is a decoder without the encoder that feeds it")
     made = model.config
-    text = made.get_text_config()
-    layers = layers_of(model, text)
-    stacks = [stack_of(model, text, layers, kind) for kind in layers.kinds]
-    tower = tower_of(model, getattr(made, "vision_config", None))
-    kept, places = _kept(layers)
+    halves = halves_of(model)
+    text = halves[-1].config
+    stacks = [stack for half in halves for stack in half.stacks(model)]
+    seeing = (getattr(each, "vision_config", None) for each in (made, *configs_of(model)))
+    tower = tower_of(model, next(filter(None, seeing), None))
     eager = _is_eager(maker, made)
     output = _output_of(model)
     head = _name_of(model, output)
     modules = tuple(replace(each, part=part_of(each.path)) for each in module_tree(model))
     measured = _with_places(maker, made, model)
-    keep_layers(measured, layers_of(measured, text), kept)
-    _open_windows(measured.config.get_text_config())
+    for half in halves:
+        half.keep(measured)
+    for each in configs_of(measured):
+        _open_windows(each.get_text_config())
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
-    kind = _kind(maker, modules)
-    found = measures(Subject(measured, layers.path, head, eager, active), places)
+    kind = _kind(maker, made, modules)
+    paths = {half.layers.path: half.first for half in halves}
+    places = [place for half in halves for place in half.places()]
+    found = measures(Subject(measured, paths, head, eager, active), places)
     embedding = model.get_input_embeddings()
     return Architecture(
         family=str(config["model_type"]),
         kind=kind,
-        modules=modules,
+        modules=tuple(replace(m, calls=found.calls.get(m.path, 1)) for m in modules),
         stacks=(
             *tower,
             *(
                 replace(
                     stack,
-                    causal=kind != "encoder",
+                    causal=_is_causal(kind, stack),
                     measured=each.measured,
                     attends=each.attends,
                 )
@@ -81,14 +89,17 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         ),
         hidden=text.hidden_size,
         vocab=output.weight.shape[0],
-        context=_context(model, text),
+        context=_context(model, halves),
         tied=output.weight is embedding.weight,
-        logit_softcap=bool(getattr(text, "final_logit_softcapping", None)),
+        logit_softcap=any(getattr(text, name, None) for name in _CAPS),
         head=head,
-        embedding=_name_of(model, embedding),
+        embedding=_holder_of(model, embedding.weight),
         around=found.around,
         eager=eager,
         unpacked=found.unpacked,
+        plain_loss=found.plain_loss,
+        wide_stream=found.wide_stream,
+        recomputes=maker.supports_gradient_checkpointing,
         remote_code=remote,
     )
 
@@ -96,21 +107,24 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
 def _classes(config: Mapping[str, Any]) -> tuple[Any, Any]:
     """The config and the class of the model that transformers has for it."""
     made = _config(config)
-    if made.is_encoder_decoder:
-        # transformers lists the decoders alone of some, such as Whisper's, with causal models
-        raise Untraceable("an encoder feeds its decoder, and a card counts one length alone")
     return made, _maker(made, config)
 
 
 def _kind(
-    maker: Any, modules: Iterable[Module]
-) -> Literal["encoder", "causal-lm", "vision-language"]:
+    maker: Any, made: Any, modules: Iterable[Module]
+) -> Literal["encoder", "encoder-decoder", "causal-lm", "vision-language"]:
     """What a class does: transformers lists those that fill masks, and see both ways."""
     from transformers.models.auto import modeling_auto
 
+    if made.is_encoder_decoder:
+        return "encoder-decoder"
     if maker.__name__ in getattr(modeling_auto, f"{_MASKED}_NAMES").values():
         return "encoder"
     return "causal-lm" if all(each.part == "text" for each in modules) else "vision-language"
+
+
+def _is_causal(kind: str, stack: Stack) -> bool:
+    return stack.cross_attention > 0 if kind == "encoder-decoder" else kind != "encoder"
 
 
 def _config(config: Mapping[str, Any]) -> Any:
@@ -123,10 +137,13 @@ def _config(config: Mapping[str, Any]) -> Any:
         )
     try:
         made = transformers.CONFIG_MAPPING[family].from_dict(deepcopy(dict(config)))
+        text = made.get_text_config()  # raises where there are several
     except Exception as fault:  # noqa: BLE001  whatever the config's own class says of it
         raise Untraceable(f"transformers refuses the config: {told(fault)}") from None
     made.use_cache = False
-    keep_all_layers(made.get_text_config())
+    if made.is_encoder_decoder and getattr(made, FIRST, None) is None:
+        setattr(made, FIRST, 0)
+    keep_all_layers(text)
     return made
 
 
@@ -141,7 +158,7 @@ def _maker(made: Any, config: Mapping[str, Any]) -> Any:
             return found
     # a config with another one for its text is that of a model with pictures too
     written = _HEADS if made.get_text_config() is made else reversed(_HEADS)
-    for table in (*written, _MASKED):
+    for table in (*(_BOTH if made.is_encoder_decoder else ()), *written, _MASKED):
         if type(made) in getattr(modeling_auto, table):
             return getattr(modeling_auto, table)[type(made)]
     raise Untraceable(
@@ -183,11 +200,23 @@ def _with_places(maker: Any, made: Any, model: Any) -> Any:
     A table of learned positions ends where the longest sequence does; what layers take follows the
     same curves beyond.
     """
-    if (getattr(made.get_text_config(), _PLACES, None) or _LONGEST) >= _LONGEST:
-        return model
     wide = deepcopy(made)
-    setattr(wide.get_text_config(), _PLACES, _LONGEST)
-    return _built(maker, wide)
+    short = [
+        (config, name)
+        for config in _text_configs(wide)
+        for name in _PLACES
+        if 0 < (getattr(config, name, None) or 0) < _LONGEST
+    ]
+    for config, name in short:
+        setattr(config, name, _LONGEST)
+    return _built(maker, wide) if short else model
+
+
+def _text_configs(made: Any) -> list[Any]:
+    """The configs of a model's text: one, or those of an encoder and of its decoder."""
+    if not made.is_encoder_decoder:
+        return [made.get_text_config()]
+    return [made, *(each for name in ("encoder", "decoder") if (each := getattr(made, name, None)))]
 
 
 def _open_windows(config: Any) -> None:
@@ -202,13 +231,14 @@ def _open_windows(config: Any) -> None:
             setattr(config, name, _BEYOND)
 
 
-def _context(model: torch.nn.Module, config: Any) -> int:
-    """The longest sequence by the config, or by a table of positions that ends before it.
+def _context(model: torch.nn.Module, halves: Sequence[Half]) -> int:
+    """The longest sequence by configs, or by a table of positions that ends before it.
 
     Such tables hold rows that stand for no token: up to that of padding in RoBERTa's classes,
     `offset` of them in BART's.
     """
-    said = getattr(config, _PLACES, None) or 0
+    every = (getattr(half.config, name, None) for half in halves for name in _PLACES)
+    said = min((each for each in every if each), default=0)
     tables = (
         each.num_embeddings - getattr(each, "offset", _padding(each))
         for name, each in model.named_modules()
@@ -222,23 +252,19 @@ def _padding(table: torch.nn.Embedding) -> int:
     return 0 if table.padding_idx is None else table.padding_idx + 1
 
 
-def _kept(layers: Layers) -> tuple[frozenset[int], list[int]]:
-    """Layers that stay in the model, and the one of each kind that is measured.
-
-    Each kind has two where there are as many, and the last one stays: the first layer of a model
-    and the last one meet what lies around the layers.
-    """
-    kept = frozenset(at for kind in layers.kinds for at in kind[:2])
-    last = max(kind[-1] for kind in layers.kinds)
-    return kept | {last}, [kind[min(1, len(kind) - 1)] for kind in layers.kinds]
-
-
 def _output_of(model: Any) -> torch.nn.Module:
     """The output projection, which some classes do not name to transformers."""
     named = (m for name, m in model.named_modules() if name.endswith("lm_head"))
     found: torch.nn.Module | None = model.get_output_embeddings() or next(named, None)
     if found is None:
         raise Untraceable("the model has no output projection, so there is no language to learn")
+    return found
+
+
+def _holder_of(model: torch.nn.Module, weight: torch.nn.Parameter) -> str:
+    """The first module that has a weight: others share it, and the tree of modules has that one."""
+    every = model.named_modules()
+    found: str = next(name for name, each in every if getattr(each, "weight", None) is weight)
     return found
 
 

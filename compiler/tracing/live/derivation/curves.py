@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.layer_measures import Curve
+from tunec.schemas.models.layer_measures import FILLED, Curve, filled_up
 
 _ALIGNED: Final = 768
 """The first of two lengths in tokens that are multiples of every chunk that is known."""
@@ -25,8 +25,18 @@ TOLERANCE: Final = 1e-3
 """Share by which a curve may miss what a pass takes at a length that it was not fitted to."""
 _CHUNKS: Final = (64, 128, 256)
 """Tokens that layers of a state space or of linear attention work on together."""
+_SAMPLES: Final = 2
+"""Samples of the passes that are measured, where one takes less than each of several."""
 _UNKNOWN: Final = 5
 """Coefficients of a curve with a state."""
+_TERMS: Final[Mapping[str, Callable[[int], float]]] = {
+    "key": lambda length: length,
+    "filled": lambda length: filled_up(length, FILLED),
+    "sample": lambda length: 1 / length,
+}
+"""What coefficients of a curve of pairs of tokens are multiplied with."""
+_FORMS: Final = (("key",), ("filled",), ("key", "filled"), ("key", "sample"))
+"""Those that such a curve may have besides what a token takes."""
 _MOMENTS: Final = (2, 3)
 """How many moments the highest of a layer is sought among."""
 
@@ -38,8 +48,8 @@ class NoCurve(Untraceable):
 class Lengths(Struct, frozen=True):
     """Lengths of the passes in tokens.
 
-    Neither one nor what experts read of it is a width of a parameter: gradients of weights are told
-    from activations by their shape.
+    Neither one, nor what experts or two samples read of it, is a width of a parameter: gradients of
+    weights are told from activations by their shape.
     """
 
     aligned: tuple[int, ...]
@@ -83,7 +93,7 @@ def _free(model: torch.nn.Module, active: int) -> Callable[[int, int], int]:
     widths = {side for each in model.parameters() for side in each.shape}
 
     def free(length: int, step: int) -> int:
-        rows = ((each, (each, each * active)) for each in count(length, step))
+        rows = ((each, (each, each * active, each * _SAMPLES)) for each in count(length, step))
         return next(each for each, read in rows if widths.isdisjoint(read))
 
     return free
@@ -105,6 +115,7 @@ def fitted(sizes: Mapping[int, float], lengths: Lengths, what: str) -> tuple[Cur
         (lower, upper),
         *((each,) for each in stated),
         *(each for chunk in _CHUNKS for each in _moments(sizes, chunk)),
+        *_scores(sizes),
     ):
         if _holds(curves, sizes):
             return curves
@@ -150,6 +161,28 @@ def _moments(sizes: Mapping[int, float], chunk: int) -> Iterator[tuple[Curve, ..
             parts = [ordered[a:b] for a, b in pairwise((0, *cuts, len(ordered)))]
             if all(_is_proven(part, chunk) for part in parts):
                 yield tuple(_moment({s: sizes[s] for s in part}, chunk) for part in parts)
+
+
+def _scores(sizes: Mapping[int, float]) -> Iterator[tuple[Curve, ...]]:
+    """Curves of one moment or of two, by length, which are of pairs of tokens."""
+    ordered = sorted(sizes)
+    for cut in range(len(ordered)):
+        parts = [{s: sizes[s] for s in part} for part in (ordered[:cut], ordered[cut:]) if part]
+        curves = tuple(filter(None, map(_of_scores, parts)))
+        if len(curves) == len(parts):
+            yield curves
+
+
+def _of_scores(sizes: Mapping[int, float]) -> Curve | None:
+    """Bytes of tokens and pairs, with what fills pairs up or a sample has; None: none is proven."""
+    for names in _FORMS:
+        rows = [(1, *(_TERMS[name](s) for name in names)) for s in sizes]
+        if len(rows) > len(rows[0]):
+            found = _least_squares(rows, [*sizes.values()])
+            curve = Curve(**dict(zip(("token", *names), found, strict=True)))
+            if _holds((curve,), sizes):
+                return curve
+    return None
 
 
 def _is_proven(part: Sequence[int], chunk: int) -> bool:

@@ -60,6 +60,11 @@ class Layers(Struct, frozen=True):
     kinds: tuple[tuple[int, ...], ...]
     """Indices of the layers of each kind, by first appearance."""
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.kinds))
+
 
 def part_of(path: str) -> Part:
     """Say which part of a model a module belongs to, by its dotted path."""
@@ -67,10 +72,11 @@ def part_of(path: str) -> Part:
     return next((part for word, part in _PARTS.items() if word in first), "text")
 
 
-def layers_of(model: torch.nn.Module, config: Any, part: Part = "text") -> Layers:
+def layers_of(model: torch.nn.Module, config: Any, part: Part = "text", within: str = "") -> Layers:
     """Find the layers of a part of a model, and group those that are alike.
 
     Layers are alike that hold modules of the same shapes and have one word in the config's lists.
+    `within`: the module that holds them, where another one may have as many.
     Raises Untraceable where no list of the model has as many layers as the config says.
     """
     counts = [int(each) for each in (getattr(config, n, None) for n in _DEPTHS) if each]
@@ -80,6 +86,7 @@ def layers_of(model: torch.nn.Module, config: Any, part: Part = "text") -> Layer
         (path, module)
         for path, module in model.named_modules()
         if isinstance(module, torch.nn.ModuleList) and part_of(path) == part
+        if not within or path.startswith(f"{within}.")
     ]
     found = next((each for count in counts for each in lists if len(each[1]) == count), None)
     if found is None:

@@ -26,7 +26,7 @@ from tunec.schemas.models.layer_measures import ALONE, Measured
 _SHARED: Final = 0.05
 """Share of what a layer keeps that samples may have in common without being measured."""
 
-
+_HALF: Final = 2
 _FEW: Final = (64, 128)
 """Lengths in tokens at which it is asked whether a class takes a step a token."""
 _STEP: Final = 16
@@ -47,6 +47,12 @@ class Measures(Struct, frozen=True):
     around: tuple[Measured, ...]
     unpacked: str
     """Why its passes do not run over packed weights; "": they do."""
+    plain_loss: bool
+    """Whether its loss is of the logits as they come, neither shifted nor in fp32."""
+    wide_stream: bool
+    """Whether layers of 16-bit weights hand on fp32 under autocast."""
+    calls: Mapping[str, int]
+    """How often each token passes a product, of those that it passes several times."""
 
 
 def measures(subject: Subject, places: Sequence[int]) -> Measures:
@@ -67,7 +73,9 @@ def measures(subject: Subject, places: Sequence[int]) -> Measures:
 def _at_lengths(subject: Subject, places: Sequence[int], lengths: Lengths) -> Measures:
     layers: list[list[Measured]] = [[] for _ in places]
     around: list[Measured] = []
-    attending: frozenset[int] = frozenset()
+    whole, mixed = (run(subject, way, lengths.aligned[0]) for way in WAYS[:2])
+    if whole.handed and subject.model.config.is_encoder_decoder:
+        raise Untraceable("its layers hand on more than their states, which no account counts")
     shares, many = False, _together(subject, lengths.unaligned[0], places)
     unpacked = _unpacked(subject, lengths.unaligned[0])
     ways = [each for each in WAYS if not (each.packed and unpacked)]
@@ -75,7 +83,6 @@ def _at_lengths(subject: Subject, places: Sequence[int], lengths: Lengths) -> Me
         passes = {length: run(subject, each, length, samples=count) for length in lengths.all}
         name = each.named(eager=subject.eager) + ALONE * (count < many)
         if each is WAYS[0]:
-            attending = passes[lengths.aligned[0]].attending
             shares = many == 1 and _shares(subject, passes, lengths, places)
         twice = {s: run(subject, each, s, samples=2) for s in lengths.all} if shares else {}
         for own, at in zip(layers, places, strict=True):
@@ -89,8 +96,9 @@ def _at_lengths(subject: Subject, places: Sequence[int], lengths: Lengths) -> Me
             own.append(Measured(name, *curves))
         outer = {s: p.around / s / count for s, p in passes.items()}
         around.append(Measured(name, fitted(outer, lengths, name)))
-    found = [Found(tuple(m), at in attending) for m, at in zip(layers, places, strict=True)]
-    return Measures(found, tuple(around), unpacked)
+    found = [Found(tuple(m), at in whole.attending) for m, at in zip(layers, places, strict=True)]
+    wide = mixed.stream > _HALF
+    return Measures(found, tuple(around), unpacked, whole.plain_loss, wide, whole.calls)
 
 
 def _steps(subject: Subject) -> bool:

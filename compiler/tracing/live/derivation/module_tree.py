@@ -97,11 +97,16 @@ def _products(
     if places in ([()], [(at,) for at in range(len(places))]):
         yield len(places), ()
         return
+    yield from _axes(places)
+
+
+def _axes(places: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, tuple[Sequence[int], ...]]]:
+    """Places as products, each with a sequence for every number."""
     axes = tuple(tuple(sorted({place[n] for place in places})) for n in range(len(places[0])))
     if prod(map(len, axes)) == len(places):
         yield len(places), axes
         return
     for first in sorted({place[0] for place in places}):
         inner = [place[1:] for place in places if place[0] == first]
-        for copies, rest in _products(inner):
+        for copies, rest in _axes(inner):
             yield copies, ((first,), *rest)

@@ -2,7 +2,7 @@
 
 import gc
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
@@ -17,11 +17,13 @@ from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
 from tunec.compiler.tracing.live.derivation.module_tree import is_plain_linear
+from tunec.compiler.tracing.live.derivation.watches import Watches
 from tunec.compiler.tracing.live.kernels import as_on_gpu
 from tunec.compiler.tracing.live.step import backward, name_batch, name_model, watch_gradients
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.recording import Event, Storage
 from tunec.compiler.tracing.subject import Untraceable
+from tunec.schemas.frozen import replace
 
 COMPARES: Final = re.compile("scaled_dot_product|^_softmax")
 _TYPES: Final = ("token_type_ids", "mm_token_type_ids")
@@ -71,14 +73,22 @@ class Pass(Struct, frozen=True):
     """Layers that compare tokens with each other: by a kernel of attention, or by a softmax."""
     events: int
     """How often a storage was made or let go of."""
+    plain_loss: bool = False
+    """Whether the loss is of the logits as they come, neither shifted nor in fp32."""
+    stream: int = 0
+    """Bytes an element of what the last layer reads."""
+    handed: int = 0
+    """Bytes that the last layer is handed besides, which other layers made."""
+    calls: Mapping[str, int] = {}
+    """How often each token passes a product, of those that it passes several times."""
 
 
 class Subject(Struct, frozen=True):
     """A model of a few layers, of which each pass takes a copy."""
 
     model: torch.nn.Module
-    path: str
-    """Of its list of layers."""
+    paths: Mapping[str, int]
+    """Its lists of layers, and what the first layer of each is counted as."""
     head: str
     eager: bool
     active: int
@@ -118,19 +128,22 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
     model.to(asked.held).train()
     if not asked.trained:
         model.requires_grad_(requires_grad=False)
-        model.get_input_embeddings().register_forward_hook(wanting_gradients)
+        for each in _embeddings(model):
+            each.register_forward_hook(wanting_gradients)
     if asked.packed:
         inside = (
             name
             for name, module in model.named_modules()
-            if is_plain_linear(module) and name.startswith(subject.path)
+            if is_plain_linear(module) and name.startswith(tuple(subject.paths))
         )
         quantize(model, list(inside), NF4)
+    watches = Watches(model, subject.paths, samples * length)
     tokens = torch.zeros(samples, length, dtype=torch.long, device="meta")
     named = ("input_ids", "labels", *subject.asks)
     batch = {name: torch.zeros_like(tokens) for name in named}
     with recorded(model, batch, autocast=asked.autocast) as (storages, casts):
         storages.begin("forward")
+        watches.begin(storages, partial(_index, _patterns(subject.paths)))
         with casts:
             loss = model(**batch).loss
         gc.collect()
@@ -138,7 +151,18 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
         storages.begin("backward")
         with casts:
             backward(loss)
-    return _read(storages.recording.events, middle, subject, shapes)
+    found = _read(storages.recording.events, middle, subject, shapes)
+    return replace(found, stream=watches.stream, handed=watches.handed, calls=watches.calls)
+
+
+def _embeddings(model: Any) -> list[torch.nn.Module]:
+    """What turns tokens into what layers read: of the model, or of an encoder and its decoder."""
+    if not model.config.is_encoder_decoder:
+        return [model.get_input_embeddings()]
+    # those that transformers has wanting gradients (5.23 `enable_input_require_grads`)
+    every = (model, model.get_encoder(), model.get_decoder())
+    asked = (each.get_input_embeddings() for each in every if hasattr(each, "get_input_embeddings"))
+    return list(dict.fromkeys(asked))
 
 
 def wanting_gradients(_: Any, __: Any, output: torch.Tensor) -> None:
@@ -202,7 +226,7 @@ def _read(
     events: Sequence[Event], middle: int, subject: Subject, shapes: frozenset[tuple[int, ...]]
 ) -> Pass:
     made = {event.storage: None for event in events}
-    index = partial(_index, re.compile(rf"{re.escape(subject.path)}\.(\d+)(\.|$)"))
+    index = partial(_index, _patterns(subject.paths))
     counts = {each: is_counted(each, shapes) for each in made}
     beyond = {"", subject.head, *_losses(subject.model)}
     saved: dict[int, int] = {}
@@ -220,7 +244,16 @@ def _read(
     forward = forward_of(events[:middle], index, counts)
     comparing = (index(each) for each in made if _compares(each))
     attending = frozenset(at for at in comparing if at is not None)
-    return Pass(saved, working, forward, around, attending, len(events))
+    vocab = subject.model.get_submodule(subject.head).weight.shape[0]
+    plain = _is_plain(made, vocab)
+    return Pass(saved, working, forward, around, attending, len(events), plain)
+
+
+def _is_plain(made: Iterable[Storage], vocab: int) -> bool:
+    """Whether all that is as wide as the vocabulary has the dtype in which a loss takes it."""
+    wide = [each for each in made if each.shape[-1:] == (vocab,) and len(each.shape) > 1]
+    taken = {each.dtype for each in wide if each.operation.startswith("_log_softmax")}
+    return bool(taken) and {each.dtype for each in wide} == taken
 
 
 def _compares(storage: Storage) -> bool:
@@ -244,9 +277,13 @@ def _is_mask(storage: Storage) -> bool:
     return len(storage.shape) > 2 and storage.shape[-1] == storage.shape[-2]
 
 
-def _index(pattern: re.Pattern[str], storage: Storage) -> int | None:
-    found = pattern.match(storage.module)
-    return int(found[1]) if found else None
+def _patterns(paths: Mapping[str, int]) -> list[tuple[re.Pattern[str], int]]:
+    return [(re.compile(rf"{re.escape(path)}\.(\d+)(\.|$)"), at) for path, at in paths.items()]
+
+
+def _index(patterns: Sequence[tuple[re.Pattern[str], int]], storage: Storage) -> int | None:
+    found = ((pattern.match(storage.module), first) for pattern, first in patterns)
+    return next((first + int(match[1]) for match, first in found if match), None)
 
 
 def alive(events: Sequence[Event]) -> Iterator[tuple[Storage, int]]:

@@ -1,0 +1,95 @@
+"""The lists of layers of a model's text: one, or an encoder's and those of the decoder it feeds."""
+
+from collections.abc import Iterator, Sequence
+from inspect import signature
+from typing import Any, Final
+
+import torch
+from msgspec import Struct
+
+from tunec.compiler.tracing.live.derivation.layers import Layers, keep_layers, layers_of, stack_of
+from tunec.compiler.tracing.subject import Untraceable
+from tunec.schemas.frozen import replace
+from tunec.schemas.models.architecture import Stack
+
+_TOKENS: Final = "input_ids"
+
+
+class Half(Struct, frozen=True):
+    """One list of layers, and the config that describes it."""
+
+    config: Any
+    layers: Layers
+    first: int = 0
+    """What its first layer is counted as, after those of the half before it."""
+    reads: int = 0
+    """Width of what its layers attend to besides their own tokens; 0: nothing."""
+
+    def stacks(self, model: torch.nn.Module) -> Iterator[Stack]:
+        """What is known of each of its kinds of layers."""
+        for kind in self.layers.kinds:
+            found = stack_of(model, self.config, self.layers, kind)
+            yield replace(found, cross_attention=self.reads) if self.reads else found
+
+    def keep(self, model: torch.nn.Module) -> None:
+        """Leave the first two layers of each kind and the last one in the model.
+
+        The first layer of a model and the last one meet what lies around the layers.
+        """
+        kinds = self.layers.kinds
+        kept = frozenset(at for kind in kinds for at in kind[:2])
+        keep_layers(model, self.layers, kept | {max(kind[-1] for kind in kinds)})
+
+    def places(self) -> list[int]:
+        """The layer of each kind that is measured, as it is counted."""
+        return [self.first + kind[min(1, len(kind) - 1)] for kind in self.layers.kinds]
+
+
+def halves_of(model: Any) -> tuple[Half, ...]:
+    """The halves of a model in the order in which they run.
+
+    Raises Untraceable where an encoder reads anything but tokens: a card counts one length, which
+    texts on both sides have, and has none of sounds or pictures.
+    """
+    if not model.config.is_encoder_decoder:
+        config = model.config.get_text_config()
+        return (Half(config, layers_of(model, config)),)
+    encoder, decoder = model.get_encoder(), model.get_decoder()
+    if encoder is model or _reads(encoder) != _TOKENS or _reads(model) != _TOKENS:
+        raise Untraceable("its encoder reads no tokens, and a card counts one length alone")
+    own = configs_of(model)
+    configs = _config_of(own[0], encoder=True), _config_of(own[1], decoder=True)
+    paths = _paths(model, (encoder, decoder))
+    before, after = (
+        layers_of(model, config, within=path) for config, path in zip(configs, paths, strict=True)
+    )
+    return (
+        Half(configs[0], before),
+        Half(configs[1], after, before.count, configs[0].hidden_size),
+    )
+
+
+def _config_of(own: Any, **half: bool) -> Any:
+    """What a half's config says of its text; where both halves share one, what that says of it."""
+    text = own.get_text_config()
+    return own.get_text_config(**half) if text is own else text
+
+
+def configs_of(model: Any) -> list[Any]:
+    """The configs that the layers of each half read while they run."""
+    if not model.config.is_encoder_decoder:
+        return [model.config.get_text_config()]
+    # FSMT's halves have none of their own
+    return [
+        getattr(each, "config", model.config) for each in (model.get_encoder(), model.get_decoder())
+    ]
+
+
+def _reads(module: torch.nn.Module) -> str:
+    """What the first argument of a model is called."""
+    return next(iter(signature(module.forward).parameters))
+
+
+def _paths(model: torch.nn.Module, wanted: Sequence[torch.nn.Module]) -> list[str]:
+    names = {id(module): name for name, module in model.named_modules()}
+    return [names[id(each)] for each in wanted]

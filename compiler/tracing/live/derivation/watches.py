@@ -1,0 +1,68 @@
+"""What hooks see of a pass: what the last layer reads, and how many tokens each product has."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from tunec.compiler.tracing.live.step import pattern
+from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.recording import Storage
+
+
+class Watches:
+    """Hooks on the layers of a model, for one pass over so many tokens."""
+
+    def __init__(self, model: Any, paths: Mapping[str, int], tokens: int) -> None:
+        self.tokens = tokens
+        self.stream = 0
+        """Bytes an element of the states that the last layer reads."""
+        self.handed = 0
+        """Bytes that the last layer is handed besides, which others of its list made."""
+        self._calls: dict[str, int] = {}
+        self._model, self._paths = model, paths
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """How often each token passes a product, of those that a token passes several times."""
+        times = {path: rows // self.tokens for path, rows in self._calls.items()}
+        return {path: each for path, each in times.items() if each > 1}
+
+    def begin(self, storages: Storages, layer_of: Callable[[Storage], int | None]) -> None:
+        """Set the hooks; `layer_of` says in which layer a storage was made."""
+
+        def reads(_: Any, args: Any, kwargs: Any) -> None:
+            states, *others = _floating((*args, *kwargs.values()))
+            self.stream = states.dtype.itemsize
+            keys = {each.untyped_storage()._cdata for each in others}  # noqa: SLF001
+            keys -= {states.untyped_storage()._cdata}  # noqa: SLF001
+            made = [storages.alive[key] for key in keys if key in storages.alive]
+            places = {each: layer_of(each) for each in made}
+            own = (each for each, at in places.items() if at is not None and at >= first)
+            self.handed = sum(each.bytes for each in own)
+
+        path, first = [*self._paths.items()][-1]
+        *_, last = self._model.get_submodule(path)
+        last.register_forward_pre_hook(reads, with_kwargs=True)
+        for name, module in self._model.named_modules():
+            inside = name.startswith(tuple(f"{path}." for path in self._paths))
+            if inside and isinstance(module, torch.nn.Linear) and "expert" not in name:
+                module.register_forward_hook(self._counting(name))
+
+    def _counting(self, name: str) -> Callable[..., None]:
+        rows: list[int] = []
+
+        def seen(_: Any, __: Any, answer: torch.Tensor) -> None:
+            rows.append(answer.numel() // answer.shape[-1])
+            self._calls[pattern(name)] = max(sum(rows), self._calls.get(pattern(name), 0))
+
+        return seen
+
+
+def _floating(given: Any) -> Iterator[torch.Tensor]:
+    """The tensors of states and the like among what is given, those in tuples too."""
+    for each in given:
+        if isinstance(each, torch.Tensor) and each.is_floating_point():
+            yield each
+        elif isinstance(each, tuple | list):
+            yield from _floating(each)
