@@ -54,17 +54,11 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     halves = halves_of(model)
     text = halves[-1].config
     stacks = [stack for half in halves for stack in half.stacks(model)]
-    seeing = (getattr(each, "vision_config", None) for each in (made, *configs_of(model)))
-    tower = tower_of(model, next(filter(None, seeing), None))
     eager = _is_eager(maker, made)
     output = _output_of(model)
     head = _name_of(model, output)
     modules = tuple(replace(each, part=part_of(each.path)) for each in module_tree(model))
-    measured = _with_places(maker, made, model)
-    for half in halves:
-        half.keep(measured)
-    for each in configs_of(measured):
-        _open_windows(each.get_text_config())
+    measured = _reduced(_with_places(maker, made, model), halves)
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
     kind = _kind(maker, made, modules)
     paths = {half.layers.path: half.first for half in halves}
@@ -76,7 +70,7 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         kind=kind,
         modules=tuple(replace(m, calls=found.calls.get(m.path, 1)) for m in modules),
         stacks=(
-            *tower,
+            *_tower(model),
             *(
                 replace(
                     stack,
@@ -102,6 +96,22 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         recomputes=maker.supports_gradient_checkpointing,
         remote_code=remote,
     )
+
+
+def _tower(model: Any) -> tuple[Stack, ...]:
+    """The layers that see, by the config of the model, or of one of its halves."""
+    every = (model.config, *configs_of(model))
+    seeing = (getattr(each, "vision_config", None) for each in every)
+    return tower_of(model, next(filter(None, seeing), None))
+
+
+def _reduced(model: Any, halves: Sequence[Half]) -> Any:
+    """The model with the layers that are measured, which see all tokens."""
+    for half in halves:
+        half.keep(model)
+    for each in configs_of(model):
+        _open_windows(each.get_text_config())
+    return model
 
 
 def _classes(config: Mapping[str, Any]) -> tuple[Any, Any]:
