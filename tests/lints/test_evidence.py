@@ -83,6 +83,14 @@ Case = tuple[str, dict[str, str], str]
 """The rule, files, and further arguments."""
 
 SPEAKS: dict[str, Case] = {
+    "what accelerate has no value for": (
+        "auto-never-filled",
+        {
+            "run.yaml": TRAINER + "deepspeed: ds.json\n",
+            "ds.json": OFFLOADED.replace('"stage": 2,', '"stage": 3, "sub_group_size": "auto",'),
+        },
+        "",
+    ),
     "bf16 without copies": ("bf16-updates-lost", {"run.yaml": LLAMAFACTORY}, ""),
     "a file that nobody makes": (
         "missing-file",
@@ -684,14 +692,6 @@ OFF: dict[str, Case] = {
     "stage 3": (
         "stage-3-keys-below-stage-3",
         {"ds.json": OFFLOADED.replace('"stage": 2,', '"stage": 2, "sub_group_size": 1e9,')},
-        "",
-    ),
-    "a choice of DeepSpeed's": (
-        "auto-never-filled",
-        {
-            "run.yaml": TRAINER + "deepspeed: ds.json\n",
-            "ds.json": OFFLOADED.replace('"stage": 2,', '"stage": 3, "sub_group_size": "auto",'),
-        },
         "",
     ),
     "an upload": (

@@ -167,12 +167,14 @@ def test_a_batch_is_checked_for_one_process_before_the_group_is_there() -> None:
         DeepSpeedConfig(config_of("batch-pinned-before-init"))
 
 
-def test_auto_that_nobody_fills_is_dropped() -> None:
-    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+def test_auto_that_nobody_fills_is_refused() -> None:
+    from accelerate.utils import DeepSpeedPlugin
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
 
-    said = config_of("auto-never-filled")["zero_optimization"]
-    assert said["sub_group_size"] == "auto"
-    assert DeepSpeedZeroConfig(**said).sub_group_size == 1_000_000_000
+    held = HfTrainerDeepSpeedConfig(config_of("auto-never-filled"))
+    plugin = DeepSpeedPlugin(hf_ds_config=held)
+    with pytest.raises(ValueError, match=r"sub_group_size` not found in kwargs"):
+        plugin.deepspeed_config_process(must_match=False, train_micro_batch_size_per_gpu=1)
 
 
 # ── transformers ─────────────────────────────────────────────────────────────────────────────────

@@ -10,16 +10,14 @@ from tunec.compiler.lints.checks.keys.texts import number_of
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.effective import (
-    AUTO_OF_DEEPSPEED,
     CLASSES,
-    default_of,
     filled_keys,
     is_launched_by_accelerate,
 )
 from tunec.compiler.lints.facts.known_keys import is_whole
 from tunec.compiler.lints.facts.launch import TUNED, is_autotuned
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.schemas import Fault, faults, is_in_range, kinds_of, paths_of, schemas
+from tunec.compiler.lints.schemas import Fault, faults, is_in_range, kinds_of
 from tunec.schemas.frozen import replace
 
 _KINDS: Final = ("hf", *TRL, "llamafactory")
@@ -180,26 +178,14 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 }
 """What accelerate puts there where its launcher gave it no flag: there `os.environ.get` of
 ACCELERATE_DEEPSPEED_ZERO_STAGE and its like."""
-_BLOCKS: Final = (
-    *("zero_optimization.", "fp16.", "bf16.", "aio.", "flops_profiler.", "comms_logger."),
-    *("tensorboard.", "wandb.", "csv_monitor."),
-)
-"""Blocks that drop "auto": they are DeepSpeedConfigModel."""
-_HANDED_ON: Final = ("optimizer.", "scheduler.")
 _OFFLOADS: Final = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
-_OWN: Final = (*AUTO_OF_DEEPSPEED, "data_types.keep_in_fp32_modules")
-"""Where nobody has to fill it in."""
-
-
-_UNCALLED: Final = "activation_checkpointing."
-"""What configures deepspeed.checkpointing, which models of transformers do not call."""
 
 
 @rule(
     "auto-never-filled",
     "error",
-    "silent",
-    consumers=("transformers", "deepspeed"),
+    "init",
+    consumers=("transformers", "accelerate"),
     reads=("deepspeed:*",),
 )
 def auto_never_filled(run: LintContext) -> Iterator[Finding]:
@@ -211,15 +197,12 @@ def auto_never_filled(run: LintContext) -> Iterator[Finding]:
         for path, place in _automatic(document).items():
             if path.startswith(tuned):
                 continue
-            if path in _ACCELERATE or path.startswith(_OWN):
+            if path in _ACCELERATE:
                 if path in _DEFAULTS and not is_launched_by_accelerate(run):
                     yield _defaulted(path, place)
                 continue
             if path not in filled_keys(run) and not _is_unknown(run, document, path):
-                found, is_read = _never_finding(run, path, place), _is_read(run, document, path)
-                if path.startswith(_UNCALLED):
-                    found, is_read = replace(found, severity="note"), False
-                yield found if is_read else replace(found, consequence="silent")
+                yield _never_finding(path, place)
 
 
 def _automatic(document: Document) -> Mapping[str, Place]:
@@ -240,13 +223,6 @@ def _is_unknown(run: LintContext, document: Document, path: str) -> bool:
     return any(path == each or path.startswith(f"{each}.") for each in unknown)
 
 
-def _is_read(run: LintContext, document: Document, path: str) -> bool:
-    """Whether DeepSpeed has such a key; what an optimizer is given is read by its class."""
-    return path.startswith(_HANDED_ON) or any(
-        path in paths_of(each) for each in schemas(run, document)
-    )
-
-
 def _defaulted(path: str, place: Place) -> Finding:
     name, value = path.rpartition(".")[2], _DEFAULTS[path]
     return Finding(
@@ -255,26 +231,18 @@ def _defaulted(path: str, place: Place) -> Finding:
         ("no argument of the trainer stands for it: it is the default of accelerate's plugin",),
         f"write what {name} is to be",
         severity="warning",
+        consequence="silent",
     )
 
 
-def _never_finding(run: LintContext, path: str, place: Place) -> Finding:
-    default = default_of(run, "deepspeed", path)
-    drops = path.startswith(_BLOCKS)
-    is_truth = "." not in path and isinstance(default.value, bool)
-    then = "its default" if default.value is None else f"{default.value}, its default,"
-    note = f"the block drops it, and {then} holds" if drops else "it is used as the word that it is"
-    if is_truth:
-        note = "any word counts as true"
+def _never_finding(path: str, place: Place) -> Finding:
     return Finding(
         f"nobody fills in `{path}`: auto",
         (place.label("auto"),),
-        (note, f"{run.release('transformers')} fills in other keys"),
+        ("accelerate has no value for it, and ends the run: not found in kwargs",),
         "write the value, or remove it",
         # accelerate looks into these two for the device
-        consequence="parse" if path in _OFFLOADS else "silent" if drops or is_truth else "init",
-        # what is left to others is then DeepSpeed's own choice
-        severity="note" if drops and default.value is not None else None,
+        consequence="parse" if path in _OFFLOADS else None,
     )
 
 
