@@ -170,7 +170,7 @@ _SAID: Final = (
 @rule(
     "experts-are-no-leaf",
     "error",
-    "step",
+    "hang",
     consumers=("deepspeed<0.18",),
     reads=("deepspeed:zero_optimization.stage",),
 )

@@ -9,7 +9,7 @@ from packaging.version import Version
 from tunec.compiler.consumers.moved_keys import moved_key
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.checks.keys.fields import Doubtful, perhaps
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
@@ -256,7 +256,27 @@ def _of_other_releases(run: LintContext, document: Document) -> Iterator[Told]:
             is_late = str(run.release("deepspeed").version) >= "0.19"
             is_refused = fault.is_refused or (path in _REFUSED and is_late)
             what: Consequence = "init" if is_refused else "silent"
-            yield path, place, _of_another_release(run, "deepspeed", path, place, known, what)
+            kind = document.value("scheduler.type") if path.startswith(_SCHEDULER) else None
+            if isinstance(kind, str):
+                yield path, place, _of_another_scheduler(kind, fault)
+            else:
+                yield path, place, _of_another_release(run, "deepspeed", path, place, known, what)
+
+
+_SCHEDULER: Final = "scheduler.params."
+
+
+def _of_another_scheduler(kind: str, fault: Fault) -> Finding:
+    """A parameter that other classes of runtime/lr_schedules.py have, in every release."""
+    taken = sorted(fault.schema.get("properties", ()))
+    is_shared = "warmup_min_ratio" in taken
+    return Finding(
+        f"{kind} takes no `{fault.path.removeprefix(_SCHEDULER)}`",
+        (fault.place.key_label("TypeError: unexpected keyword argument"),),
+        (f"it takes {quoted(taken)}",) if taken else (),
+        "write warmup_min_ratio, a share of the optimizer's rate" if is_shared else "remove it",
+        consequence="init",
+    )
 
 
 def _not_yet(run: LintContext, document: Document) -> Iterator[Finding]:
