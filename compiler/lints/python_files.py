@@ -138,14 +138,15 @@ def of_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
 
 @cached(64)
 def calls_of(name: str, text: str) -> Calls | None:
-    """The calls of trainers' classes and of Accelerate's in a Python file or a notebook."""
+    """The calls of trainers' classes, of Accelerate's and of what loads a model of scores."""
     cells = read_notebook(text, name)[0] if is_notebook(name) else None
     script, origin = (text, Origin(name)) if cells is None else (of_cells(cells)[0], cells.origin)
     return read_calls(script, origin, _is_called)[0]
 
 
 def _is_called(origin: str) -> bool:
-    return _is_trainer(origin) or is_accelerator(origin) or is_plugin(origin)
+    is_scored = origin.endswith("ForSequenceClassification.from_pretrained")
+    return is_scored or _is_trainer(origin) or is_accelerator(origin) or is_plugin(origin)
 
 
 def is_accelerator(origin: str) -> bool:

@@ -18,6 +18,7 @@ from tunec.compiler.lints.facts.training_loop import (
     strategy_of,
 )
 from tunec.compiler.lints.kinds import fields_of
+from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|frequency|every)\b")
@@ -331,3 +332,25 @@ def _missing(at: Place, why: str, what: str, beside: Place | None = None) -> Fin
         (why,),
         what,
     )
+
+
+best_saved_and_not_loaded = rows(
+    "best-saved-and-not-loaded",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    rows=(
+        Row(
+            "trainer:load_best_model_at_end=true",
+            "the best model is saved, and the last one is kept at the end",
+            "loads nothing",
+            "the step of the best evaluation is kept for the strategies steps and epoch alone",
+            "write the strategy of evaluation as save_strategy",
+            beside=("save_strategy=best",),
+            beside_label="keeps no step",
+            since="transformers>=4.47,<5.1",
+        ),
+    ),
+)
+"""transformers 4.47.0 to 5.0.0 trainer.py `_determine_best_metric`; 5.10.4 keeps it for best
+too."""

@@ -332,20 +332,33 @@ def tracker_turned_off(run: LintContext) -> Iterator[Finding]:
     for document in launches(run):
         off = variable(document, "WANDB_DISABLED")
         place = _of_command(asked, document)
-        if off is None or place is None or str(off.value).lower() not in ("1", "true", "yes", "on"):
-            continue
-        is_old = run.runs("transformers<5")
-        yield Finding(
-            "report_to asks for wandb, and WANDB_DISABLED turns it off",
-            (place.label("asked for"), off.label("turned off", primary=False)),
-            (
-                "RuntimeError: WandbCallback requires wandb to be installed",
-                "from transformers 5 on the variable is not read, and the run is reported",
-            )[(is_old is False) :],
-            "write report_to: none, or unset the variable",
-            severity="warning" if is_old is not True else None,
-            consequence="silent" if is_old is False else None,
-        )
+        if off is not None and place is not None and str(off.value).lower() in _TRUE:
+            yield _turned_off(run, place, off)
+    for place in asked:
+        by_script = _DISABLED.search(place.document.text)
+        if place.document.format == "python" and by_script and by_script[1].lower() in _TRUE:
+            yield _turned_off(run, place, None)
+
+
+_TRUE: Final = ("1", "true", "yes", "on")
+_DISABLED: Final = re.compile(
+    r"(?m)^[ \t]*os\.environ\[['\"]WANDB_DISABLED['\"]\][ \t]*=[ \t]*['\"](\w+)['\"]"
+)
+
+
+def _turned_off(run: LintContext, place: Place, off: Place | None) -> Finding:
+    is_old = run.runs("transformers<5")
+    return Finding(
+        "report_to asks for wandb, and WANDB_DISABLED turns it off",
+        (place.label("asked for"), *also(off, "turned off")),
+        (
+            "RuntimeError: WandbCallback requires wandb to be installed",
+            "from transformers 5 on the variable is not read, and the run is reported",
+        )[(is_old is False) :],
+        "write report_to: none, or unset the variable",
+        severity="warning" if is_old is not True else None,
+        consequence="silent" if is_old is False else None,
+    )
 
 
 def _of_command(asked: list[Place], document: Document) -> Place | None:

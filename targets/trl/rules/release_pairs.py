@@ -35,7 +35,21 @@ def _pair(
 _MASKS_LOST: Final = "packing keeps input_ids alone: tokens that should be masked are trained on"
 _MASKS_DROPPED: Final = "columns that Liger's loss does not need are dropped, the masks with them"
 _ASKED_AGAIN: Final = "Liger's loss runs the reference model at each step"
+_CAP_WINS: Final = "the older word is copied over the new one"
 _SILENT: Final = (
+    replace(
+        _pair(
+            "grpo:vllm_importance_sampling_cap",
+            "vllm_importance_sampling_clip_max",
+            _CAP_WINS,
+            "trl>=1.6",
+            "silent",
+        ),
+        message="{1.path} is replaced by {0.path}",
+        label="in force",
+        help="remove vllm_importance_sampling_cap",
+        severity="warning",
+    ),
     _pair("sft:assistant_only_loss", "packing", _MASKS_LOST, "trl>=0.19,<0.20", "silent"),
     _pair("sft:completion_only_loss", "packing", _MASKS_LOST, "trl>=0.17,<0.20", "silent"),
     *(

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Final
 
 from tunec.compiler.consumers.moved_keys import moved_key
-from tunec.compiler.consumers.schemas import known_releases
+from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.checks.keys.names import is_near
@@ -13,7 +13,13 @@ from tunec.compiler.lints.checks.keys.other_tools import OF_ENGINES
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
 from tunec.compiler.lints.facts.key_releases import HANDBOOK, PPO
-from tunec.compiler.lints.facts.known_keys import fields_ever, foreign_keys, keys_ever, script_keys
+from tunec.compiler.lints.facts.known_keys import (
+    fields_ever,
+    fields_of,
+    foreign_keys,
+    keys_ever,
+    script_keys,
+)
 from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.compiler.lints.schemas import Fault, Schema, faults, schemas
@@ -129,9 +135,34 @@ def argument_of_no_release(run: LintContext) -> Iterator[Finding]:
             continue
         known = _arguments_of(document)
         told = _told_elsewhere(run, document)
+        today = _of_release(run, document)
         for path, place in document.named.items():
             if "." not in path and path not in known and path not in told:
                 yield _no_argument(place, known)
+            elif path in known and today is not None and path not in today:
+                yield _not_in_this_one(run, place)
+
+
+def _of_release(run: LintContext, document: Document) -> frozenset[str] | None:
+    """What LoraConfig has in the release of peft that runs; of others another rule tells it."""
+    release = run.release("peft")
+    if document.get("peft_type") is None or not release.is_known:
+        return None  # it is no LoraConfig, or nobody says which one
+    try:
+        return frozenset(class_schema("lora_config", str(release.version))["properties"])
+    except LookupError:
+        return None
+
+
+def _not_in_this_one(run: LintContext, place: Place) -> Finding:
+    stem = "lora_config"
+    having = [each for each in known_releases(stem) if place.path in fields_of(stem, each)]
+    return Finding(
+        f"LoraConfig of {run.release('peft')} takes no argument `{place.path}`",
+        (place.key_label("TypeError: unexpected keyword argument"),),
+        (f"releases that are known to have it: {having[0]} to {having[-1]}",),
+        f"install peft {having[0]} or later, or remove it",
+    )
 
 
 def _arguments_of(document: Document) -> frozenset[str]:

@@ -1,0 +1,128 @@
+"""Arguments of trainers' calls that cannot go with what the trainer is configured to do."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.frontend.python_calls import Call, Calls
+from tunec.compiler.lints.checks.keys.trainer_calls import scripts_of
+from tunec.compiler.lints.conditions import is_checked, notes, severity
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.python_files import calls_of
+from tunec.compiler.lints.rule import Finding, keys, rule
+
+_OF_TRANSFORMERS: Final = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
+_EVALUATED: Final = "transformers>=4.46"
+"""transformers 4.46.0 to 5.23.0 trainer.py `Trainer.__init__`; before, the first evaluation
+fails."""
+_SYNCED: Final = "trl>=0.29"
+"""trl 0.29.1 to 1.16.0 trainer/dpo_trainer.py `DPOTrainer.__init__`."""
+_SCORED: Final = "trl>=0.29"
+"""trl 0.29.1 to 1.16.0 trainer/reward_trainer.py `RewardTrainer.__init__`."""
+_SET_LATER: Final = re.compile(r"\.eval_dataset\s*=|\beval_dataset\s*\]\s*=|get_eval_dataloader")
+_LOADED: Final = "AutoModelForSequenceClassification.from_pretrained"
+
+
+@rule(
+    "trainer-call-refused",
+    "error",
+    "init",
+    consumers=("transformers", "trl"),
+    reads=(
+        *keys("trainer", "eval_strategy", "evaluation_strategy"),
+        *keys("dpo", "sync_ref_model"),
+        *keys("reward", "output_dir"),
+    ),
+)
+def trainer_call_refused(run: LintContext) -> Iterator[Finding]:
+    """A trainer's call lacks, or has, what its configuration does not allow."""
+    for document in scripts_of(run):
+        calls = calls_of(document.name, document.text)
+        if calls is not None:
+            yield from _never_evaluated(run, document, calls)
+            for call in calls.found:
+                if call.name == "DPOTrainer" and call.package == "trl":
+                    yield from _synced(run, document, call)
+                elif call.name == "RewardTrainer" and call.package == "trl":
+                    yield from _scored(run, document, call, calls)
+
+
+def _never_evaluated(run: LintContext, document: Document, calls: Calls) -> Iterator[Finding]:
+    """Evaluation is asked for, and no trainer of the file is given data for it."""
+    mine = [call for call in calls.found if call.name.endswith("Trainer")]
+    if not mine or not all(_has_no_data(call) for call in mine):
+        return
+    if _SET_LATER.search(document.text):
+        return
+    asked = run.said("trainer", "eval_strategy", "evaluation_strategy")
+    if asked is None or asked.document.is_view or asked.value not in ("steps", "epoch"):
+        return
+    is_early = run.runs(_EVALUATED) is not False
+    given = mine[0].fields.get("eval_dataset")
+    other = None if given is None else Place(document, "eval_dataset", given)
+    yield Finding(
+        f"{asked.path} is {asked.value}, and {mine[0].name} gets no eval_dataset",
+        (asked.label("asked for"), *also(other, "no data")),
+        (
+            f"{mine[0].name} refuses the strategy without data to evaluate"
+            if is_early
+            else "the first evaluation fails: it requires an eval_dataset",
+        ),
+        f"give eval_dataset to {mine[0].name}, or write {asked.path}: no",
+        consequence=None if is_early else "step",
+    )
+
+
+def _has_no_data(call: Call) -> bool:
+    origin = f"{call.package}.{call.name}"
+    if origin not in _OF_TRANSFORMERS or call.is_open or call.positional:
+        return False
+    given = next((e.value for e in call.site.call.keywords if e.arg == "eval_dataset"), None)
+    return given is None or _is_none(given)
+
+
+def _is_none(expression: object) -> bool:
+    return getattr(expression, "value", "") is None
+
+
+def _synced(run: LintContext, document: Document, call: Call) -> Iterator[Finding]:
+    """A reference that follows the model, which is a copy of it, beside an adapter."""
+    given = next((each for each in call.site.call.keywords if each.arg == "peft_config"), None)
+    synced = run.said("dpo", "sync_ref_model")
+    if given is None or _is_none(given.value) or synced is None or synced.value is not True:
+        return
+    if is_checked(run, _SYNCED):
+        node = call.fields.get("peft_config")
+        yield Finding(
+            "sync_ref_model beside an adapter",
+            (
+                synced.label("refused"),
+                *also(Place(document, "peft_config", node) if node else None, "an adapter"),
+            ),
+            notes(
+                run, "with an adapter the reference is the base itself: nothing to copy", _SYNCED
+            ),
+            "remove sync_ref_model, or train all weights",
+            severity=severity(run, _SYNCED),
+        )
+
+
+def _scored(run: LintContext, document: Document, call: Call, calls: Calls) -> Iterator[Finding]:
+    """A reward model that gives more than one number."""
+    name = calls.given(call, "model")
+    loaded = [each for each in calls.found if each.origin.endswith(_LOADED)]
+    mine = [each for each in loaded if name is not None and name in each.site.targets]
+    if len(mine) != 1 or not is_checked(run, _SCORED):
+        return
+    (model,) = mine
+    labels = model.fields.get("num_labels")
+    at = None if labels is None else Place(document, "num_labels", labels)
+    if at is not None and isinstance(at.value, int) and at.value != 1:
+        yield Finding(
+            f"a reward model with num_labels={at.value}",
+            (at.label("refused"),),
+            notes(run, "RewardTrainer takes one number as the reward of a text", _SCORED),
+            "write num_labels=1",
+            severity=severity(run, _SCORED),
+        )
