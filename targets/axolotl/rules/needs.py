@@ -304,3 +304,32 @@ def _fix(document: Document, other: Place | None) -> Fix | None:
         return None
     edit = said.replaced(True) if said else document.added("load_in_4bit", True)
     return Fix((edit,), "safe") if edit else None
+
+
+def _torch(condition: str, what: str, least: str, help: str) -> Row:
+    """What Axolotl refuses below a release of torch."""
+    return Row(
+        condition,
+        f"{what} needs torch {least}",
+        "refused",
+        "Axolotl compares the release of torch when it reads the file",
+        help,
+        since=f"torch<{least}",
+    )
+
+
+torch_too_old = rows(
+    "torch-too-old-for-axolotl",
+    "error",
+    "parse",
+    consumers=("axolotl",),
+    rows=(
+        _torch("axolotl:optimizer=adopt_adamw", "ADOPT", "2.5.1", "write optimizer: adamw_torch"),
+        *(
+            _torch(f"axolotl:{each}", "flex attention", "2.6", "use flash_attention_2 or sdpa")
+            for each in ("flex_attention=true", "attn_implementation=flex_attention")
+        ),
+    ),
+)
+"""axolotl 0.13.2 and 0.19.0 utils/schemas/config.py `check_adopt_torch_version`,
+`check_flex_torch_version`."""

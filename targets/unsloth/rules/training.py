@@ -1,6 +1,7 @@
 """Settings of Unsloth's file that training does not follow, or that end it."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.rows import Row, rows
@@ -60,6 +61,40 @@ setting_overridden = rows(
         ),
     ),
 )
+
+_TRAINS_ALL: Final = "full_finetuning=true"
+loading_refused = rows(
+    "unsloth-loading-at-odds",
+    "error",
+    "load",
+    consumers=("unsloth",),
+    rows=(
+        Row(
+            "model:fast_inference=true",
+            "fast_inference with full_finetuning",
+            "refused",
+            "vLLM is given adapters alone, and not weights that change: NotImplementedError",
+            "remove fast_inference, or train an adapter",
+            beside=(_TRAINS_ALL,),
+            beside_label="all weights change",
+        ),
+        *(
+            Row(
+                f"peft:{first}{others}",
+                "get_peft_model has no effect with full_finetuning",
+                "no adapter is made",
+                "Unsloth prints a line and returns the model as it is: all its weights train",
+                "remove full_finetuning, or the call of get_peft_model",
+                effective=(f"model:{_TRAINS_ALL}",),
+                consequence="silent",
+                severity="warning",
+            )
+            for first, others in (("r?", ""), ("lora_alpha?", " & no r?"))
+        ),
+    ),
+)
+"""unsloth 2026.10.9 models/vision.py `from_pretrained`, models/llama.py and vision.py
+`get_peft_model`."""
 
 
 @rule(
