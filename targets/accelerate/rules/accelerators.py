@@ -90,7 +90,7 @@ def _beside_plugin(other: Place, own: Place | None, said: int, run: LintContext)
     if own is not None:
         labels = (own.label("of the loop"), *also(other, "of the engine"))
     return Finding(
-        f"Accelerator accumulates {said} batches, and its DeepSpeedPlugin {other.value}",
+        f"Accelerator accumulates over {said} batches, and its DeepSpeedPlugin over {other.value}",
         labels,
         notes(run, "`accumulate` steps and schedules by the first, the engine by the second", _OWN),
         f"give {_STEPS}={other.value} to Accelerator too, or use accelerate 1.8",

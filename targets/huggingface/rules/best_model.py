@@ -82,10 +82,11 @@ def _steps(run: LintContext, best: Place) -> Iterator[Finding]:
         )
     if _is_share(save.value) and _is_share(every.value):
         is_old = run.runs("transformers<4.53") is True  # it compares the shares themselves, too
-        if (save.value * _FINE) % (every.value * _FINE) or (is_old and save.value % every.value):
+        is_none = bool((save.value * _FINE) % (every.value * _FINE))
+        if is_none or (is_old and save.value % every.value):
             down = every.value * max(1, round(save.value / every.value))
             down = every.value if is_old else down  # others may fail by a rounding
-            yield _no_multiple(best, save, every, f"{down:g}")
+            yield _no_multiple(best, save, every, f"{down:g}", () if is_none else (_ROUNDED,))
     elif _whole(save.value) and _whole(every.value) and save.value % every.value:
         down = save.value - save.value % every.value or every.value
         yield _no_multiple(best, save, every, str(down))
@@ -96,11 +97,19 @@ _FINE: Final = 1_000_000
 to 4.52.4 what is no multiple by `%` is refused behind that in any case (transformers#38217)."""
 
 
-def _no_multiple(best: Place, save: Effective, every: Effective, mended: str) -> Finding:
+_ROUNDED: Final = (
+    "as binary fractions they leave a rest, and transformers 4.53 is the first to round"
+)
+
+
+def _no_multiple(
+    best: Place, save: Effective, every: Effective, mended: str, why: tuple[str, ...] = ()
+) -> Finding:
+    is_none = "counts as no multiple" if why else "is no multiple"
     return Finding(
-        f"save_steps {save.value} is no multiple of eval_steps {every.value}",
+        f"save_steps {save.value} {is_none} of eval_steps {every.value}",
         _interval_labels(best, save, every),
-        ("the best model can only be loaded if every save follows an evaluation",),
+        (*why, "the best model can only be loaded if every save follows an evaluation"),
         f"write save_steps: {mended}",
     )
 

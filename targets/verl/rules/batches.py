@@ -44,7 +44,7 @@ _WORKERS: Final = "actor_rollout_ref.model.path"
 
 def _larger(whole: Place, mini: Place | None, size: float) -> Finding:
     return Finding(
-        f"{_WHOLE} is {whole.value}, and an update takes {size}",
+        f"verl refuses updates of {size} prompts: a step has {whole.value}",
         (whole.label("refused"), *also(mini, "more than there are")),
         () if mini else (f"ppo_mini_batch_size is {_DEFAULT} unless it is said",),
         f"write {_MINI}: {whole.value}, or less",

@@ -293,7 +293,7 @@ def option_not_for_images(run: LintContext) -> Iterator[Finding]:
                 continue
             by_model = document.kind == "sft" and run.runs(BY_MODEL)
             yield Finding(
-                f"{condition.replace('=', ': ')} over samples with images",
+                f"TRL takes no {condition.replace('=', ': ')} where samples have images",
                 (at.label("not for images"),),
                 (why,),
                 "remove it",
