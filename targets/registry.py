@@ -37,6 +37,7 @@ _MODULES: Final[Mapping[str, str]] = {
 READERS: Final[Mapping[str, str]] = {
     "sd-scripts": "tunec.targets.sd_scripts.target",
     "ai-toolkit": "tunec.targets.ai_toolkit.target",
+    "torchtune": "tunec.targets.torchtune.target",
     "axolotl": "tunec.targets.axolotl.target",
     "llamafactory": "tunec.targets.llamafactory.target",
     "ms-swift": "tunec.targets.ms_swift.target",

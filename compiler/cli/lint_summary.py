@@ -23,6 +23,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "simpletuner": "SimpleTuner",
     "sd-scripts": "of sd-scripts",
     "ai-toolkit": "of ai-toolkit",
+    "torchtune": "of torchtune",
     "lycoris": "LyCORIS",
     "kubeflow": "Kubeflow",
     "skypilot": "SkyPilot",

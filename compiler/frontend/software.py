@@ -29,6 +29,7 @@ PROGRAMS: Final = (
     "skypilot",
     "slurm",
     "torch",
+    "torchtune",
     "transformers",
     "trl",
     "unsloth",
@@ -36,7 +37,7 @@ PROGRAMS: Final = (
 )
 """Programs whose release decides something; a test holds them to the targets."""
 
-_OTHERS: Final = frozenset(("torchao", "torchaudio", "torchtext", "torchtitan", "torchtune"))
+_OTHERS: Final = frozenset(("torchao", "torchaudio", "torchtext", "torchtitan"))
 """Programs that are called almost as one of those, and decide nothing."""
 
 _ALIKE: Final = 0.8

@@ -18,6 +18,7 @@ from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_noteboo
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.text import Origin, decode
+from tunec.compiler.lints.interpolation import interpolated
 from tunec.compiler.lints.kinds import fields_of
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path, Span, dotted, lines_of, start_of
@@ -119,13 +120,13 @@ def _parsed(name: str, content: bytes | str, given: Given) -> Parses:
         return _toml(name, text)
     if written == "text":
         return _card(name, text)
-    if written == "yaml" and _is_json_of_engine(name, text):
-        written = "json"
+    written = "json" if written == "yaml" and _is_json_of_engine(name, text) else written
     is_template = _TEMPLATE.search(text) is not None
     read = _put_in(text) if is_template else content
     root, faults = parse(read, name, "json" if written == "json" else "yaml")
     if root is None:
         return (), list(faults)
+    root = interpolated(root, text)
     is_open = is_template or _MISSING in text or _OPEN.search(text) is not None
     if is_open or text.count("${") >= _OF_A_TEMPLATE:
         root, unknown = known_part(root)

@@ -29,7 +29,7 @@ _MANY: Final = frozenset({"checkpoint", "hostfile"})
 """Kinds of which a run may have several."""
 TRAINING: Final = frozenset(
     {*TRAINERS, *SCRIPTS, "axolotl", "simpletuner", "ms-swift", "unsloth", "glm4", "minicpm-v"}
-    | {"visualglm", "verl", "openrlhf", "sd-scripts", "ai-toolkit"}
+    | {"visualglm", "verl", "openrlhf", "sd-scripts", "ai-toolkit", "torchtune"}
 ) - {"hf"}
 """Kinds that say what is trained, beside the Trainer's own arguments."""
 _ARGUMENTS: Final = frozenset({"hf", "objective"})

@@ -29,7 +29,16 @@ from tunec.compiler.lints.kinds import (
 from tunec.compiler.target import File, Target
 
 _FIRST: Final = (
-    *("ai-toolkit", "sd-scripts", "axolotl", "llamafactory", "ms-swift", "verl", "trl-methods"),
+    *(
+        "ai-toolkit",
+        "sd-scripts",
+        "torchtune",
+        "axolotl",
+        "llamafactory",
+        "ms-swift",
+        "verl",
+        "trl-methods",
+    ),
     *("simpletuner", "accelerate", "trl"),
 )
 _LAST: Final = ("glm4", "minicpm-v")

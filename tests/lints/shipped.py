@@ -79,6 +79,13 @@ SHIPMENTS = (
         ),
         readers=("llamafactory@0.9.5",),
     ),
+    Shipment(
+        "torchtune",
+        "0.6.1",
+        is_wheel=True,
+        globs=("recipes/configs/**/*.yaml",),
+        readers=("torchtune@0.6.1",),
+    ),
     Shipment("trl", "1.16.0", is_wheel=False, globs=("trl-*/**/*_configs/*.yaml",), readers=()),
 )
 

@@ -1,4 +1,4 @@
-"""Supervised and preference examples that Axolotl and LLaMA-Factory ship become TRL's files."""
+"""Supervised and preference examples that trainers ship become TRL's files."""
 
 import sys
 from functools import cache
@@ -32,7 +32,11 @@ UNPLANNED = (
     *("pipeline_model_parallel_size", "loraplus_lr_ratio", "unfrozen_parameters"),
 )
 """Keys of what no spec has: it is trained otherwise, or by another engine than tunec plans for."""
-LEAST = {"axolotl": (200, 0.75, 0.9), "llamafactory": (45, 0.4, 0.8)}
+OF_TORCHTUNE = ("quantizer", "teacher_model", "ac_mode")
+"""Keys of its recipes that train or recompute otherwise; a tower's layers have names of its own."""
+LEAST = {"axolotl": (200, 0.75, 0.9), "llamafactory": (45, 0.4, 0.8)} | {
+    "torchtune": (130, 0.8, 0.95)
+}
 """How many examples there are at least, the share of them, and of those of a planned kind."""
 
 
@@ -40,6 +44,8 @@ def is_supervised(said: Any) -> bool:
     """Whether a file trains on samples or on preferences; rewards and raw text are other tasks."""
     if not isinstance(said, dict):
         return False
+    if "checkpointer" in said:
+        return "optimizer" in said and isinstance(said.get("model"), dict)
     if said.get("do_train"):
         return said.get("stage") in ("sft", *PREFERENCES)
     rewards = said.get("reward_model") or said.get("process_reward_model")
@@ -50,6 +56,9 @@ def is_supervised(said: Any) -> bool:
 
 def is_planned(said: Any) -> bool:
     """Whether a spec can say how a file trains."""
+    if "checkpointer" in said:
+        is_seeing = "vision" in said["model"]["_component_"]
+        return not is_seeing and not any(said.get(key) for key in OF_TORCHTUNE)
     kinds = (said.get("finetuning_type", "full"), said.get("rl") or said.get("stage"))
     is_known = kinds[0] in ("full", "lora") and kinds[1] not in ("kto", "orpo", "simpo")
     return is_known and not any(said.get(key) for key in UNPLANNED)

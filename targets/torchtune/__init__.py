@@ -1,0 +1,1 @@
+"""torchtune: read, and never written."""
