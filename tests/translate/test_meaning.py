@@ -4,6 +4,7 @@ Each side's own parser is asked, and what it settles on is compared, setting by 
 that neither the file nor the trainer's parser says is not compared.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ from typing import Any
 import pytest
 import yaml
 from packaging.version import Version
-from tests.translate.test_shipped import SHIPMENTS, Shipment, outcomes, translated
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "lints"))
+
+from shipped import SHIPMENTS, Shipment
+from tests.translate.test_shipped import outcomes, translated
 
 from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.consumers.queries import ConsumerFailed, ask_each
@@ -115,9 +120,9 @@ def answered(answer: Any) -> bool:
 def differences(here: Values, answer: Values, names: Values) -> Iterator[tuple[str, Any, Any]]:
     """Settings that the two parsers settle on otherwise."""
     there, adapter = answer["values"], answer["adapter"]
-    for key, name in ({key: key for key in SAME} | names).items():
-        mine, theirs = here.get(key), there.get(name)
-        if mine is not None and name in there and not agrees(key, mine, theirs, here):
+    for key, name in {**dict.fromkeys(SAME), **names}.items():
+        mine, theirs = here.get(key), there.get(name or key)
+        if mine is not None and (name or key) in there and not agrees(key, mine, theirs, here):
             yield key, mine, theirs
     for key, name in ADAPTER.items() if adapter else ():
         if here.get(key) is not None and here[key] != adapter[name]:
