@@ -89,6 +89,6 @@ def test_a_file_that_is_mostly_empty_is_a_template(
 def test_a_strategy_that_a_script_sets_is_not_missed(
     source: str, expected: str | None, tmp_path: Path
 ) -> None:
-    flags = "--output_dir out --per_device_train_batch_size 1 --save_strategy no --eval_steps 50"
+    flags = "--output_dir out --per_device_train_batch_size 1 --eval_steps 50 --val_size 9"
     files = {"run__sh": f"python train.py {flags}\n", "train__py": source}
     assert severity(folder(tmp_path, **files), "interval-without-strategy") == expected

@@ -121,6 +121,7 @@ def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
     """An interval whose strategy does not go by steps.
 
     Where the strategy is written beside it, it decides, as is meant: what is left over is a note.
+    So is an interval of evaluation where no data for it is given.
     """
     for document in run.of("trainer"):
         if document.is_view:
@@ -153,8 +154,24 @@ def _evaluation(run: LintContext, document: Document) -> Iterator[Finding]:
     if never_evaluates(document) or (said is not None and said.value == "epoch"):
         what = f"{said.path} {_word(said)}" if said else "no eval_strategy"
         found = _unused_interval(place, said, what)
-        is_idle = document.value("do_eval") is False or _has_nothing_to_evaluate(document)
+        is_idle = not _is_to_evaluate(document) or _has_nothing_to_evaluate(document)
         yield replace(found, severity="note") if is_idle else found
+
+
+_EVALUATED: Final = (
+    *("eval_dataset", "val_size", "validation_file", "validation_split_percentage", "eval_file"),
+    *("eval_data_path", "validation_data", "eval_data_file", "dataset_test_split", "test_file"),
+)
+"""What gives data for evaluation: LLaMA-Factory hparams/data_args.py, transformers'
+examples/pytorch, and the flags that scripts of others use for the same."""
+
+
+def _is_to_evaluate(document: Document) -> bool:
+    """Whether evaluation is asked for, or has data: a script of Python is asked by its calls."""
+    if document.value("do_eval") is False:
+        return False
+    is_asked = document.value("do_eval") is True or document.format == "python"
+    return is_asked or any(document.value(each) for each in _EVALUATED)
 
 
 def _has_nothing_to_evaluate(document: Document) -> bool:

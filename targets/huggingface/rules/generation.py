@@ -29,7 +29,7 @@ _MUCH_GIB = 16
 
 @rule(
     "evaluation-batch-above-training",
-    "warning",
+    "note",
     "out-of-memory",
     consumers=("transformers",),
     reads=keys("trainer", *STRATEGIES),

@@ -17,7 +17,7 @@ _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
 
 @rule(
     "hub-keys-without-push",
-    "warning",
+    "note",
     "silent",
     consumers=("transformers",),
     reads=keys("trainer", *_PUSH_KEYS),
@@ -80,7 +80,7 @@ _VARIABLES: Final = ("WANDB_PROJECT", "WANDB_NAME", "TENSORBOARD_LOGGING_DIR", "
 
 @rule(
     "nothing-is-reported",
-    "warning",
+    "note",
     "silent",
     consumers=("transformers>=5",),
     reads=(

@@ -241,9 +241,7 @@ _FAMILIES: Final = {
 _FORMER: Final = {"MIN_SNR_GAMMA": "snr_gamma", "SNR_GAMMA": "snr_gamma"}
 
 
-@rule(
-    "variable-of-no-flag", "warning", "silent", consumers=("simpletuner",), reads=("simpletuner:*",)
-)
+@rule("variable-of-no-flag", "note", "silent", consumers=("simpletuner",), reads=("simpletuner:*",))
 def variable_of_no_flag(run: LintContext) -> Iterator[Finding]:
     """A variable of SimpleTuner's config.env that becomes no flag."""
     for document in configs(run):

@@ -237,7 +237,7 @@ _SMALL_BY_NAME: Final = re.compile(r"(?i)(?<![a-z0-9])\d+m(?![a-z0-9])")
 """`SmolLM2-135M`: millions."""
 
 
-@rule("preference-rate-as-for-sft", "warning", "silent", consumers=("trl",), reads=PREFERENCES)
+@rule("preference-rate-as-for-sft", "note", "silent", consumers=("trl",), reads=PREFERENCES)
 def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
     """A preference method has a learning rate of supervised training."""
     for document, name in preferences(run):

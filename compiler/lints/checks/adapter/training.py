@@ -203,7 +203,7 @@ _ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit",
 
 @rule(
     "learning-rate-of-the-other-method",
-    "warning",
+    "note",
     "silent",
     consumers=("peft", "transformers"),
     reads=(

@@ -104,7 +104,7 @@ _REFUSED: Final = ("activation_offloading", "selective_checkpointing")
 
 @rule(
     "checkpointing-options-ignored",
-    "warning",
+    "note",
     "silent",
     consumers=("transformers", "axolotl"),
     reads=(

@@ -229,7 +229,7 @@ _OFF: Final = (None, False, "none", "None")
 
 @rule(
     "quantization-options-ignored",
-    "warning",
+    "note",
     "silent",
     consumers=("trl", "axolotl", "llamafactory"),
     reads=tuple(f"{kind}:{key}" for kind, (options, _) in _OPTIONS.items() for key in options),
