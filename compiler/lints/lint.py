@@ -106,12 +106,12 @@ def lint_files(
     }
     repository, own = Repository(reach), own or own_source(gathered.files, reach)
     checked: list[_Checked] = []
-    runs = _kept(read.runs, strange)
+    runs, lone = _kept(read.runs, strange), _Lone()
     for each in runs:
         watch("runs", len(runs))
         pinned = _with_pins(surroundings, repository, each.reading)
         model = model_at_hand(map(Path, each.reading.sources), reach)
-        checked.append(_checked(each, targets, pinned, allowances, model, own))
+        checked.append(_checked(each, targets, pinned, allowances, model, own, lone))
     linted = _together(checked)
     told = linted.diagnostics if settings is None else settings.levelled(linted.diagnostics)
     return replace(
@@ -196,6 +196,7 @@ def _checked(
     allowed: Sequence[Allowance],
     resolve_model: "Callable[[str], ResolvedModel | None]" = catalogue_model,
     own: OwnSource | None = None,
+    lone: "_Lone | None" = None,
 ) -> _Checked:
     reading = one.reading
     run = LintContext(
@@ -212,16 +213,35 @@ def _checked(
     every = (*allowed, *reading.allowances)
     told = tuple(unless_own(unless_settled(check(run), run), run))
     if one.alone:
-        told = unless_guessed(told, [_alone(run, each) for each in one.alone])
+        lone = lone or _Lone()
+        told = unless_guessed(told, [lone.found(run, each) for each in one.alone])
     rest = suppress(told, every)
     found = (*reading.faults, *rest.kept, *_unreasoned(every))
     return _Checked(run, reading.sources, found, every, frozenset(rest.unused), one.group)
 
 
-def _alone(run: LintContext, reading: Reading) -> tuple[Diagnostic, ...]:
-    """What is found in a file of a run by itself."""
-    read = replace(run, documents=reading.documents, missing=reading.missing, unread=reading.unread)
-    return tuple(check(read))
+class _Lone:
+    """What is found in the files of runs, each by itself: runs of one script share its reading."""
+
+    def __init__(self) -> None:
+        """Start with nothing found."""
+        self._found: dict[int, list[tuple[LintContext, tuple[Diagnostic, ...]]]] = {}
+
+    def found(self, run: LintContext, reading: Reading) -> tuple[Diagnostic, ...]:
+        """What is found in a reading, in the surroundings of a run that it is part of."""
+        known = self._found.setdefault(id(reading), [])
+        for other, found in known:
+            if other.environment == run.environment and other.releases == run.releases:
+                return found
+        read = replace(
+            run,
+            documents=reading.documents,
+            missing=reading.missing,
+            unread=reading.unread,
+            beside=reading.beside,
+        )
+        known.append((run, tuple(check(read))))
+        return known[-1][1]
 
 
 def _together(runs: Sequence[_Checked]) -> Linted:

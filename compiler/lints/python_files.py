@@ -118,9 +118,7 @@ def read_python(
     calls, fault = read_calls(text, origin, _is_wanted, given)
     if calls is None:
         return (), fault
-    found = (
-        (_hidden_path(each) for each in _found(calls)) if _REBUILT.search(text) else _found(calls)
-    )
+    found = map(_hidden_path, _found(calls)) if _REBUILT.search(text) else _found(calls)
     return tuple(_in_runs(list(found), calls, text)), None
 
 
@@ -145,8 +143,9 @@ def calls_of(name: str, text: str) -> Calls | None:
 
 
 def _is_called(origin: str) -> bool:
-    is_scored = origin.endswith("ForSequenceClassification.from_pretrained")
-    return is_scored or _is_trainer(origin) or is_accelerator(origin) or is_plugin(origin)
+    if origin.endswith("ForSequenceClassification.from_pretrained"):
+        return True
+    return _is_trainer(origin) or is_accelerator(origin) or is_plugin(origin)
 
 
 def is_accelerator(origin: str) -> bool:

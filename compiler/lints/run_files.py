@@ -342,16 +342,21 @@ def _narrowed(reading: Reading, name: str, number: int) -> Reading:
         documents=tuple(
             each
             for each in reading.documents
-            if is_mine(each) and Path(each.name).resolve() not in strange
+            if is_mine(each) and not (strange and Path(each.name).resolve() in strange)
         ),
         missing=tuple(each for each in reading.missing if is_mine(each.place.document)),
     )
 
 
 def _reached(first: Sequence[Named], every: Sequence[Named]) -> frozenset[Path]:
-    """The files that are named, and those that they name in turn, links followed."""
-    found = {Path(each.file).resolve() for each in first}
-    steps = {(Path(each.by).resolve(), Path(each.file).resolve()) for each in every}
+    """The files that are named, and those that they name in turn, links followed.
+
+    `first` is a part of `every`.
+    """
+    names = {name for each in every for name in (each.by, each.file)}
+    place = {name: Path(name).resolve() for name in names}
+    found = {place[each.file] for each in first}
+    steps = {(place[each.by], place[each.file]) for each in every}
     while more := {file for by, file in steps if by in found} - found:
         found |= more
     return frozenset(found)

@@ -108,8 +108,8 @@ def launch_left_out(run: LintContext) -> Iterator[Finding]:
         if at is None or at.node.written != "accelerate":
             continue
         span = at.span
-        behind = document.text.split("\n")[span.line - 1][span.end_column - 1 :]
-        if behind.lstrip().startswith("--"):
+        line = "".join(document.text.split("\n")[span.line - 1 : span.line])
+        if line[span.end_column - 1 :].lstrip().startswith("--"):
             yield Finding(
                 "accelerate has no such flags: its launcher is `accelerate launch`",
                 (at.label("no command"),),
