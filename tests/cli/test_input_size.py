@@ -15,6 +15,10 @@ def flags(count):
     return "\n".join(lines)
 
 
+def hosts(count):
+    return "deepspeed --hostfile hosts train.py --output_dir out\n" * count
+
+
 def unknown_keys(count):
     known = '"train_batch_size": 8, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}'
     return "{" + known + "".join(f', "unknown_{n}": {n}' for n in range(count)) + "}"
@@ -50,6 +54,7 @@ def devices(count):
         ("lint", "args.yaml", doubled_keys),
         ("lint", "ds_config.json", doubled_in_one_line),
         ("lint", "train.sh", flags),
+        ("lint", "train.sh", hosts),
         ("lint", "train.sh", chained),
         ("lint", "hostfile", devices),
         ("plan", "spec.yaml", fields),

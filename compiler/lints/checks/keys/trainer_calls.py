@@ -92,9 +92,10 @@ def trainer_argument_moved(run: LintContext) -> Iterator[Finding]:
     for document in scripts_of(run):
         if _TRIES.search(document.text):
             continue  # it goes by what the class takes
+        is_patched = _PATCHED.search(document.text) is not None
         calls = calls_of(document.name, document.text)
         for call in () if calls is None else calls.found:
-            yield from _of_call(call, run, document)
+            yield from _of_call(call, run, document, is_patched=is_patched)
 
 
 _TRIES: Final = re.compile(
@@ -112,8 +113,9 @@ def scripts_of(run: LintContext) -> Iterator[Document]:
     return iter(first.values())
 
 
-def _of_call(call: Call, run: LintContext, document: Document) -> Iterator[Finding]:
-    is_patched = _PATCHED.search(document.text) is not None
+def _of_call(
+    call: Call, run: LintContext, document: Document, *, is_patched: bool
+) -> Iterator[Finding]:
     for name, node in call.fields.items():
         moved = next((e for e in MOVED.get(_short(call), ()) if name in e.names), None)
         place = Place(document, name, node)
