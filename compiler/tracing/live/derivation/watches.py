@@ -52,8 +52,9 @@ class Watches:
     def _counting(self, name: str) -> Callable[..., None]:
         rows: list[int] = []
 
-        def seen(_: Any, __: Any, answer: torch.Tensor) -> None:
-            rows.append(answer.numel() // answer.shape[-1])
+        def seen(_: Any, __: Any, answer: Any) -> None:
+            product, *_ = _floating((answer,))  # a router that is a product answers with several
+            rows.append(product.numel() // product.shape[-1])
             self._calls[pattern(name)] = max(sum(rows), self._calls.get(pattern(name), 0))
 
         return seen
