@@ -75,7 +75,7 @@ def _frames(each: DataSet) -> Iterator[Finding]:
     if at is None or number is None:
         return  # the rate of the model's family decides
     kinds = {type(least), type(number)}
-    if str in kinds or kinds == {float}:
+    if kinds - {int, float} or kinds == {float}:
         yield _of_frames(at, "frames of a video are no whole numbers", "whole numbers")
     elif least < 1 or number < 1:
         yield _of_frames(at, "a video has no frames", "numbers above 0")
