@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tunec.compiler.tracing.live.derivation.architecture import _context  # noqa: E402
+from tunec.compiler.tracing.live.derivation.halves import halves_of  # noqa: E402
 
 ENCODER = {
     "hidden_size": 32,
@@ -54,7 +55,7 @@ def runs(model, tokens):
 @pytest.mark.parametrize("family", CLASSES)
 def test_the_longest_sequence_runs_and_one_token_more_fails(family):
     model = build(family)
-    longest = _context(model, model.config.get_text_config())
+    longest = _context(model, halves_of(model))
     assert longest == CLASSES[family][1]
     assert runs(model, longest)
     assert not runs(model, longest + 1)
