@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.component_values import interpolated
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.text import Origin, decode
-from tunec.compiler.lints.interpolation import interpolated
 from tunec.compiler.lints.kinds import fields_of
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Path, Span, dotted, lines_of, start_of
