@@ -77,7 +77,7 @@ def _check(found: Architecture) -> None:
             raise ValueError(f"{each.path} has {each.copies} copies, and other indices")
         if len(each.shape) < _fewest_sides(each):
             raise ValueError(f"{each.path} is of the kind {each.kind}, and its shape too short")
-        if not all(side > 0 for side in each.shape):
+        if not each.shape or min(each.shape) < 1:
             raise ValueError(f"{each.path} has a side of nothing in its shape")
 
 

@@ -18,6 +18,8 @@ from tests.fuzz.case import Case, case_of, faults
 from tests.fuzz.minimise import minimised
 
 _BATCH = 250
+_LIFE = 48
+"""Batches of a process: a new one fills its caches again, which takes as long as 250 cases."""
 _TELL_EVERY = 4
 Found = tuple[int, str]
 
@@ -32,7 +34,7 @@ def main() -> int:
         for first in range(options.start, options.start + options.cases, _BATCH)
     ]
     list(_told(options.seed, options.start, _BATCH))  # what is imported and kept is so for all
-    with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=8) as pool:
+    with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=_LIFE) as pool:
         for done, told in enumerate(pool.imap_unordered(_batch, batches), 1):
             for number, fault in told:
                 kind = _kind(fault)
