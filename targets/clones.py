@@ -1,8 +1,31 @@
 """What the makers of key tables ask of a clone: its files at a commit, and plain values in them."""
 
 import ast
+import json
 import subprocess
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import tunec.schemas
+
+FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
+
+
+def write_tables(
+    package: str, commits: Mapping[str, str], document: Callable[[str, str], Mapping[str, Any]]
+) -> None:
+    """Write a package's keys for each release; `document` makes a table of release and commit."""
+    for release, commit in commits.items():
+        path = FOLDER / package / f"{release}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document(release, commit), indent=1) + "\n", "utf-8")
+
+
+def python_texts(clone: str, commit: str, folder: str) -> list[str]:
+    """The texts of the Python files below a folder at a commit."""
+    names = git(clone, "ls-tree", "-r", "--name-only", commit, folder).split()
+    return [git(clone, "show", f"{commit}:{each}") for each in names if each.endswith(".py")]
 
 
 def git(clone: str, *arguments: str) -> str:

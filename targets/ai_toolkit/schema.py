@@ -5,17 +5,14 @@ takes any key, and asks for those that it has: they are read off its source.
 """
 
 import ast
-import json
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
-import tunec.schemas
 from tunec.targets.ai_toolkit.packages import COMMITS, PACKAGE
-from tunec.targets.clones import git, literal
+from tunec.targets.clones import git, literal, python_texts, write_tables
 
-FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 CLASSES: Final = {
     "network": "NetworkConfig",
     "train": "TrainConfig",
@@ -36,10 +33,7 @@ _PROCESSES: Final = ("jobs/process", "extensions_built_in/sd_trainer")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files; return the exit status."""
     (clone,) = sys.argv[1:] if arguments is None else arguments
-    for release, commit in COMMITS.items():
-        path = FOLDER / PACKAGE / f"{release}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(_document(clone, release, commit), indent=1) + "\n", "utf-8")
+    write_tables(PACKAGE, COMMITS, partial(_document, clone))
     return 0
 
 
@@ -72,10 +66,7 @@ def _asked(node: ast.ClassDef) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _processes(clone: str, commit: str) -> Iterator[str]:
     for folder in _PROCESSES:
-        names = git(clone, "ls-tree", "-r", "--name-only", commit, folder).split()
-        yield from (
-            git(clone, "show", f"{commit}:{each}") for each in names if each.endswith(".py")
-        )
+        yield from python_texts(clone, commit, folder)
 
 
 def _configured(text: str) -> Iterator[str]:

@@ -28,6 +28,12 @@ def lines(document: Document) -> Iterator[tuple[int, str]]:
     return enumerate(document.text.split("\n"), 1)
 
 
+def behind(document: Document, span: Span) -> str:
+    """What stands in a line from a place on; nothing where the text has no such line."""
+    found = document.text.split("\n")[span.line - 1 : span.line]
+    return found[0][span.column - 1 :] if found else ""
+
+
 def told(document: Document) -> tuple[Command, ...]:
     """Its commands as the shell divides them."""
     return commands(whole(document.text))

@@ -5,18 +5,17 @@ every script that trains, its `setup_parser` is run, and each flag kept with its
 default, with the flags that a script lacks.
 """
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-import tunec.schemas
+from tunec.targets.clones import write_tables
 from tunec.targets.scripts.functions import Tree, flags
 from tunec.targets.sd_scripts.packages import COMMITS, PACKAGE
 
-FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 _TYPES: Final = {
     "int": "integer",
     "float": "number",
@@ -30,10 +29,7 @@ Flags = Mapping[str, Mapping[str, Any]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files; return the exit status."""
     (clone,) = sys.argv[1:] if arguments is None else arguments
-    for release, commit in COMMITS.items():
-        path = FOLDER / PACKAGE / f"{release}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(_document(Path(clone), release, commit), indent=1) + "\n")
+    write_tables(PACKAGE, COMMITS, partial(_document, Path(clone)))
     return 0
 
 

@@ -6,17 +6,14 @@ component is for the component, which may be anybody's.
 """
 
 import ast
-import json
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
-import tunec.schemas
-from tunec.targets.clones import git, literal
+from tunec.targets.clones import literal, python_texts, write_tables
 from tunec.targets.torchtune.packages import COMMITS, PACKAGE
 
-FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 _RECIPES: Final = "recipes"
 _CONFIG: Final = "cfg"
 
@@ -24,16 +21,12 @@ _CONFIG: Final = "cfg"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files; return the exit status."""
     (clone,) = sys.argv[1:] if arguments is None else arguments
-    for release, commit in COMMITS.items():
-        path = FOLDER / PACKAGE / f"{release}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(_document(clone, release, commit), indent=1) + "\n", "utf-8")
+    write_tables(PACKAGE, COMMITS, partial(_document, clone))
     return 0
 
 
 def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
-    names = git(clone, "ls-tree", "-r", "--name-only", commit, _RECIPES).split()
-    texts = [git(clone, "show", f"{commit}:{each}") for each in names if each.endswith(".py")]
+    texts = python_texts(clone, commit, _RECIPES)
     keys = sorted({key for text in texts for key in _asked(ast.parse(text))})
     return {
         "$comment": "keys of the configuration that recipes ask for",

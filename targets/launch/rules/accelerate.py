@@ -8,6 +8,7 @@ from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.launch import every_launch, flags, launches
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.lines import behind
 
 
 @rule(
@@ -108,8 +109,8 @@ def launch_left_out(run: LintContext) -> Iterator[Finding]:
         if at is None or at.node.written != "accelerate":
             continue
         span = at.span
-        line = "".join(document.text.split("\n")[span.line - 1 : span.line])
-        if line[span.end_column - 1 :].lstrip().startswith("--"):
+        rest = behind(document, span)[span.end_column - span.column :]
+        if rest.lstrip().startswith("--"):
             yield Finding(
                 "accelerate has no such flags: its launcher is `accelerate launch`",
                 (at.label("no command"),),

@@ -15,6 +15,7 @@ from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import replace
 from tunec.targets.launch.flags import FLAGS, MODULE_FLAGS
+from tunec.targets.launch.lines import behind
 from tunec.targets.launch.rules.launcher_values import has_word_for_script
 
 _OWN: Final[Mapping[str, Mapping[str, str]]] = {
@@ -122,8 +123,7 @@ def _has(launcher: str, name: str, document: Document) -> bool:
 def _written(place: Place) -> str:
     """The flag as it stands in the file, without its own dashes."""
     span = place.key_span
-    line = place.document.text.split("\n")[span.line - 1 : span.line]
-    return line[0][span.column - 1 : span.end_column - 1].lstrip("-") if line else ""
+    return behind(place.document, span)[: span.end_column - span.column].lstrip("-")
 
 
 def _unknown(launcher: str, name: str, place: Place) -> Finding:
