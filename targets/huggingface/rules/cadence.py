@@ -162,8 +162,8 @@ _EVALUATED: Final = (
     *("eval_dataset", "val_size", "validation_file", "validation_split_percentage", "eval_file"),
     *("eval_data_path", "validation_data", "eval_data_file", "dataset_test_split", "test_file"),
 )
-"""What gives data for evaluation: LLaMA-Factory hparams/data_args.py, transformers'
-examples/pytorch, and the flags that scripts of others use for the same."""
+"""What gives data for evaluation: LLaMA-Factory hparams/data_args.py, TRL scripts/utils.py
+`ScriptArguments`, transformers' examples/pytorch, and what scripts of others call the same."""
 
 
 def _is_to_evaluate(document: Document) -> bool:
