@@ -19,6 +19,8 @@ COMPLETE: Final = ".tunec-complete"
 """The directory of a set that is written and not yet in its place."""
 _STREAMS: Final = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_ONLY_DIRECTORY: Final = getattr(os, "O_DIRECTORY", 0)
+"""A pipe in a directory's place would be waited for without end."""
 _SCRIPT: Final = "#!"
 
 
@@ -349,7 +351,7 @@ class Busy(RuntimeError):
 
 def _opened(folder: Path) -> int | None:
     with suppress(OSError):  # Windows opens no directories
-        return os.open(folder, os.O_RDONLY)
+        return os.open(folder, os.O_RDONLY | _ONLY_DIRECTORY)
     return None
 
 

@@ -1,5 +1,6 @@
 """One side of a comparison: the specs of a file, of a directory, or of a git revision."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from tunec.compiler.frontend.disk import Unreadable
 from tunec.compiler.frontend.project import project_root, require_inside
 
 _SECONDS: Final = 120
+_ENDINGS: Final = frozenset((".yaml", ".yml"))
 
 
 class NoRevision(LookupError):
@@ -126,10 +128,12 @@ def side_of(path: Path) -> Side:
 def _specs(directory: Path) -> Iterator[Path]:
     """Those below a directory; a link is one if it does not lead out of the project."""
     root = project_root(directory.resolve() / "spec.yaml")
-    for ending in ("*.yaml", "*.yml"):
-        for file in directory.rglob(ending):
-            hidden = any(part.startswith(".") for part in file.relative_to(directory).parts)
-            if not hidden and _is_inside(file, root) and is_spec(file):
+    for place, folders, names in os.walk(directory):  # goes on where a folder vanishes or is closed
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        for name in names:
+            file = Path(place, name)
+            is_yaml = file.suffix in _ENDINGS and not name.startswith(".")
+            if is_yaml and _is_inside(file, root) and is_spec(file):
                 yield file
 
 

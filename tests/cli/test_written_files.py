@@ -175,6 +175,12 @@ def test_a_pipe_stays_one(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
+def test_a_pipe_in_the_place_of_a_directory_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Unwritable, match=r"cannot write .*pipe"):
+        write_all(below(tmp_path / "pipe", NEW), tmp_path / "pipe")
+
+
 def test_a_directory_in_the_place_of_a_file_is_told_before_anything_moves(tmp_path):
     write_all(below(tmp_path / "out", OLD), tmp_path / "out")
     (tmp_path / "out/run.sh").mkdir()

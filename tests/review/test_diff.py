@@ -1,5 +1,6 @@
 """A change of a spec is told by what it does: in each class, on one cluster and on many."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tunec.compiler.review.diff.formats import comparison_markdown, comparison_t
 from tunec.compiler.review.diff.intent import intent_changes
 from tunec.compiler.review.diff.meanings import KINDS, MEANINGS, meaning_of
 from tunec.compiler.review.outcome import Pair, outcome_of
+from tunec.compiler.review.sides import side_of
 
 SPEC = """\
 tunec: 1
@@ -185,6 +187,19 @@ def test_unreadable_side_is_diagnosed(tunec, pair):
 def test_missing_side_is_told(tunec, pair):
     assert tunec("diff", str(pair[0]), "nowhere.yaml").code == 1
     assert tunec("diff", str(pair[0])).code == 2
+
+
+def test_a_folder_that_vanishes_while_it_is_read_is_passed_over(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "spec.yaml").write_text(SPEC, "utf-8")
+
+    def read_and_lose_the_other(file: Path) -> bool:
+        shutil.rmtree(tmp_path / ({"a", "b"} - {file.parent.name}).pop())
+        return True
+
+    monkeypatch.setattr("tunec.compiler.review.sides.is_spec", read_and_lose_the_other)
+    assert len(side_of(tmp_path).files) == 1
 
 
 def test_directories_by_name(tunec, tmp_path):
