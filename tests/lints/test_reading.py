@@ -45,6 +45,12 @@ def test_comments_are_as_the_reader_takes_them(
     assert told == ({severity} if severity else set())
 
 
+def test_a_file_that_its_named_reader_does_not_know_is_not_asked_for_again(tmp_path: Path) -> None:
+    answer = lint(tmp_path, {"own.json": '{"foo": {}}'}, ["own.json", "--from", "deepspeed"])
+    assert answer.names == ["unrecognised-file"]
+    assert "that `deepspeed` reads" in answer.findings[0]["help"]
+
+
 def test_deepspeed_reads_such_a_file_and_the_trainer_does_not(tmp_path: Path) -> None:
     hjson = pytest.importorskip("hjson")
     import json

@@ -262,10 +262,9 @@ def _asks(step: Document) -> bool:
 
 
 def _device_finding(batch: Document, number: int, place: Place) -> Finding:
-    first = next(iter(batch.found.values()))
     return Finding(
         f"{number} processes on a node, and no device is asked for",
-        (place.label(f"{number} processes"), first.key_label("asks for none", primary=False)),
+        (place.label(f"{number} processes"), batch.lacking("gres")),
         ("a job sees the devices that it asks for; some partitions give some by default",),
         f"add #SBATCH --gres=gpu:{number}",
     )

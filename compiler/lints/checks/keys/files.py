@@ -195,7 +195,6 @@ def _no_hosts(each: Missing) -> Finding:
 
 _MOST_KEYS: Final = 8
 """Keys of a file that are named."""
-_UNRECOGNISED_OTHERS: Final = "say who reads it with --from NAME"
 _OWN: Final = {
     "tunec": "it is a spec: `tunec plan` says what is wrong with it",
     "fleet": "it is a fleet: `tunec fleet` says what is wrong with it",
@@ -221,8 +220,18 @@ def unrecognised_file(run: LintContext) -> Iterator[Finding]:
             f"{each.name} is no config that tunec knows",
             (Label("not checked", start_of(each.name)),),
             (said, *_meant(run, each), f"known: {', '.join(run.targets)}"),
-            _OWN.get(each.keys[0], _UNRECOGNISED_OTHERS) if each.keys else _UNRECOGNISED_OTHERS,
+            _remedy(run, each),
         )
+
+
+def _remedy(run: LintContext, file: Unread) -> str:
+    own = _OWN.get(file.keys[0]) if file.keys else None
+    if own is not None:
+        return own
+    named = [name for name in run.environment.readers if name in run.targets]
+    if named:
+        return f"give it keys that {quoted(named, 'or')} reads: it has too few of them"
+    return "say who reads it with --from NAME"
 
 
 def _meant(run: LintContext, file: Unread) -> Iterator[str]:
