@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import combinations
 from typing import Any, Final
 
 from packaging.version import InvalidVersion, Version
@@ -31,10 +32,32 @@ Resolve = Callable[[str, Mapping[str, str]], Asked]
 def together(
     resolve: Resolve, names: Sequence[str], software: Mapping[str, str]
 ) -> tuple[Asked, ...]:
-    """Targets by name for one run: a release that one name gives holds for the others too."""
+    """Targets by name for one run, which has one release of each program.
+
+    A release that a name gives holds for the others too; where nobody gives one, it is the one that
+    an asked trainer brings.
+    """
     versioned = [resolve(name, software) for name in names if "@" in name]
     named = {target.package: str(version) for target, version in reversed(versioned)}
-    return tuple(resolve(name, {**software, **named}) for name in names)
+    asked = tuple(resolve(name, {**software, **named}) for name in names)
+    brings = _brought_for(asked) if len(asked) > 1 else {}
+    if not brings:
+        return asked
+    return tuple(resolve(name, {**brings, **software, **named}) for name in names)
+
+
+def _brought_for(asked: Sequence[Asked]) -> dict[str, str]:
+    """The releases of asked programs that trainers bring which no other asked target brings."""
+    every = {id(target): target.companions(version) for target, version in asked}
+    trainers = [
+        target
+        for target, _ in asked
+        if not any(target.package in every[id(other)] for other, _ in asked)
+    ]
+    brings = {n: each for target in reversed(trainers) for n, each in every[id(target)].items()}
+    return {
+        target.package: brings[target.package] for target, _ in asked if target.package in brings
+    }
 
 
 _STATED: Final[Mapping[str, tuple[Path, Callable[[Spec], Any]]]] = {
@@ -164,14 +187,34 @@ def torn(asked: Sequence[Asked]) -> Iterator[Diagnostic]:
     for package, versions in releases.items():
         if len(versions) > 1:
             told = joined((f"{v} ({name})" for v, name in sorted(versions.items())), "and")
-            yield Diagnostic(
-                "E0909",
-                "error",
-                f"a run can have only one {package}, but {told} are requested",
-                (Label("requested here", path="targets"),),
-                ("the release determines what a run can do and which keys it takes",),
-                help="compile for each release separately, to its own directory",
-            )
+            yield _only_one(package, f"{told} are requested", "release")
+    for one, other in combinations(asked, 2):
+        refused = next(_excluded(one, other), None)
+        if refused is not None:
+            takes = (f"{t.name} {v} takes {t.installs(v)[refused]}" for t, v in (one, other))
+            yield _only_one(refused, joined(takes, "and"), "trainer")
+
+
+def _excluded(one: Asked, other: Asked) -> Iterator[str]:
+    """Packages of which each of two trainers refuses the release that the other brings."""
+    (target, version), (beside, later) = one, other
+    ranges, ranges_beside = target.installs(version), beside.installs(later)
+    mine, theirs = target.companions(version), beside.companions(later)
+    for package in sorted({*ranges} & {*ranges_beside} & {*mine} & {*theirs}):
+        is_refused = not ranges[package].contains(theirs[package])
+        if is_refused and not ranges_beside[package].contains(mine[package]):
+            yield package
+
+
+def _only_one(package: str, but: str, each: str) -> Diagnostic:
+    return Diagnostic(
+        "E0909",
+        "error",
+        f"a run can have only one {package}, but {but}",
+        (Label("requested here", path="targets"),),
+        ("the release determines what a run can do and which keys it takes",),
+        help=f"compile for each {each} separately, to its own directory",
+    )
 
 
 def contradicted(loaded: Loaded, asked: Sequence[Asked]) -> Iterator[Diagnostic]:

@@ -101,7 +101,7 @@ def other_releases(
                 yield Diagnostic(
                     "software-of-another-season",
                     "warning",
-                    f"{package} {own} takes {name} {taken}, and the spec names {named}",
+                    f"{package} {own} takes {name} {taken}, and this run has {named}",
                     notes=(note,),
                     help=f"leave {name} out of `software`, or name {brought(own)[name]}",
                 )

@@ -90,7 +90,7 @@ def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "software-of-another-season",
                 "warning",
-                f"axolotl {dialect[PACKAGE]} installs {name} {wanted}, and the spec names {named}",
+                f"axolotl {dialect[PACKAGE]} installs {name} {wanted}, and this run has {named}",
                 notes=("axolotl requirements.txt, from 0.17 the wheel's `Requires-Dist`",),
                 help=f"leave {name} out of `software`, or name {wanted}",
             )

@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 from shell import FIVE
 
 import tunec as library
+from tunec.compiler.requirements import together
+from tunec.targets.axolotl.packages import brought
+from tunec.targets.registry import Targets
 
 CLUSTER = """\
 name: ours
@@ -14,6 +18,7 @@ nodes:
     host: {memory: 500GiB, cores: 64}
 software: {transformers: "4.40.2", deepspeed: "0.14.5"}
 """
+resolve = Targets().resolve
 OLD, NEW = "evaluation_strategy:", "eval_strategy:"
 
 
@@ -62,7 +67,11 @@ def test_each_cluster_of_a_fleet_has_its_own_releases(tunec, cluster, tmp_path):
 
 @pytest.mark.parametrize(
     "targets",
-    [("huggingface@4.44", "huggingface@5.23"), ("huggingface@4.44", "glm4@4.40")],
+    [
+        ("huggingface@4.44", "huggingface@5.23"),
+        ("huggingface@4.44", "glm4@4.40"),
+        ("axolotl", "llamafactory"),  # transformers 5.16.1 alone, and 5.6.0 at most
+    ],
 )
 def test_one_run_has_one_release_of_a_program(tunec, tmp_path, targets):
     options = [part for target in targets for part in ("--target", target)]
@@ -70,6 +79,17 @@ def test_one_run_has_one_release_of_a_program(tunec, tmp_path, targets):
     assert result.code == 1
     assert "E0909" in result.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_a_trainer_brings_is_what_the_other_targets_write_for(order):
+    named = ("axolotl@0.19.0", "deepspeed", "huggingface")[::order]
+    asked = {target.name: str(version) for target, version in together(resolve, named, {})}
+    brings = brought(Version("0.19.0"))
+    assert asked["deepspeed"] == brings["deepspeed"]
+    assert asked["huggingface"] == brings["transformers"]
+    said = together(resolve, named, {"deepspeed": "0.17.6"})
+    assert "0.17.6" in {str(version) for target, version in said if target.name == "deepspeed"}
 
 
 def test_a_release_that_one_target_names_holds_for_the_others(tunec, tmp_path):
