@@ -16,7 +16,8 @@ from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.frontend.project import require_inside
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Target
-from tunec.schemas.data_paths import Record, data_kind
+from tunec.schemas.data_paths import FORMATS, Record, data_kind
+from tunec.schemas.frozen import replace
 
 _MOST: Final = 2**20
 """Bytes of a file in which its first record must end to be looked at."""
@@ -36,8 +37,24 @@ def unread_columns(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diagn
             f"{target.name} reads {joined(map(_described, known), 'or')}, and the first record of "
             f"{path} has {quoted(list(record)[:12], 'and') or 'nothing'}",
             (Label("this data", path="data.train"),),
-            help="give the data these columns, or compile to a trainer that reads it as it is",
+            help=_remedy(record, plan, target),
         )
+
+
+def _remedy(record: Mapping[str, Any], plan: Plan, target: Target) -> str:
+    """The format to name, where the target reads it, or what else there is to do."""
+    for name, columns in FORMATS.items():
+        said = replace(plan, data=replace(plan.data, format=None if name == "messages" else name))
+        if _fits(columns, record) and _reads(target, said, record):
+            return f"say what the records are: `format: {name}` under `data`"
+    return "give the data these columns, or compile to a trainer that reads it as it is"
+
+
+def _reads(target: Target, plan: Plan, record: Mapping[str, Any]) -> bool:
+    """Whether a target can write the format of a plan, and takes a record of it."""
+    cannot = target.cannot.get("data.format")
+    is_refused = cannot is not None and cannot.refuses(plan.data.format)
+    return not is_refused and any(_fits(each, record) for each in target.records(plan))
 
 
 def _first(path: str, base: Path) -> Mapping[str, Any] | None:
@@ -64,15 +81,18 @@ def _fits(known: Record, record: Mapping[str, Any]) -> bool:
 def _is_of(kind: str, value: Any) -> bool:
     if kind == "text":
         return isinstance(value, str)
-    if kind == "chat":
+    if kind in _TURNS:
         is_list = isinstance(value, list) and len(value) > 0
-        return is_list and all(isinstance(each, Mapping) and "role" in each for each in value)
+        return is_list and all(isinstance(e, Mapping) and _TURNS[kind] in e for e in value)
     return value is not None
 
 
+_TURNS: Final = {"chat": "role", "turns": "from"}
+"""What names the speaker in each kind of conversation."""
 _KINDS: Final = {
     "any": "",
     "chat": " as lists of messages with role and content",
+    "turns": " as lists of turns with from and value",
     "text": " as texts",
 }
 

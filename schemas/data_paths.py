@@ -12,6 +12,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from tunec.schemas.caches import cached
+from tunec.schemas.terms import DataFormat
 
 DataKind = Literal["file", "directory", "url", "name"]
 """A local file, a local directory, an address of another file system, or a name on the Hub."""
@@ -32,8 +33,19 @@ class Record(Struct, frozen=True):
     """Columns by which a program takes a record of training data, others aside."""
 
     columns: tuple[str, ...]
-    kind: Literal["any", "chat", "text"] = "any"
-    """What stands in each: lists of messages with `role` and `content`, or texts."""
+    kind: Literal["any", "chat", "turns", "text"] = "any"
+    """What stands in each: lists of messages with `role` and `content`, or with `from` and `value`,
+    or texts."""
+
+
+FORMATS: Final[Mapping[DataFormat, Record]] = {
+    "messages": Record(("messages",), "chat"),
+    "sharegpt": Record(("conversations",), "turns"),
+    "alpaca": Record(("instruction", "output"), "text"),
+    "prompt-completion": Record(("prompt", "completion")),
+    "text": Record(("text",), "text"),
+}
+"""The columns of each format. Alpaca's `input` may be empty or left out."""
 
 
 @cached(256)

@@ -13,13 +13,21 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from tunec.schemas.evaluation import Evaluation
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.job import Job
-from tunec.schemas.mixture import DataPath, DataSet, Mixture, Part
+from tunec.schemas.mixture import DataPath
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.script import Script
 from tunec.schemas.shape import Shape
 from tunec.schemas.task import Task
-from tunec.schemas.terms import Attention, Engine, FloatDtype, Launcher, OptimizerName, ScheduleKind
-from tunec.schemas.units import INT64, Budget, Count, Length, Positive, PositiveCount, Share, Whole
+from tunec.schemas.terms import (
+    Attention,
+    Engine,
+    FloatDtype,
+    Launcher,
+    OptimizerName,
+    ScheduleKind,
+)
+from tunec.schemas.training_data import Data
+from tunec.schemas.units import INT64, Budget, Count, Positive, PositiveCount, Share, Whole
 
 
 class InlineModel(Shape):
@@ -120,44 +128,6 @@ def _short_for(field: str, written: Any) -> BeforeValidator:
         lambda value: {field: value} if isinstance(value, str) else value,
         json_schema_input_type=written,
     )
-
-
-class Images(Shape):
-    """Images in a sample, for models that see."""
-
-    per_sample: Annotated[int, Field(ge=0, le=10_000)] = 1
-    """Images in one sample."""
-    width: Whole | None = None
-    """Pixels; when absent, the side that the model's processor makes."""
-    height: Whole | None = None
-    """Pixels; when absent, as wide as high."""
-
-
-class Data(Shape):
-    """What the model is trained on."""
-
-    train: DataPath | Part | Mixture
-    """Training data: a file, a directory or a data set name, passed to the trainer unchanged; of a
-    data set on the Hub a part: `{path: openai/gsm8k, config: main, split: train}`. Or a list of
-    them, of which an epoch sees each once, or as often as it says:
-    `[a.jsonl, {path: b.jsonl, times: 2}]`."""
-    evaluation: DataPath | DataSet | None = None
-    """Evaluation data, written as the training data are; absent: no evaluation."""
-    samples: PositiveCount | None = None
-    """How many training samples an epoch sees, each counted as often as it is seen; how many steps
-    the run makes follows from it."""
-    sequence: Length | None = None
-    """Most text tokens in one sample, images not counted; not for diffusion models."""
-    lengths: str | dict[str, PositiveCount] | None = None
-    """Tokens of the samples of an epoch, which make packed rows, steps and what is cut known:
-    `mean 1200`, how many samples have how many (`{800: 1500, 2400: 500}`), or a JSON file: one that
-    `tunec data` wrote, such a mapping, or a list in the order in which an epoch's data are read."""
-    packing: bool = False
-    """Whether several samples share one sequence."""
-    images: Images | None = None
-    """Images in a sample."""
-    resolution: Whole | None = None
-    """Side in pixels of the training images of a diffusion model."""
 
 
 class Memory(Shape):

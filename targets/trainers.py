@@ -9,6 +9,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.target import Cannot, Dialect
+from tunec.schemas.terms import DataFormat
 from tunec.targets.rows import has_images
 
 
@@ -57,6 +58,11 @@ def reading_one_part(trainer: str) -> Mapping[str, Cannot]:
     """The refusal of a trainer whose data is one file, directory or data set."""
     reason = f"{trainer} is given one path of training data"
     return {"data.more": Cannot(reason, loses=True, harmless=((),))}
+
+
+def reading_formats(reason: str, *taken: DataFormat) -> Mapping[str, Cannot]:
+    """The refusal of a trainer that no key tells what a record looks like; it sees some itself."""
+    return {"data.format": Cannot(reason, loses=True, harmless=(None, *taken))}
 
 
 def beside_fsdp_and_rewards() -> Mapping[str, Cannot]:

@@ -25,6 +25,7 @@ BASE: Mapping[str, Any] = {
     "data.train": "train.jsonl",
     "data.more": (),
     "data.evaluation": None,
+    "data.format": None,
     "data.samples": 64_000,
     "data.sequence": 2048,
     "data.packing": False,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.plans import BASE
 
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.data_paths import FORMATS
 from tunec.schemas.terms import BESIDE_TRAINING, VISIBLE
 
 Values = dict[str, Any]
@@ -114,11 +115,14 @@ def _data(draw: st.DrawFn, values: Values) -> Values:
     sees = kind in ("vision-language", "diffusion")
     images = draw(st.integers(0 if kind != "diffusion" else 1, 3)) if sees else 0
     side = draw(st.integers(1, 2048)) if images else 0
+    is_text = not images and values["objective.kind"] == "sft"
+    formats = (None, *(each for each in FORMATS if each != "messages"))
     tokens = images * draw(st.integers(1, 2000)) if kind == "vision-language" else 0
     return {
         "data.train": draw(_PATHS | _PATHS.map(lambda name: f"{name}.jsonl")),
         "data.more": draw(st.just(()) | st.lists(_PATHS, max_size=3).map(tuple)),
         "data.evaluation": draw(st.none() | _PATHS),
+        "data.format": draw(st.sampled_from(formats)) if is_text else None,
         "data.samples": draw(st.none() | st.integers(1, 10**7)),
         "data.sequence": 0 if kind == "diffusion" else draw(st.integers(1, 2**17)),
         "data.packing": kind == "causal-lm" and draw(st.booleans()),

@@ -119,6 +119,9 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "repeats": "data.train.times",
         "num_repeats": "data.train.times",
         "weight": "data.train.times",
+        "formatting": "data.format",
+        "dataset_format": "data.format",
+        "format_type": "data.format",
         "subset": "data.train.config",
         "dataset_config": "data.train.config",
         "dataset_train_split": "data.train.split",
@@ -177,8 +180,9 @@ UNSAID_WORDS: Final[Mapping[str, str]] = {
         for key in ("split", "config")
     },
     **dict.fromkeys(
-        ("chat_template", "prompt_template", "template", "columns", "text_column", "data.format"),
-        "a spec does not say how samples are written: give the trainer's own key below `extra`",
+        ("chat_template", "prompt_template", "template", "columns", "text_column"),
+        "a spec names the form of records alone (`format` under `data`): "
+        "give the trainer's own key below `extra`",
     ),
 }
 """Words, or paths, for what no field says, and what to do instead."""

@@ -18,6 +18,7 @@ from tunec.schemas.terms import (
     AdapterMerge,
     Attention,
     Checkpointing,
+    DataFormat,
     Engine,
     FloatDtype,
     FsdpPrefetch,
@@ -88,6 +89,9 @@ class Data(Struct, frozen=True):
         "further training data of the same epoch; data seen n times per epoch is listed n times",
     ]
     evaluation: Annotated[str | None, "evaluation data"]
+    format: Annotated[
+        DataFormat | None, "what a record looks like; none: as the trainer reads data unasked"
+    ]
     samples: Annotated[int | None, "training samples of an epoch; none: unknown", "samples"]
     sequence: Annotated[int, "most text tokens in one sample; 0 for diffusion", "tokens"]
     packing: Annotated[bool, "whether several samples share one sequence"]

@@ -36,7 +36,11 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ),
     ),
     Pass(
-        "resolve-data", (), ("data",), resolve_data, ("model", "spec.data", "lengths", "counting")
+        "resolve-data",
+        (),
+        ("data",),
+        resolve_data,
+        ("model", "spec.data", "spec.objective", "lengths", "counting"),
     ),
     Pass(
         "choose-precision",

@@ -17,7 +17,7 @@ from tunec.compiler.passes.defaults import SEQUENCE, SIDE
 from tunec.schemas.data_paths import Chosen, chosen, data_kind, is_chosen, usual_split
 from tunec.schemas.mixture import parts
 from tunec.schemas.models.architecture import Architecture, ImageTokens
-from tunec.schemas.spec import Data
+from tunec.schemas.training_data import Data
 
 
 def resolve_data(facts: Facts, _: Draft) -> Outcome:
@@ -28,6 +28,7 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     _whole_pictures(scribe)
     why = as_given(data, "evaluation", "not given")
     scribe.say("data.evaluation", _evaluation(data), why, spec("data.evaluation"))
+    _format(scribe)
     _samples(scribe)
     _sequence(scribe)
     _packing(scribe)
@@ -42,6 +43,32 @@ def _train(scribe: Scribe) -> None:
     scribe.say("data.train", first, "passed to the trainer unchanged", spec("data.train"))
     often = "each as often as an epoch sees it" if more else "data.train names all of the data"
     scribe.say("data.more", tuple(more), often, spec("data.train"))
+
+
+def _format(scribe: Scribe) -> None:
+    """Say what a record looks like; messages are what trainers look for unasked."""
+    intent = scribe.facts.spec
+    given, kind = intent.data.format, scribe.facts.model.architecture.kind
+    objective = "dpo" if intent.objective.dpo else "grpo" if intent.objective.grpo else "sft"
+    if given is not None and kind not in ("causal-lm", "vision-language"):
+        _misfit(
+            scribe, "data.format", f"it is of data for models that write text, not of {_of(kind)}"
+        )
+    elif given is not None and objective != "sft":
+        scribe.error(
+            "E0802",
+            f"data.format does not fit this objective: {objective} reads columns of its own",
+            "data.format",
+            help="remove data.format",
+        )
+    elif (
+        given not in (None, "messages")
+        and kind == "vision-language"
+        and _images_of_a_sample(scribe)
+    ):
+        _misfit(scribe, "data.format", "samples with images are messages", _TEXT)
+    why = as_given(intent.data, "format", "not given: as the trainer reads data unasked")
+    scribe.say("data.format", None if given == "messages" else given, why, spec("data.format"))
 
 
 def _whole_pictures(scribe: Scribe) -> None:

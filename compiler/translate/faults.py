@@ -193,6 +193,10 @@ def _called(slot: str) -> str:
     return slot.replace(".", " ")
 
 
+OF_THE_DATA: Final = frozenset({"data.format"})
+"""Slots that speak of data, which lie outside of the files and can be converted."""
+
+
 def _loss(
     target: Target,
     version: Version,
@@ -203,6 +207,15 @@ def _loss(
     instead: Sequence[Any] = (),
 ) -> Diagnostic:
     value = show(slot, known.values[slot])
+    if slot in OF_THE_DATA:
+        return Diagnostic(
+            "not-carried-over",
+            "warning",
+            f"{target.name} does not read {value} records",
+            (sources.label(slot),),
+            (reason,),
+            help=f"convert the data to messages, and say so with --set {slot}=none",
+        )
     other = show(slot, instead[0]) if instead else "VALUE"
     winner = sources.ledger.winner(slot)
     why = () if winner is None or sources.is_written(slot) else (winner.reason,)

@@ -106,6 +106,11 @@ def _data(known: _Known) -> Iterator[Definition]:
         yield from known.follows("parallel.data", width, "world / (tensor x sequence)")
 
 
+def _format(known: _Known) -> Iterator[Definition]:
+    """Who says nothing of records reads them as its program does by default."""
+    yield from known.follows("data.format", None, "no file says what records look like")
+
+
 def _accumulation(known: _Known) -> Iterator[Definition]:
     counts = known.counts("batch.global", "batch.micro", "parallel.data")
     if counts and known.is_written("batch.global") and counts[0] % (counts[1] * counts[2]) == 0:
@@ -208,7 +213,7 @@ def _autocast(known: _Known, engines: Sequence[str]) -> Iterator[Definition]:
 
 
 _RULES: Final[tuple[_Rule, ...]] = (
-    *(_world, _nodes, _per_node, _whole, _data, _accumulation, _micro, _global, _scaling),
+    *(_world, _nodes, _per_node, _whole, _data, _format, _accumulation, _micro, _global, _scaling),
     *(_length, _warmup),
 )
 

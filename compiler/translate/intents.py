@@ -39,6 +39,7 @@ _TOLD: Final[Mapping[str, str]] = {
 case."""
 _NEEDED: Final[Mapping[str, str]] = {
     "attention.implementation": "attention",
+    "data.format": "data.format",
     "data.packing": "data.packing",
     "precision.deprecated_fp16": "precision.deprecated_fp16",
     "optimizer.beta1": "train.optimizer.beta1",

@@ -28,6 +28,7 @@ from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
 from tunec.compiler.translate.accounts import Account, accounts, left_out
+from tunec.compiler.translate.faults import OF_THE_DATA
 from tunec.compiler.translate.leftovers import hidden
 from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.places import placed
@@ -313,9 +314,12 @@ def parts_only(sources: Sources, without: Iterable[str]) -> Iterator[Diagnostic]
 
 
 def _is_taken(target: Target, slot: str, value: Any) -> bool:
-    """Whether the target cannot do without the slot, or does the same anyway."""
+    """Whether the target cannot do without the slot, does the same anyway, or was told of."""
     cannot = target.cannot.get(slot)
-    return slot in target.requires or (cannot is not None and value in cannot.harmless)
+    if cannot is None:
+        return slot in target.requires
+    is_told = slot in OF_THE_DATA and cannot.refuses(value)
+    return is_told or slot in target.requires or value in cannot.harmless
 
 
 def assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:

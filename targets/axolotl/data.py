@@ -6,7 +6,8 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.wording import shown
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Json, constant, derived
-from tunec.schemas.data_paths import Record, chosen, data_kind, data_name, usual_split
+from tunec.schemas.data_paths import FORMATS, Record, chosen, data_kind, data_name, usual_split
+from tunec.schemas.terms import DataFormat
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.rows import has_images, is_rewarded, is_supervised, length, row
 
@@ -17,15 +18,68 @@ _COLLATORS: Final = "axolotl 0.13.2 to 0.19.0 core/builders/causal.py `build_col
 # ── where the data is ────────────────────────────────────────────────────────────────────────────
 
 
+_TYPES: Final[Mapping[DataFormat | None, Mapping[str, Json]]] = {
+    None: {"type": "chat_template"},
+    "sharegpt": {
+        "type": "chat_template",
+        "field_messages": "conversations",
+        "message_property_mappings": {"role": "from", "content": "value"},
+    },
+    "alpaca": {"type": "alpaca"},
+    "prompt-completion": {
+        "type": {
+            "field_instruction": "prompt",
+            "field_output": "completion",
+            "format": "{instruction}",
+            "no_input_format": "{instruction}",
+        }
+    },
+    "text": {"type": "completion", "field": "text"},
+}
+"""How prompts are made, by what a record looks like (axolotl 0.13.2 to 0.19.0 prompt_strategies:
+chat_template.py `ChatTemplatePrompter`, user_defined.py, completion.py; utils/data/wrappers.py)."""
+_USUAL: Final[Mapping[str, Json]] = {
+    "field_messages": "messages",
+    "message_property_mappings": {"role": "role", "content": "content"},
+    "field": "text",
+}
+"""What these say where they are left out."""
+_WHERE: Final = frozenset({"path", "name", "split"})
+
+
 def _type(plan: Plan) -> Mapping[str, Json]:
-    """How prompts are made: of `messages`, or of `chosen` and `rejected` conversations.
+    """How prompts are made: by the format of the data, or of `chosen` and `rejected` conversations.
 
     These are the columns that TRL's trainers take too. Prompts that are answered go to TRL as they
     are, where no type is given: utils/data/rl.py `_load_split`.
     """
     if is_rewarded(plan):
         return {}
-    return {"type": "chat_template" if is_supervised(plan) else "chat_template.argilla_chat"}
+    if is_supervised(plan):
+        return _TYPES[plan.data.format]
+    return {"type": "chat_template.argilla_chat"}
+
+
+def _said_of_records(part: Mapping[str, Any]) -> Mapping[str, Json]:
+    """What a data set says of its records, without what it says needlessly."""
+    said = {key: each for key, each in part.items() if key not in _WHERE and each is not None}
+    return {key: each for key, each in said.items() if _USUAL.get(key) != each or key not in _USUAL}
+
+
+def _formats(found: Mapping[str, Json]) -> list[DataFormat | None] | None:
+    """The format of each data set; None where one is read in a way that has no name."""
+    parts = [*(found.get("datasets") or ()), *(found.get("test_datasets") or ())]
+    if not all(isinstance(each, dict) for each in parts):
+        return None
+    kinds = {repr(_said_of_records(each)): name for name, each in _TYPES.items()}
+    said = [repr(_said_of_records(each)) for each in parts]
+    return [kinds[each] for each in said] if all(each in kinds for each in said) else None
+
+
+def _read_format(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The one format of all data sets; several, or another one, is no slot's value."""
+    every = set(_formats(found) or ())
+    return {"data.format": every.pop()} if len(every) == 1 else {}
 
 
 def records(plan: Plan) -> tuple[Record, ...]:
@@ -35,8 +89,9 @@ def records(plan: Plan) -> tuple[Record, ...]:
     """
     if is_rewarded(plan):
         return (Record(("prompt",)),)
-    columns = ("messages",) if is_supervised(plan) else ("chosen", "rejected")
-    return (Record(columns, "chat"),)
+    if is_supervised(plan):
+        return (FORMATS[plan.data.format or "messages"],)
+    return (Record(("chosen", "rejected"), "chat"),)
 
 
 def _part(plan: Plan, path: str, split: str) -> Mapping[str, Json]:
@@ -90,9 +145,8 @@ def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     taken = "prompts" if answers else "messages, prompts with completions, or text"
     for key in ("datasets", "test_datasets"):
         for part in found.get(key) or ():
-            own = part.keys() - {"path", "name", "split"}
-            rest = {name: each for name, each in part.items() if name in own and each}
-            if rest:
+            rest = {name: each for name, each in part.items() if name not in _WHERE and each}
+            if rest and _formats({key: [part]}) is None:
                 said = ", ".join(f"{name} {shown(each)}" for name, each in rest.items())
                 yield key, f"axolotl reads {part.get('path')} by {said}: trl takes {taken}"
 
@@ -163,6 +217,15 @@ DATA: Final = (
         _read_evaluation,
         f"{_CONFIG}; utils/data/sft.py",
         absent={"data.evaluation": None},
+        yields=True,
+    ),
+    row(
+        ("datasets", "test_datasets"),
+        ("data.format",),
+        _write_data,
+        _read_format,
+        f"{_CONFIG}; utils/schemas/datasets.py `SFTDataset`",
+        when=is_supervised,
         yields=True,
     ),
     *_SAMPLES,

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Entry, File, Json, constant, derived
-from tunec.schemas.data_paths import Record, chosen, data_kind, data_name, usual_split
+from tunec.schemas.data_paths import FORMATS, Record, chosen, data_kind, data_name, usual_split
+from tunec.schemas.terms import DataFormat
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.rows import has_images, is_supervised
 
@@ -77,18 +78,43 @@ _PAIRS: Final[Mapping[str, Json]] = {
 }
 
 
+_FORMATS: Final[Mapping[DataFormat | None, Mapping[str, Json]]] = {
+    None: _CHAT,
+    "sharegpt": {
+        "formatting": "sharegpt",
+        "columns": {"messages": "conversations"},
+        "tags": {
+            "role_tag": "from",
+            "content_tag": "value",
+            "user_tag": "human",
+            "assistant_tag": "gpt",
+        },
+    },
+    "alpaca": {
+        "formatting": "alpaca",
+        "columns": {"prompt": "instruction", "query": "input", "response": "output"},
+    },
+}
+"""By what a record looks like. Its stage `sft` puts a chat template around every text."""
+
+
 def _columns(plan: Plan) -> Mapping[str, Json]:
-    """Which columns samples have: `messages`, or `prompt`, `chosen` and `rejected` as texts."""
+    """Which columns samples have: of a format, or `prompt`, `chosen` and `rejected` as texts."""
     if not is_supervised(plan):
         return _PAIRS
+    if plan.data.format is not None:
+        return _FORMATS.get(plan.data.format, {})
     images = {"images": "images"} if has_images(plan) else {}
     return {**_CHAT, "columns": {"messages": "messages", **images}}
 
 
 def records(plan: Plan) -> tuple[Record, ...]:
     """llamafactory 0.9.3 to 0.9.5 data/converter.py: by the columns that the file below names."""
+    if plan.data.format == "alpaca":
+        return (Record(("instruction", "input", "output"), "text"),)  # each is looked up
     if is_supervised(plan):
-        return (Record(("messages",), "chat"),)
+        said = plan.data.format
+        return (FORMATS["messages" if said is None or said not in _FORMATS else said],)
     return (Record(("prompt", "chosen", "rejected"), "text"),)
 
 
@@ -142,6 +168,23 @@ def _read_evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"data.evaluation": _path(said, usual_split(_path(said), trained))}
 
 
+def _write_format(plan: Plan) -> Mapping[str, Json]:
+    return _write_train(plan) if plan.data.format in _FORMATS else {}
+
+
+def _read_format(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The one format of all data sets; pictures beside messages change none."""
+    said = [_explained(each) for each in found.values()]
+    kinds = {repr(_explained(each)): name for name, each in _FORMATS.items()}
+    names = {kinds.get(repr(each), "") for each in said}
+    return {"data.format": names.pop()} if len(names) == 1 and "" not in names else {}
+
+
+def _explained(said: Mapping[str, Any]) -> tuple[Json, ...]:
+    columns = {key: each for key, each in said["columns"].items() if key != "images"}
+    return said.get("formatting"), sorted(columns.items()), sorted(said.get("tags", {}).items())
+
+
 def _is_info(document: Json) -> bool:
     """One that tunec wrote, by its names: files of people hold many data sets of other names."""
     if not isinstance(document, dict) or "train" not in document:
@@ -162,6 +205,14 @@ DATASET_INFO: Final = File(
             _read_evaluation,
             _LOADER,
             absent=(("0", {"data.evaluation": None}),),
+        ),
+        Entry(
+            (*_TRAIN, _EVALUATION),
+            ("data.format",),
+            _write_format,
+            _read_format,
+            "llamafactory 0.9.3 to 0.9.5 data/converter.py; data/parser.py `DatasetAttr`",
+            when=is_supervised,
         ),
     ),
     recognise=_is_info,

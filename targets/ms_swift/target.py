@@ -49,6 +49,7 @@ from tunec.targets.trainers import (
     evaluating_by_loss,
     other_releases,
     own_columns,
+    reading_formats,
 )
 
 _OWN: Final = frozenset(
@@ -155,6 +156,11 @@ _CANNOT: Final = {
     ),
     "model.trust_remote_code": Cannot("it is on in every run"),
     "loss.path": Cannot("it computes all logits, or Liger fuses the loss", True, ("full",)),
+    **reading_formats(
+        "it knows records by their columns, and puts its chat template around every text",
+        "sharegpt",
+        "alpaca",
+    ),
     "data.images": Cannot("the data has them, and a template puts them before the model"),
     "data.sequence": Cannot("max_length counts the tokens of images too"),
     "parallel.engine": Cannot("of several processes torch makes DDP"),

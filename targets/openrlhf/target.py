@@ -58,6 +58,7 @@ from tunec.targets.trainers import (
     beside_fsdp_and_rewards,
     evaluating_by_loss,
     other_releases,
+    reading_formats,
 )
 
 SFT: Final = "openrlhf_sft.sh"
@@ -141,6 +142,7 @@ _CANNOT: Final = {
     **beside_fsdp_and_rewards(),
     **evaluating_by_loss("OpenRLHF"),
     **adding_no_noise("OpenRLHF"),
+    **reading_formats("its files name the column `messages`, of which every answer is learned"),
     "objective.kind": Cannot(
         "its trainers by rewards, which Ray starts, are no part of these files",
         True,

@@ -15,7 +15,7 @@ from tunec.compiler.target import (
     in_every_plan,
     on_deepspeed,
 )
-from tunec.schemas.data_paths import Record
+from tunec.schemas.data_paths import FORMATS, Record
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.counting import counting
@@ -25,7 +25,7 @@ from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.target import CANNOT, compute_dtype
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import evaluating_by_loss
+from tunec.targets.trainers import evaluating_by_loss, reading_formats
 from tunec.targets.trl.packages import companions, schema_of
 from tunec.targets.trl.refusals import REFUSALS
 from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES
@@ -72,6 +72,12 @@ _CANNOT: Final = {
     **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
     **evaluating_by_loss("TRL"),
     **CANNOT_LOAD,
+    **reading_formats(
+        "the trainer takes records as they are, and knows no instructions with an input",
+        "sharegpt",
+        "prompt-completion",
+        "text",
+    ),
     "generation.engine_sleeps": Cannot(
         "from 0.23 on TRL lets vLLM sleep, where it is on the devices that train", True, (False,)
     ),
@@ -105,7 +111,9 @@ def _records(plan: Plan) -> tuple[Record, ...]:
         return (Record(("chosen", "rejected")),)
     if plan.objective.kind == "grpo":
         return (Record(("prompt",)),)
-    texts = (Record(("prompt", "completion")), Record(("text",), "text"))
+    if plan.data.format is not None:
+        return (FORMATS[plan.data.format],)
+    texts = (FORMATS["prompt-completion"], FORMATS["text"])
     return (Record(("messages",)), Record(("conversations",)), *texts)
 
 

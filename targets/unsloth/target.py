@@ -14,7 +14,7 @@ from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import other_releases, supervised
+from tunec.targets.trainers import other_releases, reading_formats, supervised
 from tunec.targets.unsloth.account import unfollowed
 from tunec.targets.unsloth.adapter import ADAPTER, LAYERS, QUANTIZATION
 from tunec.targets.unsloth.migration import LEAVES
@@ -99,6 +99,9 @@ _CANNOT: Final = {
         ("sdpa", "flash_attention_2"),
     ),
     "data.images": Cannot("the data has them, and it looks for them there"),
+    **reading_formats(
+        "it knows records by their columns; others it would guess at", "sharegpt", "alpaca"
+    ),
     "adapter.targets": Cannot("parts of the language model say it"),
     "parallel.engine": Cannot(_ONE, True, ("none",)),
     "parallel.sequence": Cannot(_ONE, True, (1,)),

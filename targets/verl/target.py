@@ -15,7 +15,7 @@ from tunec.targets.huggingface.target import CANNOT
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import is_rewarded, is_supervised
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.trainers import other_releases, supervised, training_plainly
+from tunec.targets.trainers import other_releases, reading_formats, supervised, training_plainly
 from tunec.targets.verl.engine import ALWAYS_SO, engine
 from tunec.targets.verl.model import model
 from tunec.targets.verl.optimizer import optimizer
@@ -133,6 +133,7 @@ _CANNOT: Final = {
     **CANNOT,
     **supervised("verl"),
     **training_plainly("verl"),
+    **reading_formats("it reads lists of messages with role and content"),
     **{slot: Cannot("one process shards nothing") for slot in SLOTS if slot.startswith("fsdp.")},
     "objective.kind": Cannot("no program of verl trains towards pairs", True, ("sft", "grpo")),
     "objective.reference": Cannot("beta and adapters decide whether there is a second model"),

@@ -53,6 +53,22 @@ def test_records_that_a_trainer_does_not_read_are_told_of(tmp_path, target, obje
     assert silent == read[target]
 
 
+@pytest.mark.parametrize(
+    ("target", "form", "remedy"),
+    [
+        ("axolotl", "alpaca", "`format: alpaca`"),
+        ("axolotl", "sharegpt", "`format: sharegpt`"),
+        ("llamafactory", "alpaca", "`format: alpaca`"),
+        ("llamafactory", "text", "give the data these columns"),
+        ("trl", "alpaca", "give the data these columns"),
+    ],
+)
+def test_the_format_is_named_where_the_trainer_can_be_told(tmp_path, target, form, remedy):
+    (tmp_path / "train.jsonl").write_text(json.dumps(FORMS[form]), "utf-8")
+    (found,) = told(tmp_path, target)
+    assert remedy in (found.help or "")
+
+
 def test_a_list_of_records_is_looked_at_too(tmp_path):
     (tmp_path / "train.json").write_text(json.dumps([FORMS["text"]], indent=2), "utf-8-sig")
     (found,) = told(tmp_path, "axolotl", train="train.json")

@@ -96,6 +96,7 @@ _DATA = Data(
     train="train.jsonl",
     more=(),
     evaluation=None,
+    format=None,
     samples=None,
     sequence=2048,
     packing=True,
