@@ -84,7 +84,7 @@ Resource = Literal["products", "memory", "host", "links", "pcie", "host memory",
 """What a term of the time account waits for: matrix products, a device's memory, Python on the
 host, the links between devices, PCIe, the host's memory, its drives."""
 RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
-EDITION: Final = 2
+EDITION: Final = 3
 """Of the time account whose terms runs are compared with: one more whenever its terms or its
 constants change, since factors of other terms mean nothing."""
 

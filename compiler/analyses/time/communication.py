@@ -17,8 +17,11 @@ REACHED: Final = 0.75
 judgement, not a measurement."""
 
 HIDDEN: Final = 0.9
-"""Share of a gradient exchange that can run while the device computes, where the engine overlaps
-them: the last bucket never can. A judgement."""
+"""Share of FSDP's gradients that are reduced, and of offloaded ones that are copied, while the
+device computes: those of the last unit never are. A judgement."""
+
+_CAP: Final = 25 * 2**20
+"""Bytes of a bucket of DDP (torch 2.13 `nn/parallel/distributed.py`, `bucket_cap_mb`)."""
 
 PREFETCHED: Final = 0.7
 """Share of stage 3's gathers that can run while the device computes: the first of each pass and
@@ -35,8 +38,8 @@ class Volume(NamedTuple):
     """Bytes that each rank of a tensor-parallel group sends."""
     sequence_parallel: float
     """Bytes that each rank of those that share a sequence sends."""
-    overlapped: bool
-    """Whether gradients travel while the device computes."""
+    hidden: float
+    """Share of gradients that may travel while the device computes."""
     prefetched: bool
     """Whether parameters do; not where the host waits for the device in each expert's turn."""
     replicas: float = 0
@@ -53,8 +56,7 @@ def communication(volume: Volume, machine: Machine, busy: float) -> dict[str, fl
     inside = replace(machine, nodes=1) if volume.replicas else machine
     gradients = ring_seconds(volume.gradients, inside) + ring_seconds(volume.replicas, machine)
     parameters = ring_seconds(volume.parameters, inside)
-    if volume.overlapped:
-        gradients = exposed(gradients, HIDDEN, busy / 2)
+    gradients = exposed(gradients, volume.hidden, busy / 2)
     if volume.prefetched:
         parameters = exposed(parameters, PREFETCHED, busy / 2)
     return {
@@ -77,7 +79,7 @@ def volume_of(workload: Workload, layout: Layout) -> Volume:
         parameters=parameter_bytes(counts, layout) * (ranks - 1) / ranks,
         tensor_parallel=_tensor_parallel(workload, layout),
         sequence_parallel=_sequence_parallel(workload, layout),
-        overlapped=overlaps(layout),
+        hidden=_hidden(counts, layout),
         prefetched=whole and not experts_apart(workload),
     )
 
@@ -93,7 +95,7 @@ def _fsdp(workload: Workload, layout: Layout) -> Volume:
         parameters=gathered_bytes(workload, layout) * (among - 1) / among,
         tensor_parallel=_tensor_parallel(workload, layout),
         sequence_parallel=0,
-        overlapped=True,
+        hidden=HIDDEN,
         prefetched=layout.fsdp.backward_prefetch != "none" and not experts_apart(workload),
         replicas=replicated_bytes(workload, layout) * between,
     )
@@ -140,11 +142,22 @@ def ring_seconds(carried: float, machine: Machine) -> float:
     return max(inside, between)
 
 
-def overlaps(layout: Layout) -> bool:
-    """Whether gradients travel during the backward pass: DDP always, DeepSpeed if asked."""
-    if layout.parallel.engine == "deepspeed":
-        return layout.zero.overlap_comm and layout.zero.stage > 0
-    return layout.parallel.engine == "ddp"
+def _hidden(counts: Counts, layout: Layout) -> float:
+    """Share of gradients in buckets that are full before the backward pass has ended.
+
+    The last bucket waits for its end (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`,
+    `independent_gradient_partition_epilogue`; `stage3.py`, the same), and one that holds all
+    gradients hides nothing.
+    """
+    if not counts.trainable:
+        return 0.0
+    if layout.parallel.engine == "ddp":
+        last = _CAP / BYTES[layout.states.trainable]
+    elif _stage(layout) and layout.zero.overlap_comm:
+        last = layout.zero.reduce_bucket
+    else:
+        return 0.0
+    return max(0.0, 1 - last / counts.trainable)
 
 
 def exposed(seconds: float, share: float, room: float) -> float:
@@ -194,6 +207,24 @@ def _sequence_parallel(workload: Workload, layout: Layout) -> float:
     )
     moved = (2 + _recomputed(layout)) * exchanged / width
     return (width - 1) / width * BYTES[workload.precision.compute] * moved * _samples(layout)
+
+
+def rearranged_bytes(workload: Workload, width: int) -> float:
+    """Bytes of one sample that copies around these exchanges move in one pass, over all its ranks.
+
+    Queries, keys and values are copied before and after, outputs after (deepspeed 0.19.8
+    `runtime/sequence_parallel/ulysses_sp.py`, `UlyssesSPAttentionHF`).
+    """
+    if width == 1:
+        return 0
+    copied = sum(
+        part_tokens(workload, stack.part)
+        * stack.layers
+        * (3 * stack.heads + 4 * max(stack.kv_heads, width))
+        * stack.head_dim
+        for stack in workload.architecture.stacks
+    )
+    return 2 * BYTES[workload.precision.compute] * copied
 
 
 def _recomputed(layout: Layout) -> bool:

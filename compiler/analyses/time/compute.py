@@ -9,6 +9,7 @@ from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.terms.passes import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants
+from tunec.compiler.analyses.time.communication import rearranged_bytes
 from tunec.compiler.analyses.time.conversions import converted_bytes, is_wide, wide_head
 from tunec.compiler.analyses.time.encoders import encoding
 from tunec.compiler.analyses.time.flops import (
@@ -20,7 +21,13 @@ from tunec.compiler.analyses.time.flops import (
     part_tokens,
 )
 from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, units
-from tunec.compiler.analyses.time.kernels import Launched, is_read_back, kernels, sliced_bytes
+from tunec.compiler.analyses.time.kernels import (
+    Launched,
+    exchanging,
+    is_read_back,
+    kernels,
+    sliced_bytes,
+)
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.tiles import Product, products_of, slowed
 from tunec.compiler.ir.slots import States
@@ -65,6 +72,8 @@ class Work(NamedTuple):
     """Whether they are Liger's."""
     sliced: float
     """Bytes of gradients of experts that are slices."""
+    rearranged: float
+    """Bytes of copies around exchanges of those that share a sequence."""
     adapter_traffic: float
     """Bytes of adapters' outputs, by pass."""
     added: bool
@@ -105,13 +114,18 @@ def compute(work: Work, machine: Machine, at: Constants = FITTED) -> dict[str, f
         "attention": work.attention / (machine.rate * machine.attention),
         "adapters": work.adapters / single,
         "wide products": work.wide / (at.single * (machine.single or rate)),
-        "memory traffic": (kept * work.traffic + own * work.adapter_traffic + work.sliced) / memory,
+        "memory traffic": (kept * work.traffic + own * work.adapter_traffic + _once(work)) / memory,
         "conversions": work.converted / memory,
         "loss": work.loss / memory,
         "encoders": work.encoding / rate,
         "dequantization": _expansion(work, machine, at),
     }
     return busy | _waits(work, machine, at, busy)
+
+
+def _once(work: Work) -> float:
+    """Bytes that are known to the byte."""
+    return work.sliced + work.rearranged
 
 
 def _expansion(work: Work, machine: Machine, at: Constants) -> float:
@@ -161,9 +175,13 @@ def _idle(busy: float, host: float, overlap: float) -> float:
 
 
 def _seconds(products: Pass, machine: Machine, at: Constants) -> float:
-    """Seconds of one pass's products, by their operations and by what they move."""
+    """Seconds of one pass's products: the slower of arithmetic and memory, which run side by side.
+
+    A kernel reads the next tiles while it multiplies (Williams et al., "Roofline: an insightful
+    visual performance model for multicore architectures", 2009).
+    """
     done = slowed(products.products, machine.units) * products.operations
-    return done / product_rate(machine, at) + at.crossings * products.moved / machine.bandwidth
+    return max(done / product_rate(machine, at), at.crossings * products.moved / machine.bandwidth)
 
 
 def product_rate(machine: Machine, at: Constants = FITTED) -> float:
@@ -206,12 +224,17 @@ def work_of(workload: Workload, layout: Layout) -> Work:
         traffic=samples * moved.traffic,
         fused=workload.loss == "fused" or _brings_kernels(workload),
         sliced=moved.sliced,
+        rearranged=samples * (2 + repeated) * rearranged_bytes(workload, parallel.sequence),
         adapter_traffic=samples * moved.adapters,
         added=by_unsloth(workload) and not workload.adapter.dropout,
         loss=samples * moved.loss,
         dequantized=moved.dequantized,
         expanded=moved.expanded,
-        kernels=_and_encoders(kernels(workload, repeated=repeated), encoders.kernels),
+        kernels=_launched(
+            kernels(workload, repeated=repeated),
+            exchanging(workload, parallel.sequence, repeated=repeated),
+            Launched(encoders.kernels, 0, 0),
+        ),
         read_back=is_read_back(workload),
         repeated=repeated,
         gathered=gathers(workload, layout),
@@ -222,8 +245,8 @@ def work_of(workload: Workload, layout: Layout) -> Work:
     )
 
 
-def _and_encoders(launched: Launched, encoders: float) -> Launched:
-    return launched._replace(forward=launched.forward + encoders)
+def _launched(*each: Launched) -> Launched:
+    return Launched(*map(sum, zip(*each, strict=True)))
 
 
 def _scored(scores: Passes, repeated: float) -> float:

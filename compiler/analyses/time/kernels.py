@@ -55,6 +55,20 @@ def kernels(workload: Workload, *, repeated: float) -> Launched:
     return Launched(forward, backward + expanded, repeated * forward)
 
 
+_EXCHANGED: Final = 13
+_EXCHANGED_BACKWARD: Final = 11
+"""Of each layer that shares a sequence: queries, keys and values are copied, exchanged and copied,
+outputs exchanged and copied; forward positions too are gathered and joined (deepspeed 0.19.8
+`runtime/sequence_parallel/ulysses_sp.py`, `UlyssesSPAttentionHF.forward`)."""
+
+
+def exchanging(workload: Workload, width: int, *, repeated: float) -> Launched:
+    """Kernels around the exchanges of those that share a sequence."""
+    layers = sum(stack.layers for stack in workload.architecture.stacks) if width > 1 else 0
+    forward = _EXCHANGED * layers
+    return Launched(forward, _EXCHANGED_BACKWARD * layers, repeated * forward)
+
+
 def is_read_back(workload: Workload) -> bool:
     """Whether the host waits in each layer for what the device finds: the tokens of each expert.
 

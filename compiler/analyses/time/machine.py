@@ -17,7 +17,7 @@ class Machine(Struct, frozen=True):
     rate: float
     """Operations a second of one device in the dtype of its matrix products."""
     bandwidth: float
-    """Device memory."""
+    """Device memory, as far as streams reach it."""
     link: float
     """Out of one device to the others of its node."""
     network: float
@@ -63,14 +63,14 @@ def machine_of(
 ) -> Machine:
     """Take the slowest of the chosen devices for all of them, since a step waits for each.
 
-    Without a direct link devices reach each other through PCIe and the host.
+    Without a direct link devices reach each other through the host, at a share of their slots.
     """
     pcie = min(device.pcie_bandwidth for device in devices)
     nvme = node.host.nvme
     return Machine(
         rate=min(rate_of(device, dtype, tf32=tf32) for device in devices),
-        bandwidth=min(device.bandwidth for device in devices),
-        link=node.link.bandwidth if node.link else pcie,
+        bandwidth=min(map(_streamed, devices)),
+        link=node.link.bandwidth if node.link else _THROUGH_HOST * pcie,
         network=network.bandwidth if network and nodes > 1 else 0,
         pcie=pcie,
         host_bandwidth=node.host.memory_bandwidth,
@@ -89,6 +89,40 @@ def machine_of(
 def _units(device: Device) -> int:
     """SMs; other vendors' libraries divide products in ways of their own."""
     return (device.silicon.units or 0) if device.vendor == "nvidia" else 0
+
+
+def _streamed(device: Device) -> float:
+    """Bytes a second that kernels which only read and write reach of a device's memory."""
+    return device.bandwidth * _STREAMED.get(device.name, _USUALLY_STREAMED)
+
+
+_STREAMED: Final[Mapping[str, float]] = {
+    "a100-sxm4-80g": 1.70 / 2.039,
+    "h100-sxm": 2.97 / 3.35,
+    "h200": 4.15 / 4.8,
+    "a100-sxm4-40g": 1.363 / 1.555,
+    "a40": 0.655 / 0.696,
+    "l40": 0.788 / 0.864,
+    "mi210": 1.263 / 1.6,
+    "v100-sxm2-32g": 0.814 / 0.900,
+    "v100-sxm2-16g": 0.814 / 0.900,
+    "t4": 0.240 / 0.320,
+    "rtx-4090": 0.921 / 1.008,
+}
+"""Terabytes a second of STREAM's triad over those of the data sheet. The first three: BabelStream,
+Azure/AI-benchmarking-guide 8fd0c6e, Azure_Results. Up to the V100: te42kyfo/gpu-benches 1c36d50,
+gpu-stream, triad at full occupancy. Copies of a T4: router-gao/cuda-demo,
+cuda-samples/02-cuda-bandwidth.md; of an RTX 4090: xytpai/nvbench 017724f, README.md."""
+_USUALLY_STREAMED: Final = 0.88
+"""Of devices whose figure is not known: the middle of the table."""
+
+
+_THROUGH_HOST: Final = 0.45
+"""Share of a slot that devices without a link of their own have for each other, since all goes
+through the host's memory. With `communication.REACHED` it is a third: of 31.5 GB/s two RTX 4090
+send 8.4 and 15 each, both at once, and two A40 10 (p2pBandwidthLatencyTest, bidirectional, without
+peer access: gist muellerzr/fbfabd0f, NVIDIA/nccl issue 814, NVIDIA/nccl-tests issue 74). Devices
+that reach each other's memory over PCIe are faster: their node states that as its link."""
 
 
 MOST_LOADERS: Final = 8
@@ -131,9 +165,9 @@ _REACHED: Final[Mapping[str, float]] = {
     "mi355x": 0.680,
     "mi325x": 0.604,
     "mi300x": 0.514,
-    "v100-sxm2-16g": 0.72,
-    "v100-sxm2-32g": 0.72,
-    "t4": 0.37,
+    "v100-sxm2-16g": 0.67,
+    "v100-sxm2-32g": 0.67,
+    "t4": 0.39,
 }
 """Share of the data sheet's 16-bit rate that the fastest large product keeps up, power limit and
 all: stas00/ml-engineering 744d01e, compute/accelerator, Maximum Achievable Matmul FLOPS. That of a
@@ -143,7 +177,7 @@ _USUAL: Final = 0.85
 _GEFORCE: Final = 1.1
 """Of GeForce cards, which run at clocks above the one that the data sheet counts with. A
 judgement, made when runs of `fsdp_qlora` on an RTX 3090 and 4090 had been seen."""
-_ADA_WATT: Final = 0.785e12
+_ADA_WATT: Final = 0.73e12
 """Operations a second that a chip of the Ada generation keeps up for each watt that it may take:
 what `l40_40gb.csv` shows of 300 W. At 300 W an RTX 6000 Ada has the same."""
 

@@ -100,6 +100,7 @@ def main() -> None:
     """Print the fit and its errors."""
     found = fit(of("fit"))
     print({name: float(f"{value:.3g}") for name, value in found.items()})
+    print("sum", round(loss(found, of("fit")), 3))
     for split in ("fit", "judge"):
         errors = {run: error(run, found) for run in of(split)}
         print(split, judged(list(errors.values())))

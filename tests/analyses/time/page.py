@@ -41,26 +41,42 @@ tokens they have, were found in the source of transformers when the account was 
 that DeepSpeed's Adam has one thread where `accelerate launch` starts it, that its gradients go down
 behind the backward pass, and that the host narrows its weights, was read in the sources when
 ulysses-sp was seen to be far off; so were the settings of automodel, the length of flux-qlora's
-texts and the kernels of Unsloth, each where its source has it. Hooks of stage 3 and of FSDP are
-added to the device's time, though xtuner's and Qwen's runs suggest that they hide behind it in
-part: it is not known how much. Tiles, and the hooks of stage 2, come from their sources and from
-the fitting half, which likes a quarter of a last wave a little more than the half that is taken.
+texts and the kernels of Unsloth, each where its source has it. Copies and launches around exchanges
+of those that share a sequence were read in DeepSpeed's source when ulysses-sp was read again, and
+the bucket of Qwen's runs on two nodes in the file that they name; that devices without a link have
+a third of their slots for each other comes from measurements that were looked for when fsdp_qlora's
+RTX 6000 Ada had been seen. Tiles, and the hooks of stage 2, come from their sources and from the
+fitting half, which likes a quarter of a last wave a little more than the half that is taken.
+
+What the fitting half decided: that a product takes as long as the slower of its arithmetic and its
+memory, and not their sum (the fit's sum falls from 3.30 to 3.15); and that the hooks of stage 3 are
+added to the device's time (3.10) and do not run beside it (3.15). xtuner's runs alone would have
+them beside it, with a median of 0.05 and not 0.08, and Qwen's full runs on two devices too; its
+72B at short texts would not. The host may be two fetches ahead of the device and no more (deepspeed
+0.19.8 `runtime/zero/partitioned_param_coordinator.py`, `__max_ongoing_fetch_events`).
 """
 _KNOWN: Final = """\
 ## Where it is wrong
 
-- Qwen-7B on two nodes takes 1.75 times as long as on one device at every length, as if the batch
-  were two: finetune/finetune_lora_ds.sh has two, but the text says one, and so does its memory. The
-  account knows no other reason; these runs are in most of the pairs that it ranks wrongly.
-- ulysses-sp takes 27 seconds a step at 8,192 tokens on one device as on four: something beside the
-  model sets the pace, probably whole books that are turned into tokens in each step. Its 65,536
-  tokens take 6 seconds more than 32,768, which attention alone could not do at the device's full
-  rate: its texts are probably shorter than that.
+- Qwen-7B on two nodes takes 1.75 times as long as on one device at every length from 512 tokens on.
+  The text says one sample and eight micro batches, as on one device. The scripts for several
+  devices have 16 samples of each device: finetune/finetune_ds.sh 16 micro batches of one, with
+  which both time and memory would agree, and finetune/finetune_lora_ds.sh 8 of two, with which
+  memory would not. The text's numbers are taken; these runs are in most of the pairs that the
+  account ranks wrongly.
+- ulysses-sp takes 27 seconds a step at 8,192 tokens on one device as on four. Its data set streams
+  whole books, and TRL of its time (0.26, `trl/data_utils.py`, `truncate_dataset`) turns a thousand
+  of them into tokens before the first of its 50 steps, on each rank: what is published is probably
+  the whole run's speed. From 32,768 to 65,536 tokens a step takes 6 seconds more, in which the
+  devices could not do even the added attention (9 seconds at their full rate): its texts are
+  shorter than that.
 - xtuner's Llama 3 8B on two devices, which its 16-bit weights and optimizer states fill, takes
   twice the time of the account: what a full device costs is not known to it.
-- fsdp_qlora's RTX 6000 Ada take 1.5 times the time of the account: its text says that devices
-  without NVLink waited for their links, whose bandwidth it does not give.
-- Experts of Granite, each a slice of all (fms-moe), take 1.35 times as long as the account has it.
+- fsdp_qlora's RTX 6000 Ada take 1.4 times the time of the account: its text says that devices
+  without NVLink waited for their links, whose bandwidth it does not give. Two devices and four
+  behave as if all of the time went into links of 1.6 GB/s, a twentieth of their slots; a third is
+  accounted for.
+- Experts of Granite, each a slice of all (fms-moe), take 1.24 times as long as the account has it.
 - Texts of 256 and 512 tokens on one device (Qwen) take up to a quarter less: what fits into a
   device's cache does not cross its memory.
 """

@@ -19,8 +19,13 @@ from workload_builders import (
 
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
-from tunec.compiler.analyses.time.communication import gradient_bytes, parameter_bytes
+from tunec.compiler.analyses.time.communication import (
+    gradient_bytes,
+    parameter_bytes,
+    rearranged_bytes,
+)
 from tunec.compiler.analyses.time.flops import operations
+from tunec.compiler.analyses.time.kernels import exchanging
 from tunec.compiler.analyses.time.machine import Machine, machine_of, rate_of
 from tunec.compiler.analyses.time.update import Moved, moved_of, update
 from tunec.schemas.frozen import replace
@@ -158,10 +163,22 @@ def test_stage_1_and_an_all_reduce_move_the_same() -> None:
     assert exchanged == pytest.approx(zero.terms["gradient exchange"])
 
 
-def test_overlap_hides_gradients() -> None:
-    hidden = timed(stage=2, micro=16, overlap_comm=True).terms["gradient exchange"]
-    shown = timed(stage=2, micro=16, overlap_comm=False).terms["gradient exchange"]
-    assert hidden == pytest.approx(0.1 * shown)
+def test_overlap_hides_gradients_but_for_the_last_bucket() -> None:
+    bucket, trained = 500_000_000, count(full(LARGE)).trainable
+    sent = {"stage": 2, "micro": 16, "reduce_bucket": bucket}
+    hidden = timed(**sent, overlap_comm=True).terms["gradient exchange"]
+    shown = timed(**sent, overlap_comm=False).terms["gradient exchange"]
+    assert hidden == pytest.approx(bucket / trained * shown)
+    sent["reduce_bucket"] = trained
+    assert timed(**sent, overlap_comm=True).terms["gradient exchange"] == pytest.approx(shown)
+
+
+def test_those_that_share_a_sequence_copy_what_they_exchange() -> None:
+    assert rearranged_bytes(full(LARGE), 1) == 0
+    each = 2048 * 32 * 128 * (3 * 32 + 4 * 8)  # tokens, layers, head, heads
+    assert rearranged_bytes(full(LARGE), 2) == 2 * 2 * each
+    assert sum(exchanging(full(LARGE), 2, repeated=1)) == (13 + 11 + 13) * 32
+    assert not any(exchanging(full(LARGE), 1, repeated=1))
 
 
 def test_the_network_decides_between_nodes() -> None:
@@ -262,14 +279,14 @@ def test_the_slowest_device_decides() -> None:
     pair = [device("a100-sxm4-80g"), device("t4")]
     made = machine_of(pair, node, None, nodes=1, per_node=2, dtype="fp16")
     assert made.rate == device("t4").rates["fp16"]
-    assert made.bandwidth == device("t4").bandwidth
+    assert made.bandwidth == 0.75 * device("t4").bandwidth
 
 
-def test_devices_without_a_link_go_through_pcie() -> None:
+def test_devices_without_a_link_go_through_the_host() -> None:
     node = cluster("dgx-a100-80g").nodes[0].model_copy(update={"link": None})
     card = device("a100-sxm4-80g")
     made = machine_of([card], node, None, nodes=1, per_node=2, dtype="bf16")
-    assert made.link == card.pcie_bandwidth
+    assert made.link == 0.45 * card.pcie_bandwidth
 
 
 def test_rates_of_emulated_dtypes_are_those_of_fp32() -> None:
