@@ -2,20 +2,24 @@
 
 A run gives one sum and the account many terms, so they are told apart by what is known beforehand:
 how far off the whole account may be, and each resource from the whole (`_WIDTHS`). With x their
-logarithms, one for all and one for each resource, the most likely x has the least sum of squares of
-ln(scaled terms / measured) over the noise and of ln(1 + (x / width)^2). That is a Cauchy prior: the
-account is mostly right to within its width, and where it is not it may be off by any factor. So a
-small difference teaches little, since it may be that run's own, and a large one is taken whole.
-Runs of other shapes, or the parts of a step that DeepSpeed's clocks tell, part the terms further.
+logarithms, one for all and one for each resource, the most likely x has the least sum of
+ln(1 + (x / width)^2) and, for each run, of ln(1 + (r / width)^2), where r is what x leaves of
+ln(measured / accounted): both have Cauchy's distribution (Lange, Little and Taylor, "Robust
+statistical modeling using the t distribution", 1989). Of a difference that is usual of the account
+one run gives half, as a normal distribution of both would have it (Efron and Morris, "Data analysis
+using Stein's estimator and its generalizations", 1975), and each further run more. One that is far
+off may be this run's own and counts little until a second run agrees; then it is taken whole. Runs
+of other shapes, or the parts of a step that DeepSpeed's clocks tell, part the terms further.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import exp, log
-from statistics import median
+from math import exp, log, log1p
+from statistics import median, median_high, median_low
 from typing import Final
 
 from msgspec import Struct
 
+from tunec.compiler.analyses.time.accuracy import HALF
 from tunec.compiler.analyses.time.pace import resource_of
 from tunec.schemas.hardware.measurements import (
     Error,
@@ -27,22 +31,27 @@ from tunec.schemas.hardware.measurements import (
 )
 from tunec.schemas.terms import EDITION, RESOURCES, Resource
 
-_NOISE: Final = 0.1
-"""Of ln(measured / accounted) between runs of one cluster: what the account misses of shapes."""
-_ALL: Final = 0.11
+_ALL: Final = log1p(HALF)
+_OWN: Final = _ALL
+"""The median of the account's errors on the runs that judge it: of Cauchy's distribution that is
+the width. What of a run's error its cluster shares cannot be told: as much is taken for its own."""
+_APART: Final = 2 * _OWN
+"""What is left of the error of a run that is mostly taken for its own."""
 _WIDTHS: Final[Mapping[Resource, float]] = {
     "products": 0.04,
     "memory": 0.06,
-    "host": 0.5,
-    "links": 0.7,
-    "pcie": 0.7,
-    "host memory": 0.5,
-    "storage": 0.7,
+    "host": 0.2,
+    "links": 0.3,
+    "pcie": 0.3,
+    "host memory": 0.2,
+    "storage": 0.3,
 }
 """Of products and memory: how far the account's constants move when it is fitted without one of its
-sources; of all together, how far it is then off on that source, each as the root of the mean square
-(`tests/analyses/time/fit.py`, `left_out`, which also has the noise: 0.02 at the median). The others
-are judgements: they depend on the host, or no constant was fitted to them."""
+sources, as the root of the mean square (`tests/analyses/time/fit.py`, `left_out`). The others are
+judgements: they depend on the host, or no constant was fitted to them."""
+_CLEAR: Final = 1.0
+"""By how much the sum must be smaller where the runs are believed: odds of e to one."""
+_ALL_WIDTHS: Final = (_ALL, *(_WIDTHS[name] for name in RESOURCES))
 _ROUNDS: Final = 80
 _STEP: Final = 0.7
 """Of the way to where the linear system is solved: the prior's weights change on the way."""
@@ -73,6 +82,8 @@ class Equation(Struct, frozen=True):
 
     accounted: Mapping[Resource, float]
     measured: float
+    runs: int = 1
+    """How many runs agree on it, up to `SURE`."""
 
 
 def factors(runs: Sequence[Ran]) -> dict[Resource, float]:
@@ -108,6 +119,11 @@ def off(each: Equation, scale: Mapping[Resource, float]) -> float:
     return log(each.measured / _sum(each, scale))
 
 
+def is_alone(seconds: Seconds, scale: Mapping[Resource, float]) -> bool:
+    """Whether a run is so far off that it counts little until another agrees."""
+    return _is_current(seconds) and abs(off(_whole(seconds), scale)) > _APART
+
+
 def margin(runs: tuple[Ran, ...], assumed: Mapping[str, int]) -> Margin:
     """The margin that follows: raised by any run, lowered only by `SURE` of them.
 
@@ -131,14 +147,20 @@ def _is_current(seconds: Seconds) -> bool:
 
 
 def _equations(runs: Sequence[Ran]) -> Iterator[Equation]:
-    """An equation for each step that was planned alike, and for each part of one that is told."""
+    """An equation for each step that was planned alike, and for each part of one that is told.
+
+    It has the middle of their errors, of two the smaller, and counts for those that agree with it.
+    """
     alike: dict[tuple[tuple[str, float], ...], list[Seconds]] = {}
     for each in runs:
         if each.seconds is not None and _is_current(each.seconds):
             alike.setdefault(tuple(sorted(each.seconds.accounted.items())), []).append(each.seconds)
     for group in alike.values():
-        together = exp(sum(log(each.measured) for each in group) / len(group))
-        yield equation(group[0].accounted, together)
+        errors = [off(_whole(each), {}) for each in group]
+        middle = min(median_low(errors), median_high(errors), key=abs)
+        agree = sum(abs(each - middle) <= _OWN for each in errors)
+        together = exp(middle) * sum(group[0].accounted.values())
+        yield equation(group[0].accounted, together, min(agree, SURE))
         yield from _parts(group[-1])
 
 
@@ -159,13 +181,13 @@ def part_of(term: str) -> str:
     return next((part for part, terms in PARTS.items() if term in terms), PASSES)
 
 
-def equation(accounted: Mapping[str, float], measured: float) -> Equation:
+def equation(accounted: Mapping[str, float], measured: float, runs: int = 1) -> Equation:
     """Seconds by term that were measured together."""
     sums: dict[Resource, float] = {}
     for name, seconds in accounted.items():
         resource = resource_of(name)
         sums[resource] = sums.get(resource, 0.0) + seconds
-    return Equation(sums, measured)
+    return Equation(sums, measured, runs)
 
 
 def _sum(each: Equation, scale: Mapping[Resource, float]) -> float:
@@ -180,11 +202,22 @@ def _names() -> Iterator[tuple[int, Resource]]:
 
 
 def _solved(known: Sequence[Equation]) -> list[float]:
-    """Gauss and Newton's steps from no factor at all, until they are still."""
-    widths = [_ALL, *(_WIDTHS[name] for name in RESOURCES)]
-    found = [0.0] * len(widths)
+    """The better of two minima: that near the account, unless one near the runs is clearly so."""
+    near = _still(known, [0.0] * (1 + len(RESOURCES)))
+    far = _still(known, _still(known, near, trusted=True))
+    return far if _sum_of(known, far) < _sum_of(known, near) - _CLEAR else near
+
+
+def _sum_of(known: Sequence[Equation], found: Sequence[float]) -> float:
+    """What is made small."""
+    own = sum(each.runs * log1p((_linear(each, found)[1] / _OWN) ** 2) for each in known)
+    return own + sum(log1p((x / width) ** 2) for x, width in zip(found, _ALL_WIDTHS, strict=True))
+
+
+def _still(known: Sequence[Equation], found: list[float], *, trusted: bool = False) -> list[float]:
+    """Gauss and Newton's steps until they are still; `trusted`: no run is far off by itself."""
     for _ in range(_ROUNDS):
-        step = _eliminated(*_system(known, found, widths))
+        step = _eliminated(*_system(known, found, trusted=trusted))
         found = [value + _STEP * change for value, change in zip(found, step, strict=True)]
         if max(map(abs, step)) < _STEADY:
             break
@@ -192,20 +225,26 @@ def _solved(known: Sequence[Equation]) -> list[float]:
 
 
 def _system(
-    known: Sequence[Equation], found: Sequence[float], widths: Sequence[float]
+    known: Sequence[Equation], found: Sequence[float], *, trusted: bool
 ) -> tuple[list[list[float]], list[float]]:
     """The matrix and the vector of the next step."""
-    weights = [2 / (width**2 + value**2) for value, width in zip(found, widths, strict=True)]
-    size = range(len(widths))
+    weights = [_weight(value, width) for value, width in zip(found, _ALL_WIDTHS, strict=True)]
+    size = range(len(weights))
     matrix = [[weights[row] if row == column else 0.0 for column in size] for row in size]
     vector = [-weight * value for value, weight in zip(found, weights, strict=True)]
     for each in known:
         shares, residual = _linear(each, found)
+        weight = each.runs * _weight(0.0 if trusted else residual, _OWN)
         for row, share in enumerate(shares):
-            vector[row] += share * residual / _NOISE**2
+            vector[row] += share * residual * weight
             for column, other in enumerate(shares):
-                matrix[row][column] += share * other / _NOISE**2
+                matrix[row][column] += share * other * weight
     return matrix, vector
+
+
+def _weight(value: float, width: float) -> float:
+    """Of a square, where the logarithm of Cauchy's density has the same slope."""
+    return 2 / (width**2 + value**2)
 
 
 def _linear(each: Equation, found: Sequence[float]) -> tuple[list[float], float]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import expm1
 
 from tunec.compiler.analyses.time.pace import by_resource, resource_of
-from tunec.compiler.calibrate.attribution import part_of
+from tunec.compiler.calibrate.attribution import is_alone, part_of
 from tunec.compiler.calibrate.smoke import Shown
 from tunec.schemas.hardware.measurements import Measured, Memory, Ran, Seconds
 from tunec.schemas.terms import Resource
@@ -46,6 +46,8 @@ def _time_lines(step: Seconds, before: Measured | None, after: Measured) -> Iter
         terms = ", ".join(term for term in step.accounted if resource_of(term) == name)
         now = seconds * factor
         yield f"    {name:<14} {seconds:>8.4g} s {factor:>7.3f} {now:>8.4g} s  {terms}"
+    if is_alone(step, after.factors):
+        yield "    far from the account or other runs: counts little until another run agrees"
     for part, measured in step.parts.items():
         own = sum(time for term, time in step.accounted.items() if part_of(term) == part)
         yield f"    {part:<14} {own:>8.4g} s accounted for, {measured:.4g} s measured"

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from tests.calibrate.logs import ran
 
 from tunec.compiler.analyses.time.pace import WAITS_FOR, scaled
-from tunec.compiler.calibrate.attribution import error, factors, margin, part_of
+from tunec.compiler.calibrate.attribution import error, factors, is_alone, margin, part_of
 from tunec.compiler.calibrate.record import derived
 from tunec.schemas.hardware.measurements import Measured
 
@@ -24,10 +24,23 @@ def test_a_run_as_accounted_for_teaches_nothing():
     assert all(factor == pytest.approx(1, abs=1e-3) for factor in learnt.values())
 
 
-def test_a_run_that_takes_twice_as_long_is_forecast_and_mends_the_judgements_first():
-    learnt = factors([ran(6.0)])
+def test_two_runs_that_take_twice_as_long_are_forecast_and_mend_the_judgements_first():
+    learnt = factors([ran(6.0), ran(6.1)])
     assert forecast(ran(6.0), learnt) == pytest.approx(6.0, rel=0.1)
     assert learnt["links"] > 1.5 * learnt["products"] >= 1
+
+
+COMPUTED = {"forward": 2.0, "memory traffic": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("took", "forecasts"), [([3.3], 3.15), ([6.0], 3.0), ([3.0, 6.0], 3.0), ([6.0, 6.1], 6.05)]
+)
+def test_a_run_that_is_far_off_counts_once_another_agrees(took, forecasts):
+    runs = [ran(each, terms=COMPUTED) for each in took]
+    learnt = factors(runs)
+    assert forecast(runs[0], learnt) == pytest.approx(forecasts, rel=0.03)
+    assert is_alone(runs[-1].seconds, learnt) == (took in ([6.0], [3.0, 6.0]))
 
 
 def test_runs_of_other_shapes_part_the_terms():

@@ -54,6 +54,11 @@ def test_a_run_is_compared_and_later_plans_take_what_follows(tunec, project):
     assert done.code == 0
     assert "3 s measured over 99 steps" in done.out
     assert "tensors  60.0 GiB at most" in done.out
+    assert "counts little until another run agrees" in done.out
+    assert planned(tunec)["time"]["step_seconds"] < 1.2 * before["time"]["step_seconds"]
+    (project / "train.log").write_text(logs.TRAINER.replace("05:06", "05:07"))
+    done = tunec("calibrate", "spec.yaml", ".")
+    assert "until another run agrees" not in done.out
     after = planned(tunec)
     assert after["time"]["step_seconds"] == pytest.approx(3.0, rel=0.1)
     assert after["time"]["step_seconds"] > 1.2 * before["time"]["step_seconds"]
@@ -61,8 +66,8 @@ def test_a_run_is_compared_and_later_plans_take_what_follows(tunec, project):
     assert gpu["peak_bytes"] == before["memory"]["gpu"]["peak_bytes"]
     assert gpu["required_bytes"] > before["memory"]["gpu"]["required_bytes"]
     assert gpu["margin"]["outside the allocator, as measured"] == (70000 << 20) - (64 << 30)
-    assert after["measured"]["runs"] == 1
-    assert "by 1 measured run" in tunec("plan", "spec.yaml").out
+    assert after["measured"]["runs"] == 2
+    assert "by 2 measured runs" in tunec("plan", "spec.yaml").out
     assert (
         "time and margin as runs on this cluster" in tunec("explain", "spec.yaml", "zero.stage").out
     )
@@ -84,7 +89,7 @@ def test_a_run_counts_once_and_the_terms_stay_those_of_the_account(tunec, projec
 def test_numbers_are_worked_out_anew_when_a_run_is_removed(tunec, project):
     tunec("calibrate", "spec.yaml", ".")
     one = yaml.safe_load((project / FILE).read_text())
-    (project / "train.log").write_text(logs.TRAINER.replace("05:06", "09:06"))
+    (project / "train.log").write_text(logs.TRAINER.replace("05:06", "05:07"))
     tunec("calibrate", "spec.yaml", ".")
     two = yaml.safe_load((project / FILE).read_text())
     assert two["factors"] != one["factors"]
