@@ -165,9 +165,9 @@ _REACHED: Final[Mapping[str, float]] = {
     "mi355x": 0.680,
     "mi325x": 0.604,
     "mi300x": 0.514,
-    "v100-sxm2-16g": 0.67,
-    "v100-sxm2-32g": 0.67,
-    "t4": 0.39,
+    "v100-sxm2-16g": 0.678,
+    "v100-sxm2-32g": 0.678,
+    "t4": 0.40,
 }
 """Share of the data sheet's 16-bit rate that the fastest large product keeps up, power limit and
 all: stas00/ml-engineering 744d01e, compute/accelerator, Maximum Achievable Matmul FLOPS. That of a
@@ -177,17 +177,16 @@ _USUAL: Final = 0.85
 _GEFORCE: Final = 1.1
 """Of GeForce cards, which run at clocks above the one that the data sheet counts with. A
 judgement, made when runs of `fsdp_qlora` on an RTX 3090 and 4090 had been seen."""
-_ADA_WATT: Final = 0.73e12
+_ADA_WATT: Final = 0.712e12
 """Operations a second that a chip of the Ada generation keeps up for each watt that it may take:
 what `l40_40gb.csv` shows of 300 W. At 300 W an RTX 6000 Ada has the same."""
 
 
 def _keeps_up(device: Device, dtype: FloatDtype) -> dict[str, float]:
     share = reached(device, dtype)
-    known = _ATTENTION.get(device.compute_capability or (0, 0))
     return {
         "reached": share,
-        "attention": _UNKNOWN_ATTENTION * share if known is None else known,
+        "attention": _attention(device, share),
         "single": device.rates.get("fp32", 0.0),
         "patience": 2.0 if device.pcie_bandwidth < _OLD_PCIE else 1.0,
     }
@@ -215,8 +214,30 @@ _ATTENTION: Final[Mapping[tuple[int, int], float]] = {
 up to 262,144 tokens (`tests/analyses/time/fit.py`; arXiv 2307.08691, figures 5 and 6, has 50 to
 73 % forward and up to 63 % backward); H100, arXiv 2407.08608, abstract (35 %, since it does not use
 what is new there, so that a B200 is as fast)."""
-_UNKNOWN_ATTENTION: Final = 0.65
-"""Of what large products keep up, on other devices: as on an A100."""
+_FUSED: Final = (8, 0)
+"""The oldest chips for which FlashAttention-2 is written (flash-attn 2.8, README)."""
+_UNFUSED: Final = 0.65
+"""Of what large products keep up, on others: less than an A100 has. A judgement."""
+
+
+def _attention(device: Device, share: float) -> float:
+    """Share of the rate that fused attention keeps up, of which products keep up `share`.
+
+    Between its products it takes exponentials, of which each unit does 16 in a clock, whatever it
+    multiplies (CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions"): chips
+    that multiply less in a clock wait less for them, as an A100 shows by how much it waits.
+    """
+    capability, done = device.compute_capability or (0, 0), device.silicon.operations
+    if capability in _ATTENTION:
+        return _ATTENTION[capability]
+    if capability < _FUSED or done is None:
+        return _UNFUSED * share
+    waits = _REACHED["a100-sxm4-80g"] / _ATTENTION[_FUSED] - 1
+    return share / (1 + waits * done / _OPERATIONS)
+
+
+_OPERATIONS: Final = 2048
+"""In a clock, of one unit of an A100."""
 _OLD_PCIE: Final = 2e10
 """Bytes a second: hosts with PCIe 3 are from before 2020, and take twice as long for a kernel. The
 twice is a judgement."""

@@ -45,8 +45,10 @@ texts and the kernels of Unsloth, each where its source has it. Copies and launc
 of those that share a sequence were read in DeepSpeed's source when ulysses-sp was read again, and
 the bucket of Qwen's runs on two nodes in the file that they name; that devices without a link have
 a third of their slots for each other comes from measurements that were looked for when fsdp_qlora's
-RTX 6000 Ada had been seen. Tiles, and the hooks of stage 2, come from their sources and from the
-fitting half, which likes a quarter of a last wave a little more than the half that is taken.
+RTX 6000 Ada had been seen; and that attention waits less for exponentials on chips that multiply
+less follows from an A100's, though it was worked out when the longest text of an RTX 4090 had been
+seen. Tiles, and the hooks of stage 2, come from their sources and from the fitting half, which
+likes a quarter of a last wave a little more than the half that is taken.
 
 What the fitting half decided: that a product takes as long as the slower of its arithmetic and its
 memory, and not their sum (the fit's sum falls from 3.30 to 3.15); and that the hooks of stage 3 are

@@ -147,6 +147,17 @@ def test_flash_attention_2_is_slower_than_products(name: str, share: float) -> N
     assert found.rate * found.attention < product_rate(found)
 
 
+def test_attention_waits_less_for_exponentials_on_chips_that_multiply_less() -> None:
+    shares = []
+    for name in ("a100-sxm4-80g", "l40s", "rtx-4090"):
+        found = machine(name)
+        shares.append(found.attention / found.reached)
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1 / (1 + (1 / shares[0] - 1) / 4))
+    turing = machine("t4")
+    assert turing.attention == 0.65 * turing.reached
+
+
 WIDE_BASE = {"weights": "fp32", "trainable": "fp32", "gradients": "fp32", "optimizer": "fp32"}
 """What peft's preparation makes of all that is not in 4 bits."""
 PACKED = lora(LARGE, quantization=nf4(), sequence=1024)
