@@ -97,8 +97,9 @@ def as_seen(
     if outset is None:
         return {target.name: plan for target, _ in asked}
     bundled = paths(asked, plan)
+    variable = next((target.media.variable for target, _ in asked if target.media.variable), "")
     return {
-        target.name: placed(plan, loaded, view_of(target, outset.spec), bundled)
+        target.name: placed(plan, loaded, view_of(target, outset.spec), bundled, variable)
         for target, _ in asked
     }
 

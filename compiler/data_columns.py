@@ -6,7 +6,7 @@ record tells before the run what the trainer would fail at, or drop.
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
@@ -21,6 +21,8 @@ from tunec.schemas.frozen import replace
 
 _MOST: Final = 2**20
 """Bytes of a file in which its first record must end to be looked at."""
+_LONGEST: Final = 250
+"""Letters of a path; what is longer is a picture itself, in letters."""
 _SUFFIXES: Final = (".jsonl", ".json")
 
 
@@ -55,6 +57,60 @@ def _reads(target: Target, plan: Plan, record: Mapping[str, Any]) -> bool:
     cannot = target.cannot.get("data.format")
     is_refused = cannot is not None and cannot.refuses(plan.data.format)
     return not is_refused and any(_fits(each, record) for each in target.records(plan))
+
+
+def unseen_pictures(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diagnostic]:
+    """A warning for each training file whose pictures the target's program would not find.
+
+    A relative path that leads to a file from the spec's directory, or from that of the data, leads
+    nowhere from where the run starts, in the root of its bundle.
+    """
+    known = plan.data.images and target.records(plan)
+    for path in dict.fromkeys(training_data(plan)) if known else ():
+        named = next(_pictures(_first(path, loaded.base) or {}), "")
+        near = _is_there(loaded.base, PurePosixPath(path).parent / named)
+        is_told = target.media.beside_data
+        if named and not (is_told and near) and (near or _is_there(loaded.base, named)):
+            start = "the data's folder" if is_told else "the bundle's folder, where run.sh starts"
+            other = "as seen from there" if is_told else "hold them in the data, as Parquet does"
+            yield Diagnostic(
+                "pictures-out-of-sight",
+                "warning",
+                f"the first record of {path} names the picture {named}, for which {target.name} "
+                f"looks from {start}",
+                (Label("this data", path="data.train"),),
+                help=f"name pictures by absolute paths, or {other}",
+            )
+
+
+def _is_there(base: Path, path: PurePosixPath | str) -> bool:
+    """Whether a file is there, below the spec's directory."""
+    try:
+        return require_inside(base / path, base.resolve()).is_file()
+    except (Unreadable, OSError, ValueError):
+        return False
+
+
+def _pictures(record: Mapping[str, Any]) -> Iterator[str]:
+    """Relative paths of pictures that a record names, in `images` or in its messages."""
+    said = record.get("messages")
+    parts = [
+        part
+        for each in (said if isinstance(said, list) else ())
+        if isinstance(each, Mapping) and isinstance(each.get("content"), list)
+        for part in each["content"]
+        if isinstance(part, Mapping)
+    ]
+    held = record.get("images") or record.get("image") or ()
+    listed = held if isinstance(held, list) else [held]
+    for each in (*listed, *(part.get("image") or part.get("path") for part in parts)):
+        name = each.get("path") if isinstance(each, Mapping) else each
+        if isinstance(name, str) and len(name) < _LONGEST and _is_relative(name):
+            yield name
+
+
+def _is_relative(name: str) -> bool:
+    return "://" not in name and not name.startswith(("/", "~", "data:")) and "\0" not in name
 
 
 def _first(path: str, base: Path) -> Mapping[str, Any] | None:

@@ -18,7 +18,7 @@ from tunec.compiler.bundle import (
     enclosed,
     with_commands,
 )
-from tunec.compiler.data_columns import unread_columns
+from tunec.compiler.data_columns import unread_columns, unseen_pictures
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import Emitted, emit, unsupported
 from tunec.compiler.facts import Facts
@@ -43,6 +43,7 @@ from tunec.compiler.requirements import (
     brought,
     contradicted,
     counting,
+    imports,
     needs,
     releases,
     requirements,
@@ -140,6 +141,7 @@ def plan(
     facts = replace(
         facts,
         versions={**brought(written_for), **facts.versions},
+        imports=imports(asked),
         needs=needs(asked),
         releases=written_for,
         takes_fsdp=take_fsdp(asked),
@@ -286,6 +288,7 @@ def written(
         artifacts[name], more = emitting(each, plans[name], planned.facts.versions, header)
         found += locate(traced(more, planned.ledger, loaded), loaded)
         found += locate(unread_columns(loaded, decided, each[0]), loaded)
+        found += locate(unseen_pictures(loaded, decided, each[0]), loaded)
         if not has_errors(more):
             found += objected(seen, each, artifacts[name], objecting)
     if has_errors(found):

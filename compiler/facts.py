@@ -71,6 +71,8 @@ class Facts(Struct, frozen=True):
     """Definitions of rank PIN by slot: the spec's, the command line's, the asked targets'."""
     releases: Mapping[str, str] = field(default_factory=dict)
     """The release of each package that the asked targets' files are written for."""
+    imports: tuple[Callable[[Draft], Iterable[str]], ...] = ()
+    """What else the programs of the asked targets import for a plan, as pip takes it."""
     needs: tuple[Need, ...] = ()
     """Pins of the asked targets that depend on what is decided; the others win over them."""
     takes_fsdp: bool = False

@@ -44,11 +44,14 @@ class View(Struct, frozen=True):
         return View(spec, root, self.elsewhere)
 
 
-def placed(plan: Plan, loaded: Loaded, view: View, bundled: Container[str]) -> Plan:
+def placed(
+    plan: Plan, loaded: Loaded, view: View, bundled: Container[str], media: str = ""
+) -> Plan:
     """The plan with its local paths as `view` has them.
 
     `bundled` are the paths of the bundle's files below its root: a word of the script's arguments
     that is one of these names that file. Absolute paths, and those below a home directory, stay.
+    `media` is the variable by which the trainer finds what samples name by relative paths.
     """
     spec = loaded.spec
     if spec is None:
@@ -62,7 +65,7 @@ def placed(plan: Plan, loaded: Loaded, view: View, bundled: Container[str]) -> P
             "objective.rewards": tuple(_reward(each, view) for each in plan.objective.rewards),
             "runtime.output": _output(plan, spec, view),
             "launch.script": _script(plan, spec, view, bundled),
-            "launch.environment": _environment(plan, view),
+            "launch.environment": tuple(_environment(plan, view, media).items()),
         }
     )
 
@@ -74,13 +77,14 @@ def own_modules(plan: Plan) -> tuple[str, ...]:
     return tuple(each for each in named if each.partition(".")[0] not in installed)
 
 
-def _environment(plan: Plan, view: View) -> tuple[tuple[str, str], ...]:
+def _environment(plan: Plan, view: View, media: str) -> dict[str, str]:
     """With the directory of the spec where a program elsewhere imports modules from it."""
-    if not view.elsewhere or not own_modules(plan):
-        return plan.launch.environment
     found = dict(plan.launch.environment)
-    places = (view.spec, found.get(SEARCHED))
-    return tuple({**found, SEARCHED: ":".join(filter(None, places))}.items())
+    if media and plan.data.images and data_kind(plan.data.train) == "file":
+        found[media] = posixpath.dirname(_moved(plan.data.train, view.spec)) or "."
+    if view.elsewhere and own_modules(plan):
+        found[SEARCHED] = ":".join(filter(None, (view.spec, found.get(SEARCHED))))
+    return found
 
 
 def _moved(path: str, base: str) -> str:

@@ -88,6 +88,15 @@ def needs(asked: Sequence[Asked]) -> tuple[Need, ...]:
     )
 
 
+def imports(asked: Iterable[Asked]) -> tuple[Callable[[Draft], Iterable[str]], ...]:
+    """What else the programs of the asked targets import for a plan."""
+    return tuple(partial(_imported, target, version) for target, version in asked)
+
+
+def _imported(target: Target, version: Version, draft: Draft) -> Iterable[str]:
+    return target.imports(draft, version)
+
+
 def releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> Mapping[str, str]:
     """The release of each package that the files of the asked targets are written for.
 

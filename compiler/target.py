@@ -207,6 +207,20 @@ Documents = Mapping[str, Mapping[str, Found]]
 """The keys found in each document by dotted path, by the name of the target's file."""
 
 
+class Media(Struct, frozen=True):
+    """Where a program looks for files that samples name by relative paths."""
+
+    is_told: bool = False
+    """Whether a key of its own names the folder of the data; else it is where the run starts."""
+    variable: str = ""
+    """The variable of the environment that names it instead."""
+
+    @property
+    def beside_data(self) -> bool:
+        """Whether paths are relative to the folder of the data."""
+        return self.is_told or bool(self.variable)
+
+
 class Target(Struct, frozen=True):
     """One consumer, described once."""
 
@@ -240,6 +254,10 @@ class Target(Struct, frozen=True):
     """What documents say only together."""
     starts: tuple[Start, ...] = ()
     """How its files are started; the first way that a plan has the file for is taken."""
+    media: Media = field(default_factory=Media)
+    """How its program finds pictures that samples name by relative paths."""
+    imports: Callable[[Draft, Version], Iterable[str]] = field(default=lambda _d, _v: ())
+    """Distributions that its program imports for a plan, and that nothing it installs requires."""
     entry: Callable[[Plan, Dialect], tuple[str, ...]] | None = None
     """What starts its own program, from a bundle's root: a module and arguments. None: nothing."""
     resumes: str = ""

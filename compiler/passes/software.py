@@ -17,7 +17,7 @@ _TORCH: Final = "torch"
 def say_software(scribe: Scribe, draft: Draft) -> None:
     """Decide what must be installed; an error where a named torch has no kernels for a device."""
     _torch(scribe, draft)
-    packages = tuple(_packages(draft, _brought(scribe, draft)))
+    packages = tuple(_packages(scribe, draft))
     why = (
         "packages that the plan's model, method, engine and targets import, in the releases "
         "that the files are written for"
@@ -187,6 +187,12 @@ _IMPORTED: Final[Mapping[str, Callable[[Draft], bool]]] = {
 }
 """Distributions by whether a plan's run imports them; no trainer but some of them requires those of
 trackers, without which it stops (transformers 5.23.0 integrations/integration_utils.py)."""
+_OF_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "smolvlm": ("num2words",),
+    **dict.fromkeys(("fast_vlm", "gemma3n", "perception_lm"), ("timm",)),
+}
+"""What transformers imports for a family and does not require: transformers 5.23.0 models/smolvlm/
+processing_smolvlm.py `SmolVLMProcessor.__init__`, models/timm_wrapper/modeling_timm_wrapper.py."""
 _FLASH: Final = "flash-attn"
 """It is compiled, and goes before what requires it: pip then finds it there."""
 _TRAINERS: Final = (
@@ -198,12 +204,18 @@ _REQUIRING: Final = frozenset({"openrlhf"})
 """Trainers whose wheels require FlashAttention, whatever attention a plan has."""
 
 
-def _packages(draft: Draft, releases: Mapping[str, str]) -> Iterator[str]:
+def _packages(scribe: Scribe, draft: Draft) -> Iterator[str]:
     """What pip is told: with a release where one is named, or goes with the files."""
+    releases, told = _brought(scribe, draft), scribe.facts.imports
     trainers = [name for name in _TRAINERS if name in releases]
     if _REQUIRING & {*trainers} or draft.attention.implementation == "flash_attention_2":
         yield _named(_FLASH, releases)
-    for name in (*trainers, *(name for name, is_said in _IMPORTED.items() if is_said(draft))):
+    usual = (name for name, is_said in _IMPORTED.items() if is_said(draft))
+    further = (
+        *_OF_FAMILIES.get(draft.model.family, ()),
+        *(name for of in told for name in of(draft)),
+    )
+    for name in dict.fromkeys((*trainers, *usual, *further)):
         yield _named(name, releases)
 
 

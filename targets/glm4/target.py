@@ -73,6 +73,8 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     return {"evaluation.predictions": "answers"}
 
 
+_IMPORTS: Final = (*("datasets", "jieba", "nltk==3.8.1", "rouge_chinese"), "ruamel.yaml", "typer")
+"""zai-org/GLM-4 3f79b54, finetune_demo/requirements.txt, and what finetune.py imports."""
 SCRIPT_NAME: Final = "launch.sh"
 STYLE: Final = Style()
 
@@ -96,6 +98,7 @@ TARGET: Final = Target(
     check=refusing("glm4", REFUSALS),
     beside={PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
     companions=companions,
+    imports=lambda _draft, _version: _IMPORTS,
     together=compute_dtype,
     starts=(Start(("bash",), SCRIPT_NAME, repository="zai-org/GLM-4 (finetune_demo)"),),
     command=commander(STYLE),

@@ -1,5 +1,6 @@
 """What a job does on each node before it starts the processes, and what it is called."""
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.local_paths import SEARCHED, own_modules
 from tunec.schemas.data_paths import is_local
 from tunec.schemas.torch_builds import BUILD_TOOLS, BUILT_ON_TORCH, builds_of, wheel
+from tunec.targets.rows import has_images
 from tunec.targets.words import words_of
 
 _UNSAFE: Final = re.compile(r"[^a-z0-9]+")
@@ -109,14 +111,20 @@ def installed_packages(text: str) -> tuple[str, ...]:
 def local_files(plan: Plan) -> tuple[str, ...]:
     """Paths of the user's own files that a run reads, as they are seen from where it starts."""
     words = words_of(plan.launch.script)
-    script = words[:1] if words and words[0].endswith(_FILES) else []
-    data = [
-        each for each in (*training_data(plan), plan.data.evaluation) if each and is_local(each)
-    ]
+    script = [_whole(each) for each in words[:1] if each.endswith(_FILES)]
+    named = (each for each in (*training_data(plan), plan.data.evaluation) if each)
+    data = [_whole(each) if has_images(plan) else each for each in named if is_local(each)]
     beside = [word for word in words[1:] if word.startswith("../")]
     rewards = _reward_files(plan)
     model = [plan.model.path] if plan.model.path.startswith((".", "/", "~")) else []
     return tuple(dict.fromkeys((*script, *model, *data, *beside, *rewards)))
+
+
+def _whole(path: str) -> str:
+    """The folder of a file, whose neighbours it imports or names; it alone beside the spec."""
+    folder, name = posixpath.split(path)
+    is_beside = set(folder.split("/")) <= {"", ".", "..", "~"}
+    return folder if posixpath.splitext(name)[1] and not is_beside else path
 
 
 def _reward_files(plan: Plan) -> Iterator[str]:

@@ -10,10 +10,10 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.lints.kinds import schema
 from tunec.schemas.caches import cached
-from tunec.targets.ms_swift.packages import PACKAGE
+from tunec.targets.ms_swift.packages import PACKAGE, of_kind
 
 _NAMES: Final = f"{PACKAGE}/models.json"
 _UNNAMED: Final[Mapping[str, tuple[str, str]]] = {
@@ -53,5 +53,15 @@ def is_named(plan: Plan, release: str) -> bool:
 
 def told(plan: Plan) -> tuple[str, str] | None:
     """Model type and template of a model whose name ms-swift does not know."""
-    name = name_of(plan.model.path)
+    return _unnamed(name_of(plan.model.path))
+
+
+def imports(draft: Draft, version: Version) -> tuple[str, ...]:
+    """What the loader of the model asks for, and ms-swift does not install."""
+    name = name_of(draft.model.path)
+    found = known_names(str(version)).get(name) or _unnamed(name)
+    return of_kind(found[0]) if found else ()
+
+
+def _unnamed(name: str) -> tuple[str, str] | None:
     return next((each for pattern, each in _UNNAMED.items() if re.search(pattern, name)), None)

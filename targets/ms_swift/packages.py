@@ -35,6 +35,32 @@ _ENGINE: Final = (("4.0", "0.23.0"), ("4.3", "0.28.0"), ("4.5", "0.31.0"))
 """The newest vLLM that pip finds beside those: ms-swift asks for 0.5.1 or later (README.md)."""
 
 
+_OF_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl"), ("qwen_vl_utils>=0.0.6", "decord")),
+    **dict.fromkeys(
+        ("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "ovis_ocr2"),
+        ("qwen_vl_utils>=0.0.14", "decord"),
+    ),
+    **dict.fromkeys(("minicpmv2_6", "minicpmv4", "minicpmv4_5"), ("timm", "decord")),
+    **dict.fromkeys(("cogagent_chat", "minicpmv", "minicpmv2_5"), ("timm",)),
+    **dict.fromkeys(("ovis2", "ovis2_5"), ("moviepy<2",)),
+    **dict.fromkeys(("llava_onevision1_5", "llava_onevision2", "monkeyocrv2"), ("qwen_vl_utils",)),
+    **dict.fromkeys(("deepseek_ocr", "deepseek_ocr2", "unlimited_ocr"), ("easydict",)),
+    **dict.fromkeys(("molmo2", "xcomposer2_5"), ("decord",)),
+    **dict.fromkeys(("llava_next_video_hf", "llama3_llava_next"), ("av",)),
+    "kimi_k3": ("tiktoken",),
+    "keye_vl": ("keye_vl_utils",),
+    "keye_vl_1_5": ("keye_vl_utils>=1.5.2",),
+}
+"""What the loader of a kind of model asks for besides: ms-swift 4.6.0 model/models/*.py, `requires`
+of each `ModelMeta`. It warns of what is missing, and most loaders then end at their import."""
+
+
+def of_kind(kind: str) -> tuple[str, ...]:
+    """Distributions that a kind of model needs, and ms-swift does not install."""
+    return _OF_MODELS.get(kind, ())
+
+
 def companions(version: Version) -> Mapping[str, str]:
     """What goes with one of ms-swift in an environment, by package."""
     held = [each for since, each in _ENGINE if version >= Version(since)]

@@ -11,7 +11,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.counting import Counting, Epoch
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
+from tunec.compiler.target import Cannot, Dialect, File, Json, Media, Target, on_deepspeed
 from tunec.schemas.data_paths import Record
 from tunec.schemas.frozen import replace
 from tunec.schemas.spec import Spec
@@ -27,6 +27,7 @@ from tunec.targets.ms_swift.adapter import ADAPTER, EVERY_LAYER, QUANTIZATION
 from tunec.targets.ms_swift.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.ms_swift.migration import CARRIES, LEAVES, foreign
 from tunec.targets.ms_swift.model import DATA, MODEL, OBJECTIVE
+from tunec.targets.ms_swift.models import imports
 from tunec.targets.ms_swift.packages import (
     PACKAGE,
     RELEASES,
@@ -238,6 +239,8 @@ TARGET: Final = Target(
         DEEPSPEED_PACKAGE: DEEPSPEED,
     },
     companions=companions,
+    imports=imports,
+    media=Media(variable="ROOT_IMAGE_DIR"),
     entry=entry,
     resumes="--resume_from_checkpoint={}",
     run_by="trl",

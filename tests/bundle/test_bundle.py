@@ -219,6 +219,16 @@ def test_a_module_of_rewards_is_brought_to_a_rented_machine(write, reward, file)
     assert not any("rewards" in each for each in other.get("file_mounts", {}))
 
 
+def test_ms_swift_is_told_where_the_pictures_of_the_data_lie(write):
+    data = {**SPEC["data"], "train": "data/train.jsonl"}
+    seeing = {**SPEC, "model": "qwen2.5-vl-7b", "data": data}
+    for targets, file in (((), "launch/launch.sh"), (("slurm",), "slurm/train.sbatch")):
+        assert "export ROOT_IMAGE_DIR=../data\n" in write(seeing, "ms-swift", *targets).text(file)
+    without = {**seeing, "data": {**data, "images": {"per_sample": 0}}}
+    assert "ROOT_IMAGE_DIR" not in write(without, "ms-swift").text("launch/launch.sh")
+    assert "ROOT_IMAGE_DIR" not in write(seeing, "trl").text("launch/launch.sh")
+
+
 def test_a_pod_imports_rewards_from_its_volume(write):
     objective = {"grpo": {"rewards": ["rewards.correct"]}}
     rewarded = {**SPEC, "objective": objective, "job": {"volume": "work"}}

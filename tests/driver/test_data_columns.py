@@ -33,13 +33,14 @@ PAIRS = {
 }
 
 
-def told(folder, target, objective="sft", train="train.jsonl"):
+def told(folder, target, objective="sft", train="train.jsonl", model="llama-3.2-1b"):
     data = {"train": train, "samples": 5000, "sequence": 1024}
-    spec = {"tunec": 1, "model": "llama-3.2-1b", "method": "lora", "objective": objective}
+    spec = {"tunec": 1, "model": model, "method": "lora", "objective": objective}
     (folder / "spec.json").write_text(json.dumps({**spec, "data": data, "hardware": "h100-80g-x1"}))
     found = compile_spec(load_spec(folder / "spec.json"), [REGISTRY.resolve(target)])
     assert found.artifacts, found.diagnostics
-    return [each for each in found.diagnostics if each.id == "data-in-unread-columns"]
+    ids = ("data-in-unread-columns", "pictures-out-of-sight")
+    return [each for each in found.diagnostics if each.id in ids]
 
 
 @pytest.mark.parametrize(("objective", "read"), [("sft", SUPERVISED), ("dpo", PAIRS)])
@@ -89,3 +90,32 @@ def test_data_elsewhere_is_not_read(tmp_path):
     assert told(folder, "axolotl") == []
     (folder / "train.jsonl").symlink_to(tmp_path / "train.jsonl")
     assert told(folder, "axolotl") == []
+
+
+SEEN = [{"role": "user", "content": [{"type": "image", "path": "pictures/1.png"}]}]
+HELD = {"images": ["pictures/1.png"], "messages": SAID}
+
+
+@pytest.mark.parametrize(
+    ("target", "record", "picture", "unseen"),
+    [
+        ("trl", HELD, "pictures/1.png", True),
+        ("trl", HELD, "data/pictures/1.png", True),
+        ("trl", HELD, "", False),
+        ("trl", {"messages": SEEN}, "pictures/1.png", True),
+        ("trl", {**HELD, "images": ["https://example.org/1.png"]}, "pictures/1.png", False),
+        ("trl", {**HELD, "images": ["i" * 300]}, "pictures/1.png", False),
+        ("ms-swift", HELD, "data/pictures/1.png", False),
+        ("ms-swift", HELD, "pictures/1.png", True),
+        ("llamafactory", HELD, "data/pictures/1.png", False),
+        ("axolotl", {**HELD, "images": [{"path": "pictures/1.png"}]}, "pictures/1.png", True),
+    ],
+)
+def test_pictures_that_a_trainer_looks_for_elsewhere(tmp_path, target, record, picture, unseen):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/train.jsonl").write_text(json.dumps(record))
+    if picture:
+        (tmp_path / picture).parent.mkdir()
+        (tmp_path / picture).write_bytes(b"")
+    found = told(tmp_path, target, train="data/train.jsonl", model="qwen2.5-vl-7b")
+    assert [each.id for each in found] == ["pictures-out-of-sight"] * unseen

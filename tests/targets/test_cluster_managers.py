@@ -460,6 +460,11 @@ def test_files_beside_the_bundle_are_mounted_where_the_run_looks_for_them():
         "~/train.py": "../train.py",
         "~/train.jsonl": "../train.jsonl",
     }
+    theirs = {"launch.script": "../repo/finetune/finetune.py", "data.train": "../data/a.jsonl"}
+    assert task(theirs, {"data.images": 1})["file_mounts"] == {
+        "~/repo/finetune": "../repo/finetune",
+        "~/data": "../data",
+    }
     assert "file_mounts" not in task()
     beyond = {"data.train": "../../train.jsonl"}
     assert emitted("skypilot", plan_of(SXM, beyond))[1] == {"E0905"}

@@ -84,6 +84,21 @@ def test_a_tracker_is_installed_where_the_run_reports_to_one(trainer):
     assert "wandb" not in packages(TRAINERS[trainer], trainer)[0]
 
 
+@pytest.mark.parametrize(
+    ("target", "model", "imported"),
+    [
+        ("ms-swift", "qwen2.5-vl-7b", "qwen_vl_utils>=0.0.6"),
+        ("ms-swift", "Qwen/Qwen3-VL-8B-Instruct", "qwen_vl_utils>=0.0.14"),
+        ("ms-swift", "openbmb/MiniCPM-V-2_6", "timm"),
+        ("trl", "smolvlm2-2.2b", "num2words"),
+        ("glm4", "glm-4-9b-0414", "rouge_chinese"),
+    ],
+)
+def test_what_a_model_or_a_script_imports_besides_is_installed(target, model, imported):
+    assert imported in packages({**SPEC, "model": model}, target)[0]
+    assert imported not in packages(SPEC, "trl")[0]
+
+
 def test_adapters_come_in_the_release_that_goes_with_the_trainer():
     for release in REGISTRY["trl"].releases:
         assert packages(SPEC, f"trl@{release}")[0]["peft"], release
