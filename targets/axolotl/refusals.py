@@ -7,7 +7,7 @@ from tunec.targets.axolotl.model import FP8
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.axolotl.rewards import OWN_REWARDS
 from tunec.targets.rows import has_adapter, is_rewarded, is_supervised, splits_groups
-from tunec.targets.scripts.refusals import Refusal
+from tunec.targets.scripts.refusals import Refusal, seen_by_own_classes
 
 _LOADER: Final = "axolotl 0.13.2 to 0.19.0 loaders/model.py"
 
@@ -61,6 +61,9 @@ _GRPO: Final = "trl 0.27.0 to 1.9.0 trainer/grpo_trainer.py"
 _SECOND: Final = "axolotl 0.13.2 to 0.19.0 train.py `setup_reference_model`"
 
 REFUSALS: Final = (
+    seen_by_own_classes(
+        "axolotl 0.13.2 to 0.19.0 loaders/model.py: AutoModelForImageTextToText of transformers"
+    ),
     Refusal(
         ("model.family",),
         "files are written for axolotl 0.13 and later; earlier ones are only read",

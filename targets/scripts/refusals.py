@@ -10,10 +10,26 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.deepspeed.refusals import Refusal
 
-__all__ = ["TEXT_ALONE", "Refusal", "read_by_omegaconf", "refusing"]
+__all__ = ["TEXT_ALONE", "Refusal", "read_by_omegaconf", "refusing", "seen_by_own_classes"]
 
 TEXT_ALONE: Final = "where samples hold text alone, `--set data.images.per_sample=0`"
 """What helps where images are planned for a model that sees, and the data may have none."""
+
+
+def _sees_by_own_classes(plan: Plan) -> bool:
+    return plan.data.images > 0 and plan.model.trust_remote_code
+
+
+def seen_by_own_classes(source: str) -> Refusal:
+    """Images for classes of a model's own repository, which take another batch than `source`."""
+    return Refusal(
+        ("model.path", "data.images"),
+        "the model's own classes take images in another form than its batches have",
+        _sees_by_own_classes,
+        f"{source}; OpenBMB/MiniCPM-V 0dbb566 finetune/trainer.py `compute_loss`: `data=inputs`; "
+        "zai-org/GLM-4 3f79b54 finetune_demo/finetune_vision.py: `images`",
+        f"compile to ms-swift, or to minicpm-v or glm4 for these models; {TEXT_ALONE}",
+    )
 
 
 def read_by_omegaconf(*slots: str) -> Iterator[Refusal]:

@@ -4,7 +4,7 @@ from typing import Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.rows import splits_groups
-from tunec.targets.scripts.refusals import Refusal
+from tunec.targets.scripts.refusals import Refusal, seen_by_own_classes
 
 
 def _precomputes(plan: Plan) -> bool:
@@ -25,6 +25,9 @@ def _rewards_by_nobody(plan: Plan) -> bool:
 
 
 REFUSALS: Final = (
+    seen_by_own_classes(
+        "trl 0.19.1 to 1.16.0 trainer/sft_trainer.py `DataCollatorForVisionLanguageModeling`"
+    ),
     Refusal(
         ("objective.rewards",),
         "a reward is one of TRL's own, or a function by its dotted import path",

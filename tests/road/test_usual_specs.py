@@ -72,3 +72,12 @@ def test_rewards_are_asked_for_by_their_function(trainer, method):
     data = {"train": "train.parquet", "samples": 5000, "sequence": 2048}
     reward = "rewards.py:correct" if trainer == "ms-swift" else "rewards.correct"
     assert files_of(trainer, method, data=data, objective={"grpo": {"rewards": [reward]}})
+
+
+@pytest.mark.parametrize("model", ["openbmb/MiniCPM-V-2_6", "glm-4v-9b"])
+def test_images_for_classes_of_a_model_s_own_repository_go_to_trainers_that_know_them(model):
+    for trainer, runs in (("trl", False), ("axolotl", False), ("ms-swift", True)):
+        data = {"train": "train.jsonl", "samples": 5000, "sequence": 2048}
+        assert bool(files_of(trainer, "lora", model=model, data=data)) == runs, trainer
+        alone = {**data, "images": {"per_sample": 0}}
+        assert files_of(trainer, "lora", model=model, data=alone), trainer
