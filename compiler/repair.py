@@ -5,20 +5,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.plan import Draft
-from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.values import plain
 from tunec.compiler.passes.choose_quantization import with_base
-from tunec.compiler.passes.fit.fit import GROUPS, problem_of
-from tunec.compiler.passes.fit.search import search
-from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.compiler.unsearched import decided, unbound_seconds, unpinned
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
 from tunec.schemas.terms import STEPS_IN_BACKWARD
@@ -69,7 +65,7 @@ def repairs(facts: Facts, found: Iterable[Diagnostic], attempt: Attempt) -> Iter
         timing = partial(_seconds, attempt, blocked)
         if each.id == "E0701":
             working = working_ways(facts, timing)
-            told = _help(working, _unbound(facts)) if working else _no_help(blocked, spoiled)
+            told = _help(working, unbound_seconds(facts)) if working else _no_help(blocked, spoiled)
             yield replace(each, help=told)
         elif each.id == "E0702":
             freed = [way for kind in _freeing(facts) if (way := _first(kind, timing))]
@@ -143,46 +139,6 @@ def _both(first: Way, second: Way) -> Way:
     return Way(max(first.rank, second.rank), settings, f"{first.cost}; {second.cost}")
 
 
-# ── what the passes say ──────────────────────────────────────────────────────────────────────────
-
-_BEFORE: Final = PIPELINE[: next(at for at, each in enumerate(PIPELINE) if each.decides == GROUPS)]
-"""The passes that decide what the search leaves as it is."""
-
-
-def _decided(facts: Facts) -> tuple[Facts, Draft] | None:
-    """What the passes before the search decide; None where one finds an error."""
-    draft = Draft({})
-    for each in _BEFORE:
-        facts = facts.informed(draft)
-        outcome, groups = each.decide(facts, draft)
-        if any(fault.severity == "error" for fault in outcome.diagnostics):
-            return None
-        draft = draft.with_groups(groups)
-    return facts.informed(draft), draft
-
-
-def _unbound(facts: Facts) -> float | None:
-    """Seconds for a sample if devices and hosts had memory without end."""
-    decided = _decided(facts)
-    if decided is None:
-        return None
-    problem = replace(problem_of(*decided), budget=2**60, host_budget=None)
-    best = search(problem).best
-    return None if best is None else best.cost
-
-
-def _unpinned(facts: Facts, path: str) -> Any:
-    """The value that a slot gets without its pin; None where nothing fits then either."""
-    pins = {slot: pin for slot, pin in facts.pins.items() if slot != path}
-    decided = _decided(replace(facts, pins=pins))
-    best = search(problem_of(*decided)).best if decided else None
-    if decided is None or best is None:
-        return None
-    slot = SLOTS[path]
-    group = getattr(best.layout, slot.group) if slot.group in GROUPS else None
-    return getattr(group or getattr(decided[1], slot.group), slot.attribute)
-
-
 # ── ways ─────────────────────────────────────────────────────────────────────────────────────────
 
 _BY_TRL: Final = Way(
@@ -199,6 +155,9 @@ _FSDP: Final = Way(
     0,
     ("engine=fsdp",),
     "no loss in quality: FSDP shards all weights; the checkpoint format differs",
+)
+_SHARDABLE: Final = Way(
+    1, ("train.optimizer.name=adamw",), "DeepSpeed shards its states, and offloads them"
 )
 _FSDP_OF_PACKED: Final = Way(
     0,
@@ -249,7 +208,7 @@ _LORA: Final = Way(
 def _intent(facts: Facts) -> Iterator[Kind]:
     """Changes of intent by kind, the smallest of each kind first."""
     yield from ([each] for each in _losses(facts))
-    yield _sharded(facts)
+    yield [*_sharded(facts), *_shardable(facts)]
     yield from ([each] for each in _budgets(facts))
     yield from ([each] for each in _pins(facts))
     yield [_INPUTS_AWAY]
@@ -294,6 +253,12 @@ def _sharded(facts: Facts) -> Kind:
     return [*([_FSDP] if asked is None else []), *released]
 
 
+def _shardable(facts: Facts) -> Kind:
+    """Plain AdamW on several devices, where another optimizer was decided on for all parameters."""
+    found = decided(facts) if facts.spec.method.full and facts.selection.count > 1 else None
+    return [_SHARDABLE] if found and found[1].optimizer.name != "adamw" else []
+
+
 def _budgets(facts: Facts) -> Iterator[Way]:
     for name, what in (("gpu_memory", "device"), ("host_memory", "host")):
         if getattr(facts.spec.budget, name) is not None:
@@ -303,7 +268,7 @@ def _budgets(facts: Facts) -> Iterator[Way]:
 def _pins(facts: Facts) -> Iterator[Way]:
     """Each pin of the spec as it would be decided without it."""
     for path, pin in facts.pins.items():
-        if pin.author == "spec" and (value := _unpinned(facts, path)) not in (None, pin.value):
+        if pin.author == "spec" and (value := unpinned(facts, path)) not in (None, pin.value):
             yield Way(0, (f"pin.{path}={json.dumps(plain(value))}",), "instead of your pin")
 
 

@@ -80,8 +80,11 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argpars
         import re
 
         command: argparse.ArgumentParser = options.parser
-        flags = re.findall(r"--[a-z-]+", command.format_help())
-        command.error(f"there is no argument {unknown[0]!r} here{_near(unknown[0], flags)}")
+        text = command.format_help()
+        flags = re.findall(r"--[a-z-]+", text)
+        takers = re.findall(r"^  .*?(--(?:spec|output) (?:SPEC|FILE|DIR))\b", text, re.MULTILINE)
+        near = _near(unknown[0], flags) or _placed(unknown[0], takers)
+        command.error(f"there is no argument {unknown[0]!r} here{near}")
     return options
 
 
@@ -90,6 +93,13 @@ def _near(word: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(word.partition("=")[0], list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def _placed(word: str, takers: Sequence[str]) -> str:
+    """Which options of a command take files, where a word may be one that stands by itself."""
+    if word.startswith("-") or not takers:
+        return ""
+    return f"; a file is given by {' or '.join(takers)}"
 
 
 def _commands() -> dict[str, Callable[["Subparsers"], None]]:

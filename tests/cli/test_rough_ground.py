@@ -135,6 +135,9 @@ def test_hardware_that_cannot_be_is_unknown(tunec, name):
     [
         (("complie", "x"), "did you mean compile?"),
         (("plan", FIVE, "--taget", "x"), "did you mean --target?"),
+        (("plan", FIVE, FIVE), "here\n"),
+        (("resume", "output/checkpoint-5", FIVE), "a file is given by --spec SPEC"),
+        (("report", FIVE, "report.html"), "a file is given by --output FILE"),
         (("plan", FIVE, "--hardware", "p100-x1", "--hardware", "p100-x2"), "given twice"),
         (("explain", "zero.stage"), "tunec explain SPEC zero.stage"),
         (("explain", FIVE, "zero"), "zero has zero.stage, "),

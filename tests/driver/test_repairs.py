@@ -267,3 +267,17 @@ def test_what_a_target_refuses_is_not_offered():
     by_simpletuner = offered(compiled({**flux, "targets": ["simpletuner"]}))
     assert "--set method=qlora" in by_simpletuner
     assert "--hardware v100-32g-x1" not in by_simpletuner
+
+
+def test_an_optimizer_that_is_not_sharded_is_told_of_and_another_is_offered():
+    flux = {
+        "model": "flux.1-dev",
+        "method": "full",
+        "data": {"train": "images", "resolution": 1024, "samples": 500},
+        "hardware": "h100-80g-x8",
+        "targets": ["simpletuner"],
+    }
+    found = compiled(flux)
+    (told,) = [each for each in found.diagnostics if each.id == "E0701"]
+    assert any(note.startswith("DeepSpeed was left out: ") for note in told.notes)
+    assert "--set train.optimizer.name=adamw" in offered(found)

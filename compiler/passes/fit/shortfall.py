@@ -53,6 +53,7 @@ def infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
             f"the smallest layout is {lack.shape}, micro batch {lack.micro}",
             f"its largest term is {largest}: {format_bytes(most)}",
             *_others(problem, answer, lack),
+            *_left_out(facts, answer),
             *_pin_notes(facts),
         ),
         sum=tuple(Term(name, value) for name, value in lack.terms.items()),
@@ -90,6 +91,20 @@ def _others(problem: Problem, answer: Answer, lack: _Lack) -> Iterator[str]:
     each = answer.nearest_on_host if lack.of == "device" else answer.nearest
     if each is not None:
         yield f"{each.shape}: {describe(each, problem)}"
+
+
+_SHARDING: Final = {"deepspeed": "DeepSpeed", "fsdp": "FSDP"}
+
+
+def _left_out(facts: Facts, answer: Answer) -> Iterator[str]:
+    """The engines that share memory among devices of which no layout can run, each with why."""
+    if facts.selection.count == 1 or facts.pinned("parallel.engine", facts.spec.engine):
+        return
+    for engine, name in _SHARDING.items():
+        of = [each for each in answer.verdicts if each.shape.engine == engine]
+        plain = [each.refusal for each in of if each.shape.offload_param == "none"]
+        if of and all(each.refusal for each in of):
+            yield f"{name} was left out: {max(plain, key=plain.count)}"
 
 
 def _pin_notes(facts: Facts) -> list[str]:
