@@ -30,6 +30,10 @@ class Observation(Struct, frozen=True):
     used: int | None = None
     """Bytes in use of the device by its driver."""
     versions: Mapping[str, str] = field(default_factory=dict)
+    device: str = ""
+    """What the device of its first rank calls itself, or `cpu`."""
+    ranks: int = 0
+    """Processes; 0: not told."""
     when: str = ""
     """The day of its last record, where it tells."""
     stopped: str = ""
@@ -65,6 +69,8 @@ def together(found: Iterable[Observation]) -> Observation:
         reserved=_most(each.reserved for each in every),
         used=_most(each.used for each in every),
         versions={name: text for each in every for name, text in each.versions.items()},
+        device=next((each.device for each in every if each.device), ""),
+        ranks=max((each.ranks for each in every), default=0),
         when=max((each.when for each in every), default=""),
         stopped=next((each.stopped for each in every if each.stopped), ""),
     )

@@ -42,11 +42,33 @@ def _digest(contents: Sequence[bytes]) -> str:
     return sha256(b"".join(sha256(each).digest() for each in contents)).hexdigest()[:16]
 
 
+_STRANGE: Final = 20.0
+"""Times that a step may be longer or shorter than accounted before it is that of other devices."""
+
+
+def of_other_run(seen: Observation, plan: Expected) -> str | None:
+    """Why what was seen is no run of a plan on its cluster; None where nothing tells so."""
+    if seen.device == "cpu":
+        return f"it ran on a CPU, and the plan on {plan.cluster}"
+    if seen.ranks and seen.ranks != plan.devices:
+        several = "" if seen.ranks == 1 else "s"
+        return f"it had {seen.ranks} rank{several}, and the plan has {plan.devices}"
+    whole, step = plan.step_seconds, _step(seen, plan)
+    if step and whole and not whole / _STRANGE < step < whole * _STRANGE:
+        return f"a step took {step:.3g} s, and {whole:.3g} s were accounted for"
+    return None
+
+
+def _step(seen: Observation, plan: Expected) -> float | None:
+    """Seconds of a step, also where a file tells samples a second."""
+    if seen.seconds is None and seen.samples_per_second:
+        return plan.samples / seen.samples_per_second
+    return seen.seconds
+
+
 def seconds_of(plan: Expected, seen: Observation) -> Seconds | None:
     """A step's time; None where nothing shows it."""
-    measured = seen.seconds
-    if measured is None and seen.samples_per_second:
-        measured = plan.samples / seen.samples_per_second
+    measured = _step(seen, plan)
     if measured is None or not plan.seconds:
         return None
     return Seconds(

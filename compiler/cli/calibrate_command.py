@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from tunec.compiler.calibrate.formats.table import Unread, files_in, read_file
 from tunec.compiler.calibrate.observation import Observation, together
-from tunec.compiler.calibrate.record import derived, ran, text_of, with_run
+from tunec.compiler.calibrate.record import derived, of_other_run, ran, text_of, with_run
 from tunec.compiler.calibrate.smoke import Shown, is_silent, judged, lines_in
 from tunec.compiler.calibrate.wording import outcome_lines, run_lines, shown_line
 from tunec.compiler.cli.inputs import asked_targets, load
@@ -54,21 +54,28 @@ def run(options: Namespace, session: Session) -> int:
     if faults:
         return session.refuse(faults, {})
     found = together(seen)
+    other = of_other_run(found, subject.plan)
+    if other is not None:
+        for each in shown if session.format == "text" else ():
+            session.tell(shown_line(each))
+        return session.refuse((_of_another_plan(paths[0], other),), {})
     contents = [each.read_bytes() for each in paths]
     newest = max(each.stat().st_mtime for each in paths)
     day = datetime.fromtimestamp(newest, UTC).date().isoformat()
     try:
         made = ran(subject.plan, found, _names(paths, seen), contents, day)
     except ValidationError as fault:
-        return session.refuse((_of_another_plan(paths[0], fault),), {})
+        why = fault.errors()[0]["msg"].removeprefix("Value error, ")
+        return session.refuse((_of_another_plan(paths[0], why),), {})
     after = with_run(subject.known, made, subject.plan.cluster, assumed(subject.plan.vendor))
     code = _deliver(made, after, subject, shown, options, session)
+    if not found.device:
+        session.note(f"no file says on what it ran: it is taken as a run on {subject.plan.cluster}")
     return code if all(each.verdict == "ok" or is_silent(each) for each in shown) else INPUT
 
 
-def _of_another_plan(path: Path, fault: ValidationError) -> Diagnostic:
+def _of_another_plan(path: Path, why: str) -> Diagnostic:
     """That what was read is no run of this plan."""
-    why = fault.errors()[0]["msg"].removeprefix("Value error, ")
     how = "name the spec of this run, or leave out files of others"
     return error(
         "E0201", f"`{path}` shows no run of this plan: {why}", start_of(str(path)), help=how

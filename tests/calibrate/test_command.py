@@ -37,7 +37,37 @@ def planned(tunec, *words):
     return json.loads(done.out)
 
 
-@pytest.mark.parametrize("took", ["0.0001", "310000000.0", "1e300"])
+PROBED = """\
+{{"event": "start", "when": "2026-11-24T10:00:00Z", "ranks": {ranks}, "versions": {{}}}}
+{{"event": "train", "step": 0, "device": "{device}"}}
+{{"event": "step", "step": 1, "seconds": 3.0}}
+{{"event": "step", "step": 2, "seconds": 3.0}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "ranks", "why"),
+    [
+        ("cpu", 8, "it ran on a CPU, and the plan on a100-80g-x8"),
+        ("NVIDIA A100-SXM4-80GB", 1, "it had 1 rank, and the plan has 8"),
+        ("NVIDIA A100-SXM4-80GB", 8, ""),
+    ],
+)
+def test_a_run_on_other_devices_teaches_nothing(tunec, project, device, ranks, why):
+    (project / "run.jsonl").write_text(PROBED.format(device=device, ranks=ranks))
+    done = tunec("calibrate", "spec.yaml", "run.jsonl")
+    assert done.code == bool(why)
+    assert why in done.err
+    assert (project / FILE).exists() != bool(why)
+    assert "no file says on what it ran" not in done.err
+
+
+def test_a_run_that_does_not_say_its_devices_is_told_as_such(tunec, project):
+    done = tunec("calibrate", "spec.yaml", "train.log")
+    assert "no file says on what it ran: it is taken as a run on a100-80g-x8" in done.err
+
+
+@pytest.mark.parametrize("took", ["0.0001", "99.0", "310000000.0", "1e300"])
 def test_a_run_of_another_plan_teaches_nothing(tunec, project, took):
     text = "{'loss': 1.0}\n{'train_runtime': 9.0, 'train_steps_per_second': %.9g}\n"
     (project / "other.log").write_text(text % (1 / float(took)))

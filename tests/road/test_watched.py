@@ -41,6 +41,9 @@ def test_a_short_run_shows_what_it_must_and_both_are_calibrated(tmp_path):
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC))
     tunec(tmp_path, "compile", "spec.yaml", "-o", "out", "--smoke")
     start(tmp_path, entry="out/smoke/run.sh")
+    with pytest.raises(AssertionError, match="it ran on a CPU, and the plan on a100-80g-x2"):
+        tunec(tmp_path, "calibrate", "out/smoke")
+    taken_for_gpus(tmp_path / "out/smoke/watch/run.jsonl")
     found = json.loads(tunec(tmp_path, "calibrate", "out/smoke", "--format", "json"))
     verdicts = {each["name"]: each["verdict"] for each in found["must_show"]}
     assert verdicts == {
@@ -48,6 +51,18 @@ def test_a_short_run_shows_what_it_must_and_both_are_calibrated(tmp_path):
         "memory": "not seen",
     }
     start(tmp_path)
+    taken_for_gpus(tmp_path / "out/watch/run.jsonl")
     found = json.loads(tunec(tmp_path, "calibrate", "out", "--format", "json"))
     assert found["run"]["seconds"]["steps"] == 6
     assert len(found["after"]["runs"]) == 2
+
+
+def taken_for_gpus(file):
+    """The records as the planned devices would have written them, a step in a tenth of a second."""
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for each in records:
+        if "seconds" in each:
+            each["seconds"] = 0.1
+        if "device" in each:
+            each["device"] = "NVIDIA A100-SXM4-80GB"
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in records), encoding="utf-8")

@@ -92,6 +92,8 @@ def of_probe(lines: Sequence[Mapping[str, Any]]) -> list[Observation]:
             reserved=_largest(own, "reserved"),
             used=_largest(own, "used"),
             versions=dict(versions) if isinstance(versions, Mapping) else {},
+            device=next((str(each["device"]) for each in own if each.get("device")), ""),
+            ranks=int(number(start.get("ranks")) or 0),
             when=str(start.get("when", ""))[:10],
             stopped=stops[-1] if stops else "",
         )

@@ -60,6 +60,13 @@ def memory() -> dict[str, int | None]:
     return found
 
 
+def device_name() -> str:
+    """What this rank's device calls itself; `cpu` where torch sees no other."""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
 def host_bytes() -> int | None:
     """The most RAM that this process has had; None where the system does not tell."""
     try:
@@ -98,7 +105,7 @@ class Watch:
     def begins(self, at: int) -> None:
         """Training begins, or goes on after step `at`."""
         self.begun = time.perf_counter()
-        self.records.write("train", step=at)
+        self.records.write("train", step=at, device=device_name())
 
     def steps(self, at: int) -> None:
         """A step has ended: write it down, and stop the run where it cannot go on."""
