@@ -27,8 +27,11 @@ from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.spec import Lora
 
-_ATTENTION = re.compile(r"attn|attention(?!s\.)")
-"""A UNet's `attentions` hold their feed-forward as well (diffusers 0.42.1 unet_2d_blocks.py)."""
+_ATTENTION = re.compile(r"attn|[aA]ttention(?!s\.)|\bmixer\.[qkvo]_proj$")
+"""A UNet's `attentions` hold their feed-forward as well (diffusers 0.42.1 unet_2d_blocks.py); a
+layer of Nemotron H has one `mixer`, whatever it is (transformers 5.23.0 models/nemotron_h)."""
+_STATE_SPACE = re.compile(r"\b(mamba|conv)\.|\bmixer\.(in|out)_proj$")
+"""What mixes tokens and is neither attention nor a layer of tokens by themselves."""
 _NOT_ADAPTED = re.compile(r"\b(router|gate|shared_expert_gate)$")
 """Routers choose experts; adapting one changes which experts a token meets."""
 
@@ -138,8 +141,11 @@ def _belongs(module: Module, asked: str, *, vision: bool) -> bool:
         return False
     if _NOT_ADAPTED.search(module.path):
         return False
+    if asked == "all-linear":
+        return True
     is_attention = bool(_ATTENTION.search(module.path))
-    return asked == "all-linear" or is_attention == (asked == "attention")
+    is_apart = not is_attention and not _STATE_SPACE.search(module.path)
+    return is_attention if asked == "attention" else is_apart
 
 
 def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> None:

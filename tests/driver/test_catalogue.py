@@ -93,3 +93,25 @@ def test_every_cluster_in_each_case(hardware):
 def test_a_small_lora_fits_every_cluster(hardware):
     found = planned(hardware=hardware, model="qwen2.5-0.5b", batch={})
     assert found.ok, [each.message for each in found.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("model", "attention", "mlp"),
+    [
+        ("flan-t5-small", {"q", "k", "v", "o"}, {"wi_0", "wi_1", "wo"}),
+        ("nemotron-3-nano-30b-a3b", {"q_proj", "k_proj", "v_proj", "o_proj"}, {"up_proj"}),
+        ("falcon-h1-0.5b", {"q_proj", "k_proj", "v_proj", "o_proj"}, {"gate_proj"}),
+        ("lfm2-1.2b", {"self_attn.out_proj"}, {"w1", "w2", "w3"}),
+    ],
+)
+def test_attention_is_told_from_what_takes_tokens_by_themselves(model, attention, mlp):
+    """What a state space or a convolution mixes tokens by is in neither."""
+    found = {}
+    for asked in ("attention", "mlp"):
+        method = {"lora": {"targets": asked}}
+        made = planned(model=model, method=method, hardware="h100-80g-x8", data=data_of(model))
+        found[asked] = set(made.plan.adapter.targets)
+    assert attention <= found["attention"]
+    assert mlp <= found["mlp"]
+    assert not found["attention"] & found["mlp"]
+    assert not any("in_proj" in each for each in (*found["attention"], *found["mlp"]))
