@@ -18,7 +18,7 @@ from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.releases import Package, Releases, parsed
 from tunec.compiler.start_commands import Start
-from tunec.schemas.data_paths import Record
+from tunec.schemas.data_paths import Media, Record
 from tunec.schemas.source import Span
 from tunec.schemas.spec import Spec
 
@@ -110,14 +110,14 @@ class Phrase(Struct, frozen=True):
 class Cannot(Struct, frozen=True):
     """Why a target has no key for a slot.
 
-    `loses`: a decided value is lost, an error unless it is one of `harmless`; the loss of slot `by`
-    causes this one, and is told alone. In plans of `elsewhere` another target's file says the slot.
+    `loses`: a decided value is lost, an error unless it is one of `harmless`; the loss of a slot of
+    `by` causes this one, and is told alone. In plans of `elsewhere` another target's file says it.
     """
 
     reason: str
     loses: bool = False
     harmless: tuple[Any, ...] = ()
-    by: str = ""
+    by: tuple[str, ...] = ()
     elsewhere: Callable[[Plan], bool] = in_no_plan
 
     def refuses(self, value: Any) -> bool:
@@ -129,12 +129,8 @@ def refused(
     cannot: Mapping[str, Cannot], said: Container[str], values: Mapping[str, Any]
 ) -> dict[str, Cannot]:
     """The slots that no row says and whose values would be lost, without those lost by another."""
-    found = {
-        slot: each
-        for slot, each in cannot.items()
-        if slot not in said and slot in values and each.refuses(values[slot])
-    }
-    return {slot: each for slot, each in found.items() if each.by not in found}
+    lost = [s for s in cannot if s not in said and s in values and cannot[s].refuses(values[s])]
+    return {slot: cannot[slot] for slot in lost if not {*lost} & {*cannot[slot].by}}
 
 
 Format = Literal["json", "yaml", "env", "shell", "text"]
@@ -205,20 +201,6 @@ class Found(Struct, frozen=True):
 
 Documents = Mapping[str, Mapping[str, Found]]
 """The keys found in each document by dotted path, by the name of the target's file."""
-
-
-class Media(Struct, frozen=True):
-    """Where a program looks for files that samples name by relative paths."""
-
-    is_told: bool = False
-    """Whether a key of its own names the folder of the data; else it is where the run starts."""
-    variable: str = ""
-    """The variable of the environment that names it instead."""
-
-    @property
-    def beside_data(self) -> bool:
-        """Whether paths are relative to the folder of the data."""
-        return self.is_told or bool(self.variable)
 
 
 class Target(Struct, frozen=True):

@@ -48,6 +48,20 @@ FORMATS: Final[Mapping[DataFormat, Record]] = {
 """The columns of each format. Alpaca's `input` may be empty or left out."""
 
 
+class Media(Struct, frozen=True):
+    """Where a program looks for files that samples name by relative paths."""
+
+    is_told: bool = False
+    """Whether a key of its own names the folder of the data; else it is where the run starts."""
+    variable: str = ""
+    """The variable of the environment that names it instead."""
+
+    @property
+    def beside_data(self) -> bool:
+        """Whether paths are relative to the folder of the data."""
+        return self.is_told or bool(self.variable)
+
+
 @cached(256)
 def data_kind(path: str) -> DataKind:
     """What a path of training data names, by its form alone; no disk is read.

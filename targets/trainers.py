@@ -23,7 +23,7 @@ def supervised(trainer: str) -> Mapping[str, Cannot]:
         **{slot: Cannot(alone) for slot in answers},
         **evaluating_by_loss(trainer),
         "objective.kind": Cannot(alone, loses=True, harmless=("sft",)),
-        "loss.path": Cannot(logits, loses=True, harmless=("full",), by="objective.kind"),
+        "loss.path": Cannot(logits, loses=True, harmless=("full",), by=("objective.kind",)),
     }
 
 

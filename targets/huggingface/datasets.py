@@ -247,7 +247,7 @@ CANNOT_LOAD: Final = {
         "the script loads a data set by its name, of which trl 0.13 is the first to take a "
         "configuration, and 0.9 a split; a directory; or files that a card names",
         loses=True,
-        by="data.more",
+        by=("data.more", "data.evaluation"),
     ),
     "data.more": Cannot(
         "files are joined that are all read alike: .json with .jsonl, .csv with .csv; names and "
@@ -261,7 +261,7 @@ CANNOT_LOAD: Final = {
         "name of one data set",
         loses=True,
         harmless=(None,),
-        by="data.more",
+        by=("data.more",),
     ),
 }
 """Why a target whose one file is for such a script cannot say some data."""

@@ -17,11 +17,11 @@ from tunec.compiler.target import (
     Entry,
     File,
     Json,
-    Media,
     Target,
     on_deepspeed,
     same,
 )
+from tunec.schemas.data_paths import Media
 from tunec.schemas.frozen import replace
 from tunec.schemas.spec import Spec
 from tunec.targets.accelerate.packages import ACCELERATE

@@ -11,8 +11,8 @@ from packaging.version import Version
 from tunec.compiler.analyses.counting import Counting, Epoch
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.target import Cannot, Dialect, File, Json, Media, Target, on_deepspeed
-from tunec.schemas.data_paths import Record
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
+from tunec.schemas.data_paths import Media, Record
 from tunec.schemas.frozen import replace
 from tunec.schemas.spec import Spec
 from tunec.targets.accelerate.packages import ACCELERATE

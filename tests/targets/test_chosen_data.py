@@ -88,3 +88,9 @@ def test_a_file_has_no_split():
     text = spec({"train": {"path": "a.jsonl", "split": "train"}})
     found = [each.id for each in load_text(text).diagnostics if each.severity == "error"]
     assert found == ["E0308"]
+
+
+def test_data_that_could_be_loaded_without_the_evaluation_s_is_no_second_fault():
+    made = compiled("trl", {"train": "a/b", "evaluation": "held.jsonl"})
+    (found,) = [each for each in made.diagnostics if each.severity == "error"]
+    assert "data.evaluation" in found.message
