@@ -60,9 +60,23 @@ def _no_adapter(scribe: Scribe) -> None:
     scribe.say("adapter.rslora", False, why, spec("method"))
     scribe.say("adapter.dora", False, why, spec("method"))
     scribe.say("adapter.merge", "never", why, spec("method"))
-    frozen = full.freeze if full else ()
+    frozen = _parts_there(scribe, full.freeze if full else ())
     told = "the spec freezes these" if frozen else "the spec freezes nothing"
     scribe.say("adapter.frozen", frozen, told, spec("method.full.freeze"))
+
+
+def _parts_there(scribe: Scribe, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """The parts to freeze that the model has; an error where it lacks one."""
+    has = {"embeddings", *(module.part for module in scribe.facts.model.architecture.modules)}
+    absent = [each for each in asked if each not in has]
+    if absent:
+        scribe.error(
+            "E0802",
+            f"method.full.freeze does not fit this model: it has no {' and no '.join(absent)} part",
+            "method.full.freeze",
+            help=f"remove {' and '.join(absent)} from it",
+        )
+    return tuple(each for each in asked if each in has)
 
 
 def _lora(scribe: Scribe, lora: Lora, name: str) -> None:

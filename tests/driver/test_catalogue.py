@@ -115,3 +115,11 @@ def test_attention_is_told_from_what_takes_tokens_by_themselves(model, attention
     assert mlp <= found["mlp"]
     assert not found["attention"] & found["mlp"]
     assert not any("in_proj" in each for each in (*found["attention"], *found["mlp"]))
+
+
+@pytest.mark.parametrize(("model", "fits"), [("llama-3.2-1b", False), ("qwen2.5-vl-7b", True)])
+def test_only_a_part_that_is_there_is_frozen(model, fits):
+    method = {"full": {"freeze": ["vision", "embeddings"]}}
+    found = planned(model=model, method=method, hardware="h100-80g-x8", data=data_of(model))
+    told = [each.id for each in found.diagnostics if each.severity == "error"]
+    assert told == ([] if fits else ["E0802"])
