@@ -11,6 +11,8 @@ from tunec.targets.rows import has_adapter, has_images, in_four_bits
 from tunec.targets.scripts.launchers import refusing_rank_flag
 from tunec.targets.scripts.refusals import TEXT_ALONE, Refusal, read_by_omegaconf
 
+_TEMPLATE: Final = "llamafactory.template"
+
 
 def _is_pattern(plan: Plan) -> bool:
     targets = plan.adapter.targets
@@ -20,7 +22,14 @@ def _is_pattern(plan: Plan) -> bool:
 def _has_no_eyes(plan: Plan) -> bool:
     """Whether no template of any release puts the images of samples before the model."""
     names = (template_of(plan, release) for release in RELEASES)
-    return has_images(plan) and not any(name is not None and sees(name) for name in names)
+    known = any(name is not None and sees(name) for name in names)
+    return has_images(plan) and not known and not sees(_named_template(plan))
+
+
+def _named_template(plan: Plan) -> str:
+    """The template that the spec passes on; empty where it names none."""
+    passed = (each.partition("=") for each in plan.runtime.extra)
+    return next((value.strip('"') for key, _, value in passed if key == _TEMPLATE), "")
 
 
 def _stays_as_stored(plan: Plan) -> bool:
@@ -69,7 +78,8 @@ REFUSALS: Final = (
         _has_no_eyes,
         "llamafactory 0.9.3 to 0.9.5 data/mm_plugin.py; a template made of the tokenizer's own has "
         "the plugin `base`, which takes no images",
-        f"choose a model that it has a template for, or compile to trl; {TEXT_ALONE}",
+        "name the template of its kind, as `extra: {llamafactory: {template: qwen2_vl}}`, or "
+        f"compile to trl; {TEXT_ALONE}",
     ),
     Refusal(
         ("precision.compute", "adapter.kind"),

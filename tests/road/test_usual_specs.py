@@ -81,3 +81,12 @@ def test_images_for_classes_of_a_model_s_own_repository_go_to_trainers_that_know
         assert bool(files_of(trainer, "lora", model=model, data=data)) == runs, trainer
         alone = {**data, "images": {"per_sample": 0}}
         assert files_of(trainer, "lora", model=model, data=alone), trainer
+
+
+def test_llamafactory_takes_the_template_that_a_spec_names_for_images():
+    data = {"train": "train.jsonl", "samples": 5000, "sequence": 2048}
+    said = {"model": "smolvlm2-2.2b", "data": data}
+    assert not files_of("llamafactory", "lora", **said)
+    for template, runs in (("qwen2_vl", True), ("llama3", False)):
+        extra = {"llamafactory": {"template": template}}
+        assert bool(files_of("llamafactory", "lora", **said, extra=extra)) == runs
