@@ -85,7 +85,7 @@ def test_images_for_classes_of_a_model_s_own_repository_go_to_trainers_that_know
 
 def test_llamafactory_takes_the_template_that_a_spec_names_for_images():
     data = {"train": "train.jsonl", "samples": 5000, "sequence": 2048}
-    said = {"model": "smolvlm2-2.2b", "data": data}
+    said = {"model": "numind/NuExtract-2.0-2B", "data": data}
     assert not files_of("llamafactory", "lora", **said)
     for template, runs in (("qwen2_vl", True), ("llama3", False)):
         extra = {"llamafactory": {"template": template}}
