@@ -14,7 +14,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.values import plain
 from tunec.compiler.passes.choose_quantization import with_base
-from tunec.compiler.unsearched import decided, unbound_seconds, unpinned
+from tunec.compiler.search_premises import decided, unbound_seconds, unpinned
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
 from tunec.schemas.terms import STEPS_IN_BACKWARD
