@@ -14,7 +14,7 @@ from tunec.compiler.tracing.live.trl_loss import add_head, is_trls
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
 DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-FIRST: Final = "decoder_start_token_id"
+_FIRST: Final = "decoder_start_token_id"
 _AUTO: Final = {
     "causal-lm": "AutoModelForCausalLM",
     "vision-language": "AutoModelForImageTextToText",
@@ -68,10 +68,7 @@ def _transformers(subject: Subject) -> torch.nn.Module:
             f"{transformers.__version__} has no class for it"
         )
     config = transformers.CONFIG_MAPPING[family].from_dict(dict(subject.config))
-    config.use_cache = False
-    keep_all_layers(config.get_text_config())
-    if getattr(config, "is_encoder_decoder", False) and getattr(config, FIRST, None) is None:
-        setattr(config, FIRST, 0)
+    prepare(config)
     if subject.workload.architecture.kind == "sequence-classifier":
         # otherwise the first labels decide, which the meta device does not hold
         config.problem_type = "single_label_classification"
@@ -94,8 +91,18 @@ def _transformers(subject: Subject) -> torch.nn.Module:
     return model
 
 
-def keep_all_layers(config: Any) -> None:
-    """Let no layer be skipped by chance: a step that skips none takes the most."""
+def prepare(config: Any) -> None:
+    """Make a config ready for a step: without a cache, and with a token that a decoder begins with.
+
+    Let no layer be skipped by chance: a step that skips none takes the most.
+    """
+    config.use_cache = False
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, _FIRST, None) is None:
+        setattr(config, _FIRST, 0)
+    _keep_all_layers(config.get_text_config())
+
+
+def _keep_all_layers(config: Any) -> None:
     for name in ("layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
         if getattr(config, name, None):
             setattr(config, name, 0.0)

@@ -13,7 +13,7 @@ from tunec.compiler.tracing.live.derivation.module_tree import module_tree
 from tunec.compiler.tracing.live.derivation.remote_classes import classes_of, is_remote, told
 from tunec.compiler.tracing.live.derivation.text_pass import Subject
 from tunec.compiler.tracing.live.kernels import ATTENTION, register_attention
-from tunec.compiler.tracing.live.model_builder import FIRST, keep_all_layers
+from tunec.compiler.tracing.live.model_builder import prepare
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module, Stack
@@ -147,13 +147,9 @@ def _config(config: Mapping[str, Any]) -> Any:
         )
     try:
         made = transformers.CONFIG_MAPPING[family].from_dict(deepcopy(dict(config)))
-        text = made.get_text_config()  # raises where there are several
+        prepare(made)  # asks for the config of the text, and raises where there are several
     except Exception as fault:  # noqa: BLE001  whatever the config's own class says of it
         raise Untraceable(f"transformers refuses the config: {told(fault)}") from None
-    made.use_cache = False
-    if made.is_encoder_decoder and getattr(made, FIRST, None) is None:
-        setattr(made, FIRST, 0)
-    keep_all_layers(text)
     return made
 
 
