@@ -44,6 +44,8 @@ from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.live.trl_loss import tiles_as_on_gpu
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
+_SHARDED: Final = 3
+"""The stage of ZeRO that splits parameters."""
 _READ: Final = 1024
 """Elements up to which a tensor on the host may be one whose numbers are read."""
 
@@ -162,7 +164,30 @@ def _engine(subject: Subject, model: torch.nn.Module, unit: Any) -> Any:
         stepped: dict[str, Any] = {"model_parameters": trained}
     else:
         stepped = {"optimizer": _Torch(subject, trained)}
-    return deepspeed.initialize(model=model, config=config, mpu=unit, **stepped)[0]
+    with _as_under_zero_init(subject):
+        return deepspeed.initialize(model=model, config=config, mpu=unit, **stepped)[0]
+
+
+@contextmanager
+def _as_under_zero_init(subject: Subject) -> Iterator[None]:
+    """Let adapters stay in their own dtype, as they do beside a base that zero.Init has built.
+
+    Here the base is built whole, of which deepspeed 0.19.8 `runtime/engine.py`,
+    `_cast_module_mixed_precision`, casts every parameter.
+    """
+    states = subject.layout.states
+    if subject.layout.zero.stage < _SHARDED or states.trainable == states.weights:
+        yield
+        return
+    maker = importlib.import_module("deepspeed.runtime.engine").DeepSpeedEngine
+    name = "_cast_module_mixed_precision"
+    cast = getattr(maker, name)
+
+    def without_parameters(engine: Any, _: Any, buffers: Any, __: Any, *others: Any) -> None:
+        cast(engine, None, buffers, True, *others)
+
+    with replaced(maker, name, without_parameters):
+        yield
 
 
 def _config(subject: Subject) -> dict[str, Any]:

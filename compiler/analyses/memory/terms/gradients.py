@@ -384,9 +384,9 @@ def _ddp_buckets(plan: Sharding) -> float:
 
 
 def _stage3_bucket(plan: Sharding) -> float:
-    """Stage 3 allocates its reduce bucket once (`stage3.py`, `__ipg_bucket_flat_buffer`)."""
+    """Stage 3 allocates its bucket once, in the engine's dtype (`stage3.py`, `comm_dtypes`)."""
     has = plan.stage == PARAMETERS and not plan.fsdp.version
-    size = BYTES["fp32"] if plan.widens else plan.parameter
+    size = BYTES["fp32"] if plan.widens else BYTES[plan.states.weights]
     return size * plan.zero.reduce_bucket if has else 0
 
 
