@@ -247,6 +247,8 @@ class Architecture(Struct, frozen=True, dict=True):
     assumed: tuple[str, ...] = ()
     """Config keys that were absent, so that the config class's own default was taken."""
     dropout: Dropout = NO_DROPOUT
+    activation: str = ""
+    """What its config calls the activation of a feed-forward; "": its family has the usual one."""
     around: tuple[Measured, ...] = ()
     """What the language model keeps outside of its layers, up to the final norm's output."""
     eager: bool = False

@@ -20,6 +20,8 @@ from tunec.schemas.models.derived_card import card_name, shipped
 
 _FAMILY_KEYS: Final = ("model_type", "_class_name", "model_class")
 """Who names the family: transformers, diffusers, SwissArmyTransformer."""
+_ACTIVATION_KEYS: Final = ("activation_function", "hidden_act")
+"""Keys of a config with the name of a feed-forward's activation."""
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -52,4 +54,6 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
     if findings.faults:
         raise UnusableConfig(family, findings.faults)
     assumed = tuple(dict.fromkeys(findings.assumed))
-    return replace(architecture, assumed=assumed, dropout=dropout_of(family, config))
+    named = next((config[key] for key in _ACTIVATION_KEYS if config.get(key)), "")
+    dropout = dropout_of(family, config)
+    return replace(architecture, assumed=assumed, dropout=dropout, activation=str(named))

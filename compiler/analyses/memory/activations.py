@@ -1,7 +1,7 @@
 """What a model keeps between forward and backward, in bytes a sample of the micro batch.
 
 Layers are recomputed in segments, each from its first layer's input; the layers of a gap behind it
-keep everything. torch's checkpointing of single layers is a segment of one without a gap.
+keep everything.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.attention import (
     attention_saved,
     exchanged_saved,
+    is_windowed,
     mask_saved,
     masks_kept,
     scores_working,
@@ -29,6 +30,7 @@ from tunec.compiler.analyses.memory.layers import (
     adapters_ending,
     dropped_saved,
     embedding_saved,
+    encoder_end_saved,
     expanding_working,
     feed_forward_saved,
     final_input_saved,
@@ -47,9 +49,10 @@ from tunec.compiler.analyses.memory.modules import (
     is_in_feed_forward,
     norms_after,
 )
+from tunec.compiler.analyses.memory.segments import Recomputed, recomputed
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.slots import ActivationCheckpointing, States
+from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Part, Stack
@@ -62,56 +65,6 @@ layer has two; an autograd node that it remembers, with what was brought back fo
 that two operations saved, as the final norm's fp32 copy, which is two inputs (trl 1.16
 `models/activation_offloading.py`, `max_fwd_stash_size`, `curr_autograd_node`,
 `storage_to_tensor_id`). Traced: four with adapters, up to three without."""
-
-
-class Recomputed(NamedTuple):
-    """The layers of a model by what becomes of them."""
-
-    segments: int
-    """Recomputed together, with one input kept for each."""
-    whole: int
-    """Layers that keep everything."""
-    first: int
-    """Layers of the first segment; 0: there is none, or the model begins with other layers."""
-    last: int
-    """Layers of the last segment."""
-    tail: int
-    """Layers behind the last segment."""
-
-    @property
-    def layers(self) -> int:
-        """All of them."""
-        return self.whole + self.repeated
-
-    @property
-    def gap(self) -> int:
-        """Layers between two segments."""
-        return (self.whole - self.tail) // (self.segments - 1) if self.segments > 1 else 0
-
-    @property
-    def repeated(self) -> int:
-        """Layers that run again."""
-        return self.last + (self.segments - 1) * self.first if self.segments else 0
-
-
-@cached(1024)
-def recomputed(layers: int, segment: int, gap: int) -> Recomputed:
-    """Split layers into segments and gaps; `segment` 0: none is recomputed."""
-    if segment == 0 or layers == 0:
-        return Recomputed(0, layers, 0, 0, layers)
-    window = segment + gap
-    before = (layers - 1) // window
-    rest = layers - before * window
-    last = min(segment, rest)
-    whole = before * gap + rest - last
-    return Recomputed(before + 1, whole, min(segment, layers), last, rest - last)
-
-
-def repeated_share(layers: int, asked: ActivationCheckpointing) -> float:
-    """The share of the layers that run a second time."""
-    if asked.mode == "none" or layers == 0:
-        return 0.0
-    return recomputed(layers, asked.segment, asked.gap).repeated / layers
 
 
 class Layers(NamedTuple):
@@ -247,7 +200,8 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     measured = around(workload.architecture, widths, keys, alone=run.alone)
     ending = norm_saved(last, widths) + read * final_input_saved(last, widths)
     norm = tokens * (ending if measured is None else measured)
-    biases = tokens * position_biases(last, widths, keys, checkpointed=run.checkpointed)
+    how = {"checkpointed": run.checkpointed, "padded": run.padded}
+    biases = tokens * position_biases(last, widths, keys, **how)
     windowed = next((s for s in _stacks(workload.architecture, "text") if s.windowed_layers), last)
     mask = tokens * masks_kept(windowed, widths, tokens, padded=run.padded)
     # a boolean mask is read again only where layers are recomputed
@@ -257,12 +211,24 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
         given, seen = workload.architecture, keys > workload.data.sequence
         begun = embedding_saved(given, widths, required=asks, pictured=seen)
         waiting["text embedding"] = tokens * begun
+    ended = {}
+    if measured is None and widths.crosses:
+        ended = {"encoder's norm": tokens * _encoder_end(workload, widths)}
     return replace(
         part,
-        kept={**part.kept, "final norm": norm, "position biases": biases, **waiting},
+        kept={**part.kept, "final norm": norm, **waiting, **ended},
         first_layer={**part.first_layer, **waiting},
+        encoder={**part.encoder, **ended},
         forward={**part.forward, "masks of its own": mask},
+        together=(part.together[0] + biases, part.together[1]),
     )
+
+
+def _encoder_end(workload: Workload, widths: Arithmetic) -> float:
+    """Bytes a token that are kept between an encoder and the decoder that reads it."""
+    adapted = bool(workload.adapted) and not workload.adapter.dropout
+    encoder = _stacks(workload.architecture, "text")[0]
+    return encoder_end_saved(workload.architecture, encoder, widths, adapted=adapted)
 
 
 def part_activations(
@@ -271,7 +237,9 @@ def part_activations(
     """Activations of the layers of one part, in bytes a sample of `tokens` tokens."""
     stacks = _stacks(workload.architecture, part)
     layers = sum(stack.layers for stack in stacks)
-    in_order = run.padded and not widths.eager
+    in_order = not widths.eager and (
+        run.padded or all(is_windowed(s, widths, keys) for s in stacks)
+    )
     adapters = _adapters(workload, part, widths, in_order=in_order) / layers
     if run.keeps_inputs and not widths.trained:
         adapters += inputs_kept(workload, part, widths) / layers
@@ -294,7 +262,9 @@ def part_activations(
     half = max(size - _feed_forward(stack, widths) for size, stack in zip(one, stacks, strict=True))
     split, sizes = run.split(layers), zip(one, stacks, strict=True)
     total = sum(size * stack.layers for size, stack in sizes)
-    total -= _spared(workload, run, stacks[0], widths, keys) if _begins(workload, run, part) else 0
+    if _begins(workload, run, part):
+        begun = stacks if widths.crosses else stacks[:1]  # a decoder begins for itself
+        total -= sum(_spared(workload, run, each, widths, keys) for each in begun)
     held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
     others, name = beside(held, split), named(part, split)
     halved, layer = tokens * (half + working), held.most + held.working

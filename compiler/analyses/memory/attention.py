@@ -112,13 +112,15 @@ def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
     transformers 5.23 `integrations/sdpa_attention.py` repeats keys and values as soon as there is a
     mask, and torch turns the boolean mask into one of the queries' dtype in each layer
     (`aten/src/ATen/native/transformers/attention.cpp`, `convert_boolean_attn_mask`; traced). The
-    kernel that takes a mask gives its result in token order.
+    kernel that takes a mask gives its result in token order. A decoder that reads an encoder has
+    two: its own and the encoder's.
     """
     # such heads were measured in the kernel that repeats, without a mask too
     wide = bool(stack.measured) and stack.head_dim > _WIDEST_GROUPED
     repeated = 0.0 if widths.repeats or wide else repeated_saved(stack, widths)
     ordered = 0 if wide else widths.compute * _ordered(stack, widths)
-    bias = 0 if widths.shares_mask or widths.biased else widths.compute * keys
+    masks = 2 if padded and widths.crosses and stack.cross_attention > 0 else 1
+    bias = 0 if widths.shares_mask or widths.biased else masks * widths.compute * keys
     share = 1 if padded else is_windowed(stack, widths, keys) * stack.windowed_layers / stack.layers
     # T5's decoder puts the encoder's mask into its bias of zeros, head by head, in each layer
     across = (padded or widths.own_biases) and widths.biased and stack.cross_attention > 0

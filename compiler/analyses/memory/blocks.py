@@ -7,7 +7,6 @@ from tunec.compiler.analyses.memory.activations import (
     Activations,
     Layers,
     Pass,
-    Recomputed,
     at_last,
     beside,
     kept,
@@ -15,6 +14,7 @@ from tunec.compiler.analyses.memory.activations import (
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved, inputs_kept
+from tunec.compiler.analyses.memory.segments import Recomputed
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, Stack
 from tunec.schemas.models.denoiser import BlockBytes, Denoiser, highest

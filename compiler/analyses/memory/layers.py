@@ -20,11 +20,13 @@ from tunec.compiler.analyses.memory.modules import (
     Activation,
     drops_embedding,
     is_embedding_norm,
+    is_encoder_norm,
     is_position_table,
 )
 from tunec.schemas.models.architecture import Architecture, Part, Stack
 
 _FP32: Final = 4
+_INT64: Final = 8
 _MASK: Final = 1
 """Bytes an element of what was drawn (torch 2.13 `aten/src/ATen/native/cuda/Dropout.cu`,
 `native_dropout_cuda`: a mask of booleans)."""
@@ -99,6 +101,7 @@ def embedding_saved(
 
 ACTIVATION_TENSORS: Final[dict[Activation, int]] = {
     "single": 1,
+    "own": 1,
     "relu": 1,
     "quick": 2,
     "expanded": 4,
@@ -137,7 +140,8 @@ def norm_saved(stack: Stack, widths: Arithmetic) -> float:
     if stack.norm == "rms":
         itself = widths.stream if widths.norm == "double" and widths.stream < _FP32 else 0
         return (itself + _FP32 + (widths.normed if widths.trained else 0)) * stack.hidden
-    return (_FP32 if widths.autocast else widths.stream) * stack.hidden
+    upcast = widths.autocast or widths.norm == "upcast"
+    return (_FP32 if upcast else widths.stream) * stack.hidden
 
 
 def inputs_saved(stack: Stack, widths: Arithmetic) -> float:
@@ -162,6 +166,21 @@ def gives_fp32(stack: Stack, widths: Arithmetic) -> bool:
 def final_input_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token of the final norm's output, which the head reads."""
     return widths.compute * stack.hidden
+
+
+def encoder_end_saved(
+    model: Architecture, encoder: Stack, widths: Arithmetic, *, adapted: bool
+) -> float:
+    """Bytes a token of the norm behind an encoder, and of its result, which decoder layers read.
+
+    `adapted`: whether adapters do. Products and adapters that cast it keep casts of their own.
+    """
+    if not any(map(is_encoder_norm, model.modules)):
+        return 0
+    cast = widths.casts or gives_fp32(encoder, widths)
+    read = (widths.keeps_inputs and not cast) or (adapted and widths.adapters_share_inputs)
+    dropped = _MASK * encoder.hidden * (model.dropout.states and widths.biased)
+    return norm_saved(encoder, widths) + read * final_input_saved(encoder, widths) + dropped
 
 
 def feed_forward_saved(stack: Stack, widths: Arithmetic) -> float:
@@ -207,12 +226,15 @@ def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False)
         return course.beginning
     width = _FP32 if _widens_inside(widths) else widths.compute
     inner = width * stack.ffn * _inner(stack, widths)
+    if widths.activation == "own":
+        inner = (_OF_OWN * widths.answer - widths.compute) * stack.ffn
     if widths.trained:
         return inner + widths.stream * stack.hidden
     if widths.fused_gate and widths.adapter_product == _FP32:
         return 10 * stack.ffn + 8 * stack.hidden
     if not stack.gated:
-        begun = inner + 11 * stack.hidden
+        # what the layer keeps of its hidden width is gone by the time of a GELU's own backward pass
+        begun = inner + (0 if widths.activation == "own" else 11 * stack.hidden)
         if recomputed:
             return max(begun, _beside_adapters(stack, widths))
         # both gradients of what the second product read, and their sum (traced)
@@ -281,6 +303,11 @@ def reentrant_working(stack: Stack, widths: Arithmetic) -> float:
     return -_FP32 * stack.hidden if widths.adapter_product == _FP32 else 2 * stack.hidden
 
 
+_OF_OWN: Final = 6
+"""Tensors of the inner width in which a GELU's own backward pass works, when what the second
+product read is gone (traced)."""
+
+
 def _inner(stack: Stack, widths: Arithmetic) -> int:
     """Gradients of the inner width that are alive together, beside what was kept."""
     if stack.gated and widths.liger_products:
@@ -288,15 +315,22 @@ def _inner(stack: Stack, widths: Arithmetic) -> int:
     return 2 if stack.gated or widths.activation == "expanded" else 1
 
 
-def position_biases(last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool) -> float:
-    """Bytes a token of T5's biases that all layers share.
+def position_biases(
+    last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool, padded: bool
+) -> float:
+    """Bytes a token of one sample of T5's biases, which all layers and samples share.
 
-    The decoder attends to the encoder with one of zeros; where layers are recomputed, those of both
-    halves wait as well (traced).
+    The decoder's of zeros for the encoder, unless each layer puts a mask into it. Where layers are
+    recomputed, those of both halves wait as well, in the dtype of their table; else a trained table
+    keeps the places that it was read at (traced).
     """
     if not widths.biased:
         return 0
-    return widths.compute * last.heads * keys * (3 if checkpointed else 1)
+    apart = not checkpointed and (padded or widths.own_biases)
+    size = 0 if apart else widths.compute * last.heads * keys
+    if checkpointed:
+        return size + 2 * widths.held * last.heads * keys
+    return size + 2 * _INT64 * keys * widths.trained
 
 
 def forward_working(stack: Stack, widths: Arithmetic, keys: float) -> float:

@@ -5,6 +5,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
+from tunec.compiler.analyses.memory.kept_inputs import is_kept
 from tunec.compiler.analyses.memory.modules import (
     BYTES,
     is_stack,
@@ -33,7 +34,7 @@ def adapters_saved(
     `Linear.forward`) and keeps the cast: 4 bytes an input without autocast, 2 under it, one more
     for the dropout mask; and its inner activation. Adapters in the base's own dtype read the base's
     input: modules beside each other share one, and the attention's output is kept anyway, unless it
-    has to be put in order first. Traced with peft 0.21.2.
+    has to be put in order first, as is what a ReLU gives. Traced with peft 0.21.2.
 
     DoRA keeps the base's result and the adapter's to weigh them (`tuners/lora/dora.py`,
     `DoraLinearLayer.forward`); with dropout it takes the base's anew, in the adapter's dtype.
@@ -47,13 +48,13 @@ def adapters_saved(
     weighed = base + widths.adapter_product if workload.adapter.dora else 0
     shared = widths.adapters_share_inputs and not masked
     narrow = widths.adapter == widths.compute and not masked
-    read: set[tuple[str, int, int]] = set()
-    saved = 0.0
+    read: set[tuple[str, int, int, bool]] = set()
+    saved, model = 0.0, workload.architecture
     for module in modules:
         if is_stack(module):
             continue
         source = _source(module)
-        as_it_is = narrow and _is_kept(module, widths, in_order=in_order)
+        as_it_is = narrow and is_kept(model, module, widths, in_order=in_order)
         kept = as_it_is or (shared and source in read)
         if not kept:
             read.add(source)
@@ -76,18 +77,20 @@ def inputs_kept(
     """
     adapted = workload.adapted if widths.adapters_share_inputs and not widths.drops else ()
     known = {_source(module) for module in adapted}
-    kept = 0.0
-    for module in workload.architecture.modules:
+    kept, model = 0.0, workload.architecture
+    for module in model.modules:
         inside = module.kind == "linear" and module.part == part and "{}" in module.path
-        if inside and _source(module) not in known and not _is_kept(module, widths):
-            known.add(_source(module))
+        read = _source(module)
+        if inside and read not in known and not is_kept(model, module, widths, in_order=False):
+            known.add(read)
             kept += module.copies * tokens(module) * widths.compute * module.shape[-1]
     return kept
 
 
-def _source(module: Module) -> tuple[str, int, int]:
-    """What tells apart the tensors that modules read."""
-    return module.path.rpartition(".")[0], prod(module.shape[1:]), module.copies
+def _source(module: Module) -> tuple[str, int, int, bool]:
+    """What tells apart the tensors that modules read; a block's last reads what the others made."""
+    parent = module.path.rpartition(".")[0]
+    return parent, prod(module.shape[1:]), module.copies, reads_attention(module)
 
 
 def adapters_working(workload: Workload, widths: Arithmetic) -> float:
@@ -165,10 +168,6 @@ def weights_kept(workload: Workload, widths: Arithmetic, *, checkpointed: bool) 
     reading = (m for m in workload.adapted if wants_gradient(workload.architecture, m))
     elements = sum(prod(m.shape) * (1 if checkpointed else m.copies) for m in reading)
     return float(widths.adapter_product * elements)
-
-
-def _is_kept(module: Module, widths: Arithmetic, *, in_order: bool = False) -> bool:
-    return (in_order or widths.rotary != "concatenated") and reads_attention(module)
 
 
 _PRODUCTS: Final = 2

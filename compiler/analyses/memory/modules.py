@@ -98,6 +98,12 @@ def is_embedding_norm(module: Module) -> bool:
     return _is_around(module, "norm") and "embed" in module.path
 
 
+def is_encoder_norm(module: Module) -> bool:
+    """Whether a norm stands behind the layers of an encoder that a decoder reads."""
+    ahead = "embed" not in module.path and "encoder." in module.path
+    return _is_around(module, "norm") and ahead
+
+
 def drops_embedding(model: Architecture) -> bool:
     """Whether what the first text layer reads is dropped in part, as what layers give back is."""
     return model.dropout.states and model.family not in _EMBEDDING_WHOLE
@@ -195,17 +201,18 @@ def adapter_shapes(module: Module, rank: int) -> tuple[tuple[int, int], tuple[in
     return (rank, prod(rest)), (outputs, rank)
 
 
-Activation = Literal["single", "relu", "quick", "expanded"]
+Activation = Literal["single", "own", "relu", "quick", "expanded"]
 """`single`: one operation that keeps its input. `relu` keeps its output, which is the next layer's
 input. `quick`: x * sigmoid(1.702 x), keeps both factors. `expanded`: GELU's tanh form written out
-(`activations.py`, `NewGELUActivation`), keeps four tensors."""
+(`activations.py`, `NewGELUActivation`), keeps four tensors. `own`: GELU with a backward pass of its
+own, which works in six (`models/bloom/modeling_bloom.py`, `bloom_gelu_back`)."""
 
-Norm = Literal["plain", "narrow", "wide", "centred", "double"]
+Norm = Literal["plain", "narrow", "upcast", "wide", "centred", "double"]
 """`plain`: RMSNorm casts back before it multiplies by its weight, LayerNorm is torch's own.
 `narrow`: that LayerNorm, whose result keeps the dtype of its input under autocast (transformers
-5.23 `OlmoLayerNorm`, `NemotronLayerNorm1P`, `DebertaLayerNorm`). `wide`: RMSNorm multiplies in
-fp32. `centred`: LayerNorm written out in fp32 (Cohere). `double`: RMSNorm keeps its input besides
-its fp32 copy (T5)."""
+5.23 `NemotronLayerNorm1P`). `upcast`: it does so from an fp32 copy (`OlmoLayerNorm`,
+`DebertaLayerNorm`). `wide`: RMSNorm multiplies in fp32. `centred`: LayerNorm written out in fp32
+(Cohere). `double`: RMSNorm keeps its input besides its fp32 copy (T5)."""
 
 Rotary = Literal["none", "whole", "concatenated"]
 """`whole`: queries and keys are rotated where they lie. `concatenated`: put together from a rotated
@@ -271,7 +278,8 @@ _EMBEDDING_WHOLE: Final = frozenset({"opt", "bloom", "falcon", "phi3"})
 """Families that drop what layers give back, and nothing of the embedding (transformers 5.23
 `models/<family>/modeling_<family>.py`)."""
 _NORMS_FIRST: Final = frozenset({"modernbert", "bloom", "mbart"})
-_NARROW_NORM: Final = frozenset({"olmo", "nemotron", "deberta"})
+_NARROW_NORM: Final = frozenset({"nemotron"})
+_UPCAST_NORM: Final = frozenset({"olmo", "deberta"})
 _CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
 _UNROTATED: Final = (
     frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt", "bloom", "mpt"}) | _ENCODER_DECODER
@@ -327,9 +335,30 @@ def flavour(family: str, part: Part) -> Flavour:
     return Flavour(rotary="concatenated" if family in _HEAD_BY_HEAD else "whole")
 
 
+_ACTIVATIONS: Final[dict[str, Activation]] = {
+    **dict.fromkeys(("gelu", "gelu_pytorch_tanh", "silu", "swish"), "single"),
+    "gelu_new": "expanded",
+    "quick_gelu": "quick",
+    "relu": "relu",
+}
+"""By the word of a config (transformers 5.23 `activations.py`, `ACT2CLS`)."""
+
+
+def activation_of(model: Architecture, part: Part) -> Activation:
+    """What the activation of a part's feed-forwards keeps, by the config's word for it.
+
+    Of gated ones, and where the config has none, as the family usually has it.
+    """
+    usual = flavour(model.family, part).activation
+    gated = any(stack.gated for stack in model.stacks if stack.part == part)
+    return usual if gated or part != "text" else _ACTIVATIONS.get(model.activation, usual)
+
+
 def _activation_of(family: str) -> Activation:
     if family in _EXPANDED:
         return "expanded"
+    if family == "bloom":
+        return "own"
     return "relu" if family in _RELU else "single"
 
 
@@ -340,6 +369,8 @@ def _norm(family: str) -> Norm:
         return "double"
     if family in _NARROW_NORM:
         return "narrow"
+    if family in _UPCAST_NORM:
+        return "upcast"
     return "wide" if family in _WIDE_NORM else "plain"
 
 

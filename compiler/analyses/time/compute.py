@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from tunec.compiler.analyses.memory.activations import repeated_share
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
+from tunec.compiler.analyses.memory.segments import repeated_share
 from tunec.compiler.analyses.memory.terms.passes import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants

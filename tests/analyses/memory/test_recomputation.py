@@ -7,7 +7,7 @@ from workload_builders import BF16_LORA, LLAMA_32_1B, full, layout, lora, model
 
 from tunec.compiler.analyses.architecture import derive
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.activations import Recomputed, recomputed, repeated_share
+from tunec.compiler.analyses.memory.segments import Recomputed, recomputed, repeated_share
 from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.analyses.time.machine import Machine
