@@ -113,6 +113,21 @@ def gathered_again(one: Combination) -> Iterator[Combination]:
     yield replace(one, checkpointed=True, reentrant=True)
 
 
+def as_read(one: Combination) -> Iterator[Combination]:
+    """What adapters in the products' dtype read, kept by the layer or not; fp32 ones at stage 3."""
+    one = replace(one, method="lora", micro=2, packing=False)
+    yield replace(one, states="bf16-adapters")
+    yield replace(one, states="autocast")
+    yield replace(one, states="mixed-fp32-adapters", engine="deepspeed", world=8, stage=3)
+
+
+def own_gelu(one: Combination) -> Iterator[Combination]:
+    """A GELU with a backward pass of its own, in the fp32 that 4-bit products answer in."""
+    one = replace(one, method="qlora", states="autocast-bf16", loss="chunked", sequence=1024)
+    yield one
+    yield replace(one, checkpointed=True)
+
+
 def encoder_decoder(model: Model) -> Iterator[Combination]:
     """Models with an encoder, and a decoder or none."""
     one = Combination(model.name, sequence=512, packing=False)
@@ -122,6 +137,11 @@ def encoder_decoder(model: Model) -> Iterator[Combination]:
         yield from (wide, replace(wide, checkpointed=True), replace(wide, method="lora"))
         yield replace(wide, method="lora", checkpointed=True)
         yield replace(one, micro=4, method="qlora", states="autocast-bf16")
+        return
+    if model.name in ("nllb-200-distilled-600m", "pegasus-xsum"):
+        yield replace(one, micro=2)
+        yield replace(one, micro=2, checkpointed=True)
+        yield from as_read(one)
         return
     targets = _QUERIES_AND_VALUES.get(model.config["model_type"], ("q", "v"))
     if model.name in ("bart-large", "mt5-base", "mbart-large-50"):

@@ -11,11 +11,13 @@ from typing import Any, Final
 from trace_answers import WRITING, answers_of, evaluated
 from trace_causes import (
     adapters_in_tiles,
+    as_read,
     by_muon,
     encoder_decoder,
     few_inputs,
     gathered_again,
     narrow_scores,
+    own_gelu,
     recomputed,
     texts_alone,
     wide_head,
@@ -218,6 +220,8 @@ _EXTRA: Final[dict[str, Any]] = {
     "mistral-7b-v0.3": _quantised,
     "tinyllama-1.1b": _sharded,
     **dict.fromkeys(("phi-2", "starcoder2-3b", "pythia-1.4b", "opt-2.7b"), wide_norms),
+    **dict.fromkeys(("olmo-1b", "lfm2-350m"), as_read),
+    "bloom-560m": own_gelu,
     "gpt2-xl": narrow_scores,
     "gpt-j-6b": wide_queries,
     "llama-3-70b": wide_head,
@@ -287,6 +291,7 @@ _STATES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("adapter", "autocast-bf16"): {"autocast": True},
     ("adapter", "kbit"): BF16_LORA | {"autocast": True, "weights": "fp32"},
     ("adapter", "mixed"): MIXED,
+    ("adapter", "mixed-fp32-adapters"): MIXED | {"trainable": "fp32"},
 }
 
 

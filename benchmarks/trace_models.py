@@ -203,6 +203,8 @@ MODELS: Final = (
     ),
     _card("opt-350m", "dense"),
     _card("bloom-560m", "dense"),
+    _card("olmo-1b", "dense", 8),
+    _card("lfm2-350m", "dense"),
     _card("mixtral-8x7b", "moe", 4),
     _card("qwen3-30b-a3b", "moe", 6),
     _card("deepseek-v2-lite", "moe", 6),
@@ -304,6 +306,8 @@ MODELS: Final = (
         "facebook/bart-large (without dropout)",
     ),
     _card("mbart-large-50", "encoder-decoder"),
+    _card("nllb-200-distilled-600m", "encoder-decoder"),
+    _card("pegasus-xsum", "encoder-decoder"),
     _hub(
         "bert-large",
         "encoder",
