@@ -35,12 +35,12 @@ WIDE = {"intermediate_size": 1024}
 CASES: dict[str, tuple[str, dict[str, Any], int]] = {
     "gpt2": ("GPT2LMHeadModel", GPT2, 0),
     "opt": ("OPTForCausalLM", USUAL | {"ffn_dim": 1024, "word_embed_proj_dim": HIDDEN}, 0),
-    "t5": ("T5ForConditionalGeneration", T5 | {"feed_forward_proj": "relu", "vocab_size": 512}, 2),
+    "t5": ("T5ForConditionalGeneration", T5 | {"feed_forward_proj": "relu", "vocab_size": 512}, 1),
     "bart": ("BartForConditionalGeneration", BART | {"vocab_size": 512}, 0),
     "bert": ("BertForMaskedLM", USUAL | WIDE, 0),
     "starcoder2": ("Starcoder2ForCausalLM", USUAL | WIDE | {"num_key_value_heads": 4}, 0),
 }
-"""By family: the class, the config, and masks of last states, once a model."""
+"""By family: the class, the config, and masks of last states, once a model, of a decoder."""
 
 
 def drops(family: str, share: float) -> dict[str, float]:
