@@ -1,5 +1,6 @@
 """read: documents of a consumer to definitions of slots, by the rows that also write them."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from types import NoneType
@@ -15,6 +16,8 @@ from tunec.compiler.target import Dialect, Documents, Entry, File, Found, Json, 
 
 _AUTO: Final = "auto"
 _MISFIT: Final = object()
+_POWER: Final = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+"""`2e-5`, which YAML 1.1 has as text: argparse, pydantic and OmegaConf make a number of it."""
 WRONG_SHAPE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 """What a row's `read` raises for a value of another shape than its key has."""
 
@@ -153,7 +156,8 @@ def _fit(kind: Any, value: Any) -> Any:
 
 def _fit_one(kind: Any, value: Any) -> Any:
     if kind is float:
-        return float(value) if _is_number(value) else _MISFIT
+        is_power = isinstance(value, str) and _POWER.fullmatch(value) is not None
+        return float(value) if is_power or _is_number(value) else _MISFIT
     if kind is int:
         return int(value) if _is_number(value) and value == int(value) else _MISFIT
     if kind in (bool, str, NoneType):

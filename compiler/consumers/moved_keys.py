@@ -63,14 +63,17 @@ class Carry(Struct, frozen=True):
     """
 
     keys: tuple[str, ...]
-    write: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-    """The keys of the program that runs the file, for those found; none: the rows say it all."""
+    write: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+    """The keys of the other program, for those found; none: the rows say it all; None: the other
+    program does so by itself."""
     source: str
     """Repository, version and symbol where both define the keys."""
     beside: tuple[str, ...] = ()
     """Keys that it looks at, and that say something else too."""
     slots: tuple[str, ...] = ()
     """What these keys say in place of the rows."""
+    since: str = "0"
+    """The first release of the dialect's program that does so."""
 
 
 def renamed(old: str, new: str, source: str) -> Moved:

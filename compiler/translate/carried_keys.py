@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+from packaging.version import Version
 
 from tunec.compiler.consumers.moved_keys import MOVED, Carry, Moved
 from tunec.compiler.lints.document import TRL, Document
@@ -13,6 +14,7 @@ from tunec.compiler.target import Dialect, File, Json, Target
 from tunec.compiler.translate.admission import PACKAGES, admits, knows
 from tunec.compiler.translate.leftovers import Read
 from tunec.compiler.translate.sources import Sources
+from tunec.compiler.translate.statements import dialect_of
 
 _SHARED: Final = (*TRL, "hf", "model", "peft", "deepspeed", "accelerate")
 """Kinds of files that mean the same, whichever target writes them."""
@@ -50,23 +52,29 @@ def _told(
 ) -> Iterator[Kept]:
     """What a program is told of keys of a dialect that it runs, and a dialect of its keys."""
     reads = {each.key: each for each in sources.reads if each.place.document is document}
-    for carry in _between(document, target, file):
+    for carry in _between(document, target, file, sources, dialect):
         every = (*carry.keys, *carry.beside)
         there = {key: document.flat[key].value for key in every if key in document.flat}
         try:
             keys = carry.write(there) if not there.keys().isdisjoint(carry.keys) else {}
         except WRONG_SHAPE:
             continue
-        if keys and all(admits(target, file, dialect, key) for key in keys):
+        is_told = keys is None or bool(keys)
+        if is_told and all(admits(target, file, dialect, key) for key in keys or ()):
             for key in (each for each in carry.keys if each in reads):
-                yield Kept(reads[key], keys, carry.slots)
+                yield Kept(reads[key], keys or {}, carry.slots)
 
 
-def _between(document: Document, target: Target, file: File) -> Iterable[Carry]:
+def _between(
+    document: Document, target: Target, file: File, sources: Sources, dialect: Dialect
+) -> Iterator[Carry]:
     """How keys of a document are said in a file of the other side, a dialect or what runs it."""
-    if kind_of(target, file) in _ARGUMENTS:
-        return document.file.carries if document.file is not None else ()
-    return file.takes if document.kind in _ARGUMENTS else ()
+    own, every = document.target, tuple[Carry, ...]()
+    if kind_of(target, file) not in _ARGUMENTS:
+        every = file.takes if document.kind in _ARGUMENTS else ()
+    elif document.file is not None and own is not None:
+        every, dialect = document.file.carries, dialect_of(sources.run, own)
+    yield from (each for each in every if dialect[""] >= Version(each.since))
 
 
 def _kept(

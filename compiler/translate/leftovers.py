@@ -72,10 +72,12 @@ def reads(
     understood = _understood(document, dialect, known, given)
     for path in _misunderstood(document, dialect, known, given):
         understood.pop(path, None)
+    opened = {each for entry in document.file.entries for each in _opened(entry)}
     for path, place in document.found.items():
         if place.node.fields is not None and (place.node.fields or document.format == "shell"):
             continue
-        held = next((understood[each] for each in _around(path) if each in understood), None)
+        around = (each for each in _around(path) if each == path or each not in opened)
+        held = next((understood[each] for each in around if each in understood), None)
         fate, slots = held or (_unsaid(run, document, path, place.value), ())
         yield Read(path, place, fate, slots)
 
@@ -104,6 +106,12 @@ def _around(path: str) -> Iterator[str]:
     while path:
         yield path
         path = path.rpartition(".")[0]
+
+
+def _opened(entry: Entry) -> Iterator[str]:
+    """Keys that a row names beside some that they hold: the row says nothing of the others."""
+    for key in entry.keys:
+        yield from (each for each in _around(key.rpartition(".")[0]) if each in entry.keys)
 
 
 def _understood(

@@ -98,6 +98,8 @@ _MODE: Final = "activation_checkpointing.mode"
 _OFFLOAD: Final = "activation_checkpointing.offload"
 _KEY: Final = "gradient_checkpointing"
 _VARIANT: Final = f"{_KEY}_kwargs.use_reentrant"
+_REENTRANT: Final = "activation_checkpointing.reentrant"
+_OTHERWISE: Final = ("rl", "unfrozen_parameters")
 
 
 def _write_checkpointing(plan: Plan) -> Mapping[str, Json]:
@@ -125,6 +127,12 @@ def _offloading(found: Mapping[str, Json]) -> Mapping[str, Any]:
         return {}
     asked = words[0] in ("offload", "unsloth") or words[1] not in (None, False)
     return {_OFFLOAD: asked}
+
+
+def _variant(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Unsaid, torch's older variant, but for runs on rewards or pairs, or of a part."""
+    said = found.get(_VARIANT)
+    return {_REENTRANT: not any(map(found.get, _OTHERWISE)) if said is None else said}
 
 
 def _by_the_model(plan: Plan) -> bool:
@@ -162,19 +170,14 @@ CHECKPOINTING: Final = (
         since=WRITTEN,
         absent={_OFFLOAD: False},
     ),
-    same(
-        _VARIANT,
-        "activation_checkpointing.reentrant",
-        "axolotl 0.13.2 to 0.19.0 core/builders/base.py `_configure_gradient_checkpointing`",
-        since=WRITTEN,
-        absent=((ALWAYS, False),),
-        when=recomputes,
-    ),
-    same(
-        _VARIANT,
-        "activation_checkpointing.reentrant",
-        "axolotl 0.8.1 core/trainer_builder.py; absent it is the library's own",
-        until=WRITTEN,
+    row(
+        (_VARIANT, *_OTHERWISE),
+        (_REENTRANT,),
+        lambda plan: {_VARIANT: plan.activation_checkpointing.reentrant},
+        _variant,
+        "axolotl 0.8.1 to 0.19.0 utils/config/__init__.py `normalize_config`; "
+        "core/builders/base.py `_configure_gradient_checkpointing`",
+        absent={_REENTRANT: True},
         when=recomputes,
     ),
 )

@@ -108,7 +108,18 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"lora_target_linear": True} if is_all else {}
 
 
+def _alone(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    """Each process divides by its own tokens, which is what Axolotl does."""
+    return None if found["average_tokens_across_devices"] is False else {}
+
+
+def _at_first(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    return None if found["eval_on_start"] is True else {}
+
+
 TAKES: Final = (
+    Carry(("average_tokens_across_devices",), _alone, BUILDER),
+    Carry(("eval_on_start",), _at_first, BUILDER, since="0.13"),
     Carry(
         ("lora_target_modules",),
         _targets,

@@ -5,7 +5,15 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json, fixed
-from tunec.targets.accelerate.fsdp import WRAP, on_fsdp, on_second, sharding_of, true, worded
+from tunec.targets.accelerate.fsdp import (
+    WRAP,
+    on_first,
+    on_fsdp,
+    on_second,
+    sharding_of,
+    true,
+    worded,
+)
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
 from tunec.targets.read_only import observed
@@ -92,6 +100,17 @@ def _wrap(inside: Mapping[str, Json]) -> Mapping[str, Any]:
     }
 
 
+_ORIGINAL: Final = tuple(f"{_CONFIG}.{prefix}use_orig_params" for prefix in ("", _OLDER))
+
+
+def _original(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Of version 1, where the Trainer has it on."""
+    inside = _inside(found)
+    is_first = str(found.get(_VERSION) or inside.get("version", 1)) != "2"
+    said = true(inside.get("use_orig_params", True))
+    return {"fsdp.use_orig_params": said} if is_first else {}
+
+
 # ── what is written ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -113,6 +132,10 @@ def _write(plan: Plan) -> Mapping[str, Json]:
 
 
 _FULLY_SHARD: Final = "torch 2.13 distributed/fsdp/_fully_shard: version 2 has no such switch"
+_TRAINER: Final = (
+    "axolotl 0.13.2 to 0.19.0 core/builders/base.py hands `fsdp_config` on; transformers 4.57.1 to "
+    "5.16.1 training_args.py `_process_fsdp_args`"
+)
 FSDP: Final = (
     observed(_KEYS, (*_SLOTS, _MODE), _read, _SOURCE, until=WRITTEN),
     row((*_KEYS, _VERSION), _SLOTS, _write, _read, _SOURCE, since=WRITTEN, when=on_fsdp),
@@ -125,6 +148,18 @@ FSDP: Final = (
         since=WRITTEN,
         when=recomputes_by_fsdp,
     ),
+    row(
+        (*_ORIGINAL, _VERSION),
+        ("fsdp.use_orig_params",),
+        lambda plan: {_VERSION: 1, _ORIGINAL[0]: plan.fsdp.use_orig_params},
+        _original,
+        _TRAINER,
+        since=WRITTEN,
+        absent={"fsdp.use_orig_params": True},
+        when=on_first,
+    ),
+    fixed("fsdp.backward_prefetch", "none", _TRAINER, when=on_first),
+    fixed("fsdp.forward_prefetch", value=False, source=_TRAINER, when=on_first),
     fixed("fsdp.backward_prefetch", "pre", _FULLY_SHARD, when=on_second),
     fixed("fsdp.forward_prefetch", value=False, source=_FULLY_SHARD, when=on_second),
     fixed("fsdp.use_orig_params", value=True, source=_FULLY_SHARD, when=on_second),

@@ -42,7 +42,33 @@ _OF_TRACKERS: Final = (
 )
 _OF_CLASSES: Final = ("model_type", "tokenizer_type", "processor_type", "type_of_model")
 
+_FSDP: Final = "axolotl 0.13.2 to 0.19.0 utils/schemas/fsdp.py `FSDPConfig`"
+_OF_FSDP: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
+    ("sync_module_states", "all processes begin with the weights of the first", (True, "true")),
+    ("final_state_dict_type", "the last weights are saved as those of each checkpoint", ()),
+    ("mixed_precision_policy", "FSDP casts as the Trainer's dtype says", ("bf16",)),
+    ("cpu_offload_pin_memory", "memory of the host is pinned", (True,)),
+)
+_NOT_READ: Final = ("limit_all_gathers", "forward_prefetch", "backward_prefetch")
+_IN_CONFIG: Final = (
+    *(
+        _other(f"fsdp_config.{prefix}{name}", instead, _FSDP, *same)
+        for name, instead, same in _OF_FSDP
+        for prefix in ("", "fsdp_")
+    ),
+    *(
+        gone(f"fsdp_config.{prefix}{name}", _FSDP, "Axolotl's classes have no such key")
+        for name in _NOT_READ
+        for prefix in ("", "fsdp_")
+    ),
+    *(
+        gone(f"fsdp_config.{prefix}use_orig_params", _FSDP, "version 2 has no such switch")
+        for prefix in ("", "fsdp_")
+    ),
+)
+
 LEAVES: Final = (
+    *_IN_CONFIG,
     *(gone(f"vllm.{key}", TRL_SECTION, _SERVER) for key in OF_A_SERVER),
     gone(
         "plugins",

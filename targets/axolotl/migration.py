@@ -1,6 +1,7 @@
 """Axolotl's keys without a slot: what TRL's file holds for them, or what TRL does instead."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from tunec.compiler.consumers.moved_keys import Carry
@@ -71,7 +72,8 @@ def _saves(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"save_strategy": word} if word in ("no", "best") else {}
 
 
-def _evaluations(found: Mapping[str, Json]) -> Mapping[str, Json]:
+def _evaluations(usual: str, found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """`usual`: what happens where there is data to evaluate on, and no key says how often."""
     if not found.get("val_set_size") and not found.get("test_datasets"):
         return {}
     times, steps = found.get("evals_per_epoch"), found.get("eval_steps")
@@ -85,7 +87,7 @@ def _evaluations(found: Mapping[str, Json]) -> Mapping[str, Json]:
         return {"eval_strategy": "steps", "eval_steps": steps}
     if steps:
         return {}
-    word = "no" if times == 0 else found.get("eval_strategy") or "epoch"
+    word = "no" if times == 0 else found.get("eval_strategy") or usual
     return {"eval_strategy": word}
 
 
@@ -199,7 +201,29 @@ def renamed(key: str, other: str, source: str) -> Carry:
     return Carry((key,), write, source)
 
 
+def _at_first(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Where it evaluates, it does so before the first step, too."""
+    has_data = found.get("val_set_size") or found.get("test_datasets")
+    times, word = found.get("evals_per_epoch"), found.get("eval_strategy")
+    is_often = bool(times) and _share(times, found) < 1
+    is_asked = is_often or found.get("eval_steps") or word not in (None, "no")
+    return {"eval_on_start": True} if has_data and is_asked else {}
+
+
 CARRIES: Final = (
+    Carry(
+        ("micro_batch_size",),
+        lambda found: {} if found.get("rl") else {"average_tokens_across_devices": False},
+        f"{BUILDER} `_set_base_training_args`; 0.8.1 by transformers 4.51's default",
+        beside=("rl",),
+    ),
+    Carry(
+        ("val_set_size", "test_datasets"),
+        _at_first,
+        f"{BUILDER} `_configure_save_and_eval_strategy`",
+        beside=("evals_per_epoch", "eval_steps", "eval_strategy", "num_epochs"),
+        since="0.13",
+    ),
     Carry(
         ("datasets", "val_set_size"),
         _parts,
@@ -215,12 +239,17 @@ CARRIES: Final = (
         beside=("num_epochs",),
         slots=("schedule.save_steps",),
     ),
-    Carry(
-        ("evals_per_epoch", "eval_steps", "eval_strategy", "val_set_size"),
-        _evaluations,
-        f"axolotl 0.19.0 utils/config/__init__.py; {BUILDER}",
-        beside=("num_epochs", "test_datasets"),
-        slots=("schedule.evaluation_steps",),
+    *(
+        Carry(
+            ("evals_per_epoch", "eval_steps", "eval_strategy", "val_set_size"),
+            partial(_evaluations, usual),
+            "axolotl 0.8.1 core/trainer_builder.py; 0.13.2 to 0.19.0 utils/config/__init__.py, "
+            "core/builders/base.py `_configure_save_and_eval_strategy`",
+            beside=("num_epochs", "test_datasets"),
+            slots=("schedule.evaluation_steps",),
+            since=since,
+        )
+        for usual, since in (("epoch", "0"), ("no", "0.13"))
     ),
     Carry(
         ("optimizer",),

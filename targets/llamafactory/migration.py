@@ -96,6 +96,12 @@ CARRIES: Final = (
         beside=("dataset", "mix_strategy", "eval_dataset"),
         slots=("data.train", "data.more", "data.evaluation"),
     ),
+    Carry(
+        ("use_dft_loss",),
+        _objective,
+        f"{_TUNING}; trl 0.24.0 to 1.16.0 trainer/sft_config.py",
+        slots=("objective.loss",),
+    ),
     _renamed(
         "preprocessing_num_workers", "dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"
     ),
@@ -128,6 +134,10 @@ def _own_targets(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"lora_target": "all"} if means_every_layer(found["lora_target_modules"]) else {}
 
 
+def _own_objective(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {"stage": "sft", "use_dft_loss": True} if found["loss_type"] == "dft" else {}
+
+
 TAKES: Final = (
     Carry(
         ("lora_target_modules",),
@@ -152,8 +162,9 @@ TAKES: Final = (
     _renamed("label_smoothing", "dpo_label_smoothing", f"trl trainer/dpo_config.py; {_TUNING}"),
     Carry(
         ("loss_type",),
-        lambda found: {"use_dft_loss": True} if found["loss_type"] == "dft" else {},
+        _own_objective,
         f"{_TUNING}; trl trainer/sft_config.py",
+        slots=("objective.kind", "objective.loss", "objective.beta"),
     ),
 )
 """The other way of `CARRIES`."""

@@ -1,31 +1,38 @@
 """Examples that trainers ship, and what `trl` makes of their translation, train in the same way.
 
-Each side's own parser is asked, and what it settles on is compared, setting by setting. A setting
-that neither the file nor the trainer's parser says is not compared.
+Each side's own parser is asked, and what it settles on is compared, setting by setting. What is
+translated back is compared with the example by the trainer's own parser.
 """
 
+import json
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec import Struct
 from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lints"))
 
 from shipped import SHIPMENTS, Shipment
+from tests.translate.meanings import Meaning, Values, of_axolotl, of_llamafactory, of_trl
 from tests.translate.test_shipped import outcomes, translated
 
 from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.consumers.queries import ConsumerFailed, ask_each
 from tunec.compiler.consumers.sets import choose
+from tunec.compiler.lints.environment import environment_of
+from tunec.compiler.translate.translate import translate_texts
 from tunec.targets.axolotl import verify as axolotl
 from tunec.targets.llamafactory import verify as llamafactory
 from tunec.targets.llamafactory.packages import brought
+from tunec.targets.registry import TARGETS
 
-Values = Mapping[str, Any]
 TRL = choose("trl", "1.16.0")
 TRL_SCRIPT = "tunec.targets.huggingface.consumer"
 MACHINE = {"capability": [9, 0], "memory": 80 * 2**30, "devices": 8}
@@ -33,82 +40,69 @@ RUN = {"model_config": {"hidden_size": 4096}, "max_steps": 100, **MACHINE}
 SECONDS = 900.0
 APART = ("plot_loss", "use_galore", "use_apollo")
 """Keys for which LLaMA-Factory asks for packages that its arguments do not depend on."""
-ALIASES = {"adamw_bnb_8bit": "adamw_8bit"}
-"""transformers 4.40.2 to 5.23.0 trainer_optimizer.py: two words for one class."""
-SAME = (
-    *("learning_rate", "lr_scheduler_type", "num_train_epochs", "max_steps", "weight_decay"),
-    *("gradient_accumulation_steps", "per_device_train_batch_size", "max_grad_norm", "seed"),
-    *("adam_beta1", "adam_beta2", "adam_epsilon", "bf16", "fp16", "optim", "save_only_model"),
-    *("save_total_limit", "save_steps", "save_strategy", "eval_strategy", "eval_steps"),
-    *("output_dir", "trust_remote_code", "ddp_timeout", "logging_steps", "lr_scheduler_kwargs"),
-)
-"""Settings that the trainers call as the Trainer does."""
-AXOLOTL = {
-    "base_model": "model_name_or_path",
-    "sequence_len": "max_length",
-    "micro_batch_size": "per_device_train_batch_size",
-    "eval_batch_size": "per_device_eval_batch_size",
-    "num_epochs": "num_train_epochs",
-    "lr_scheduler": "lr_scheduler_type",
-    "optimizer": "optim",
-    "load_in_4bit": "load_in_4bit",
-    "load_in_8bit": "load_in_8bit",
-    "revision_of_model": "model_revision",
-    "torch_compile": "torch_compile",
-    "neftune_noise_alpha": "neftune_noise_alpha",
-    "sample_packing": "packing",
-}
-LLAMAFACTORY = {
-    "model_name_or_path": "model_name_or_path",
-    "cutoff_len": "max_length",
-    "model_revision": "model_revision",
-    "neftune_noise_alpha": "neftune_noise_alpha",
-    "pref_beta": "beta",
-}
-ADAPTER = {"lora_r": "r", "lora_rank": "r", "lora_alpha": "lora_alpha"} | {
-    "lora_dropout": "lora_dropout",
-    "peft_use_dora": "use_dora",
-    "use_dora": "use_dora",
-    "use_rslora": "use_rslora",
-}
-"""Keys of both trainers, as PEFT's configuration has them."""
+
+Question = dict[str, Any]
+Asking = Callable[[list[Question]], list[Any]]
 
 
-def asked_of_axolotl(texts: list[dict[str, Any]]) -> list[Any]:
+def asked_of_axolotl(questions: list[Question]) -> list[Any]:
     pins = axolotl.requirements(Version("0.19.0"))
-    return ask_each(prepare(pins), axolotl.SCRIPT, texts, SECONDS)
+    return ask_each(prepare(pins), axolotl.SCRIPT, questions, SECONDS)
 
 
-def asked_of_llamafactory(texts: list[dict[str, Any]]) -> list[Any]:
+def asked_of_llamafactory(questions: list[Question]) -> list[Any]:
     release = Version("0.9.5")
     pins = (*llamafactory.below(release), f"transformers=={brought(release)['transformers']}")
-    return ask_each(prepare(pins), llamafactory.SCRIPT, texts, SECONDS)
+    return ask_each(prepare(pins), llamafactory.SCRIPT, questions, SECONDS)
 
 
-ASKED: Mapping[str, tuple[Callable[[list[dict[str, Any]]], list[Any]], Values, int]] = {
-    "axolotl": (asked_of_axolotl, AXOLOTL, 130),
-    "llamafactory": (asked_of_llamafactory, LLAMAFACTORY, 19),
+def asked_of_trl(questions: list[Question]) -> list[Any]:
+    return ask_each(prepare(TRL.requirements), TRL_SCRIPT, questions, SECONDS)
+
+
+class Trainer(Struct, frozen=True):
+    """Who answers for a trainer, and how many examples are compared at the least."""
+
+    ask: Asking
+    meaning: Callable[[Values], Meaning]
+    least: int
+    least_back: int
+
+
+TRAINERS: Mapping[str, Trainer] = {
+    "axolotl": Trainer(asked_of_axolotl, of_axolotl, 140, 100),
+    "llamafactory": Trainer(asked_of_llamafactory, of_llamafactory, 20, 10),
 }
-"""Who answers, the other names, and how many examples are compared at the least."""
 
 
-def source_question(path: Path, said: Values, world: int) -> dict[str, Any]:
+class Pair(Struct, frozen=True):
+    """An example and its translation, as both parsers settle them."""
+
+    path: Path
+    world: int
+    texts: Mapping[str, str]
+    """TRL's files by name."""
+    question: Question
+    """TRL is asked so."""
+    here: Meaning
+    there: Meaning
+
+
+def source_question(path: Path, said: Values, world: int) -> Question:
     """A file with what it names, for its own parser."""
     held = {key: value for key, value in said.items() if key not in APART}
-    engine = said.get("deepspeed")
-    above = [each / str(engine) for each in path.parents]
-    texts = [each.read_text("utf-8") for each in above if each.is_file()]
-    files = dict(zip([str(engine)], texts[:1], strict=False))
+    name = str(said.get("deepspeed"))
+    named = next((each / name for each in path.parents if (each / name).is_file()), None)
+    files = {} if named is None else {name: named.read_text("utf-8")}
     text = yaml.safe_dump(held, sort_keys=False)
     return {"verb": "resolve", "yaml": text, "files": files, **RUN, "world_size": world}
 
 
-def trl_question(path: Path, shipment: Shipment, world: int) -> dict[str, Any]:
-    made = translated(path, shipment, world).artifacts
-    texts = {each.name: each.text for every in made.values() for each in every}
+def trl_question(texts: Mapping[str, str], world: int) -> Question:
     (name,) = texts.keys() & {"sft.yaml", "dpo.yaml", "grpo.yaml"}
-    method, text = name.removesuffix(".yaml"), texts.pop(name)
-    asked = {"verb": "script", "method": method, "yaml": text, "files": texts}
+    files = {other: text for other, text in texts.items() if other != name}
+    method = name.removesuffix(".yaml")
+    asked = {"verb": "script", "method": method, "yaml": texts[name], "files": files}
     return {**asked, **RUN, "world_size": world}
 
 
@@ -117,52 +111,145 @@ def answered(answer: Any) -> bool:
     return not isinstance(answer, ConsumerFailed) and bool(answer["values"])
 
 
-def differences(here: Values, answer: Values, names: Values) -> Iterator[tuple[str, Any, Any]]:
-    """Settings that the two parsers settle on otherwise."""
-    there, adapter = answer["values"], answer["adapter"]
-    for key, name in {**dict.fromkeys(SAME), **names}.items():
-        mine, theirs = here.get(key), there.get(name or key)
-        if mine is not None and (name or key) in there and not agrees(key, mine, theirs, here):
-            yield key, mine, theirs
-    for key, name in ADAPTER.items() if adapter else ():
-        if here.get(key) is not None and here[key] != adapter[name]:
-            yield key, here[key], adapter[name]
-    warmup = here.get("warmup_steps") or here.get("warmup_ratio")
-    if warmup and warmup != there["warmup_steps"]:
-        yield "warmup", warmup, there["warmup_steps"]
+def own_answer(answer: Values, question: Question, said: Values) -> Values:
+    """An answer with what was held back, and with DeepSpeed's file where no parser settles it."""
+    held = {key: said[key] for key in APART if key in said}
+    engine = question["files"].get(str(said.get("deepspeed")))
+    settled = answer.get("deepspeed") or (json.loads(engine) if engine else None)
+    return {**answer, "values": {**answer["values"], **held}, "deepspeed": settled}
 
 
-def agrees(key: str, mine: Any, theirs: Any, here: Values) -> bool:
-    if key in ("num_epochs", "num_train_epochs") and (here.get("max_steps") or -1) > 0:
-        return True  # steps go before epochs
-    if key in ("bf16", "fp16") and mine == "auto":
-        return theirs in (True, False)
-    if key == "optim" and str(theirs).startswith(("galore", "apollo")):
-        return True  # LLaMA-Factory makes these itself, by keys of its own
-    if key == "pref_beta" and here["stage"] == "sft":
-        return True
-    return bool(ALIASES.get(str(mine), mine) == theirs)
+@cache
+def pairs(shipment: Shipment) -> tuple[Pair, ...]:
+    trainer = TRAINERS[shipment.package]
+    runs = [(path, said) for path, said, ok in outcomes(shipment) if ok]
+    worlds = [next(w for w in (2, 1) if translated(path, shipment, w).ok) for path, _ in runs]
+    made = [_texts(translated(*each)) for each in _with(runs, shipment, worlds)]
+    own = [source_question(*run, world) for run, world in zip(runs, worlds, strict=True)]
+    theirs = [trl_question(*each) for each in zip(made, worlds, strict=True)]
+    mine, settled = trainer.ask(own), asked_of_trl(theirs)
+    assert all(map(answered, settled)), settled
+    return tuple(
+        Pair(path, world, texts, question, trainer.meaning(own_answer(one, asked, said)), of_trl(o))
+        for (path, said), world, texts, question, asked, one, o in zip(
+            runs, worlds, made, theirs, own, mine, settled, strict=True
+        )
+        if answered(one)
+    )
+
+
+def _with(runs: Any, shipment: Shipment, worlds: list[int]) -> list[tuple[Path, Shipment, int]]:
+    return [(path, shipment, world) for (path, _), world in zip(runs, worlds, strict=True)]
+
+
+def _texts(found: Any) -> dict[str, str]:
+    assert found.ok, found.diagnostics
+    return {each.name: each.text for every in found.artifacts.values() for each in every}
+
+
+def differences(here: Meaning, there: Meaning, world: int = 2) -> list[tuple[str, Any, Any]]:
+    """Settings that the two parsers settle on otherwise; one device has nothing to average."""
+    both = [key for key in here if key in there]
+    among = both if world > 1 else [key for key in both if key != "average_tokens_across_devices"]
+    return [(key, here[key], there[key]) for key in among if here[key] != there[key]]
+
+
+SHIPPED = [each for each in SHIPMENTS if each.package in TRAINERS]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    "shipment", [each for each in SHIPMENTS if each.package in ASKED], ids=lambda each: each.package
-)
+@pytest.mark.parametrize("shipment", SHIPPED, ids=lambda each: each.package)
 def test_both_parsers_come_to_the_same_run(shipment: Shipment) -> None:
-    ask, names, least = ASKED[shipment.package]
-    runs = [
-        (path, said, next(world for world in (2, 1) if translated(path, shipment, world).ok))
-        for path, said, ok in outcomes(shipment)
-        if ok
-    ]
-    own = ask([source_question(*each) for each in runs])
-    questions = [trl_question(path, shipment, world) for path, _, world in runs]
-    made = ask_each(prepare(TRL.requirements), TRL_SCRIPT, questions, SECONDS)
-    compared, wrong = 0, []
-    for (path, _, _), mine, theirs in zip(runs, own, made, strict=True):
-        assert answered(theirs), (path, theirs)
-        if answered(mine):
-            compared += 1
-            wrong += [(path.name, *each) for each in differences(mine["values"], theirs, names)]
+    every = pairs(shipment)
+    wrong = [(e.path.name, *d) for e in every for d in differences(e.here, e.there, e.world)]
     assert not wrong
-    assert compared >= least
+    assert len(every) >= TRAINERS[shipment.package].least
+
+
+FAULTS: Mapping[str, tuple[str, str]] = {
+    "learning_rate": (r"^learning_rate: .*", "learning_rate: 0.5"),
+    "adapter.target_modules": (
+        r"^lora_target_modules:.*\n(- .*\n)*",
+        "lora_target_modules: [up]\n",
+    ),
+    "adapter.r": (r"^lora_r: .*", "lora_r: 3"),
+    "datasets": (r"^dataset_name: .*|^- path: .*", r"\g<0>x"),
+    "test_split_size": (r"^test_split_size: .*", "test_split_size: 0.4"),
+    "gradient_checkpointing": (
+        r"^(activation|gradient)_checkpointing: true",
+        "activation_checkpointing: false",
+    ),
+    "use_reentrant": (r"use_reentrant: (true|false)", "use_reentrant: null"),
+    "quantization.double": (r"^use_bnb_nested_quant: true", "use_bnb_nested_quant: false"),
+    "quantization.type": (r"^bnb_4bit_quant_type: nf4", "bnb_4bit_quant_type: fp4"),
+    "quantization.compute": (r"^dtype: bfloat16", "dtype: float16"),
+    "average_tokens_across_devices": (
+        r"^average_tokens_across_devices: false",
+        "average_tokens_across_devices: true",
+    ),
+    "fsdp.state_dict": (r"FULL_STATE_DICT", "SHARDED_STATE_DICT"),
+    "deepspeed": (r"\"stage\": 3", '"stage": 2'),
+    "warmup": (r"^warmup_steps: .*", "warmup_steps: 7"),
+    "eval_steps": (r"^eval_steps: .*", "eval_steps: 3"),
+    "loss_type": (r"^loss_type: dft", "loss_type: nll"),
+}
+"""What a setting is spoilt by in TRL's file or DeepSpeed's."""
+
+
+def spoilt(key: str, pattern: str, instead: str) -> tuple[Pair, Question]:
+    """The first example that sets `key` so, with a fault in its translation."""
+    for each in (pair for shipment in SHIPPED for pair in pairs(shipment)):
+        spoil = {
+            name: re.sub(pattern, instead, text, count=1, flags=re.MULTILINE)
+            for name, text in each.texts.items()
+        }
+        if key in each.here and spoil != each.texts:
+            return each, trl_question(spoil, each.world)
+    raise LookupError(key)
+
+
+@pytest.mark.nightly
+def test_a_planted_fault_is_a_difference() -> None:
+    planted = {key: spoilt(key, *fault) for key, fault in FAULTS.items()}
+    answers = asked_of_trl([question for _, question in planted.values()])
+    unseen = [
+        (key, pair.path.name)
+        for (key, (pair, _)), answer in zip(planted.items(), answers, strict=True)
+        if key not in {name for name, _, _ in differences(pair.here, of_trl(answer), pair.world)}
+    ]
+    assert not unseen
+
+
+def back(pair: Pair, package: str) -> tuple[Question, Values] | None:
+    """A question of what a translation becomes in the trainer's own words again."""
+    targets = TARGETS.readable()
+    around = environment_of(targets, world=pair.world)
+    found = translate_texts(pair.texts, [TARGETS.resolve(package)], targets, around)
+    if not found.ok:
+        return None
+    files = _texts(found)
+    text = files.pop(f"{package}.yaml")
+    said = yaml.safe_load(text)
+    engine = {str(said["deepspeed"]): files["ds_config.json"]} if "deepspeed" in said else {}
+    beside = {f"{package}/{name}": each for name, each in files.items()}
+    asked = {"verb": "resolve", "yaml": text, "files": {**beside, **engine}}
+    asked |= {**RUN, "world_size": pair.world}
+    return asked, said
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shipment", SHIPPED, ids=lambda each: each.package)
+def test_the_way_back_is_the_same_run(shipment: Shipment) -> None:
+    trainer = TRAINERS[shipment.package]
+    every = [(pair, back(pair, shipment.package)) for pair in pairs(shipment)]
+    asked = [(pair, *returned) for pair, returned in every if returned is not None]
+    answers = trainer.ask([question for _, question, _ in asked])
+    wrong = [
+        (pair.path.name, *each)
+        for (pair, question, said), answer in zip(asked, answers, strict=True)
+        for each in differences(
+            pair.here, trainer.meaning(own_answer(answer, question, said)), pair.world
+        )
+    ]
+    assert not wrong
+    assert len(asked) >= trainer.least_back
