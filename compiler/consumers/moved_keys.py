@@ -48,6 +48,8 @@ class Moved(Struct, frozen=True):
     """Values without which training is the same."""
     instead: str = ""
     """What happens without the key; empty: that may be another run."""
+    apart: Words = _none
+    """Of a value that no other program has a word for: why."""
 
     @property
     def is_same(self) -> bool:
@@ -111,6 +113,11 @@ def gone(
         changes_nothing=changes_nothing,
         instead=instead,
     )
+
+
+def only_here(old: str, source: str, why: str, *values: Any) -> Moved:
+    """A key that trains otherwise than any other program does; `values`: those alone."""
+    return Moved(old, source, apart=lambda value: why if not values or value in values else None)
 
 
 def one_of(*values: Any) -> Callable[[Any], bool]:

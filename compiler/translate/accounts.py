@@ -91,6 +91,14 @@ def given_up(read: Read) -> Iterator[Moved]:
         yield from (each for each in table if each.instead and is_within(read.key, each.old))
 
 
+def kept_apart(read: Read) -> str | None:
+    """Why no other program has a word for a key's value, where that is known."""
+    document = read.place.document
+    leaves = document.file.leaves if document.file is not None else ()
+    told = (each.apart(read.place.value) for each in leaves if is_within(read.key, each.old))
+    return next(filter(None, told), None)
+
+
 def is_within(key: str, other: str) -> bool:
     """Whether a key is another one, or lies in it."""
     return key == other or key.startswith(f"{other}.")

@@ -152,11 +152,11 @@ def _is_at_home(read: Read, target: Target, file: File, sources: Sources) -> boo
         return True
     table = read.place.document.target
     heirs = (*_ARGUMENTS, *((own,) if table is not None and table.run_by else ()))
-    is_handed = own in heirs and not _is_its_own(read) and read.key in trainers_keys(sources)
+    is_handed = own in heirs and not is_its_own(read) and read.key in trainers_keys(sources)
     return kind in _ARGUMENTS and is_handed
 
 
-def _is_its_own(read: Read) -> bool:
+def is_its_own(read: Read) -> bool:
     """Whether a dialect's program means something else by a word that the Trainer has, too."""
     file = read.place.document.file
     return file is not None and any(each.old == read.key for each in file.leaves)

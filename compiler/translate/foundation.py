@@ -1,6 +1,7 @@
 """What a spec cannot do without, from files and command line: model, method, data, hardware."""
 
 from collections.abc import Mapping
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from msgspec import Struct
@@ -97,13 +98,21 @@ def _open(fields: Fields) -> list[FieldPath]:
 def _model(name: str | None, environment: Environment, beside: Beside) -> Fields:
     """The weights as the files name them, with what is known of their modules."""
     told = name or beside.model
-    if told is None or _is_catalogued(told) or is_written_as_path(told):
+    if told is None or _is_catalogued(told):
         return {MODEL: told}
     like = environment.model or catalogue_model(told)
+    is_elsewhere = PurePath(told).is_absolute() and not _tells_itself(Path(told))
+    if is_written_as_path(told) and not is_elsewhere:
+        return {MODEL: told}
     if like is None:
         return {MODEL: {"path": told, "config": None}}
     config = like.card.config if like.card is not None else beside.model
     return {MODEL: {"path": told, "config": config, "stored_dtype": like.stored_dtype}}
+
+
+def _tells_itself(path: Path) -> bool:
+    """Whether a model's own config is there; of a folder on another machine nothing is."""
+    return path.is_file() or (path / "config.json").is_file()
 
 
 def _is_catalogued(name: str) -> bool:

@@ -155,10 +155,11 @@ def _misunderstood(
         if not (entry.slots and present and is_open and entry.holds_in(dialect)):
             continue
         if _AUTO not in present.values() and not settle(entry, present):
-            yield from present if _may_matter(entry, known) else ()
+            yield from present if may_matter(entry, known) else ()
 
 
-def _may_matter(entry: Entry, known: Partial) -> bool:
+def may_matter(entry: Entry, known: Partial) -> bool:
+    """Whether a row says something of a run like this."""
     try:
         return entry.when is in_no_plan or known.ask(entry.when)
     except (Unsaid, *WRONG_SHAPE):

@@ -18,6 +18,7 @@ from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import File, Target
 from tunec.compiler.translate.accounts import given_up
+from tunec.compiler.translate.carried_keys import is_its_own
 from tunec.compiler.translate.leftovers import Read, listed, says_nothing
 from tunec.compiler.translate.partial import Unsaid
 from tunec.compiler.translate.sources import Sources
@@ -81,7 +82,7 @@ def homes(read: Read, asked: Iterable[Asked], sources: Sources) -> Mapping[str, 
         return {}
     heir = runner(own)
     if heir != own.name:
-        shared = read.key in _trainers_keys(sources.run)
+        shared = read.key in _trainers_keys(sources.run) and not is_its_own(read)
         every = {target.name: _used(target, sources) for target, _ in asked if shared}
         return {name: files for name, files in every.items() if name == heir}
     return {

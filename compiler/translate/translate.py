@@ -27,9 +27,9 @@ from tunec.compiler.lints.repository import reach_of
 from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
-from tunec.compiler.translate.accounts import Account, accounts, left_out
+from tunec.compiler.translate.accounts import Account, accounts, kept_apart, left_out
 from tunec.compiler.translate.faults import OF_THE_DATA
-from tunec.compiler.translate.leftovers import hidden
+from tunec.compiler.translate.leftovers import hidden, may_matter
 from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.places import placed
 from tunec.compiler.translate.script_values import not_understood, slots_of
@@ -212,13 +212,15 @@ def _lost(sources: Sources, every: Iterable[Account]) -> Iterator[tuple[str, Dia
     for each in every:
         place = each.read.place
         if each.outcome == "lost":
+            slots = tuple(_settled(place, sources))
             yield (
                 place.path,
                 not_understood(
                     f"{place.path} {shown(place.value)} has no counterpart",
                     (place.key_label("would be dropped"),),
-                    f"{_settled(place)}take it out of the file, or leave it out with "
+                    f"{_giving(slots)}take it out of the file, or leave it out with "
                     f"{leaving(place.path)}",
+                    tuple(_why(each, slots)),
                 ),
             )
     for missing in sources.run.missing:
@@ -243,10 +245,25 @@ def _lost(sources: Sources, every: Iterable[Account]) -> Iterator[tuple[str, Dia
             )
 
 
-def _settled(place: Place) -> str:
-    """How the slots of a key can be given, where there are any."""
-    slots = dict.fromkeys(slots_of(place.document, place.path))
+def _settled(place: Place, sources: Sources) -> Iterator[str]:
+    """The slots of a key that nobody says, or, where all are said otherwise, all of them."""
+    file, path = place.document.file, place.path
+    known, every = sources.known, dict.fromkeys(slots_of(place.document, path))
+    rows = [each for each in (file.entries if file else ()) if may_matter(each, known)]
+    open_slots = {slot for each in rows for slot in each.slots if slot not in known.values}
+    yield from [slot for slot in every if slot in open_slots] or every
+
+
+def _giving(slots: Sequence[str]) -> str:
     return f"give {' '.join(f'--set {slot}=VALUE' for slot in slots)}, " if slots else ""
+
+
+def _why(account: Account, slots: Sequence[str]) -> Iterator[str]:
+    known = kept_apart(account.read)
+    if known is not None:
+        yield known
+    elif slots:
+        yield f"its value does not settle {joined(slots, 'and')}"
 
 
 def leaving(key: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of
 from tunec.compiler.target import Json
+from tunec.targets.llamafactory.only_here import ONLY_HERE
 from tunec.targets.read_only import means_every_layer, split_names
 
 _DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
@@ -176,6 +177,7 @@ def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
 
 
 LEAVES: Final = (
+    *ONLY_HERE,
     _other("do_train", "the script trains, and does nothing else", _TRAINING, True),
     gone("plot_loss", _TUNING, "no picture is drawn of the loss"),
     gone("print_param_status", _MODEL, "parameters are not listed"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tunec.compiler.consumers.moved_keys import Carry
 from tunec.compiler.target import Json
 from tunec.targets.read_only import as_it_is, observed
 from tunec.targets.torchtune.packages import SOURCE
@@ -77,9 +78,31 @@ def forms(found: Found) -> Iterator[tuple[str, str]]:
         kind = str(each.get("_component_", "")).rpartition(".")[2]
         told = ", ".join(f"{key} {value}" for key, value in each.items() if key not in _TAKEN)
         made = f"{kind} makes samples of {path_of(each)} by a template of its own"
-        split = each.get("split", "train")
-        part = "" if split == "train" else f"; it reads {split}, and the new run all of train"
-        yield at, f"{made}{f' ({told})' if told else ''}: trl takes {_COLUMNS}{part}"
+        yield at, f"{made}{f' ({told})' if told else ''}: trl takes {_COLUMNS}"
+
+
+def _split(part: Mapping[str, Json]) -> dict[str, Json]:
+    """A data set as `load_dataset` is given it, in TRL's words."""
+    source, files = part.get("source"), part.get("data_files")
+    held = {"path": source, "data_files": files} if files else {"path": path_of(part)}
+    return {**held, "split": part.get("split", "train")}
+
+
+def _splits(found: Found) -> Values:
+    """The data sets where one is a part: rows say those that are used whole."""
+    every = [_split(each) for each in parts(found)]
+    is_known = all(isinstance(each["path"], str) for each in every)
+    is_whole = all(each["split"] == "train" for each in every)
+    return {} if is_whole or not is_known else {"datasets": every}
+
+
+def _length(found: Found) -> Values:
+    """Null: samples are as long as they are."""
+    return {"max_length": None} if found["tokenizer.max_seq_len"] is None else {}
+
+
+def _compiled(found: Found) -> Values:
+    return {"torch_compile": True} if found["compile"] is True else {}
 
 
 _OF_SETS: Final = ("dataset", *(f"dataset.{key}" for key in (*_TAKEN, "train_on_input")))
@@ -100,3 +123,25 @@ DATA: Final = (
         f"{SOURCE} torchtune/modules/transforms/tokenizers/_utils.py `truncate`",
     ),
 )
+CARRIES: Final = (
+    Carry(
+        _OF_SETS,
+        _splits,
+        f"{_BUILDERS}: `load_dataset`; trl 0.22.0 to 1.16.0 scripts/utils.py "
+        "`DatasetMixtureConfig`",
+        slots=("data.train", "data.more"),
+    ),
+    Carry(
+        ("tokenizer.max_seq_len",),
+        _length,
+        f"{SOURCE} torchtune/modules/transforms/tokenizers/_utils.py `truncate`; trl 0.16.0 to "
+        "1.16.0 trainer/sft_config.py",
+        slots=("data.sequence",),
+    ),
+    Carry(
+        ("compile",),
+        _compiled,
+        f"{SOURCE} torchtune/training/_compile.py; transformers training_args.py `torch_compile`",
+    ),
+)
+"""What TRL's file holds of them beside slots."""

@@ -10,7 +10,7 @@ from typing import Final
 from tunec.compiler.target import Cannot, File, Json, Target, in_no_plan
 from tunec.targets.read_only import schema_of
 from tunec.targets.scripts.file import own_script
-from tunec.targets.torchtune.data import DATA, forms
+from tunec.targets.torchtune.data import CARRIES, DATA, forms
 from tunec.targets.torchtune.migration import LEAVES
 from tunec.targets.torchtune.model import ADAPTER, MODEL
 from tunec.targets.torchtune.packages import PACKAGE, RELEASES, SUPPORTED
@@ -37,6 +37,7 @@ CONFIG: Final = File(
     when=in_no_plan,
     leaves=LEAVES,
     foreign=forms,
+    carries=CARRIES,
 )
 TARGET: Final = Target(
     name=PACKAGE,

@@ -60,6 +60,7 @@ LOSS: Final = (
         ("objective.reference",),
         _reference,
         f"{SOURCE} recipes/full_dpo_distributed.py, lora_dpo_distributed.py `disable_adapter`",
+        when=lambda plan: plan.objective.kind == "dpo",
     ),
 )
 
