@@ -76,6 +76,8 @@ class Entry(Struct, frozen=True):
     """The distribution that `since`, `until` and `absent` count; empty: the target's own."""
     yields: bool = False
     """Whether a key that a spec passes through may say something else."""
+    beside: tuple[str, ...] = ()
+    """Those of `keys` that tell how the others are read, and say something else by other rows."""
 
     def holds_at(self, version: Version) -> bool:
         """Whether the consumer knows these keys in that version."""

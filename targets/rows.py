@@ -56,10 +56,22 @@ def row(
     absent: Mapping[str, Any] | None = None,
     when: Callable[[Plan], bool] = in_every_plan,
     yields: bool = False,
+    beside: tuple[str, ...] = (),
 ) -> Entry:
     """A row that is read and written; `absent` holds in every release with the keys."""
-    defaults = ((ALWAYS, absent),) if absent is not None else ()
-    return Entry(keys, slots, write, read, source, since, until, defaults, when=when, yields=yields)
+    return Entry(
+        keys,
+        slots,
+        write,
+        read,
+        source,
+        since,
+        until,
+        ((ALWAYS, absent),) if absent is not None else (),
+        when=when,
+        yields=yields,
+        beside=beside,
+    )
 
 
 def length(key: str, absent: int, source: str, of_images: str) -> tuple[Entry, Entry]:

@@ -157,7 +157,8 @@ def _values(part: Part, known: Mapping[str, Value]) -> Sequence[Chars]:
 def _opaque(written: Chars, known: Mapping[str, Value]) -> Chars:
     """A command's output, which nobody knows, or a sum of what is known."""
     text = written.text
-    if not text.startswith("$((") or not text.endswith("))"):
+    told = _EXPRESSION.fullmatch(text) or _BY_EXPR.fullmatch(text)
+    if told is None:
         folder = _folder(text, known)
         return unknown(written) if folder is None else Chars(folder, (NOWHERE,) * len(folder))
 
@@ -165,12 +166,15 @@ def _opaque(written: Chars, known: Mapping[str, Value]) -> Chars:
         held = known.get(name)
         return held.text if isinstance(held, Chars) and UNKNOWN not in held.text else None
 
-    number = computed(text[3:-2], value)
+    number = computed(told["sum"].replace("\\*", "*"), value)
     if number is None:
         return unknown(written)
     return Chars(str(number), (NOWHERE,) * len(str(number)))
 
 
+_EXPRESSION: Final = re.compile(r"\$\(\((?P<sum>.*)\)\)", re.DOTALL)
+_BY_EXPR: Final = re.compile(r"\$\(\s*expr (?P<sum>.*)\)")
+"""coreutils 9.4 src/expr.c: whole numbers, as `$(( ... ))` has them."""
 FOLDER: Final = "PWD"
 _SELF: Final = r"(?:\$0|\$\{0\}|\$BASH_SOURCE\b|\$\{BASH_SOURCE(?:\[0\])?(?::-\$\{?0\}?)?\})"
 _PATH: Final = r"(?P<path>\x01|[\w./-]+)"

@@ -155,7 +155,8 @@ def _misunderstood(
         if not (entry.slots and present and is_open and entry.holds_in(dialect)):
             continue
         if _AUTO not in present.values() and not settle(entry, present):
-            yield from present if may_matter(entry, known) else ()
+            own = (key for key in present if key not in entry.beside)
+            yield from own if may_matter(entry, known) else ()
 
 
 def may_matter(entry: Entry, known: Partial) -> bool:

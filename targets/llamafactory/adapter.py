@@ -69,10 +69,11 @@ def _write_frozen(plan: Plan) -> Mapping[str, Json]:
 
 
 def _frozen(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Of a model in full, where all is said: absent, tower and projector of one that sees are."""
-    if found.get("finetuning_type") != "full" or not {key for _, key in _PARTS_KEYS} <= {*found}:
+    """Of a model in full that sees, which one of the keys tells: unsaid, its text alone trains."""
+    if found.get("finetuning_type") != "full" or not {key for _, key in _PARTS_KEYS} & {*found}:
         return {}
-    return {"adapter.frozen": tuple(part for part, key in _PARTS_KEYS if found[key])}
+    held = (part for part, key in _PARTS_KEYS if found.get(key, key != "freeze_language_model"))
+    return {"adapter.frozen": tuple(held)}
 
 
 def _sees_in_full(plan: Plan) -> bool:

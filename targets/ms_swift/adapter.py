@@ -48,10 +48,11 @@ def _write_frozen(plan: Plan) -> Mapping[str, Json]:
 
 
 def _frozen(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Of a model in full, where all is said: absent, tower and aligner of one that sees are."""
-    if found.get("tuner_type") != "full" or not {*_PART_KEYS} <= {*found}:
+    """Of a model in full that sees, which one of the keys tells: tower and aligner are, unsaid."""
+    if found.get("tuner_type") != "full" or not {*_PART_KEYS} & {*found}:
         return {}
-    return {"adapter.frozen": tuple(part for part, key in _PARTS if found[key])}
+    held = (part for part, key in _PARTS if found.get(key, key != "freeze_llm"))
+    return {"adapter.frozen": tuple(held)}
 
 
 def _sees_in_full(plan: Plan) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of
+from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of, only_here
 from tunec.compiler.target import Json
 from tunec.targets.read_only import split_names
 
@@ -12,6 +12,8 @@ _DATA: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py `DataAr
 _SYNTAX: Final = "ms-swift 4.0.4 to 4.6.0 dataset/dataset_syntax.py `DatasetSyntax.parse`"
 _TEMPLATE: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/template_args.py"
 _MODEL: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py"
+_RLHF: Final = "ms-swift 4.0.4 to 4.6.0 arguments/rlhf_args.py"
+_TUNER: Final = "ms-swift 4.0.4 to 4.6.0 arguments/tuner_args.py `TunerArguments`"
 _MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
 
 _NAME: Final = re.compile(
@@ -78,7 +80,48 @@ def _renamed(key: str, source: str) -> Carry:
     return Carry((key,), write, source)
 
 
+def _mixed(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The likelihood of what was chosen, beside the loss of pairs."""
+    weight, loss = found["rpo_alpha"], found.get("loss_type") or "sigmoid"
+    if not weight or not isinstance(loss, str):
+        return {}
+    return {"loss_type": [loss, "sft"], "loss_weights": [1.0, weight]}
+
+
+def _stream(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {"dataset_streaming": True} if found["streaming"] is True else {}
+
+
+def _kernel(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    word = found["attn_impl"]
+    return {"attn_implementation": word} if word == "flash_attention_3" else {}
+
+
 CARRIES: Final = (
+    Carry(
+        ("rpo_alpha",),
+        _mixed,
+        f"{_RLHF}; rlhf_trainers/dpo_trainer.py `get_batch_loss_metrics`; trl 0.24.0 to 1.16.0 "
+        "trainer/dpo_config.py, dpo_trainer.py",
+        beside=("loss_type",),
+    ),
+    Carry(
+        ("enable_dft_loss",),
+        lambda found: {"loss_type": "dft"} if found["enable_dft_loss"] is True else {},
+        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py; trl 0.24.0 to 1.16.0 trainer/sft_config.py",
+        slots=("objective.loss",),
+    ),
+    Carry(
+        ("streaming",),
+        _stream,
+        f"{_DATA}; trl scripts/utils.py `ScriptArguments`",
+    ),
+    Carry(
+        ("attn_impl",),
+        _kernel,
+        f"{_MODEL}; trl 0.8.6 to 1.16.0 trainer/model_config.py",
+        slots=("attention.implementation",),
+    ),
     Carry(
         ("dataset", "split_dataset_ratio"),
         _parts,
@@ -88,6 +131,7 @@ CARRIES: Final = (
     ),
     _renamed("dataset_num_proc", f"{_DATA}; trl trainer/sft_config.py"),
     _renamed("padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
+    _renamed("router_aux_loss_coef", f"{_MODEL}; trl trainer/sft_config.py, grpo_config.py"),
     _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),
 )
 
@@ -98,7 +142,26 @@ def _other(keys: Iterable[str], instead: str, source: str, *same: Any) -> Iterat
         yield gone(key, source, instead, changes_nothing=one_of(*same) if same else never)
 
 
+_ADAPTERS: Final = (
+    *("adalora", "adapter", "boft", "bone", "llamapro", "longlora", "reft", "vera", "fourierft"),
+    *("ia3", "dummy", "lora_llm"),
+)
+_ONLY_LORA: Final = "TRL's scripts make LoRA of PEFT's adapters alone: others need one's own script"
+_START: Final = "TRL's scripts have no key for how LoRA begins: it needs a script of one's own"
+_KIND: Final = "TRL's scripts train models that write text: classifiers and embeddings are others"
+_ODDS: Final = "of other methods than sft, dpo and grpo there is no plan; `trl` has some scripts"
+_OPTIMIZER: Final = "it is an optimizer that ms-swift makes itself: the Trainer has no such one"
+_ONLY_HERE: Final = (
+    only_here("tuner_type", _TUNER, _ONLY_LORA, *_ADAPTERS),
+    only_here("init_weights", _TUNER, _START),
+    only_here("task_type", _MODEL, _KIND),
+    only_here("rlhf_type", _RLHF, _ODDS, "gkd", "kto", "cpo", "orpo", "simpo", "rm", "ppo"),
+    only_here("optimizer", "ms-swift 4.0.4 to 4.6.0 optimizers", _OPTIMIZER),
+    only_here("tuner_backend", _TUNER, "Unsloth's own kernels are those of its trainer", "unsloth"),
+)
+
 LEAVES: Final = (
+    *_ONLY_HERE,
     gone("load_from_cache_file", _DATA, "`datasets` takes from its cache what is there"),
     gone("download_mode", _DATA, "`datasets` takes from its cache what is there"),
     gone("check_model", _MODEL, "the files of a model are not compared with its hub's"),
@@ -116,6 +179,28 @@ LEAVES: Final = (
     *_other(("use_chat_template",), "messages are told by the chat template", _TEMPLATE, True),
     *_other(("loss_scale",), "all of an answer counts alike", _TEMPLATE, "default"),
     *_other(("strict",), "a sample that fails ends the run", _DATA, True),
+    *_other(
+        ("freeze_vit", "freeze_aligner"),
+        "adapters are in all layers that are named, those that read images too",
+        _TUNER,
+        False,
+    ),
+    *_other(("freeze_llm",), "adapters are in the language model, too", _TUNER, False),
+    *_other(("agent_template",), "the chat template of the tokenizer formats tools", _TEMPLATE),
+    *_other(("response_prefix",), "the chat template begins answers", _TEMPLATE, ""),
+    *_other(("early_stop_interval",), "no run is stopped early", "ms-swift arguments/sft_args.py"),
+    *_other(
+        ("lazy_tokenize",),
+        "samples are made tokens at the start of each run",
+        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py",
+        False,
+    ),
+    *_other(
+        ("use_logits_to_keep",),
+        "logits are computed as TRL's trainer does",
+        "ms-swift 4.0.4 to 4.6.0 arguments/sft_args.py",
+        False,
+    ),
     *_other(("experts_impl",), "the model's own experts are run", _MODEL),
 )
 """What TRL does without each of these keys."""

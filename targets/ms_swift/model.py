@@ -200,6 +200,7 @@ def _length() -> tuple[Entry, Entry]:
             read,
             source,
             when=lambda plan: not (has_images(plan) or is_rewarded(plan)),
+            beside=(KIND,),
         ),
         derived(
             "max_length",
