@@ -89,7 +89,7 @@ _WRAPPERS: Final = frozenset(
         *("exec", "nohup", "command", "sudo", "env", "nice", "ionice", "numactl", "stdbuf", "uv"),
         *("timeout", "taskset", "conda", "mamba", "micromamba", "poetry", "pipenv", "hatch"),
         *("singularity", "apptainer", "docker", "podman", "xvfb-run", "unbuffer", "setsid"),
-        *("torch-run", "nsys", "pdsh", "ssh"),
+        *("torch-run", "nsys", "pdsh", "ssh", "ray"),
     }
 )
 STARTERS: Final = ("srun", "mpirun")

@@ -110,7 +110,13 @@ _MEGATRON_MARKS: Final = frozenset(
 )
 """Flags of Megatron-LM, of which SwissArmyTransformer has those above and not these (NVIDIA's
 megatron/arguments.py, as microsoft/Megatron-DeepSpeed has it)."""
-_OPENRLHF: Final = re.compile(r"(\A|/)openrlhf([./])cli\2train_(sft|dpo)(\.py)?\Z")
+_OPENRLHF: Final = re.compile(r"(?:\A|/)openrlhf([./])cli\1train_(sft|dpo|rm|ppo_ray)(?:\.py)?\Z")
+_OF_OPENRLHF: Final = {
+    "sft": "openrlhf",
+    "dpo": "openrlhf",
+    "rm": "openrlhf-rm",
+    "ppo_ray": "openrlhf-ppo",
+}
 """openrlhf 0.9.10 to 0.11.2: its modules, or their files."""
 _SD_SCRIPTS: Final = re.compile(
     r"(?:\A|/)(?:(?:sdxl_|sd3_|flux_|lumina_|anima_|hunyuan_image_)?train_network|train_db|fine_tune|"
@@ -126,7 +132,10 @@ _SD_MARKS: Final = frozenset(
     }
 )
 """Flags of each of them, one of which every command has (library/train_util.py, config_util.py)."""
-SCRIPTS: Final = ("diffusers", "llama-cookbook", "alpaca-lora", "sat", "openrlhf")
+SCRIPTS: Final = (
+    *("diffusers", "llama-cookbook", "alpaca-lora", "sat", "openrlhf", "openrlhf-rm"),
+    "openrlhf-ppo",
+)
 """Makers whose scripts' flags rules read as they are written, and by no table."""
 _FEW: Final = 2
 OF_EXAMPLES: Final = re.compile(
@@ -184,8 +193,8 @@ def dialect_of(program: str, node: Node) -> str | None:
     if _OWN_LOOP.search(program):
         return OWN
     keys = set(node.fields or ())
-    if _OPENRLHF.search(program):
-        return "openrlhf"
+    if trains := _OPENRLHF.search(program):
+        return _OF_OPENRLHF[trains[2]]
     if _EXAMPLES.search(program):
         return "diffusers"
     if _SD_SCRIPTS.search(program) and keys & _SD_MARKS:

@@ -20,7 +20,7 @@ _READERS: Final[Mapping[str, frozenset[str]]] = {
     "glm4": frozenset({"glm4"}),
     "llama_cookbook": frozenset({"llama-cookbook"}),
     "llamafactory": frozenset({"axolotl", "llamafactory", "simpletuner"}),
-    "openrlhf": frozenset({"openrlhf"}),
+    "openrlhf": frozenset({"openrlhf", "openrlhf-ppo", "openrlhf-rm"}),
     "scripts": frozenset({"alpaca-lora", "diffusers"}),
     "sd_scripts": frozenset({"sd-scripts", "sd-scripts-data"}),
     "simpletuner": frozenset({"diffusers", "lycoris", "simpletuner", "simpletuner-data"}),

@@ -5,22 +5,23 @@ from typing import Final
 from tunec.compiler.lints.rows import Row, rows
 
 _ASSERTION: Final = "AssertionError before the model is loaded"
+_JOIN: Final = "write --ds.packing_samples"
 
 
-def _without(when: str, needed: str, help: str, why: str = _ASSERTION) -> Row:
+def _without(when: str, needed: str, help: str, kind: str = "openrlhf") -> Row:
     return Row(
-        f"openrlhf:{when}",
+        f"{kind}:{when}",
         f"--{{0.path}} is refused without --{needed}",
         "refused",
-        why,
+        _ASSERTION,
         help,
         beside=(f"no {needed}=true",),
     )
 
 
-def _in_bf16(when: str, why: str) -> Row:
+def _in_bf16(when: str, why: str, kind: str = "openrlhf") -> Row:
     return Row(
-        f"openrlhf:{when}",
+        f"{kind}:{when}",
         "--{0.path} is refused beside --{1.path} {1.value}",
         "refused",
         why,
@@ -38,8 +39,14 @@ OPENRLHF_FLAGS_CLASH: Final = rows(
         _without(
             "data.multiturn=true", "data.apply_chat_template", "write --data.apply_chat_template"
         ),
-        _without("ds.ring_attn_size>1", "ds.packing_samples", "write --ds.packing_samples"),
-        _in_bf16("ds.load_in_4bit=true", "a base in 4 bits is expanded to bf16 alone"),
+        *(
+            _without("ds.ring_attn_size>1", "ds.packing_samples", _JOIN, kind)
+            for kind in ("openrlhf", "openrlhf-rm")
+        ),
+        *(
+            _in_bf16("ds.load_in_4bit=true", "a base in 4 bits is expanded to bf16 alone", kind)
+            for kind in ("openrlhf", "openrlhf-rm")
+        ),
         _in_bf16("ds.tensor_parallel_size>1", "BF16 is required for tensor parallel training"),
         Row(
             "openrlhf:ds.zero_stage>3",

@@ -216,6 +216,10 @@ def _openrlhf(example: Example) -> Question:
     return {"verb": "resolve", **asks, "world_size": 4}
 
 
+def _openrlhf_rewards(example: Example) -> Question:
+    return {**_openrlhf(example), "verb": "check"}
+
+
 PROGRAMS: Final[Mapping[str, Program]] = {
     "trainer": Program("transformers", "tunec.targets.huggingface.consumer", _training),
     "deepspeed": Program("deepspeed", "tunec.targets.deepspeed.consumer", _engine("resolve")),
@@ -229,6 +233,9 @@ PROGRAMS: Final[Mapping[str, Program]] = {
     ),
     "ms-swift": Program("ms-swift", "tunec.targets.ms_swift.consumer", _ms_swift),
     "openrlhf": Program("openrlhf", "tunec.targets.openrlhf.consumer", _openrlhf),
+    "openrlhf-rewards": Program(
+        "openrlhf", "lints.consumers.openrlhf_rewards", _openrlhf_rewards, FOLDER
+    ),
     "unsloth": Program("unsloth", "tunec.targets.unsloth.consumer", _unsloth),
 }
 
