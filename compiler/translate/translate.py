@@ -320,13 +320,15 @@ def parts_only(sources: Sources, without: Iterable[str]) -> Iterator[Diagnostic]
     """What a dialect's own program alone makes of its words."""
     for at, why in foreign(sources.run):
         if not is_named(at.path, without):
+            is_data = any(each.startswith("data.") for each in slots_of(at.document, at.path))
             yield Diagnostic(
                 "not-carried-over",
                 "warning",
                 f"only part of {at.path} is carried over",
-                (at.key_label("the name alone is carried over"),),
+                (at.key_label("the name alone is carried over" if is_data else "in part"),),
                 (why,),
-                help=f"convert the data to that format, or silence this with {leaving(at.path)}",
+                help=f"{'convert the data to that format' if is_data else 'check the new run'}, "
+                f"or silence this with {leaving(at.path)}",
             )
 
 

@@ -145,6 +145,19 @@ def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
         if names:
             why = f"llamafactory finds {joined(names, 'and')} in its dataset_info.json"
             yield key, f"{why}: trl takes a file or a data set by the name that it has for all"
+    is_frozen = found.get("freeze_vision_tower") is not False
+    if split_names(found.get("lora_target")) == ("all",) and is_frozen and _SEEING & {*found}:
+        why = "llamafactory adapts the language model alone, trl's all-linear what reads images too"
+        yield "lora_target", why
+
+
+_SEEING: Final = frozenset(
+    {
+        *("image_max_pixels", "image_min_pixels", "video_max_pixels", "video_maxlen", "media_dir"),
+        *("freeze_vision_tower", "freeze_multi_modal_projector"),
+    }
+)
+"""Keys of models that see."""
 
 
 def _packing(found: Mapping[str, Json]) -> Mapping[str, Any]:

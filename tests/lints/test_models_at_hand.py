@@ -21,7 +21,7 @@ LLAMA: Mapping[str, Any] = {
 }
 UNKNOWN = "cannot tell: this model is not known"
 TOO_MUCH = (
-    "this needs 3143.6 GiB of 23.7 GiB on each NVIDIA GeForce RTX 3090 with 3200 x 2048 tokens"
+    "this needs 3193.6 GiB of 23.7 GiB on each NVIDIA GeForce RTX 3090 with 3200 x 2048 tokens"
 )
 HARDWARE = ("--hardware", "rtx-3090-x2")
 
