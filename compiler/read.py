@@ -17,7 +17,7 @@ from tunec.compiler.target import Dialect, Documents, Entry, File, Found, Json, 
 _AUTO: Final = "auto"
 _MISFIT: Final = object()
 _POWER: Final = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
-"""`2e-5`, which YAML 1.1 has as text: argparse, pydantic and OmegaConf make a number of it."""
+"""`2e-5`, which YAML 1.1 has as text."""
 WRONG_SHAPE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 """What a row's `read` raises for a value of another shape than its key has."""
 
@@ -100,18 +100,19 @@ def _read_row(
     said = {key: each for key, each in there.items() if not _is_auto(file, each.value)}
     if len(said) < len(there) and any(key in (file.filled or ()) for key in there.keys() - said):
         return  # another file says it
-    yield from _observed(entry, said, file.name) if said else _assumed(entry, target, dialect)
+    yield from _observed(entry, said, file) if said else _assumed(entry, target, dialect)
 
 
 def _is_auto(file: File, value: Json) -> bool:
     return file.filled is not None and isinstance(value, str) and value == _AUTO
 
 
-def _observed(entry: Entry, present: Mapping[str, Found], author: str) -> Iterator[Definition]:
+def _observed(entry: Entry, present: Mapping[str, Found], file: File) -> Iterator[Definition]:
     span = next(iter(present.values())).span
     reason = f"set by {', '.join(present)}"
-    for slot, value in settle(entry, {key: each.value for key, each in present.items()}).items():
-        yield Definition(slot, value, Rank.OBSERVED, author, reason, span=span)
+    said = {key: each.value for key, each in present.items()}
+    for slot, value in settle(entry, said, reads_powers=file.reads_powers).items():
+        yield Definition(slot, value, Rank.OBSERVED, file.name, reason, span=span)
 
 
 def _assumed(entry: Entry, target: Target, dialect: Dialect) -> Iterator[Definition]:
@@ -123,10 +124,14 @@ def _assumed(entry: Entry, target: Target, dialect: Dialect) -> Iterator[Definit
         yield Definition(slot, value, Rank.CONSUMER, package, reason)
 
 
-def settle(entry: Entry, found: Mapping[str, Json]) -> dict[str, Any]:
+def settle(
+    entry: Entry, found: Mapping[str, Json], *, reads_powers: bool = False
+) -> dict[str, Any]:
     """The slots that a row settles from the keys found, each of its slot's type."""
     try:
-        values = entry.read(found)
+        values = entry.read(
+            {key: _number(each) for key, each in found.items()} if reads_powers else found
+        )
         fitted = {
             slot: _fit(SLOTS[slot].type, value)
             for slot, value in values.items()
@@ -135,6 +140,11 @@ def settle(entry: Entry, found: Mapping[str, Json]) -> dict[str, Any]:
     except WRONG_SHAPE:
         return {}
     return {slot: value for slot, value in fitted.items() if value is not _MISFIT}
+
+
+def _number(value: Json) -> Json:
+    is_power = isinstance(value, str) and _POWER.fullmatch(value) is not None
+    return float(value) if isinstance(value, str) and is_power else value
 
 
 def fitted(slot: str, value: Any) -> Any:
@@ -156,8 +166,7 @@ def _fit(kind: Any, value: Any) -> Any:
 
 def _fit_one(kind: Any, value: Any) -> Any:
     if kind is float:
-        is_power = isinstance(value, str) and _POWER.fullmatch(value) is not None
-        return float(value) if is_power or _is_number(value) else _MISFIT
+        return float(value) if _is_number(value) else _MISFIT
     if kind is int:
         return int(value) if _is_number(value) and value == int(value) else _MISFIT
     if kind in (bool, str, NoneType):

@@ -168,6 +168,8 @@ class File(Struct, frozen=True):
     """Keys whose values its reader alone understands, though a slot holds them: each with why."""
     carries: tuple[Carry, ...] = ()
     """What the program that runs a dialect is told of keys that no row reads."""
+    reads_powers: bool = False
+    """Whether its program makes a number of `2e-5`, which YAML 1.1 has as text."""
     takes: tuple[Carry, ...] = ()
     """What it holds of TRL's arguments that no row reads; what it hands on is taken as it is."""
     leaves: tuple[Moved, ...] = ()

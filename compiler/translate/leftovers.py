@@ -124,7 +124,7 @@ def _understood(
         present = {key: document.flat[key].value for key in entry.keys if key in document.flat}
         if not present or not entry.holds_in(dialect):
             continue
-        fate = _fate(entry, present, known, given)
+        fate = _fate(entry, present, known, given, is_read=_reads_powers(document))
         if fate is not None:
             more = {key: found.get(key, (fate, ()))[1] + entry.slots for key in present}
             found |= {key: (fate, slots) for key, slots in more.items()}
@@ -132,13 +132,18 @@ def _understood(
 
 
 def _fate(  # rows that give slots come last, and have their way
-    entry: Entry, present: Mapping[str, Any], known: Partial, given: Collection[str]
+    entry: Entry,
+    present: Mapping[str, Any],
+    known: Partial,
+    given: Collection[str],
+    *,
+    is_read: bool,
 ) -> Fate | None:
     if not entry.slots:
         return _following(entry, present, known)
     if all(slot in given for slot in entry.slots):
         return "said"
-    return "said" if settle(entry, present) else None
+    return "said" if settle(entry, present, reads_powers=is_read) else None
 
 
 def _misunderstood(
@@ -154,9 +159,14 @@ def _misunderstood(
         is_open = not any(slot in known.values or slot in given for slot in entry.slots)
         if not (entry.slots and present and is_open and entry.holds_in(dialect)):
             continue
-        if _AUTO not in present.values() and not settle(entry, present):
+        held = settle(entry, present, reads_powers=_reads_powers(document))
+        if _AUTO not in present.values() and not held:
             own = (key for key in present if key not in entry.beside)
             yield from own if may_matter(entry, known) else ()
+
+
+def _reads_powers(document: Document) -> bool:
+    return document.file is not None and document.file.reads_powers
 
 
 def may_matter(entry: Entry, known: Partial) -> bool:

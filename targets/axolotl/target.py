@@ -120,6 +120,7 @@ CONFIG: Final = File(
     filled=frozenset(),
     phrases=(EVERY_LAYER, TIMES),
     foreign=forms,
+    reads_powers=True,
     carries=CARRIES,
     takes=TAKES,
     leaves=LEAVES,

@@ -196,6 +196,7 @@ CONFIG: Final = File(
     check=_check,
     phrases=(EVERY_LAYER,),
     foreign=forms,
+    reads_powers=True,
     carries=CARRIES,
     takes=TAKES,
     leaves=LEAVES,

@@ -41,6 +41,7 @@ SFT_CONFIG: Final = File(
     entries=SFT_ENTRIES,
     recognise=lambda document: _is_for("sft", document),
     schema=schema_of("sft"),
+    reads_powers=True,
     names=("deepspeed",),
     when=SFT.when,
 )
@@ -50,6 +51,7 @@ DPO_CONFIG: Final = File(
     entries=DPO_ENTRIES,
     recognise=lambda document: _is_for("dpo", document),
     schema=schema_of("dpo"),
+    reads_powers=True,
     names=("deepspeed",),
     when=lambda plan: plan.objective.kind == "dpo",
 )
@@ -59,6 +61,7 @@ GRPO_CONFIG: Final = File(
     entries=GRPO_ENTRIES,
     recognise=lambda document: _is_for("grpo", document),
     schema=schema_of("grpo"),
+    reads_powers=True,
     names=("deepspeed",),
     when=lambda plan: plan.objective.kind == "grpo",
 )
