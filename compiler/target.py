@@ -81,8 +81,8 @@ class Entry(Struct, frozen=True):
 
     def holds_at(self, version: Version) -> bool:
         """Whether the consumer knows these keys in that version."""
-        after = self.since is None or version >= parsed(self.since)
-        return after and (self.until is None or version < parsed(self.until))
+        is_there = self.since is None or version >= parsed(self.since)
+        return is_there and (self.until is None or version < parsed(self.until))
 
     def holds_in(self, dialect: Dialect) -> bool:
         """Whether the consumer knows these keys in that dialect."""
@@ -90,11 +90,8 @@ class Entry(Struct, frozen=True):
 
     def defaults_at(self, version: Version) -> Mapping[str, Any]:
         """Slot values of an absent key in that version; empty if the consumer has none."""
-        found: Mapping[str, Any] = {}
-        for since, values in self.absent:
-            if version >= parsed(since):
-                found = values
-        return found
+        found = [values for since, values in self.absent if version >= parsed(since)]
+        return found[-1] if found else {}
 
 
 class Phrase(Struct, frozen=True):
