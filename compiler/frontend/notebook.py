@@ -38,8 +38,12 @@ _OF_PYTHON: Final = ("capture", "time", "timeit", "prun", "python", "python3", "
 """Magics of a whole cell that run it as Python; what others hold is another language."""
 _SHELL: Final = re.compile(r"\s*(?:!!?|%(?:sx|system)\s|%(?=(?:pip|conda|uv)\s))")
 _ASSIGNED: Final = re.compile(r"(?P<names>\s*[\w, ]+=)\s*(?:!|%[a-z])")
-_MAGIC: Final = re.compile(r"\s*(?:%[a-zA-Z]|\?)|[^#]*\w\?\??\s*\Z")
-"""`%matplotlib inline`, `?name`, `name?`, and not a remark that asks something."""
+_MAGIC: Final = re.compile(
+    r"\s*(?:%[a-zA-Z]|\?)|[^#]*\w\?\??\s*\Z"
+    r"|(?:cd|ls|ll|cat|cp|mv|rm|mkdir|rmdir|less|man|more|pip|conda)(?:\s+[^\s=(\[.].*|\s+\.{1,2}(?:/.*)?|\s*)\Z"
+)
+"""`%matplotlib inline`, `?name`, `name?`, and not a remark that asks something; and what IPython
+takes for a magic without its sign (core/prefilter.py `AutoMagicChecker`)."""
 
 
 class Line(Struct, frozen=True):

@@ -20,7 +20,7 @@ class Launch(Struct, frozen=True):
     name: Field
     """The launcher's own word."""
     flags: Flags
-    """The launcher's own flags."""
+    """The launcher's own flags, and words that stand for further ones, `$DISTRIBUTED_ARGS`."""
     started: str
     """What is started: `train.py`, `trl.scripts.sft`, `llamafactory-cli train`."""
     script: tuple[Field, ...]
@@ -231,13 +231,14 @@ def _started(launcher: str, first: Field, flags: Flags, rest: Sequence[Field]) -
 
 
 def _flags(words: Sequence[Field], launcher: str) -> tuple[Flags, Sequence[Field]]:
-    """A launcher's own flags, and the words from the script on."""
+    """A launcher's own flags, those not known among them, and the words from the script on."""
     found: list[tuple[Field, tuple[Field, ...]]] = []
     at = 0
     while at < len(words):
         word = words[at]
         is_hidden = not word.is_known and not word.text.startswith("-")
         if is_hidden and _hides_flags(words, at + 1):
+            found.append((word, ()))
             at += 1
             continue
         if word.text == "--":

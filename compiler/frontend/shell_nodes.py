@@ -25,7 +25,7 @@ from tunec.compiler.frontend.shell_flags import (
     hidden_in,
     is_override,
 )
-from tunec.compiler.frontend.shell_launch import STARTERS, Launch, flags_of, launched
+from tunec.compiler.frontend.shell_launch import STARTERS, Launch, flags_of, is_flag, launched
 from tunec.compiler.frontend.shell_references import (
     Reference,
     dialect_of,
@@ -296,10 +296,13 @@ def _commands(script: Script, builder: Builder) -> Iterator[ShellDocument]:
 
 
 def _launcher(launch: Launch, run: Run, number: int, builder: Builder) -> ShellDocument:
-    flags = builder.flags(launch.flags)
+    flags = builder.flags(tuple(each for each in launch.flags if is_flag(each[0])))
     name = replace(builder.text(launch.name), value=launch.launcher)
+    hidden = next((word for word, _ in launch.flags if not is_flag(word)), None)
+    counted = () if hidden is None else _KEYS.get(launch.launcher, ())
     fields = {
         "launcher": replace(name, key_span=name.span),
+        **{key: builder.leaf(hidden) for key in counted if hidden is not None},
         **processes(launch.launcher, flags),
         "environment": _variables(run.environment, builder),
         "flags": flags,

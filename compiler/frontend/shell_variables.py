@@ -109,8 +109,25 @@ def fields(words: Iterable[Word], known: Mapping[str, Value]) -> list[Field]:
     for word in words:
         if len(found) >= MAX_FIELDS:
             break
-        found += _divided(word, known)
+        before = found[-1].text if found else ""
+        found += list(_divided(word, known)) or _left_empty(word, before)
     return found
+
+
+_OF_FLAGS: Final = re.compile(r"(?i)arg|opt|extra|flag|param")
+"""What a variable is called that may hold further flags, or none."""
+
+
+def _left_empty(word: Word, before: str) -> list[Field]:
+    """What stands for an empty variable behind a flag: its user is to fill it in.
+
+    As it is, the flag is given without a value; nobody means that.
+    """
+    is_behind = before.startswith("--") and "=" not in before
+    is_variable = [each.kind for each in word.parts] == ["parameter"]
+    if not (is_behind and is_variable) or _OF_FLAGS.search(word.written.text):
+        return []
+    return [Field(unknown(word.written), word.written)]
 
 
 def _divided(word: Word, known: Mapping[str, Value]) -> Iterator[Field]:

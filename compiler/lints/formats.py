@@ -25,7 +25,7 @@ from tunec.schemas.source import Path, Span, dotted, lines_of, start_of
 
 if TYPE_CHECKING:
     from tunec.compiler.frontend.shell_nodes import ShellDocument
-    from tunec.compiler.lints.python_files import Found
+    from tunec.compiler.lints.python_runs import Found
 
 _ENDINGS: Final = {
     ".json": "json",

@@ -1,30 +1,25 @@
-"""A Python file to documents: which calls are whose configuration, and which of them are one run.
+"""A Python file to documents: which calls are whose configuration.
 
 A call of `TrainingArguments` holds the keys of a trainer's file, `LoraConfig` those of an
-adapter's, `from_pretrained` what a model is loaded with. Two calls of one kind are alternatives:
-each is a run of its own, with those of the other kinds that can only be meant with it.
+adapter's, `from_pretrained` what a model is loaded with.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
 from typing import Final
-
-from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.python_calls import Call, Calls, read_calls, syntax_fault
-from tunec.compiler.frontend.python_scopes import are_exclusive
 from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.lints.document import READ_ONCE, TRAINERS, counts_when_set_later
 from tunec.compiler.lints.kinds import LOADING, fields_of
+from tunec.compiler.lints.python_runs import Found, in_runs
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
-MOST_RUNS: Final = 16
 _MOST_ARGUMENTS: Final = 1_000
 _TRAINERS: Final[Mapping[str, str]] = {
     "transformers.TrainingArguments": "hf",
@@ -73,7 +68,6 @@ _FIRST: Final[Mapping[str, tuple[str, ...]]] = {
 """Names of positional arguments as far as every release has the same: transformers 4.40.2 to 5.23.0
 training_args.py `TrainingArguments`, modeling_utils.py `from_pretrained`,
 utils/quantization_config.py `BitsAndBytesConfig`."""
-_TRAINS: Final = re.compile(r"Trainer\(|\.backward\(|HfArgumentParser|Accelerator\(")
 _REBUILT: Final = re.compile(r"(?m)^[ \t]*class \w+\(.*\bnn\.Module\b")
 _WANTED: Final = re.compile(
     r"TrainingArguments\b|\b(?:SFT|DPO|GRPO|KTO|Reward|RLOO|GKD|PPO|CPO|ORPO|BCO|OnlineDPO|XPO"
@@ -81,19 +75,6 @@ _WANTED: Final = re.compile(
     r"|\bFast\w*Model\b|\bfrom_pretrained\b"
 )
 _OF_TESTS: Final = re.compile(r"(?:\A|/)(?:test_[^/]*|[^/]*_test|conftest)\.py\Z|(?:\A|/)tests?/")
-
-
-class Found(Struct, frozen=True, eq=False):
-    """What one call says, as a document."""
-
-    kind: str
-    root: Node
-    unknown: frozenset[str]
-    call: Call
-    runs: frozenset[int] = frozenset()
-    """The runs of the file that it is of, by number."""
-    late: Mapping[str, Node] = field(default_factory=dict)
-    """What is set after that was read of which something was made."""
 
 
 def may_configure(text: str) -> bool:
@@ -119,17 +100,21 @@ def read_python(
     if calls is None:
         return (), fault
     found = map(_hidden_path, _found(calls)) if _REBUILT.search(text) else _found(calls)
-    return tuple(_in_runs(list(found), calls, text)), None
+    return tuple(in_runs(list(found), calls, text)), None
 
 
 def of_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
-    """The script of a notebook's cells without those that are no Python, and their faults."""
+    """The script of a notebook's cells without those that are no Python, and their faults.
+
+    A cell that configures nothing may hold anything: remarks, the end of a command, an output.
+    """
     lines, faults = cells.python.split("\n"), list[Diagnostic]()
     for first, end in cells.cells if may_configure(cells.python) else ():
         places = replace(cells.origin, lines=cells.origin.lines[first:end])
         fault = syntax_fault("\n".join(lines[first:end]), places)
         if fault is not None:
-            faults.append(fault)
+            is_meant = may_configure("\n".join(lines[first:end]))
+            faults.append(fault if is_meant else replace(fault, severity="note"))
             lines[first:end] = [""] * (end - first)
     return "\n".join(lines), faults
 
@@ -311,90 +296,3 @@ def _quantization(call: Call, bits: Sequence[Call], calls: Calls) -> Node | None
     if found.unknown:
         return None
     return replace(found.root, key_span=key)
-
-
-# ── runs ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Links(Struct, frozen=True):
-    """What a file does with the objects that it makes."""
-
-    trained: frozenset[str]
-    """Variables that a trainer is given, or that get an adapter."""
-    merged: frozenset[str]
-    """Variables that an adapter is loaded on: a base that is loaded again, after training."""
-
-
-def _links(calls: Calls) -> _Links:
-    trained, merged = set[str](), set[str]()
-    for call in calls.found:
-        names = [each.id for each in call.arguments if hasattr(each, "id")]
-        if call.name.endswith("Trainer"):
-            keys = ("model", "args", "peft_config")
-            trained |= {name for key in keys if (name := calls.given(call, key))} | set(names)
-        elif call.holder == "PeftModel":
-            merged |= set(names[:1])
-    return _Links(frozenset(trained), frozenset(merged - trained))
-
-
-def _in_runs(found: Sequence[Found], calls: Calls, text: str) -> Iterator[Found]:
-    links = _links(calls)
-    anchors = [each for each in found if each.kind in TRAINERS]
-    others = [each for each in found if each.kind not in TRAINERS]
-    models = [each for each in others if each.kind == "model" and not _is_merged(each, links)]
-    adapters = [each for each in others if each.kind == "peft"]
-    if not anchors and not adapters and not _TRAINS.search(text):
-        return
-    runs = _runs(anchors, models, adapters, links)[:MOST_RUNS]
-    taken = {id(each) for run in runs for each in run}
-    runs += [[each] for each in adapters if id(each) not in taken][: MOST_RUNS - len(runs)]
-    for each in found:
-        numbers = frozenset(n for n, run in enumerate(runs) if any(each is one for one in run))
-        if numbers:
-            yield replace(each, runs=numbers)
-
-
-def _is_merged(model: Found, links: _Links) -> bool:
-    targets = model.call.site.targets
-    return not links.merged.isdisjoint(targets) and links.trained.isdisjoint(targets)
-
-
-def _runs(
-    anchors: Sequence[Found], models: Sequence[Found], adapters: Sequence[Found], links: _Links
-) -> list[list[Found]]:
-    """The documents of each run: a trainer's, with what can only be meant with it."""
-    runs: list[list[Found]] = []
-    each_anchor: Sequence[Found | None] = anchors or (None,)
-    for anchor in each_anchor:
-        chosen = [_beside(anchor, each, links, len(anchors)) for each in (models, adapters)]
-        choices: list[Sequence[Found | None]] = [each or (None,) for each in chosen]
-        for picked in product(*choices):
-            run = [each for each in (anchor, *picked) if each is not None]
-            if _is_possible(run):
-                runs.append(run)
-            if len(runs) == MOST_RUNS:
-                return runs
-    return [each for each in runs if each]
-
-
-def _is_possible(run: Sequence[Found]) -> bool:
-    pairs = combinations(run, 2)
-    return not any(are_exclusive(a.call.site.arms, b.call.site.arms) for a, b in pairs)
-
-
-def _beside(
-    anchor: Found | None, others: Sequence[Found], links: _Links, anchors: int
-) -> list[Found]:
-    """Those of another kind that may go with a trainer; several are alternatives."""
-    mine = [each for each in others if anchor is None or _is_possible((anchor, each))]
-    if anchor is not None:
-        scope = anchor.call.site.block
-        here = [each for each in mine if each.call.site.block is scope]
-        above = [each for each in mine if each.call.site.block is scope.module]
-        alone = mine if len(others) == anchors == 1 else []
-        mine = here or above or alone
-    if len(mine) > 1:
-        used = [e for e in mine if not links.trained.isdisjoint(e.call.site.targets)]
-        mine = used or mine
-    are_alternatives = all(not _is_possible(pair) for pair in combinations(mine, 2))
-    return mine if are_alternatives else []

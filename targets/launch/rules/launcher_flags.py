@@ -238,9 +238,21 @@ def flag_given_twice(run: LintContext) -> Iterator[Finding]:
             name, value = _flag(item), _value(items, at)
             if name and name in first and first[name][1] != value and name not in _REPEATED:
                 found = _given_finding(name, first[name], (item, value))
+                is_shared = _is_from_elsewhere(document, first[name][0])
+                found = replace(found, severity="note") if is_shared else found
                 yield replace(found, certain=_is_of_the_trainer(name[2:]))
             elif name:
                 first[name] = item, value
+
+
+_SET: Final = re.compile(r"\$\{?\w+|[\"']?\$\{?\w+\[@\]")
+
+
+def _is_from_elsewhere(document: Document, flag: Node) -> bool:
+    """Whether the first value is a variable's, for all commands, which this one replaces."""
+    lines = document.text.splitlines()
+    line = lines[flag.span.line - 1] if 0 < flag.span.line <= len(lines) else ""
+    return _SET.search(line[flag.span.column - 1 :].partition(" --")[0]) is not None
 
 
 def _is_of_the_trainer(name: str) -> bool:

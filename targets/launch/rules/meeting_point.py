@@ -166,9 +166,17 @@ def _ports(run: LintContext) -> Iterator[Place]:
     yield from run.each("accelerate", "main_process_port")
 
 
+_JOB: Final = re.compile(r"(?m)^[ \t]*srun[ \t]")
+
+
+def _makes_jobs(text: str) -> bool:
+    """Whether a script asks Slurm for devices anew with each command, on whatever node is free."""
+    return _JOB.search(text) is not None and "#SBATCH" not in text
+
+
 def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
     """Runs that one script starts at once."""
-    if not _BEHIND.search(script.text):
+    if not _BEHIND.search(script.text) or _makes_jobs(script.text):
         return
     is_plain = not _BRANCHES.search(script.text)
     mine = [

@@ -201,7 +201,18 @@ def debugging_left_on(run: LintContext) -> Iterator[Finding]:
     scripts = (each.name for each in run.of("launch"))
     is_test = any(_OF_TESTS.search(name) for name in scripts)
     for each in found(_VARIABLES, run):
-        yield replace(each, severity="note") if is_test else each
+        yield replace(each, severity="note") if is_test or _is_explained(run, each) else each
+
+
+_NEEDED: Final = re.compile(r"(?i)^\s*#.*(?:do not remove|workaround|otherwise|needed)")
+
+
+def _is_explained(run: LintContext, finding: Finding) -> bool:
+    """Whether the remark above says what the variable is there for."""
+    spans = [each.span for each in finding.labels if each.primary and each.span is not None]
+    texts = {each.name: each.text for each in run.documents}
+    lines = ((texts.get(at.file, "").splitlines(), at.line) for at in spans)
+    return any(len(text) >= line > 1 and _NEEDED.search(text[line - 2]) for text, line in lines)
 
 
 _OF_TESTS: Final = re.compile(r"(?<![a-z])(?:tests?|debug(?:ging)?)(?![a-z])")

@@ -1,0 +1,151 @@
+"""Which calls of a Python file are one run.
+
+Two calls of one kind are alternatives: each is a run of its own, with those of the other kinds that
+can only be meant with it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Final
+
+from msgspec import Struct, field
+
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.python_calls import Call, Calls
+from tunec.compiler.frontend.python_scopes import are_exclusive
+from tunec.compiler.lints.document import TRAINERS
+from tunec.schemas.frozen import replace
+
+MOST_RUNS: Final = 16
+_PATH: Final = "model_name_or_path"
+_TRAINS: Final = re.compile(r"Trainer\(|\.backward\(|HfArgumentParser|Accelerator\(")
+_MADE: Final = re.compile(r"\w*Trainer\(")
+_REMARK: Final = re.compile(r"(?m)#.*$")
+
+
+class Found(Struct, frozen=True, eq=False):
+    """What one call says, as a document."""
+
+    kind: str
+    root: Node
+    unknown: frozenset[str]
+    call: Call
+    runs: frozenset[int] = frozenset()
+    """The runs of the file that it is of, by number."""
+    late: Mapping[str, Node] = field(default_factory=dict)
+    """What is set after that was read of which something was made."""
+
+
+class _Links(Struct, frozen=True):
+    """What a file does with the objects that it makes."""
+
+    trained: frozenset[str]
+    """Variables that a trainer is given, or that get an adapter."""
+    merged: frozenset[str]
+    """Variables that an adapter is loaded on: a base that is loaded again, after training."""
+
+
+def _links(calls: Calls) -> _Links:
+    trained, merged = set[str](), set[str]()
+    for call in calls.found:
+        names = [each.id for each in call.arguments if hasattr(each, "id")]
+        if call.name.endswith("Trainer"):
+            keys = ("model", "args", "peft_config")
+            trained |= {name for key in keys if (name := calls.given(call, key))} | set(names)
+        elif call.holder == "PeftModel":
+            merged |= set(names[:1])
+    return _Links(frozenset(trained), frozenset(merged - trained))
+
+
+def in_runs(found: Sequence[Found], calls: Calls, text: str) -> Iterator[Found]:
+    """What the calls of a file say, each with the runs that it is of."""
+    links = _links(calls)
+    every = [each for each in found if each.kind in TRAINERS]
+    anchors = [each for each in every if not _is_left(each, text)] or every
+    others = [each for each in found if each.kind not in TRAINERS]
+    models = [each for each in others if each.kind == "model" and not _is_merged(each, links)]
+    models = [each for each in models if not _is_exception(each, models)]
+    adapters = [each for each in others if each.kind == "peft"]
+    if not anchors and not adapters and not _TRAINS.search(text):
+        return
+    runs = _runs(anchors, models, adapters, links)[:MOST_RUNS]
+    taken = {id(each) for run in runs for each in run}
+    runs += [[each] for each in adapters if id(each) not in taken][: MOST_RUNS - len(runs)]
+    for each in found:
+        numbers = frozenset(n for n, run in enumerate(runs) if any(each is one for one in run))
+        if numbers:
+            yield replace(each, runs=numbers)
+
+
+def _is_left(anchor: Found, text: str) -> bool:
+    """Whether a file that trains makes arguments under a name that it does not use.
+
+    Others that it makes are those that it trains by.
+    """
+    names = [re.escape(each) for each in anchor.call.site.targets]
+    if not names or _MADE.search(text) is None:
+        return False
+    code = _REMARK.sub("", text)
+    return not any(re.search(rf"(?<![\w.]){name}\b(?!\s*=[^=])", code) for name in names)
+
+
+def _is_exception(model: Found, models: Sequence[Found]) -> bool:
+    """Whether a branch names a model itself, and another branch loads the one that is asked for."""
+    mine = model.call.site
+    if not mine.arms or not _names_itself(model):
+        return False
+    same = [each for each in models if each.call.site.targets == mine.targets]
+    others = (each for each in same if are_exclusive(each.call.site.arms, mine.arms))
+    return any(not _names_itself(each) for each in others)
+
+
+def _names_itself(model: Found) -> bool:
+    at = model.root.child(_PATH)
+    return at is not None and isinstance(at.value, str)
+
+
+def _is_merged(model: Found, links: _Links) -> bool:
+    targets = model.call.site.targets
+    return not links.merged.isdisjoint(targets) and links.trained.isdisjoint(targets)
+
+
+def _runs(
+    anchors: Sequence[Found], models: Sequence[Found], adapters: Sequence[Found], links: _Links
+) -> list[list[Found]]:
+    """The documents of each run: a trainer's, with what can only be meant with it."""
+    runs: list[list[Found]] = []
+    each_anchor: Sequence[Found | None] = anchors or (None,)
+    for anchor in each_anchor:
+        chosen = [_beside(anchor, each, links, len(anchors)) for each in (models, adapters)]
+        choices: list[Sequence[Found | None]] = [each or (None,) for each in chosen]
+        for picked in product(*choices):
+            run = [each for each in (anchor, *picked) if each is not None]
+            if _is_possible(run):
+                runs.append(run)
+            if len(runs) == MOST_RUNS:
+                return runs
+    return [each for each in runs if each]
+
+
+def _is_possible(run: Sequence[Found]) -> bool:
+    pairs = combinations(run, 2)
+    return not any(are_exclusive(a.call.site.arms, b.call.site.arms) for a, b in pairs)
+
+
+def _beside(
+    anchor: Found | None, others: Sequence[Found], links: _Links, anchors: int
+) -> list[Found]:
+    """Those of another kind that may go with a trainer; several are alternatives."""
+    mine = [each for each in others if anchor is None or _is_possible((anchor, each))]
+    if anchor is not None:
+        scope = anchor.call.site.block
+        here = [each for each in mine if each.call.site.block is scope]
+        above = [each for each in mine if each.call.site.block is scope.module]
+        alone = mine if len(others) == anchors == 1 else []
+        mine = here or above or alone
+    if len(mine) > 1:
+        used = [e for e in mine if not links.trained.isdisjoint(e.call.site.targets)]
+        mine = used or mine
+    are_alternatives = all(not _is_possible(pair) for pair in combinations(mine, 2))
+    return mine if are_alternatives else []
