@@ -29,6 +29,7 @@ class Pin(Struct, frozen=True):
     """It is within one of them."""
     where: str
     """Who says so: `requirements.txt:3`."""
+    is_own: bool = False  # whether it is somebody's own version of the package
 
     @property
     def exact(self) -> str | None:
@@ -147,10 +148,7 @@ class Environment(Struct, frozen=True):
 
     @property
     def is_host_assumed(self) -> bool:
-        """Whether only devices were named, and what stands around them is the usual of their kind.
-
-        schemas/hardware/catalogue.py `_assumed`: `v100-sxm2-32g-x2`.
-        """
+        """Whether only devices were named (schemas/hardware/catalogue.py `_assumed`)."""
         told = self.cluster.sources if self.cluster is not None else {}
         return told.get("nodes[0].host", "").startswith("assumed")
 

@@ -16,6 +16,7 @@ from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.kinds import is_a_config_by_name
+from tunec.compiler.lints.mentions import Mentions, unless_unnamed
 from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, is_python, model_at_hand
 from tunec.compiler.lints.own_source import OwnSource, own_source
 from tunec.compiler.lints.parses import is_of_nobody, is_of_nothing
@@ -113,7 +114,9 @@ def lint_files(
         model = model_at_hand(map(Path, each.reading.sources), reach)
         checked.append(_checked(each, targets, pinned, allowances, model, own, lone))
     linted = _together(checked)
-    told = linted.diagnostics if settings is None else settings.levelled(linted.diagnostics)
+    names = frozenset(map(str, found))
+    told = tuple(unless_unnamed(linted.diagnostics, linted.runs, names, Mentions(own.roots)))
+    told = told if settings is None else settings.levelled(told)
     return replace(
         linted,
         diagnostics=told,

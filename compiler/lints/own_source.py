@@ -149,7 +149,7 @@ class OwnSource(Struct, frozen=True, dict=True):
 
     @cached_property
     def _files(self) -> dict[str, str]:
-        return {path: text for root in self.roots for path, text in _texts(root)}
+        return {path: text for root in self.roots for path, text in texts_below(root, (".py",))}
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
@@ -203,8 +203,9 @@ _LEFT_OUT: Final = re.compile(r"\A(?:\.{0,2}/|[^/]*[$\0][^/]*/)+")
 """What a path begins with that is of no use: `../`, a variable."""
 
 
-def _texts(root: Path) -> Iterator[tuple[str, str]]:
-    for path in _files(root):
+def texts_below(root: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Files whose names end so, each by its path with its text: no more and no longer than read."""
+    for path in _files(root, endings):
         try:
             content = read_bytes(path)
         except Unreadable:
@@ -213,13 +214,13 @@ def _texts(root: Path) -> Iterator[tuple[str, str]]:
             yield path.as_posix(), content.decode("utf-8", "replace")
 
 
-def _files(root: Path) -> Iterator[Path]:
+def _files(root: Path, endings: tuple[str, ...]) -> Iterator[Path]:
     count = 0
     for entered, (place, folders, names) in enumerate(os.walk(root)):
         if entered == _MOST_FOLDERS or count >= _MOST_FILES:
             return
         folders[:] = sorted(each for each in folders if _is_entered(each))
-        for name in sorted(each for each in names if each.endswith(".py")):
+        for name in sorted(each for each in names if each.endswith(endings)):
             count += 1
             yield Path(place, name)
 

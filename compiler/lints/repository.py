@@ -203,7 +203,8 @@ def _pin(said: list[Said]) -> Pin:
 
 def _of(held: list[Said]) -> Pin:
     ranges = dict.fromkeys(each.stated.releases for each in held)
-    return Pin(held[0].stated.package, tuple(ranges), held[0].where)
+    is_own = all(each.stated.is_own for each in held)
+    return Pin(held[0].stated.package, tuple(ranges), held[0].where, is_own)
 
 
 def unreadable(path: Path, why: object) -> Diagnostic:

@@ -33,6 +33,17 @@ _COMMIT: Final = re.compile(
     re.VERBOSE,
 )
 """A commit, which is of no release: of one that lies between two, or after the newest."""
+_BY_GIT: Final = re.compile(
+    r"""\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*)?(?:-e\s+)?git\+\S+?github\.com[/:]
+    (?P<owner>[\w.-]+)/(?P<of>[\w.-]+?)(?:\.git)?(?:@[\w./-]+)?(?:\#\S*)?\s*(?:;.*|\\)?""",
+    re.VERBOSE,
+)
+_MAKERS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("transformers", "trl", "peft", "accelerate"), ("huggingface",)),
+    "deepspeed": ("microsoft", "deepspeedai"),
+    "llama-factory": ("hiyouga",),
+}
+"""Whose repository each package is of: another one holds somebody's own version of it."""
 _OF_REPOSITORY: Final = {"llama-factory": "llamafactory", "pytorch": "torch"}
 _ELSEWHERE: Final = re.compile(r"darwin|macos|win32|windows", re.IGNORECASE)
 _FOR_DEVELOPERS: Final = re.compile(
@@ -52,6 +63,8 @@ class Stated(Struct, frozen=True):
     """Its name, in lower case with dashes."""
     releases: Releases
     line: int
+    is_own: bool = False
+    """Whether it is somebody's own version of the package, of which no release is known."""
 
     @property
     def exact(self) -> str | None:
@@ -68,6 +81,10 @@ def requirement(text: str, line: int) -> Stated | None:
     file.
     """
     text = re.sub(r"(^|\s)#.*", "", text)
+    if (by_git := _BY_GIT.fullmatch(text)) and by_git["of"].lower() in _MAKERS:
+        of = by_git["of"].lower()
+        if by_git["owner"].lower() not in _MAKERS[of]:
+            return Stated(_OF_REPOSITORY.get(of, of), ANY, line, is_own=True)
     if commit := _COMMIT.fullmatch(text):
         of = commit["of"].lower()
         return Stated(plain_name(commit["name"] or _OF_REPOSITORY.get(of, of)), ANY, line)

@@ -228,7 +228,9 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
     assumed = _assumed(rule, run)
     if not finding.certain:
         severity, message = "note", f"{UNCERTAIN}{message}"
-    elif assumed and _is_of_commit(rule, run):
+    elif (assumed and _is_of_commit(rule, run)) or (
+        consequence in _BY_VERSION and _is_of_own_version(rule, run)
+    ):
         severity = "note"
     elif severity == "error" and assumed:
         severity = "warning"
@@ -241,7 +243,7 @@ def to_diagnostic(rule: Rule, finding: Finding, run: LintContext) -> Diagnostic:
         severity,
         message,
         finding.labels,
-        (f"what happens: {_words(consequence, severity)}", *notes),
+        (*_what_happens(consequence, severity), *notes),
         finding.help,
         finding.fix if finding.fix is None or _can_be_edited(finding, run) else None,
         finding.sum,
@@ -279,11 +281,15 @@ def _can_be_edited(finding: Finding, run: LintContext) -> bool:
     return all(is_python_text(text) for text in apply(texts, [mine]).values())
 
 
-def _words(consequence: Consequence, severity: Severity) -> str:
-    """What happens: that memory runs out is a possibility, but for errors."""
+def _what_happens(consequence: Consequence, severity: Severity) -> Iterator[str]:
+    """When its owner finds out; of what nothing reports, the message says all.
+
+    That memory runs out is a possibility, but for errors.
+    """
     if consequence == "out-of-memory" and severity != "error":
-        return "may run out of memory"
-    return CONSEQUENCES[consequence]
+        yield "what happens: may run out of memory"
+    elif consequence != "silent":
+        yield f"what happens: {CONSEQUENCES[consequence]}"
 
 
 def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator[str]:
@@ -299,6 +305,16 @@ def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator
 def _is_of_commit(rule: Rule, run: LintContext) -> bool:
     """Whether the repository fixes a commit of what the rule speaks of, and no release is known."""
     return any(is_commit(run.release(split_requirement(each)[0])) for each in rule.consumers)
+
+
+_BY_VERSION: Final = ("parse", "load")
+"""Where keys, words and modules are asked for, of which somebody's own version may have others."""
+
+
+def _is_of_own_version(rule: Rule, run: LintContext) -> bool:
+    """Whether the repository installs its own version of what the rule speaks of."""
+    found = (run.releases.get(split_requirement(each)[0]) for each in rule.consumers)
+    return any(each is not None and each.pin is not None and each.pin.is_own for each in found)
 
 
 def is_commit(release: Release) -> bool:

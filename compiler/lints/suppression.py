@@ -274,19 +274,27 @@ def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Di
     """What is found, without what the started program's own source settles otherwise."""
     every = tuple(found)
     unread = {name for each in every for name in _unread_by(each, run)}
+    is_off = any(each.id == "config-of-another-engine" for each in every)
     for each in every:
-        if each.file in unread or (unread and each.id in _OF_ENGINE):
+        is_lost = each.id == "missing-file" and _FILE in [label.path for label in each.labels]
+        if each.file in unread or (unread and each.id in _OF_ENGINE) or (is_off and is_lost):
             yield replace(each, severity="note")
             continue
         if _is_asked_first(run, each):
             continue
         pattern = _SETTLED.get(each.id)
         text = None if pattern is None else _source_at(run, each)
-        if pattern is None or text is None or not pattern.search(text):
+        is_unseen = each.id == "reentrant-over-frozen-base" and any(
+            map(run.own.lacks_program, _at(run, each))
+        )
+        if is_unseen:  # what is not there may call enable_input_require_grads()
+            yield replace(each, severity="note")
+        elif pattern is None or text is None or not pattern.search(text):
             is_note = _is_meant(each) or _is_of_another(run, each)
             yield replace(each, severity="note") if is_note else each
 
 
+_FILE: Final = "deepspeed_config.deepspeed_config_file"
 _OF_ENGINE: Final = frozenset({"accumulation-left-out", "cpu-optimizer-on-one-thread"})
 """Rules about a command whose findings follow from the engine that it starts."""
 
@@ -295,6 +303,8 @@ def _unread_by(found: Diagnostic, run: LintContext) -> Iterator[str]:
     """The engine's files that a command names without the switch that starts the engine."""
     flags = (each.path for each in found.labels)
     if found.id == "engine-flags-unread" and "flags.deepspeed_config_file" in flags:
+        yield from (each.name for each in run.of("deepspeed"))
+    if found.id == "config-of-another-engine" and any(run.each("accelerate", _FILE)):
         yield from (each.name for each in run.of("deepspeed"))
 
 
@@ -324,12 +334,14 @@ def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
 
 
 def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
-    """Whether a script asks what the class takes, or makes a config to train nothing with."""
+    """Whether a script asks what it runs with, or makes a config to train nothing with."""
     if not found.file.endswith(".py"):
         return False
     text = next((each.text for each in run.documents if each.name == found.file), "")
     if found.id in _BY_RELEASE:
         return _ASKS.search(text) is not None
+    if found.id == "bf16-updates-lost":
+        return "deepspeed_plugin" in text  # DeepSpeed keeps fp32 copies
     return found.id == "lora-alpha-of-zero" and _ADAPTS.search(text) is None
 
 

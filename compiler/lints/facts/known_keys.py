@@ -195,6 +195,14 @@ def keys_ever(kind: str) -> frozenset[str]:
     return frozenset[str]().union(*(keys_at(kind, each) for each in releases_of(kind)))
 
 
+@cached()
+def keys_ever_in(block: str) -> frozenset[str]:
+    """The keys that a block of accelerate's file has in any known release."""
+    found = (schema(f"accelerate/{each}.json")["properties"] for each in releases_of("accelerate"))
+    blocks = (each.get(block, {}).get("properties", {}) for each in found)
+    return frozenset(name for each in blocks for name in each)
+
+
 def package_of(kind: str) -> str:
     """The distribution that reads a kind."""
     return "trl" if kind in CLASSES else kind

@@ -20,11 +20,11 @@ def is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-_NEVER: Final = re.compile(r"9{4,}|10{5,}")
+_NEVER: Final = re.compile(r"9{4,}|10{5,}|\d+0{2,}1")
 
 
 def means_never(interval: int, total: int) -> bool:
-    """Whether an interval is one that people write to turn something off: 999999, 1000000."""
+    """Whether an interval is one that people write to turn something off: 999999, 1000000, 2001."""
     return _NEVER.fullmatch(str(interval)) is not None and interval > total
 
 

@@ -35,6 +35,8 @@ def config_of_another_engine(run: LintContext) -> Iterator[Finding]:
             config = document.get(key)
             if kind is None or config is None or not config.node.fields or kind.value == name:
                 continue
+            if any(each.value is True for each in run.each("launch", f"flags.use_{name.lower()}")):
+                continue
             yield Finding(
                 f"{key} is not read with distributed_type {kind.value}",
                 (config.key_label("not read"), kind.label("started", primary=False)),

@@ -16,14 +16,13 @@ from tunec.compiler.lints.facts.known_keys import (
     deepspeed_paths,
     keys_at,
     keys_ever,
-    releases_of,
+    keys_ever_in,
 )
 from tunec.compiler.lints.facts.launch import launches
 from tunec.compiler.lints.facts.sharding import SECTION, TRUTHS, count, engine
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rows import Row, found
 from tunec.compiler.lints.rule import Finding, keys, rule
-from tunec.schemas.caches import cached
 
 _BLOCKS: Final = ("deepspeed_config", "fsdp_config", "megatron_lm_config", "parallelism_config")
 _OLD: Final = frozenset({"fp16", "dynamo_backend"})
@@ -55,7 +54,7 @@ def _is_elsewhere(document: Document) -> bool:
 def _keys_of(run: LintContext, block: str, here: tuple[str, ...]) -> frozenset[str]:
     """The block's keys: in the release that somebody names, else in any."""
     if not run.release("accelerate").is_named:
-        return _keys_ever_in(block)
+        return keys_ever_in(block)
     return frozenset[str]().union(*(_keys_in(block, each) for each in here))
 
 
@@ -64,16 +63,9 @@ def _keys_in(block: str, release: str) -> frozenset[str]:
     return frozenset(found.get("properties", {}))
 
 
-@cached()
-def _keys_ever_in(block: str) -> frozenset[str]:
-    found = (schema(_PATH.format(each))["properties"] for each in releases_of("accelerate"))
-    keys = (each.get(block, {}).get("properties", {}) for each in found)
-    return frozenset(name for each in keys for name in each)
-
-
 def _home(name: str) -> str | None:
     """The block that has the key."""
-    return next((block for block in _BLOCKS if name in _keys_ever_in(block)), None)
+    return next((block for block in _BLOCKS if name in keys_ever_in(block)), None)
 
 
 def _refused(place: Place, name: str) -> Finding:
@@ -88,7 +80,7 @@ def _refused(place: Place, name: str) -> Finding:
 
 
 def _ignored(place: Place, holder: str, name: str) -> Finding:
-    near, home = nearest(name, _keys_ever_in(holder)), _home(name)
+    near, home = nearest(name, keys_ever_in(holder)), _home(name)
     return Finding(
         f"accelerate knows no key `{name}` in {holder}",
         (place.key_label("not read"),),

@@ -1,5 +1,6 @@
 """Values in accelerate's file that are not of the type or the words it takes."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -100,7 +101,11 @@ def _is_several(machines: Place | None) -> bool:
 
 def _is_open(text: str) -> bool:
     """Whether something else fills it in before accelerate reads it."""
-    return any(sign in text for sign in "${<")
+    return any(sign in text for sign in "${<") or _TO_BE_PUT.fullmatch(text) is not None
+
+
+_TO_BE_PUT: Final = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+"""`CONFIG_HOST_NUM`, in whose place who starts the job puts a number."""
 
 
 _FRACTION: Final = "torchrun gets it as text, and takes a whole number, gpu, cpu or auto"

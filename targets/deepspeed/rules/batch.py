@@ -1,5 +1,6 @@
 """Batch sizes in DeepSpeed's file, and its data loader."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -109,7 +110,13 @@ def _parses_first(run: LintContext) -> bool:
     transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices` sets up torch.distributed then.
     """
     is_by_flags = any(each.format == "shell" for each in run.of("trainer"))
-    return is_by_flags or any(map(run.own.holds, _PARSED))
+    python = [each.text for each in run.documents if each.format == "python"]
+    is_late = bool(python) and not any(map(_COUNTS_ALONE.search, python))
+    return is_by_flags or is_late or any(map(run.own.holds, _PARSED))
+
+
+_COUNTS_ALONE: Final = re.compile(r"\A(?![\s\S]*init_distributed\()[\s\S]*HfDeepSpeedConfig\(")
+"""A script that hands the file to `from_pretrained` before the processes have met."""
 
 
 _TOTAL: Final = "train_batch_size"

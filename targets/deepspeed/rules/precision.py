@@ -1,5 +1,6 @@
 """Precision and loss scaling in DeepSpeed's file."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.precision import below, with_capability
 from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
@@ -84,9 +86,11 @@ def loss_scale_refused(run: LintContext) -> Iterator[Finding]:
                 place = document.get(f"fp16.{key}")
                 if place is not None and is_number(place.value) and place.value <= 0:
                     known = run.runs("deepspeed>=0.19.8")
-                    yield _refused_finding(
+                    found = _refused_finding(
                         run, place, why, "write a number of 1 or more", is_known=known
                     )
+                    is_floor = key == "min_loss_scale" and known is False
+                    yield replace(found, severity="note") if is_floor else found
 
 
 def _is_dynamic(document: Document) -> bool:
@@ -158,6 +162,8 @@ def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
         return  # accelerate adds the block that the file does not have
     if run.own.declares("bf16") or run.own.declares("fp16"):
         return  # a class of the repository's own has another default
+    if run.own.shows(_IN_FP32):
+        return
     place = waiting[0].place
     if place is None:
         return
@@ -169,6 +175,11 @@ def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
         "set bf16: true in the trainer's file, or fp16: true on older hardware",
         severity="note" if any(run.each("trainer", "bf16")) else None,  # written as false
     )
+
+
+_IN_FP32: Final = re.compile(r"\bM?T5For\w+")
+"""Models that overflow in fp16, so that fp32 is meant: transformers 5.23.0
+models/t5/modeling_t5.py `_keep_in_fp32_modules`, `T5Block.forward` clamps infinite values."""
 
 
 def _is_off_by_trainer(found: Effective) -> bool:

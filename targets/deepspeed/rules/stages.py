@@ -1,5 +1,6 @@
 """Keys of one ZeRO stage, used at another."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -7,7 +8,7 @@ from tunec.compiler.consumers.schemas import ds_config_defaults
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, also
+from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.known_keys import DEEPSPEED_RELEASES
 from tunec.compiler.lints.facts.launch import is_counted_anew
 from tunec.compiler.lints.facts.lora import has_adapter
@@ -145,7 +146,7 @@ def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
         run.effective("deepspeed", f"zero_optimization.{each}.device").value
         for each in ("offload_optimizer", "offload_param")
     )
-    cluster = run.environment.cluster
+    cluster, place = run.environment.cluster, run.place(world)
     is_said = world.rank in (Rank.OBSERVED, Rank.PIN) or (
         cluster is not None and cluster.device_count == 1
     )
@@ -153,14 +154,22 @@ def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
         return
     yield Finding(
         f"ZeRO stage {stage.value} with one process shards nothing",
-        (stage.place.label("no memory is saved"), *also(run.place(world))),
+        (stage.place.label("no memory is saved"), *also(place)),
         (
             "states, gradients and parameters are divided by the number of processes, which is 1",
             "buckets and gathers cost time and memory all the same",
         ),
         "offload the optimizer, start a process for each device, or leave DeepSpeed out",
-        severity="note" if is_counted_anew(run, run.place(world)) else None,
+        severity="note" if is_counted_anew(run, place) or _is_to_be_set(place) else None,
     )
+
+
+_TO_BE_SET: Final = re.compile(r"(?m)^[ \t]*#.*--num_gpus[= ]")
+
+
+def _is_to_be_set(place: Place | None) -> bool:
+    """Whether a remark of the script speaks of the flag: its user is to write the number there."""
+    return place is not None and _TO_BE_SET.search(place.document.text) is not None
 
 
 zero_stage_left_out = rows(

@@ -225,7 +225,7 @@ def _switches(document: Document) -> Iterator[Finding]:
             (at.label("not read"), *also(on)),
             (),
             f"write {switch}: true, or remove it",
-            severity="note" if flag == "hub_model_id" else None,  # it stands ready
+            severity="note" if switch == "push_to_hub" else None,  # it stands ready
         )
 
 

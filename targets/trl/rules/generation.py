@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.checks.keys.fields import is_patched
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import BESIDE_TRL
@@ -155,6 +156,8 @@ def generations_do_not_divide(run: LintContext) -> Iterator[Finding]:
     """GRPO's batch of generations does not hold whole groups."""
     for document, name in preferences(run):
         if name in ("grpo", "rloo"):
+            if document.format == "python" and is_patched(document.text):
+                continue  # unsloth 2025.2 to 2026.10 models/rl.py raises the batch itself
             for each in _groups(run, document):
                 is_early = each.consequence is None and document.kind != "axolotl"
                 is_early = is_early and run.runs("trl>=0.18") is True

@@ -259,7 +259,10 @@ def experts_without_adapter(run: LintContext) -> Iterator[Finding]:
     names = ", ".join(dict.fromkeys(f"experts.{last(each.path)}" for each in experts))
     for lora in loras(run):
         at = lora.place("target_modules") or lora.document.get("lora_target_linear")
-        if at is None or not _asks(lora) or _reaches(run, lora, run.model.architecture):
+        is_other = lora.document.value("use_kt") is True  # KTransformers' classes of the model
+        if at is None or is_other or not _asks(lora):
+            continue
+        if _reaches(run, lora, run.model.architecture):
             continue
         key = "lora_target_parameters" if lora.document.kind in TRL else "target_parameters"
         yield Finding(

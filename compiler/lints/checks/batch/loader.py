@@ -103,7 +103,7 @@ def grouping_ignored(run: LintContext) -> Iterator[Finding]:
         (group.label("does nothing"), other.label("", primary=False)),
         (why,),
         f"remove {group.path}",
-        severity=None if is_refused and run.runs(_OLD) else "warning",
+        severity=None if is_refused and run.runs(_OLD) else "warning" if streams else "note",
         consequence="init" if is_refused else None,
     )
 

@@ -268,7 +268,8 @@ def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:
     others = list(asked(run))
     for each in others:
         if each.who == "accelerate" and not any(one.who == "trainer" for one in others):
-            yield from _accelerate(each)
+            if each.get(_POLICY) or not any(one.get(_POLICY) for one in others):
+                yield from _accelerate(each)
         elif (
             each.who == "trainer" and (words(each.on) or _is_old(run)) and _is_old(run) is not False
         ):

@@ -86,7 +86,7 @@ def _of_document(run: LintContext, document: Document, here: tuple[str, ...]) ->
             continue
         if kind == "axolotl" and (is_off or path.startswith(_REFUSED)):
             continue
-        if path == _OF_UNSLOTH and document.format == "python" and _is_patched(document.text):
+        if path in OF_UNSLOTH and document.format == "python" and is_patched(document.text):
             continue
         if not (having(kind, path, here) or _is_of_trainer(run, kind, path)):
             yield from _not_here(run, place)
@@ -96,16 +96,19 @@ def _of_document(run: LintContext, document: Document, here: tuple[str, ...]) ->
             yield _too_old(run, place, gone)
 
 
-_OF_UNSLOTH: Final = "max_seq_length"
+OF_UNSLOTH: Final = frozenset(
+    {"max_seq_length", "vllm_sampling_params", "unsloth_num_chunks", "unsloth_grpo_mini_batch"}
+    | {"unsloth_logit_chunk_multiplier"}
+)
 _UNSLOTH: Final = re.compile(r"(?m)^\s*(?:from|import) unsloth\b")
 """unsloth 2025.2 to 2026.10 models/rl.py `_patch_trl_rl_trainers`: the configs that take the place
-of TRL's have the field in every release."""
+of TRL's have the fields in every release."""
 
 
 _TRL: Final = re.compile(r"(?m)^\s*from trl import\b")
 
 
-def _is_patched(text: str) -> bool:
+def is_patched(text: str) -> bool:
     """Whether Unsloth comes before what is taken out of TRL: later, the names stay TRL's own."""
     unsloth, trl = _UNSLOTH.search(text), _TRL.search(text)
     return unsloth is not None and (trl is None or unsloth.start() < trl.start())

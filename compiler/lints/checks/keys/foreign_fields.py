@@ -8,6 +8,7 @@ from tunec.compiler.consumers.moved_keys import moved_key
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
+from tunec.compiler.lints.checks.keys.fields import OF_UNSLOTH, is_patched
 from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.checks.keys.other_tools import OF_ENGINES
 from tunec.compiler.lints.context import LintContext
@@ -134,6 +135,7 @@ def argument_of_no_release(run: LintContext) -> Iterator[Finding]:
         if run.runs(f"{_CLASSES[document.kind][1]}>={oldest}") is False:
             continue
         known = _arguments_of(document)
+        known |= OF_UNSLOTH if is_patched(document.text) else frozenset()
         told = _told_elsewhere(run, document)
         today = _of_release(run, document)
         for path, place in document.named.items():

@@ -157,9 +157,13 @@ def _is_told_elsewhere(run: LintContext, fault: Fault) -> bool:
         fault.path in (*BF16_SCALING, *_OF_ENGINES)
         or fault.path.startswith("optimizer.params.")  # optimizer-parameter-refused
         or name.startswith(("_", "//", "#"))
+        or run.own.takes(name)  # by a script, or a DeepSpeed of its own
         or bool(homes_of(run, fault.path))
         or bool(known_in_other_releases(run, "deepspeed", fault.path))
     )
+
+
+_OF_EXAMPLES: Final = ("comms_config", "monitor_config")  # LLaMA-Factory 0.9.4, ds_z3_fp8_config
 
 
 def _in_deepspeed(run: LintContext, fault: Fault) -> Finding:
@@ -169,13 +173,14 @@ def _in_deepspeed(run: LintContext, fault: Fault) -> Finding:
     # a block drops "auto" before it looks at its keys
     is_dropped = fault.place.value == "auto" and not holder.startswith("scheduler")
     is_refused = fault.is_refused and not is_dropped
+    is_idle = fault.place.value is False or fault.path in _OF_EXAMPLES
     return Finding(
         f"DeepSpeed knows no key `{name}`{where}",
         (fault.place.key_label("refused" if is_refused else "ignored"),),
         (f"by the keys of {run.release('deepspeed')}",),
         did_you_mean(near) or "remove it",
         Fix((fault.place.renamed(near[0]),), "unsafe") if len(near) == 1 else None,
-        severity="note" if not is_refused and fault.place.value is False else None,  # it is off
+        severity="note" if not is_refused and is_idle else None,
         consequence="init" if is_refused else "silent",
     )
 

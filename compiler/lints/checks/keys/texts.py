@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.effective import CLASSES
-from tunec.compiler.lints.facts.known_keys import fields_of, kind_behind, read_late
+from tunec.compiler.lints.facts.known_keys import fields_of, keys_ever_in, kind_behind, read_late
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
 from tunec.schemas.frozen import replace
@@ -247,12 +247,16 @@ def _stage(run: LintContext) -> Iterator[Finding]:
 def _bare(document: Document) -> Iterator[Finding]:
     """Numbers with an exponent in a file whose schema does not tell what is a number.
 
-    Blocks of the file have no blocks of their own: nothing reads what stands below one.
+    Blocks of the file have no blocks of their own: nothing reads what stands below one. What a
+    block does not have, DeepSpeed would refuse where somebody hands it on.
     """
     for path, place in document.found.items():
         text = place.node.written if path.count(".") < 2 else None
         if isinstance(place.value, str) and text and _EXPONENT.fullmatch(text):
-            yield _number_finding(place, path, text, number_of(text) or 0)
+            found = _number_finding(place, path, text, number_of(text) or 0)
+            block, _, name = path.rpartition(".")
+            is_read = not block or name in keys_ever_in(block)
+            yield found if is_read else replace(found, severity="note")
 
 
 _INTERPOLATED: Final = re.compile(r":\s*[\"']?\$\{[\w.:,]+\}")

@@ -40,7 +40,9 @@ def schedule_argument_missing(run: LintContext) -> Iterator[Finding]:
         given = document.get("lr_scheduler_kwargs")
         arguments = arguments_of(given)
         is_hidden = "lr_scheduler_kwargs" in document.unknown
-        if arguments is None or is_hidden or run.own.declares("min_lr_ratio", as_flag=True):
+        is_own = run.own.declares("min_lr_ratio", as_flag=True)
+        is_own = is_own or run.own.sets("lr_scheduler_kwargs")
+        if arguments is None or is_hidden or is_own:
             continue  # a class of one's own may make the arguments of it
         why = _missing(run, document, kind.value, arguments)
         if why is not None:

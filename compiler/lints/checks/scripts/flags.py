@@ -194,7 +194,7 @@ def example_flag_unread(run: LintContext) -> Iterator[Finding]:
             at = where(document, flag)
             if at is None or any(is_unknown(document, each) for each in others):
                 continue
-            if not any(where(document, each) for each in others):
+            if not any(where(document, each) or _is_given_empty(document, each) for each in others):
                 yield Finding(
                     f"{flag} does nothing without {told(others[0])}",
                     (at.label("not read"),),
@@ -211,6 +211,12 @@ def example_flag_unread(run: LintContext) -> Iterator[Finding]:
                     "remove one of the two",
                 )
         yield from _accumulated(run, document)
+
+
+def _is_given_empty(document: Document, flag: str) -> bool:
+    """Whether a flag is given nothing: the scripts ask for most whether they are None."""
+    at = document.get(flag)
+    return at is not None and at.value in ("", None)
 
 
 def _accumulated(run: LintContext, document: Document) -> Iterator[Finding]:

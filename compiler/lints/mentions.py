@@ -1,0 +1,132 @@
+"""Engine files that nothing in their repository names, and files of its tests.
+
+Of such a file no run is known. Where the repository's scripts name another one, or speak of the
+engine and take no file for it, what is found in it happens to nobody: it is a note.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from msgspec import Struct
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.own_source import texts_below
+from tunec.schemas.frozen import replace
+
+_PROGRAMS: Final = (".py", ".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".bat", "Makefile")
+_ENDINGS: Final = (
+    *_PROGRAMS,
+    *(".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".env", ".md", ".rst", ".txt", "justfile"),
+)
+_TAKES: Final[Mapping[str, re.Pattern[str]]] = {
+    "deepspeed": re.compile(
+        r"HfArgumentParser|TrlParser|H4ArgumentParser|\bdeepspeed\s*=\s*[\w.]+\.(?:deepspeed|ds)\w*"
+        r"""|["']--\w*(?:deepspeed|ds)_?(?:config\w*|path|file)?["']|--deepspeed\w*[ =]+["']?\$"""
+    ),
+    "accelerate": re.compile(r"accelerate launch|accelerate\.commands|\bAccelerator\("),
+}
+"""How a program takes a file for an engine that it does not name."""
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "deepspeed": ("deepspeed",),
+    "accelerate": ("accelerate", "torchrun", "deepspeed "),
+}
+_FORMATS: Final = ("json", "yaml")
+_GOES_ON: Final = frozenset({"silent", "slow", "save", "out-of-memory", "unclear"})
+"""What happens to a run that is not refused."""
+_BUILT: Final = r"[{$%*]"
+"""What follows the beginning of a name that a program puts together."""
+_LEAST_BEGUN: Final = 4
+
+UNNAMED: Final = "nothing in this repository names the file: no run of it is known"
+OF_TESTS: Final = "the file is one of tests: it is there for them, and no run of it is known"
+
+
+class Mentions(Struct, frozen=True, dict=True):
+    """The texts of a repository by path; they are read when somebody asks."""
+
+    roots: tuple[Path, ...] = ()
+
+    def names(self, file: str) -> bool:
+        """Whether another file has the name of a file, with or without its ending, or builds it."""
+        if file not in self._named:
+            self._named[file] = any(self._naming(file))
+        return self._named[file]
+
+    def _naming(self, file: str) -> Iterator[bool]:
+        own, name = Path(file).resolve().as_posix(), PurePosixPath(file)
+        begun = "|".join(re.escape(name.name[:n]) for n in range(_LEAST_BEGUN, len(name.name)))
+        built = rf"|(?:{begun}){_BUILT}" if begun else ""
+        stem = rf"""["'/]{re.escape(name.stem)}["']"""
+        pattern = re.compile(rf"(?<![\w-]){re.escape(name.name)}(?!\w)|{stem}{built}")
+        yield from (pattern.search(text) is not None for path, text in self._texts if path != own)
+
+    def leaves_to_nobody(self, kind: str) -> bool:
+        """Whether programs speak of an engine, or of others instead, and none takes its file."""
+        programs = (text for path, text in self._texts if path.endswith(_PROGRAMS))
+        mine = [text for text in programs if any(word in text for word in _WORDS[kind])]
+        return bool(mine) and not any(_TAKES[kind].search(text) for text in mine)
+
+    @cached_property
+    def _named(self) -> dict[str, bool]:
+        return {}
+
+    @cached_property
+    def _texts(self) -> tuple[tuple[str, str], ...]:
+        return tuple(each for root in self.roots for each in texts_below(root, _ENDINGS))
+
+
+def unless_unnamed(
+    found: Iterable[Diagnostic], runs: Sequence[LintContext], files: Set[str], mentions: Mentions
+) -> Iterator[Diagnostic]:
+    """What is found, with a note of what stands in a file of which no run is known.
+
+    A refusal meets whoever takes the file, so that it stays where somebody may. `files`: those that
+    were found below a folder, and not named by whoever asks.
+    """
+    every = tuple(found)
+    told = {each for one in every if one.severity != "note" for each in _files(one)}
+    if told.isdisjoint(files):
+        yield from every
+        return
+    dead, idle = _of_tests(files, told), set[str]()
+    for kind, mine in _engine_files(runs, files).items():
+        unnamed = {each for each in mine & told if not mentions.names(each)}
+        if unnamed and mentions.leaves_to_nobody(kind):
+            dead |= dict.fromkeys(unnamed, UNNAMED)
+        elif unnamed and any(map(mentions.names, mine - unnamed)):
+            idle |= unnamed
+    for each in every:
+        yield _noted(each, dead, idle)
+
+
+def _noted(found: Diagnostic, dead: Mapping[str, str], idle: Set[str]) -> Diagnostic:
+    if found.severity == "note":
+        return found
+    why = next((dead[each] for each in _files(found) if each in dead), None)
+    if why is None and not idle.isdisjoint(_files(found)) and found.consequence in _GOES_ON:
+        why = UNNAMED
+    notes = (*found.notes, why or "")
+    return found if why is None else replace(found, severity="note", notes=notes, fix=None)
+
+
+def _files(found: Diagnostic) -> tuple[str, ...]:
+    return tuple(each.span.file for each in found.labels if each.span is not None)
+
+
+def _of_tests(files: Set[str], told: Set[str]) -> dict[str, str]:
+    """Files of tests among others: where all are of tests, they are what is asked about."""
+    from tunec.compiler.lints.python_files import is_of_tests
+
+    tested = {each for each in files if is_of_tests(each)}
+    return {} if tested == files else dict.fromkeys(tested & told, OF_TESTS)
+
+
+def _engine_files(runs: Iterable[LintContext], files: Set[str]) -> dict[str, Set[str]]:
+    """The files for each engine among those that were found."""
+    every = [each for run in runs for each in run.of(*_TAKES)]
+    mine = [e for e in every if e.format in _FORMATS and not e.is_view and e.name in files]
+    return {kind: {each.name for each in mine if each.kind == kind} for kind in _TAKES}

@@ -1,0 +1,94 @@
+"""What no run of a repository does is a note at most: each case has a twin that is told."""
+
+from pathlib import Path
+
+import pytest
+from lint_asking import lint
+
+_KEY = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, "num_machines": 2}'
+_SOUND = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}'
+_START = "deepspeed --num_gpus 2 train.py --deepspeed {0} --output_dir out --learning_rate 1e-5\n"
+_PARSED = "import deepspeed\nparser.add_argument('--deepspeed_config')\n"
+_MADE = "import deepspeed\ndeepspeed.initialize(config={'train_batch_size': 1})\n"
+_LATE = '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": true}'
+_ARGUMENTS = """from transformers import Trainer, TrainingArguments
+old = TrainingArguments("out", warmup_ratio=0.1, lr_scheduler_type="constant")
+new = TrainingArguments("out", warmup_ratio=0.1, lr_scheduler_type="cosine")
+# Trainer(args=old)
+Trainer(model=model, args={0})
+"""
+_FIRE = """import fire
+from transformers import Trainer, TrainingArguments
+def main(engine: str = None, steps: int = 1):
+    Trainer(model=model, args=TrainingArguments("out", deepspeed=engine, max_steps=steps))
+fire.Fire(main)
+"""
+_FLAGS = "python train.py --engine {0}--steps 5\n"
+_FSDP = "torchrun --nproc_per_node 2 train.py --output_dir out --learning_rate 1e-5 --fsdp {0}\n"
+_JOBS = "{0}torchrun --nproc_per_node 4 train.py --output_dir out --learning_rate 1e-5 &\n"
+_BLOCK = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n"
+_BLOCK += "deepspeed_config: {zero_stage: 2}\n"
+_ENGINE = "accelerate launch --config_file a.yaml{0} train.py\n"
+_COUNT = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: {0}\n"
+_COUNT += "num_processes: 8\n"
+_CASES = {
+    "a file beside the one that is named": (
+        "unknown-key",
+        {"a.json": _KEY, "b.json": _SOUND, "run.sh": _START.format("a.json")},
+        {"a.json": _KEY, "b.json": _SOUND, "run.sh": _START.format("b.json")},
+    ),
+    "a file where programs make their own": (
+        "value-of-another-type",
+        {"a.json": _LATE, "train.py": _PARSED},
+        {"a.json": _LATE, "train.py": _MADE},
+    ),
+    "a file of tests": (
+        "unknown-key",
+        {"a.json": _KEY, "b.json": _SOUND},
+        {"tests/fixtures/a.json": _KEY, "b.json": _SOUND},
+    ),
+    "arguments that no trainer gets": (
+        "warmup-of-a-constant-rate",
+        {"train.py": _ARGUMENTS.format("old")},
+        {"train.py": _ARGUMENTS.format("new")},
+    ),
+    "an empty variable for its user": (
+        "value-of-another-type",
+        {"run.sh": _FLAGS.format(""), "train.py": _FIRE},
+        {"run.sh": 'DS=""\n' + _FLAGS.format("$DS "), "train.py": _FIRE},
+    ),
+    "somebody's own version": (
+        "fsdp-strategy-refused",
+        {"run.sh": _FSDP.format("my_shard"), "requirements.txt": "transformers==4.28.1\n"},
+        {
+            "run.sh": _FSDP.format("my_shard"),
+            "requirements.txt": "git+https://github.com/me/transformers.git\n",
+        },
+    ),
+    "jobs on nodes of their own": (
+        "port-taken",
+        {"run.sh": 2 * _JOBS.format("")},
+        {"run.sh": 2 * _JOBS.format("srun -n1 --gres=gpu:4 ")},
+    ),
+    "an engine that a flag starts": (
+        "config-of-another-engine",
+        {"a.yaml": _BLOCK, "run.sh": _ENGINE.format("")},
+        {"a.yaml": _BLOCK, "run.sh": _ENGINE.format(" --use_deepspeed")},
+    ),
+    "a word for who starts the job": (
+        "count-without-a-number",
+        {"a.yaml": _COUNT.format("two")},
+        {"a.yaml": _COUNT.format("HOST_NUM")},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_what_no_run_does_is_a_note_at_most(name: str, tmp_path: Path) -> None:
+    rule, *both = _CASES[name]
+    told = [
+        {e["severity"] for e in lint(tmp_path / str(n), files, ["."]).findings if e["id"] == rule}
+        for n, files in enumerate(both)
+    ]
+    assert told[0] & {"error", "warning"}
+    assert not told[1] & {"error", "warning"}
