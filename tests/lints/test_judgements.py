@@ -30,6 +30,8 @@ _STILL_WARN = {
     "automatic-precision-off",
     "bf16-updates-lost",
     "clip-bounds-crossed",
+    "flag-given-twice",
+    "flags-without-effect",
     "interval-without-strategy",
     "optimizer-exchanged-on-offload",
     "option-of-another-choice",
