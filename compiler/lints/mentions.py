@@ -25,7 +25,10 @@ _ENDINGS: Final = (
 _TAKES: Final[Mapping[str, re.Pattern[str]]] = {
     "deepspeed": re.compile(
         r"HfArgumentParser|TrlParser|H4ArgumentParser|\bdeepspeed\s*=\s*[\w.]+\.(?:deepspeed|ds)\w*"
-        r"""|["']--\w*(?:deepspeed|ds)_?(?:config\w*|path|file)?["']|--deepspeed\w*[ =]+["']?\$"""
+        r"""|["']--(?:\w+_)?(?:deepspeed|ds)(?:_(?:config\w*|path|file))?["']"""
+        r"""|--deepspeed\w*[ =]+["']?\$"""
+        r"""|(?:\[|get\()["'](?:deepspeed|ds)(?:_(?:config\w*|path|file))?["']"""
+        r"|\A(?=[\s\S]*add_config_arguments\()(?![\s\S]*\bconfig(?:_params)?\s*=\s*\w)"
     ),
     "accelerate": re.compile(r"accelerate launch|accelerate\.commands|\bAccelerator\("),
 }

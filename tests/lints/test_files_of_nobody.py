@@ -8,7 +8,8 @@ from lint_asking import lint
 _KEY = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, "num_machines": 2}'
 _SOUND = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}'
 _START = "deepspeed --num_gpus 2 train.py --deepspeed {0} --output_dir out --learning_rate 1e-5\n"
-_PARSED = "import deepspeed\nparser.add_argument('--deepspeed_config')\n"
+_PARSED = "import deepspeed\np = deepspeed.add_config_arguments(p)\n"
+_PARSED += "deepspeed.initialize(args=p.parse_args(), model=model)\n"
 _MADE = "import deepspeed\ndeepspeed.initialize(config={'train_batch_size': 1})\n"
 _LATE = '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": true}'
 _ARGUMENTS = """from transformers import Trainer, TrainingArguments
