@@ -238,10 +238,10 @@ def contradicted(loaded: Loaded, asked: Sequence[Asked]) -> Iterator[Diagnostic]
                 yield Diagnostic(
                     "E0903",
                     "error",
-                    f"{target.name} needs {slot} {show(slot, needed)}, but the spec asks for "
+                    f"{target.name} needs {slot} {show(slot, needed)}, but the spec requests "
                     f"{show(slot, stated)}",
                     (Label("requested here", path=dotted(path)),),
-                    help=f"ask for {show(slot, needed)}, or compile to another target",
+                    help=f"request {show(slot, needed)}, or compile to another target",
                 )
 
 

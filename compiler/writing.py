@@ -60,7 +60,7 @@ def differing(files: Mapping[Path, str], folder: Path) -> dict[Path, str]:
     """Which files of a set are not on disk as they should be, and how they differ."""
     found: dict[Path, str] = {}
     if (folder / COMPLETE).exists():
-        found[folder / COMPLETE] = "is left of a run that was killed: write the files again"
+        found[folder / COMPLETE] = "is left over from a run that was killed: write the files again"
     for path, text in files.items():
         there = _content(os.fspath(path))
         if there is None:

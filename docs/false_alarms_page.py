@@ -13,9 +13,9 @@ _JUDGED: Final = ROOT / "benchmarks" / "false_alarms.jsonl"
 _THREADS: Final = ROOT / "tests" / "lints" / "data" / "threads.yaml"
 _OF_THREADS: Final = """\
 Rates above are of what lint says; this is one of what it does not say. Misconfigurations were taken
-from threads of other people's repositories, with what is wrong, at which keys, and a mended form,
+from threads of other people's repositories, with what is wrong, at which keys, and a fixed form,
 before any was shown to lint, which was asked as `tunec lint .`. Found is what it tells at one of
-the keys, with the consequence, and not in the mended form:
+the keys, with the consequence, and not in the fixed form:
 
 {batches}
 
@@ -79,7 +79,7 @@ def _found(cases: Sequence[Row]) -> str:
     """How many of some cases were found at once, and how many are today."""
     before = sum(case["before"] == "found" for case in cases)
     now = sum("rule" in case for case in cases)
-    return f"- {before} of {len(cases)} at once, {now} since the rules were mended by kind of fault"
+    return f"- {before} of {len(cases)} at once, {now} since the rules were fixed by kind of fault"
 
 
 def _rate(name: str, each: Row, severity: str, rows: Sequence[Row]) -> str:
@@ -101,7 +101,7 @@ def _kept(each: Row, rows: Sequence[Row], name: str) -> str:
         left = each["kept"][severity]
         others = f"{left['others']} of {len(mine) - true} others"
         told.append(f"{left[True]} of {true} true {severity}s and {others}")
-    return f"Since the rules were mended, lint still reports {', and '.join(told)}."
+    return f"Since the rules were fixed, lint still reports {', and '.join(told)}."
 
 
 def _wrong(rows: Sequence[Row]) -> Iterator[str]:

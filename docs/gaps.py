@@ -137,13 +137,13 @@ def slots() -> Iterator[Gap]:
     for slot, who in silent.items():
         yield Gap(
             "targets",
-            f"nothing is said of the slot `{slot}` by {', '.join(who)}",
+            f"the slot `{slot}` is neither written nor refused by {', '.join(who)}",
             "in each of them, add a row that says it to a file (`same` and its like in "
             f'compiler/target.py), or `"{slot}": Cannot(reason)` to what it `cannot`',
         )
     for name in TARGETS:
         for slot in sorted(_named(TARGETS[name]) - set(SLOTS)):
-            what = f"{name} speaks of the slot `{slot}`, which there is not"
+            what = f"{name} names the slot `{slot}`, which does not exist"
             yield Gap(
                 f"targets/{name.replace('-', '_')}", what, "name one of `tunec catalog slots`"
             )

@@ -284,7 +284,7 @@ def _entry(entry: Entry) -> tuple[str, ...]:
 def defaults_page() -> str:
     """What is taken where a spec says nothing."""
     intro = (
-        "What is taken where a spec says nothing, with its condition and its source. Of several "
+        "What is taken if a spec sets nothing, with its condition and its source. Of several "
         "learning rates for a method, the one of the largest size below the model's holds. What "
         "follows from a sum (engine, micro batch, steps) is no default: `tunec explain` tells it."
     )
@@ -303,7 +303,7 @@ def codes_page() -> str:
     """Every code with its title, by area; then every note and warning of a compilation."""
     rows = ((_linked(code), AREAS[code[:3]], title(code)) for code in known_codes())
     names = ((_linked(name), "note or warning", title(name)) for name in known_names())
-    intro = "`tunec explain CODE` prints a page, with an example and the way to mend it."
+    intro = "`tunec explain CODE` prints a page, with an example and the way to fix it."
     table = _table(("code", "area", "what it says"), (*rows, *names))
     return _page("Diagnostic codes", intro, table)
 

@@ -49,7 +49,7 @@ _ROWS: Final = """
             "{when}",
             "TO WRITE: what is wrong, as in: {{0.key}} is {{0.value}}, and ...",
             why="TO WRITE: what the program really does",
-            help="TO WRITE: the smallest change that mends it",
+            help="TO WRITE: the smallest change that fixes it",
         ),
     ),
 )

@@ -30,7 +30,7 @@ HIDDEN: Final[Mapping[str, str]] = {
     "code": "it is about objects that only a program in Python gives",
     "syntax": "the file cannot be read at all, which lint reports by a code and no rule",
     "command": "it belongs to another command than training",
-    "unreached": "no file comes to it: another check is first, or nothing calls it",
+    "unreached": "no file reaches it: another check comes first, or nothing calls it",
 }
 """Why no file shows a place."""
 

@@ -97,7 +97,7 @@ class PolicyRule(Shape):
     @model_validator(mode="after")
     def _asks(self) -> Self:
         if not self.require and self.pins is None:
-            raise ValueError("give `require` or `pins`: the rule asks for nothing")
+            raise ValueError("give `require` or `pins`: the rule requires nothing")
         return self
 
 

@@ -8,7 +8,7 @@ from tunec.compiler.target import Cannot, in_every_plan
 
 BY_CLUSTER: Final[Mapping[str, Cannot]] = {
     **{
-        slot: Cannot("a cluster is asked for it, and no trainer told")
+        slot: Cannot("it is requested from the cluster, and no trainer reads it")
         for slot in SLOTS
         if slot.startswith("job.")
     },
@@ -17,7 +17,7 @@ BY_CLUSTER: Final[Mapping[str, Cannot]] = {
 """Refusals of every trainer: files for Slurm, Kubernetes and SkyPilot say these slots."""
 
 FITTED: Final[Mapping[str, Cannot]] = {
-    f"devices.{name}": Cannot("the plan was fitted to it, and no program is told")
+    f"devices.{name}": Cannot("the plan was fitted to it, and no program reads it")
     for name in ("model", "capability", "memory", "budget", "reserve", "host_budget")
 }
 """What a plan knows of its devices: their names and sizes, and how much of them it may take."""

@@ -47,7 +47,7 @@ def training_plainly(trainer: str) -> Mapping[str, Cannot]:
     return {
         **adding_no_noise(trainer),
         "schedule.arguments": Cannot(
-            f"no key tells a schedule of {trainer} more than its length and warm-up",
+            f"no key gives a schedule of {trainer} more than its length and warm-up",
             loses=True,
             harmless=((),),
         ),
@@ -78,7 +78,7 @@ def beside_fsdp_and_rewards() -> Mapping[str, Cannot]:
 
 def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
     """The refusals of a trainer that is not told to compute anything but the loss."""
-    alone = f"{trainer} evaluates by the loss, and no key tells it otherwise"
+    alone = f"{trainer} evaluates by the loss, and no key changes that"
     rest = (slot for slot in SLOTS if slot.startswith("evaluation."))
     return {
         **{slot: Cannot(alone) for slot in rest},

@@ -65,7 +65,7 @@ def combinations(sweeps: Sequence[Sweep]) -> tuple[tuple[tuple[str, str], ...], 
     found = tuple(product(*(each.settings() for each in sweeps)))
     if len(found) > MOST:
         raise NotASweep(
-            f"the sweeps come to {len(found)} combinations, and at most {MOST} are tried",
+            f"the sweeps make {len(found)} combinations, and at most {MOST} are tried",
             "sweep fewer values",
         )
     return found

@@ -21,7 +21,7 @@ def run(options: Namespace, session: Session) -> int:
     if options.smoke and options.output is None:
         raise Misuse("--smoke writes a bundle beside the bundle: give a directory with -o")
     if options.check and options.output is None:
-        raise Misuse("--check compares with a directory: give it with -o")
+        raise Misuse("--check compares with a directory: name the directory with -o")
     results = [
         _compile(spec, on, options, session)
         for spec in options.specs

@@ -85,7 +85,7 @@ def add_verify(commands: "Subparsers") -> None:
         "hand each file to the program that reads it, and compare what it resolves with the plan",
         "Runs the real programs, without a GPU. Each release gets its own environment, which is\n"
         "created on demand (from PyPI, each file checked by its digest) and kept; what is\n"
-        "fetched is said first.\n"
+        "fetched is listed first.\n"
         "A directory is the output of `tunec compile -o`, whose spec lies in it or is named by\n"
         "--spec, or a directory of specs. Whatever cannot be checked is listed.\n"
         "\n"

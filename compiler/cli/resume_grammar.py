@@ -13,7 +13,7 @@ def add_resume(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "resume",
-        "say how training goes on from a checkpoint on other machines",
+        "show how training continues from a checkpoint on other machines",
         "Reads a folder of DeepSpeed, FSDP, the Trainer, PEFT or accelerate: names of files,\n"
         "JSON and headers; pickles are not loaded. Says whether the optimizer state goes\n"
         "along, by which conversion, and what becomes of batch, rate and data order. With --spec\n"

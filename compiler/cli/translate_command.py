@@ -23,7 +23,7 @@ def run(options: Namespace, session: Session) -> int:
     if _SPEC in options.targets:
         return _to_spec(options, session)
     if options.check and options.output is None:
-        raise Misuse("--check compares with a directory: give it with -o")
+        raise Misuse("--check compares with a directory: name the directory with -o")
     result = _translate(options, session)
     session.diagnose(result.diagnostics, result.sources)
     if session.format == "json":

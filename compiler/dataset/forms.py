@@ -60,8 +60,8 @@ def form_of(record: Mapping[str, Any], text: str | None = None) -> Form:
     if found is None:
         known = "; ".join(", ".join(form.columns) for form in FORMS)
         raise Unfit(
-            f"it has the columns {quoted(list(record)[:12], 'and')}, and no trainer reads these "
-            f"unasked; known are {known}"
+            f"it has the columns {quoted(list(record)[:12], 'and')}, which no trainer reads "
+            f"by default; known are {known}"
         )
     return found
 

@@ -5,8 +5,8 @@ from typing import Final
 
 _STARTS: Final = (
     (
-        "it gives LoRA other values to start from: memory and time are those of lora, and a "
-        "trainer is told by a key that is passed through"
+        "it only gives LoRA other initial values, so that memory and time are those of lora, and "
+        "the trainer gets it by a key that is passed through"
     ),
     "write `method: lora` and `extra: {{axolotl: {{peft_init_lora_weights: {word}}}}}`",
 )

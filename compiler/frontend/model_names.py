@@ -75,7 +75,9 @@ def _of_a_revision(name: str, whole: str, revision: str, at: Span) -> Diagnostic
         at,
         label="a name alone",
         path=("model",),
-        notes=("a plan is the same for every revision: only the trainer is told which to load",),
+        notes=(
+            "a plan is the same for every revision: only the trainer's file names the one to load",
+        ),
         help=f"write `model: {whole}`, and hand the revision to the trainer: "
         f"`extra: {{trl: {{model_revision: {shortened(revision)}}}}}` (llamafactory and ms-swift "
         "call it so too, axolotl revision_of_model)",

@@ -46,8 +46,8 @@ INTRODUCTION: Final = (
         "init --from FILE...`. What is an intent goes to its field. A pin says what the files "
         "decide, or leave to their program's default, and tunec would decide otherwise; beside it "
         "stands where it was read. Keys that tunec does not decide go to `extra`, and what has no "
-        "place at all is listed below the spec and told. Where no file says the model, the method, "
-        "the data or the hardware, the place is marked and the exit code is 1; until model, method "
+        "place at all is listed below the spec and reported. If no file gives the model, method, "
+        "data or hardware, the place is marked and the exit code is 1; until model, method "
         "and hardware are known, the layout that was read is pinned whole. `targets` are the "
         "dialects that were read, with the releases that `--from` or `--software` name."
     ),

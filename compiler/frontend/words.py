@@ -168,7 +168,7 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
 UNSAID_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("resume", "resume_from_checkpoint", "resume_from"),
-        "a spec says what to train, not from where it goes on: give run.sh the trainer's own flag, "
+        "a spec says what to train, not where it continues: give run.sh the trainer's own flag, "
         "and ask `tunec resume CHECKPOINT --spec SPEC` first",
     ),
     **dict.fromkeys(

@@ -139,7 +139,7 @@ INVARIANTS = (
     ),
     Invariant(
         ("fsdp.forward_prefetch", "fsdp.version"),
-        "only FSDP 1 can be told to gather ahead in the forward pass",
+        "only FSDP 1 has a setting to gather ahead in the forward pass",
         lambda p: not p.fsdp.forward_prefetch or p.fsdp.version == 1,
     ),
     Invariant(

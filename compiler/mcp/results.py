@@ -31,7 +31,7 @@ class Fault(Shape):
     message: str
     labels: list[Place] = []
     notes: list[str] = []
-    help: str | None = Field(None, description="the smallest change that mends it")
+    help: str | None = Field(None, description="the smallest change that fixes it")
 
 
 class Result(Shape):
@@ -57,7 +57,7 @@ class Explanation(Result):
     value: Any = None
     definitions: list[dict[str, Any]] = Field([], description="who said it, why, and what it beat")
     considered: list[dict[str, Any]] = Field([], description="layouts that the search looked at")
-    page: str | None = Field(None, description="of a diagnostic: what it means and how to mend it")
+    page: str | None = Field(None, description="of a diagnostic: what it means and how to fix it")
 
 
 class Lint(Result):

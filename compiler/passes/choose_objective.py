@@ -130,7 +130,7 @@ def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> 
             "E0804",
             "a group of fewer than 2 answers leaves nothing to compare",
             "generation.samples",
-            help="drop the pin, or ask for 2 answers or more",
+            help="drop the pin, or request at least 2 answers",
         )
     elif batch is not None and batch % samples:
         scribe.error(

@@ -57,7 +57,7 @@ def _slowed(scribe: Scribe) -> None:
             f"{why}: fp32 is used, which is several times slower on such devices",
             "hardware",
             help=(
-                "ask for an earlier trl, such as `trl@0.25`: it trains them in fp32 alongside fp16"
+                "request an earlier trl, such as `trl@0.25`: it trains them in fp32 alongside fp16"
             ),
         )
 

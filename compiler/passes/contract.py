@@ -200,7 +200,7 @@ class Scribe(Struct):
             best = options[-1]
         taken = best if asked is None else _find(options, asked) or best
         beat = [Alternative(o.value, o.refused or o.reason) for o in options if o is not taken]
-        reason = taken.reason if asked is None else f"the spec asks for it: {taken.reason}"
+        reason = taken.reason if asked is None else f"the spec requests it: {taken.reason}"
         rests = (*taken.rests, Origin("spec", at)) if asked is not None else taken.rests
         return self.say(slot, taken.value, reason, *rests, beat=beat)
 

@@ -56,7 +56,7 @@ def _launcher(scribe: Scribe, draft: Draft) -> None:
             "E0803",
             f"{chosen} cannot express that {draft.parallel.sequence} ranks share a sequence",
             scribe.place("launch.launcher", "launcher"),
-            help="use accelerate, whose file tells the trainer",
+            help="use accelerate, whose file configures the trainer",
         )
     several = draft.parallel.world > 1 and draft.parallel.engine != "none"
     if chosen == "python" and several and not scribe.facts.starts_workers:

@@ -14,8 +14,8 @@ from tunec.schemas.units import format_bytes
 
 _16_BIT: Final = 2
 _EXPANDED: Final = (
-    "transformers expands them as it loads them, on devices that lack the form or where it is told "
-    "to; what it keeps, its Trainer does not train in full"
+    "transformers expands them as it loads them, on devices that lack the form or on "
+    "request; what it keeps, its Trainer does not train in full"
 )
 
 _DECAY: Final = "A_log"

@@ -23,8 +23,8 @@ _NAMES = {
     "weights": "weights alone",
 }
 _HEADS = {
-    "same state": ("good", "goes on with the same optimizer state"),
-    "converted": ("tight", "goes on with the same optimizer state after a conversion"),
+    "same state": ("good", "continues with the same optimizer state"),
+    "converted": ("tight", "continues with the same optimizer state after a conversion"),
     "weights alone": ("bad", "the optimizer state is lost: only the weights go on"),
 }
 
@@ -209,16 +209,16 @@ def _batch(report: Report) -> str:
 def _rate(report: Report) -> str:
     progress, plan = report.found.progress, report.plan
     if progress is None:
-        return "no trainer_state.json tells the step: the schedule's own state goes on"
+        return "no trainer_state.json gives the step: the schedule continues from its own state"
     last = f" after {progress.rate:.3g}" if progress.rate is not None else ""
     now = plan.schedule.steps or plan.schedule.estimated_steps if plan is not None else None
     if now is None:
         return (
-            f"goes on at step {progress.step:,}{last}; keep the number of steps at "
+            f"continues at step {progress.step:,}{last}; keep the number of steps at "
             f"{progress.max_steps:,}, from which the Trainer derives the curve anew"
         )
     if now == progress.max_steps:
-        return f"goes on along the same curve at step {progress.step:,} of {now:,}{last}"
+        return f"continues along the same curve at step {progress.step:,} of {now:,}{last}"
     if now <= progress.step:
         return f"the new run has {now:,} steps, and {progress.step:,} are done: none is left"
     before, after = progress.step / progress.max_steps, progress.step / now

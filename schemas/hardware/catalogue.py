@@ -138,7 +138,7 @@ class UnknownName(KeyError):
         if what is not None:
             return f"{self.name!r} is not supported: {no_account_of(what)}"
         if self.uncounted is not None:
-            return f"{self.name!r} is a device, and does not say how many of them"
+            return f"{self.name!r} is a device, without a count"
         return f"{self.name!r} is not in the hardware catalogue"
 
 

@@ -17,7 +17,7 @@ _HARMLESS: Final = (
     ("no pictures are made meanwhile", ("train.skip_first_sample", "train.force_first_sample")),
     ("the new run's files are called otherwise", ("save.dtype", "save.save_format", "meta")),
     ("nothing is sent to the hub", ("save.push_to_hub", "save.hf_repo_id", "save.hf_private")),
-    ("trackers are told by their own variables", ("logging",)),
+    ("trackers are configured by their own variables", ("logging",)),
     ("loading is the new program's", ("model.low_vram", "model.quantize_te", "model.qtype_te")),
     (
         "the family follows from the model",

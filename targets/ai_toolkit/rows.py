@@ -161,7 +161,7 @@ ROWS: Final = (
         ("train.dtype",),
         ("precision.compute",),
         _compute,
-        f"{_TRAIN}: fp32 where nothing is said",
+        f"{_TRAIN}: fp32 by default",
         absent={"precision.compute": "fp32"},
     ),
     named(

@@ -28,8 +28,8 @@ def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
 
 
 _TOKENIZER: Final = "the tokenizer is used as it was saved"
-_KERNELS: Final = "the adapter's products are computed by PEFT: the same, and slower"
-_SERVER: Final = "`trl vllm-serve` is told when it is started"
+_KERNELS: Final = "PEFT computes the adapter's products: the same result, more slowly"
+_SERVER: Final = "`trl vllm-serve` gets it when it is started"
 _VARIABLES: Final = "the tracker's own variables say it"
 
 _OF_TRACKERS: Final = (
@@ -90,7 +90,7 @@ LEAVES: Final = (
         for key in ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel")
     ),
     *(
-        gone(key, CONFIG, "the model's own experts are run: the same, and slower")
+        gone(key, CONFIG, "the model's own experts run: the same result, more slowly")
         for key in ("use_scattermoe", "use_sonicmoe", "experts_implementation")
     ),
     *(

@@ -69,7 +69,7 @@ REFUSALS: Final = (
         "files are written for axolotl 0.13 and later; earlier ones are only read",
         lambda _: True,
         "axolotl 0.13.2 utils/schemas",
-        "ask for axolotl@0.13 or later",
+        "request axolotl@0.13 or later",
         until=WRITTEN,
     ),
     Refusal(
@@ -77,7 +77,7 @@ REFUSALS: Final = (
         f"its files expand weights that are published in FP8 from {FP8} on",
         lambda plan: plan.model.published == "fp8",
         "axolotl 0.13.2 to 0.16.1 utils/schemas/model.py `ModelInputConfig`: MXFP4 alone",
-        f"ask for axolotl@{FP8} or later, or train a copy in 16 bits",
+        f"request axolotl@{FP8} or later, or train a copy in 16 bits",
         until=FP8,
     ),
     Refusal(
@@ -150,7 +150,7 @@ REFUSALS: Final = (
         "it makes two steps of a single step of warm-up",
         lambda plan: plan.schedule.warmup_share is None and plan.schedule.warmup_steps == 1,
         "axolotl 0.13.2 to 0.19.0 core/builders/base.py `_configure_warmup_and_logging`",
-        "ask for no warm-up, or for two steps",
+        "request no warm-up, or two steps",
     ),
     Refusal(
         ("objective.rewards",),
@@ -183,7 +183,7 @@ REFUSALS: Final = (
             and plan.objective.reference == "resident"
             and plan.parallel.engine != "deepspeed"
         ),
-        f"{_GRPO} `create_model_from_path`: it is told no dtype",
+        f"{_GRPO} `create_model_from_path`: it gets no dtype",
         "set `engine: deepspeed`, train adapters, or leave beta at 0",
     ),
     Refusal(

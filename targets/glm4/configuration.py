@@ -131,7 +131,7 @@ _MODE, _MODE_RENAMED = (
 _ALWAYS_RECOMPUTES: Final = replace(
     _MODE,
     until=TODAY,
-    source=f"{_SCRIPTS} `main` until 2024-12: model.gradient_checkpointing_enable(), unasked",
+    source=f"{_SCRIPTS} `main` until 2024-12: model.gradient_checkpointing_enable(), by default",
     read=lambda _: {"activation_checkpointing.mode": "layer"},
     absent=((ALWAYS, {"activation_checkpointing.mode": "layer"}),),
 )

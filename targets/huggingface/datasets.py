@@ -250,8 +250,8 @@ CANNOT_LOAD: Final = {
         by=("data.more", "data.evaluation"),
     ),
     "data.more": Cannot(
-        "files are joined that are all read alike: .json with .jsonl, .csv with .csv; names and "
-        "directories are joined, with .json or .parquet files too, from trl 0.22 on, where "
+        "files are joined if all are read the same way: .json with .jsonl, .csv with .csv; names "
+        "and directories are joined, with .json or .parquet files too, from trl 0.22 on, where "
         "nothing is evaluated on",
         loses=True,
         harmless=((),),

@@ -284,7 +284,7 @@ _CANNOT: Final = {
         loses=True,
         harmless=((),),
     ),
-    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is asked for"),
+    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is requested"),
     "job.name": Cannot("a DNS label is made of it"),
     "job.duration": Cannot("a deadline ends a job, and is no help to the scheduler"),
     "job.torch": Cannot(_OWN),

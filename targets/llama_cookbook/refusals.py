@@ -36,7 +36,7 @@ REFUSALS: Final = (
         "it runs one process, or its own FSDP",
         lambda plan: plan.parallel.engine not in ("none", "fsdp"),
         f"{PACKAGE} finetuning.py `main`",
-        "ask for engine: fsdp, or one device",
+        "request engine: fsdp, or one device",
     ),
     Refusal(
         ("parallel.engine", "launch.launcher"),

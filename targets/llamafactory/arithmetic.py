@@ -127,7 +127,7 @@ CHECKPOINTING: Final = (
         (_MODE,),
         lambda plan: {_OFF: plan.activation_checkpointing.mode == "none"},
         _checkpointing,
-        f"{_MODEL}; {_RECOMPUTES} `prepare_model_for_training`: on unless it is turned off",
+        f"{_MODEL}; {_RECOMPUTES} `prepare_model_for_training`: on by default",
         absent={_MODE: "layer"},
         when=_by_the_model,
     ),

@@ -157,7 +157,7 @@ def _packs_beside(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
             f"transformers before {_NOT_NEAT}, and {dialect[TRAINER]} goes with it",
             (Label("data.packing is true", path="data.packing"),),
             ("llamafactory 0.9.4 hparams/parser.py `get_train_args`: neat_packing",),
-            help="name transformers 4.52.4 in `software`, or ask for llamafactory@0.9.5",
+            help="name transformers 4.52.4 in `software`, or request llamafactory@0.9.5",
         )
 
 

@@ -162,8 +162,8 @@ _ONLY_HERE: Final = (
 
 LEAVES: Final = (
     *_ONLY_HERE,
-    gone("load_from_cache_file", _DATA, "`datasets` takes from its cache what is there"),
-    gone("download_mode", _DATA, "`datasets` takes from its cache what is there"),
+    gone("load_from_cache_file", _DATA, "`datasets` reuses what its cache holds"),
+    gone("download_mode", _DATA, "`datasets` reuses what its cache holds"),
     gone("check_model", _MODEL, "the files of a model are not compared with its hub's"),
     gone("use_hf", _DATA, "models and data are those of Hugging Face's hub"),
     gone("add_version", "ms-swift arguments/base_args/base_args.py", "the output has no number"),
@@ -176,8 +176,8 @@ LEAVES: Final = (
     *_other(
         ("dataset_shuffle", "val_dataset_shuffle"), "data is shuffled while training", _DATA, True
     ),
-    *_other(("use_chat_template",), "messages are told by the chat template", _TEMPLATE, True),
-    *_other(("loss_scale",), "all of an answer counts alike", _TEMPLATE, "default"),
+    *_other(("use_chat_template",), "messages are formatted by the chat template", _TEMPLATE, True),
+    *_other(("loss_scale",), "all tokens of an answer count the same", _TEMPLATE, "default"),
     *_other(("strict",), "a sample that fails ends the run", _DATA, True),
     *_other(
         ("freeze_vit", "freeze_aligner"),

@@ -22,7 +22,7 @@ LEAVES: Final = (
     _other("ckpt.path", "checkpoints lie below the output"),
     _other("ckpt.max_mem", "the number of checkpoints bounds them"),
     _other("ckpt.save_hf", "checkpoints hold weights in transformers' form"),
-    _other("ckpt.disable_ds", "checkpoints hold what a run goes on with"),
+    _other("ckpt.disable_ds", "checkpoints hold what a run continues with"),
     _other("logger.wandb.project", "WANDB_PROJECT names the project"),
     _other("logger.wandb.org", "WANDB_ENTITY names who owns it"),
     _other("logger.wandb.group", "WANDB_RUN_GROUP names the group"),

@@ -171,7 +171,7 @@ def schedule(epochs: int) -> tuple[Entry, ...]:
             ("schedule.kind", "schedule.arguments"),
             _write_kind,
             _kind,
-            f"{_MAKES}: transformers' get_scheduler, told the least rate of these two alone",
+            f"{_MAKES}: transformers' get_scheduler gets the minimum rate for these two alone",
             absent=_kind({}),
         ),
         row(

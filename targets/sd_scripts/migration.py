@@ -40,7 +40,7 @@ _HARMLESS: Final = (
         ),
     ),
     (
-        "trackers are told by their own variables",
+        "trackers are configured by their own variables",
         (
             *(
                 "log_prefix",

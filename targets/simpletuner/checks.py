@@ -109,7 +109,7 @@ def _of_family(plan: Plan, version: Version) -> Iterator[Rule]:
             ("model.path",),
             f"`targets: [simpletuner@{LAST_READ_BEFORE}]`, or another release before {family.until}"
             if family.until is not None
-            else f"ask for simpletuner {family.since} or later",
+            else f"request simpletuner {family.since} or later",
             "helpers/models/registry.py ModelRegistry.model_families",
         )
 

@@ -54,7 +54,7 @@ _ELSEWHERE: Final = {
     "precision.hysteresis": "accelerate takes GradScaler as it is",
     "precision.min_loss_scale": "accelerate takes GradScaler as it is",
     "precision.deprecated_fp16": "only DeepSpeed asks for it",
-    "adapter.targets": "they are where the family has them unasked",
+    "adapter.targets": "they go where the family has them by default",
     "adapter.trainable_parameters": "they follow from the adapters",
     "optimizer.beta1": "the optimizer has no such moment",
     "optimizer.beta2": "the optimizer has no such moment",
@@ -91,7 +91,7 @@ _CANNOT: Final = {
     **{slot: Cannot(reason) for slot, reason in _ELSEWHERE.items()},
     **{f"zero.{name}": Cannot("it has no effect without DeepSpeed") for name in _OFFLOADS},
     **{
-        slot: Cannot("no row speaks of SimpleTuner's own FSDP flags, so the engine is another")
+        slot: Cannot("no row writes SimpleTuner's own FSDP flags, so the engine is another")
         for slot in SLOTS
         if slot.startswith("fsdp.")
     },

@@ -224,7 +224,7 @@ _CANNOT: Final = {
         harmless=((),),
     ),
     "devices.vendor": Cannot("the name of the accelerator says it"),
-    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is asked for"),
+    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is requested"),
     "job.host_memory": Cannot("`resources.memory` counts in whole GiB"),
     "job.duration": Cannot("machines are rented until the task ends"),
     "job.time_limit": Cannot("a task has no limit; `sky launch --down` ends the rent with it"),

@@ -255,7 +255,7 @@ def _by_name(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "time-not-known",
             "note",
-            "train.sbatch asks for no time: the number of optimizer steps is not known",
+            "train.sbatch requests no time: the number of optimizer steps is not known",
             (Label("steps follow from it", path="data.samples"),),
             ("the partition's own limit holds, and the job waits for a gap of that length",),
             help="give data.samples or train.steps, or say it: `job: {time: 12h}`",
@@ -291,7 +291,7 @@ _CANNOT: Final = {
     "devices.nodes": Cannot(_IDLE),
     "devices.per_node": Cannot(_IDLE),
     "devices.vendor": Cannot("what `gpu` means is the cluster's own (gres.conf)"),
-    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is asked for"),
+    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is requested"),
     "job.host_memory": Cannot("--mem counts in MiB"),
     "job.time_limit": Cannot("not given: --time is the expected time, with a margin"),
     "job.duration": Cannot("--time holds it, and is read back as a limit"),

@@ -45,7 +45,7 @@ _HARMLESS: Final = (
     ("layers are sharded as the new program does", ("custom_sharded_layers",)),
     ("no tensor is split", ("tensor_parallel_plan._component_",)),
     ("no recipe asks for it", ("fsdp.cpu_offload",)),
-    ("checkpoints are written before training goes on", ("enable_async_checkpointing",)),
+    ("checkpoints are written before training continues", ("enable_async_checkpointing",)),
 )
 _OTHER: Final = (
     ("the run begins anew", ("resume_from_checkpoint", "should_load_recipe_state")),

@@ -29,7 +29,7 @@ def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
     texts = python_texts(clone, commit, _RECIPES)
     keys = sorted({key for text in texts for key in _asked(ast.parse(text))})
     return {
-        "$comment": "keys of the configuration that recipes ask for",
+        "$comment": "keys of the configuration that recipes require",
         "x-consumer": f"{PACKAGE}=={release}",
         "properties": {key: {} for key in keys},
     }

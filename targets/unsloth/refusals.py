@@ -70,7 +70,7 @@ REFUSALS: Final = (
     ),
     Refusal(
         ("schedule.warmup_steps",),
-        "its warm-up is in steps, and how many a share comes to is not known",
+        "its warm-up is in steps, and how many steps a share makes is not known",
         lambda plan: plan.schedule.warmup_steps is None,
         f"{CONFIG} `TrainingConfig`: warmup_steps",
         "give steps: `--set train.warmup=5`; or `data.samples`, and where samples are packed "

@@ -323,7 +323,7 @@ _ANSWERS: Final = (
     derived(
         f"{ROLLOUT}.tensor_model_parallel_size",
         engine_width,
-        f"{_ROLLOUT}: without a word two devices share the engine's weights",
+        f"{_ROLLOUT}: by default two devices share the engine's weights",
     ),
     derived(
         f"{ROLLOUT}.dtype",

@@ -68,7 +68,7 @@ REFUSALS: Final = (
     ),
     Refusal(
         ("schedule.evaluation_steps", "data.evaluation"),
-        "without evaluation data it evaluates nothing, and says nothing",
+        "without evaluation data it silently evaluates nothing",
         lambda plan: plan.schedule.evaluation_steps is not None and plan.data.evaluation is None,
         f"{SAT} data_utils/configure_data.py `make_loaders`: do_valid",
         "give data.evaluation, or no evaluations",

@@ -166,7 +166,7 @@ def test_the_plan_keeps_the_batch_and_tells_of_the_rate(tunec, tmp_path):
     again = ("resume", folder, "--spec", tmp_path / "spec.yaml")
     told = tunec(*again)
     assert told.code == 0, told.err
-    assert "goes on with the same optimizer state" in told.out
+    assert "continues with the same optimizer state" in told.out
     assert "batch   64 samples a step, as before" in told.out
     assert "along the same curve at step 50 of 100 after 0.0001" in told.out
     assert "random states of 8 ranks do not fit 4" in told.out

@@ -32,7 +32,7 @@ def test_a_requirement_decides_what_is_open():
         (
             "deepspeed",
             "engine: ddp\n",
-            "needs parallel.engine deepspeed, but the spec asks for ddp",
+            "needs parallel.engine deepspeed, but the spec requests ddp",
         ),
         ("simpletuner", "launcher: torchrun\n", "needs launch.launcher accelerate"),
         ("minicpm-v", "engine: none\n", "needs parallel.engine deepspeed"),

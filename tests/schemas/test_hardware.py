@@ -289,7 +289,7 @@ class TestNames:
     def test_a_device_without_a_number_is_offered_by_one_and_by_eight(self, name: str) -> None:
         words = {name, *device(name).aliases, device(name).title} - set(CLUSTERS)
         for word in words:
-            with pytest.raises(UnknownName, match="does not say how many") as caught:
+            with pytest.raises(UnknownName, match="without a count") as caught:
                 cluster(word)
             offered = [cluster(near) for near in caught.value.near]
             assert [each.device_count for each in offered] == [1, 8]

@@ -70,7 +70,7 @@ def test_what_it_is_told_it_is_told():
         ({"method": {"lora": {"targets": r".*\.q_proj"}}}, "E0905", "no regular expression"),
         (
             {"data": {"train": "t.jsonl", "sequence": 512}, "train": {"warmup": "3%"}},
-            *("E0905", "how many a share comes to is not known"),
+            *("E0905", "how many steps a share makes is not known"),
         ),
     ],
 )

@@ -303,7 +303,7 @@ def _units(pinned: Mapping[str, Any]) -> tuple[str, ...] | None:
 def _unasked(workload: Workload, sharding: FsdpSharding) -> str | None:
     """Why FSDP is not taken unasked, though it may run."""
     if sharding == "hybrid":
-        return "hybrid is tried only where the spec asks for FSDP"
+        return "hybrid is tried only if the spec requests FSDP"
     if workload.architecture.remote_code:
         return "the units into which the repository's own code can be split are unknown"
     return None

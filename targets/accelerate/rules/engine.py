@@ -84,7 +84,7 @@ def deepspeed_file_without_zero(run: LintContext) -> Iterator[Finding]:
                 continue
             if each.get("zero_optimization") is None and not is_autotuned(run, each):
                 yield Finding(
-                    f"{file.value} has no zero_optimization, which accelerate asks for",
+                    f"{file.value} has no zero_optimization, which accelerate requires",
                     (file.label("refused"), *_first(each)),
                     (),
                     'write "zero_optimization": {"stage": 0} or the intended stage',
@@ -96,7 +96,7 @@ def _inline(run: LintContext) -> Iterator[Finding]:
     for place in run.each("trainer", "deepspeed"):
         if place.node.fields and "zero_optimization" not in place.node.fields:
             yield Finding(
-                "deepspeed has no zero_optimization, which accelerate asks for",
+                "deepspeed has no zero_optimization, which accelerate requires",
                 (place.key_label("refused"),),
                 (),
                 "write zero_optimization: {stage: 0} or the intended stage",

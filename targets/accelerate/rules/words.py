@@ -38,7 +38,7 @@ def count_without_a_number(run: LintContext) -> Iterator[Finding]:
             continue
         port = document.get("main_process_port")
         if port is not None and _is_text(port):
-            yield _count_finding(port, "TypeError: the port is asked for as a number")
+            yield _count_finding(port, "TypeError: the port must be a number")
         machines, processes = document.get("num_machines"), document.get("num_processes")
         if machines is not None and _is_text(machines):
             yield _count_finding(machines, "TypeError: '>' not supported between str and int")

@@ -56,7 +56,7 @@ def _unread(block: str, key: str, place: Place) -> Finding:
     return Finding(
         f"{block} has no key {key}",
         (place.key_label("not read"),),
-        ("its class takes any key, and asks for those that it knows",),
+        ("its class accepts any key, and reads only those that it knows",),
         f"did you mean {near[0]}?" if is_meant else move,
         Fix((place.renamed(near[0]),), "unsafe") if is_meant else None,
         severity=None if is_meant or others else "warning",

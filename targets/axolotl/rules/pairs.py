@@ -151,7 +151,7 @@ _PAIRS: Final = (
     *pairs(
         "axolotl>=0.12,<0.16", *((each, "peft_use_dora", "they had no DoRA") for each in KERNELS)
     ),
-    *pairs("axolotl<0.13", ("torch_compile", "deepspeed", "it is asked for in the DeepSpeed file")),
+    *pairs("axolotl<0.13", ("torch_compile", "deepspeed", "it is requested in the DeepSpeed file")),
     *pairs(
         "axolotl>=0.13",
         ("val_set_size", "pretraining_dataset", "a stream cannot be split"),

@@ -266,11 +266,11 @@ def token_mended_and_frozen(run: LintContext) -> Iterator[Finding]:
         lost = sorted(_numbers(mended.value) - _numbers(trained.value))
         if lost:
             yield Finding(
-                f"token {lost[0]} is mended and not trained",
+                f"token {lost[0]} is fixed and not trained",
                 (mended.label("mended once"), trained.label("not among them", primary=False)),
                 (
                     "its embedding is set to the mean of the others, and stays there",
-                    f"{len(lost)} of {len(_numbers(mended.value))} mended tokens are not trained",
+                    f"{len(lost)} of {len(_numbers(mended.value))} fixed tokens are not trained",
                 ),
                 f"add {', '.join(map(str, lost))} to peft_trainable_token_indices",
             )

@@ -301,7 +301,7 @@ _SAMPLER: Final = Row(
     f"deepspeed:{_SAMPLING}curriculum_learning.enabled=true",
     "curriculum_learning is enabled without curriculum_metrics",
     label="refused",
-    why="DeepSpeed asserts that curriculum_metrics is there, whatever else is turned off",
+    why="DeepSpeed asserts that curriculum_metrics is present, whatever else is turned off",
     help="write curriculum_metrics, or enabled: false",
     beside=(f"no {_SAMPLING}curriculum_learning.curriculum_metrics",),
 )
@@ -317,7 +317,7 @@ sampler_settings_missing = rows(
             f"deepspeed:{_SAMPLING}dynamic_batching.enabled=true",
             "dynamic_batching is enabled without max_tokens",
             label="refused",
-            why="DeepSpeed asserts that max_tokens is there, whatever else is turned off",
+            why="DeepSpeed asserts that max_tokens is present, whatever else is turned off",
             help="write max_tokens, or enabled: false",
             beside=(f"no {_SAMPLING}dynamic_batching.max_tokens",),
             since="deepspeed>=0.16",

@@ -99,7 +99,7 @@ def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
             if block is None or block.node.fields is None or "enabled" in block.node.fields:
                 continue
             yield Finding(
-                f"`{name}` has no `enabled`, which DeepSpeed asks for",
+                f"`{name}` has no `enabled`, which DeepSpeed requires",
                 (block.key_label("refused"),),
                 ("KeyError: 'enabled'",),
                 f"write {name}.enabled, or remove {name}",
@@ -202,7 +202,7 @@ def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
         (kind.label("AdamW"), *also(decay.place)),
         (
             (
-                "adam_w_mode is true unless it is written: the decay is taken from the weights, "
+                "adam_w_mode is true by default: the decay is taken from the weights, "
                 "and not added to the gradient"
             ),
         ),

@@ -28,7 +28,7 @@ MUON_WITHOUT_ITS_STEP: Final = rows(
             f"{_MUON} & data_types.grad_accum_dtype=fp32 & bf16.enabled=true",
             "Muon is plain SGD beside gradients in fp32",
             "not orthogonal",
-            "with bf16, stage 1 and these the optimizer is another one, which keeps flat parts",
+            "with bf16, stage 1 and these keys, another optimizer is used, which keeps flat parts",
             "remove data_types.grad_accum_dtype, or use DeepSpeed 0.19.8",
             effective=("deepspeed:zero_optimization.stage=1",),
             since=_INLINE,

@@ -133,7 +133,7 @@ _NESTED: Final = ("tp", "tensor_parallel")
 """`TPTrainingConfig.tensor_parallel` and its alias."""
 
 _WHY: Final = (
-    "autotp_size is 0, which is off, unless it is written; only a script that calls tp_model_init "
+    "autotp_size is 0 by default, which is off; only a script that calls tp_model_init "
     "splits the model otherwise"
 )
 
@@ -192,7 +192,7 @@ def experts_are_no_leaf(run: LintContext) -> Iterator[Finding]:
         (
             "gathers are collective: ranks that chose other experts wait for each other for ever",
             "from transformers 5 on the experts of a layer are one parameter: no such choice",
-            "from DeepSpeed 0.18 on some blocks are leaves unasked",
+            "from DeepSpeed 0.18 on some blocks are leaves by default",
         ),
         f"write deepspeed_moe_layer_cls_names: {block} in accelerate's file, call "
         f"set_z3_leaf_modules(model, [{block}]), or run DeepSpeed 0.18 with leaf_module",

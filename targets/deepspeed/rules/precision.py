@@ -169,7 +169,7 @@ def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
         return
     others = [each.place.label("", primary=False) for each in waiting[1:] if each.place]
     yield Finding(
-        "auto comes to false: the run is fp32",
+        "auto becomes false: the run is fp32",
         (place.label("filled from the trainer, which says neither bf16 nor fp16"), *others),
         ("weights, gradients and communication take twice the bytes, without tensor cores",),
         "set bf16: true in the trainer's file, or fp16: true on older hardware",

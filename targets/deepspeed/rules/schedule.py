@@ -205,7 +205,7 @@ def _none_given(run: LintContext) -> bool:
 def _trainer_finding(ours: Place, key: str, value: int, theirs: Place | None) -> Finding:
     name = ours.path.rpartition(".")[2]
     return Finding(
-        f"{name} is {ours.value}, and the trainer's {key} comes to {value}",
+        f"{name} is {ours.value}, and the trainer's {key} resolves to {value}",
         (ours.label("by DeepSpeed's file"), *also(theirs, "by the trainer")),
         ("the trainer compares them when it knows all steps, and refuses to train",),
         f'write "{name}": "auto"',

@@ -237,7 +237,7 @@ def muon_needs_whole_gradients(run: LintContext) -> Iterator[Finding]:
     yield Finding(
         "Muon at stage 3 needs reduce_scatter: false",
         (kind.label("refused"), *also(scatter.place), *also(stage.place)),
-        (() if scatter.place else ("reduce_scatter is true unless it is written",)),
+        (() if scatter.place else ("reduce_scatter is true by default",)),
         "write reduce_scatter: false",
         Fix((edit,), "safe") if edit else None,
     )

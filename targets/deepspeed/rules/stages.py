@@ -24,7 +24,7 @@ legacy_stage_1 = rows(
     rows=(
         Row(
             "deepspeed:zero_optimization.legacy_stage1=true",
-            "legacy_stage1 asks for an implementation that DeepSpeed no longer has",
+            "legacy_stage1 requests an implementation that DeepSpeed no longer has",
             label="refused",
             help="remove it",
             mend=Mend("safe", remove=True),

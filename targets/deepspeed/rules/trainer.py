@@ -57,7 +57,7 @@ def warmup_of_zero_steps(run: LintContext) -> Iterator[Finding]:
         value = place.value
         if value == "auto" and _is_filled_with_none(run):
             yield Finding(
-                "warmup_num_steps auto comes to 0: the trainer has no warmup",
+                "warmup_num_steps auto becomes 0: the trainer has no warmup",
                 (place.label("filled in as 0, then rejected"), *also(run.said("trainer", *_KEYS))),
                 ("transformers 5.23.0 and later fill in 1 instead",),
                 "write warmup_steps: 1, or remove the scheduler",

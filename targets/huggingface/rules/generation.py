@@ -158,8 +158,8 @@ generation_length_missing = rows(
             "hf:predict_with_generate=true",
             "predict_with_generate without generation_max_length",
             label="how long",
-            why="the model's own generation_config decides; where it says nothing, generation ends "
-            "at 20 tokens, the prompt of a decoder counted in",
+            why="the model's own generation_config decides; by default, generation ends at "
+            "20 tokens, the prompt of a decoder counted in",
             help="write generation_max_length, prompt included",
             beside=(
                 f"no {'|'.join(_LENGTHS)}",

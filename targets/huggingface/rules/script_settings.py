@@ -204,7 +204,7 @@ def _of_internvl(document: Document) -> Iterator[Finding]:
     yield _clash(
         (frozen[0], frozen[2]),
         "freeze_llm, freeze_mlp and freeze_backbone leave nothing to train",
-        "element 0 of tensors does not require grad: no LoRA is asked for, and no layer is open",
+        "element 0 of tensors does not require grad: no LoRA is set, and no layer is trainable",
         "step",
     )
 
@@ -296,7 +296,7 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
         yield _clash(
             (q_lora, base),
             f"q_lora needs a checkpoint of GPTQ, and {base.value} is none",
-            "GPTQConfig(bits=4) asks for a data set to quantise by, and has none",
+            "GPTQConfig(bits=4) needs a data set to quantise by, and has none",
             "load",
         )
     bf16 = document.get("bf16")

@@ -209,7 +209,7 @@ def training_not_asked_for(run: LintContext) -> Iterator[Finding]:
                 (script.label("trains only with --do_train"), asked.label("", primary=False)),
                 (
                     "the examples load model and data, and end if no task is requested",
-                    "eval_strategy asks for evaluation, not for training",
+                    "eval_strategy turns on evaluation, not training",
                 ),
                 "add --do_train",
             )

@@ -180,7 +180,7 @@ def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
         return
     yield Finding(
         "ddp_find_unused_parameters with reentrant checkpointing",
-        (find.label("looks before the graph is there"), checks.label("", primary=False)),
+        (find.label("checks before the graph is built"), checks.label("", primary=False)),
         (
             "RuntimeError in the backward pass: expected to mark a variable ready only once",
             (
@@ -210,7 +210,7 @@ def _in_llamafactory(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             "ddp_find_unused_parameters with LLaMA-Factory's reentrant checkpointing",
-            (find.label("looks before the graph is there"),),
+            (find.label("checks before the graph is built"),),
             (
                 (
                     "layers are checkpointed unless disable_gradient_checkpointing is true, and "
@@ -238,7 +238,7 @@ def _in_axolotl(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             "ddp_find_unused_parameters with reentrant checkpointing",
-            (find.label("looks before the graph is there"), checks.label("", primary=False)),
+            (find.label("checks before the graph is built"), checks.label("", primary=False)),
             ("RuntimeError in the backward pass: expected to mark a variable ready only once",),
             "write gradient_checkpointing_kwargs: {use_reentrant: false}",
             severity=None if run.value("parallel.world") else "warning",

@@ -349,7 +349,7 @@ _DISABLED: Final = re.compile(
 def _turned_off(run: LintContext, place: Place, off: Place | None) -> Finding:
     is_old = run.runs("transformers<5")
     return Finding(
-        "report_to asks for wandb, and WANDB_DISABLED turns it off",
+        "report_to selects wandb, and WANDB_DISABLED turns it off",
         (place.label("asked for"), *also(off, "turned off")),
         (
             "RuntimeError: WandbCallback requires wandb to be installed",

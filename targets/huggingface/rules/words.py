@@ -51,7 +51,7 @@ _LISTED: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
     "include_for_metrics": (
         ("inputs", "loss"),
         "silent",
-        "the trainer asks for these words only: another one adds nothing to what metrics get",
+        "the trainer checks for these words only: another one adds nothing to what metrics get",
     ),
 }
 

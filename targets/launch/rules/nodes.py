@@ -98,7 +98,7 @@ def nodes_train_apart(run: LintContext) -> Iterator[Finding]:
             (
                 "the rendezvous is complete with one node, and the others are not let in"
                 if meets
-                else "they do not meet, train the same, and write to the same place",
+                else "they do not meet, train the same model, and write to the same place",
             ),
             "tell the launcher the nodes and where they meet",
             consequence="hang" if meets else None,

@@ -220,8 +220,8 @@ def _devices(number: int, place: Place, have: int, given: Place) -> Finding:
     return Finding(
         f"{number} processes on a node, and Slurm gives {have} devices",
         (place.label(f"{number} processes"), given.label(f"{have} devices", primary=False)),
-        ("process n takes device n of the job: none is there, or it is taken",),
-        f"ask for {number} devices, or start {have} processes",
+        ("process n takes device n of the job, which does not exist or is taken",),
+        f"request {number} devices, or start {have} processes",
     )
 
 
@@ -263,9 +263,9 @@ def _asks(step: Document) -> bool:
 
 def _device_finding(batch: Document, number: int, place: Place) -> Finding:
     return Finding(
-        f"{number} processes on a node, and no device is asked for",
+        f"{number} processes on a node, and no device is requested",
         (place.label(f"{number} processes"), batch.lacking("gres")),
-        ("a job sees the devices that it asks for; some partitions give some by default",),
+        ("a job sees the devices that it requests; some partitions give some by default",),
         f"add #SBATCH --gres=gpu:{number}",
     )
 
@@ -318,8 +318,8 @@ def _anew(document: Document) -> tuple[Place | None, str] | None:
     if document.kind == "llamafactory":
         return None  # it takes the last checkpoint of output_dir by itself
     if document.kind == "axolotl":
-        return None, "Axolotl resumes only where auto_resume_from_checkpoints asks for it"
-    return None, "the trainer resumes only when told to, unless the script does"
+        return None, "Axolotl resumes only if auto_resume_from_checkpoints is set"
+    return None, "the trainer resumes only if it is configured to, unless the script does"
 
 
 def _requeued(again: Place, beside: Place | None, why: str) -> Finding:

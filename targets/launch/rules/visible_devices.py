@@ -56,7 +56,7 @@ def _hides_all(run: LintContext, visible: Place) -> Iterator[Finding]:
             f"CUDA_VISIBLE_DEVICES is {visible.value or 'empty'}: no device of {cluster.name} is "
             "seen",
             (visible.label("hides all devices"),),
-            ("the run continues on the CPU, unless it asks for a device",),
+            ("the run continues on the CPU, unless it requires a device",),
             "unset the variable, or list the devices",
             severity="warning",
         )

@@ -88,7 +88,7 @@ def _unread(document: Document) -> Iterator[Finding]:
     at = where(document, "quantization=true")
     if at is not None and where(document, "enable_fsdp") is None:
         yield Finding(
-            "quantization without a word is 8bit",
+            "quantization without a value is 8bit",
             (at.label("LLM.int8()"),),
             ("a FutureWarning says that this may change",),
             "write --quantization 8bit, or 4bit",
@@ -97,7 +97,7 @@ def _unread(document: Document) -> Iterator[Finding]:
         at, beside = _said(document, flag), _said(document, other)
         if at is not None and beside is not None:
             yield Finding(
-                f"{flag} does not do what it says beside {told(other)}",
+                f"{flag} does not do what its name says beside {told(other)}",
                 (at.label("not as written"), beside.label("", primary=False)),
                 (why,),
                 "remove one of the two",
@@ -146,7 +146,7 @@ def _unknown(place: Place) -> Finding:
     return Finding(
         f"finetuning knows no parameter `{place.path}`",
         (place.key_label("passed over"),),
-        ("it says `Warning: unknown parameter` among its first lines and goes on",),
+        ("it prints `Warning: unknown parameter` among its first lines and continues",),
         f"did you mean `{near[0]}`?" if near else "remove it",
         Fix((place.renamed(near[0]),), "unsafe") if near else None,
     )
@@ -156,7 +156,7 @@ KIND: Final = "llama-cookbook"
 _EIGHT: Final = "8bit quantization is not supported with FSDP"
 _PAIRS: Final = (
     Pair("quantization=8bit", "enable_fsdp", _EIGHT),
-    Pair("quantization=true", "enable_fsdp", f"without a word it is 8bit: {_EIGHT}"),
+    Pair("quantization=true", "enable_fsdp", f"by default it is 8bit: {_EIGHT}"),
     Pair("peft_method=llama_adapter", "enable_fsdp", "not supported in combination with FSDP"),
 )
 _WORDS: Final = {

@@ -39,7 +39,7 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
         note = (
             "this one handles images: others refuse them"
             if sees(fitting[0])
-            else "turns end in other tokens than the model was tuned to, also when it is served"
+            else "turns end with other tokens than the model was tuned on, also when it is served"
         )
         yield Finding(
             f"template {at.value} for {model.value}",
@@ -105,7 +105,7 @@ def _release_finding(run: LintContext, at: Place, name: str, names: frozenset[st
     brought = since(name)
     near = nearest(name, names)[:1] if brought is None else ()
     notes = (f"LLaMA-Factory {brought} brought it",) if brought else ()
-    own = ("unless it is registered by code of your own",) if brought is None else ()
+    own = ("unless your own code registers it",) if brought is None else ()
     return Finding(
         f"{run.release('llamafactory')} has no template `{name}`",
         (at.label("does not exist"),),
@@ -199,7 +199,7 @@ def streamed_batches_handed_out(run: LintContext) -> Iterator[Finding]:
             (stream.label("batches are joined"),),
             (
                 "each is padded to its own longest sample: batches of different size are refused",
-                "accelerate does so for every stream, unless it is told otherwise",
+                "accelerate does so for every stream, by default",
             ),
             "write accelerator_config: {dispatch_batches: false}",
         )

@@ -79,12 +79,12 @@ def preference_loss_not_computed(run: LintContext) -> Iterator[Finding]:
 
 def _as_sigmoid(run: LintContext, at: Place) -> Finding:
     is_named = run.runs(_LATE) is True
-    late = () if is_named else ("so from LLaMA-Factory 0.9.4 on: nobody names its version",)
+    late = () if is_named else ("so from LLaMA-Factory 0.9.4 on; no version is given",)
     return Finding(
         f"pref_loss {at.value} is trained as sigmoid",
         (at.label("not handed on"),),
         (
-            "from 0.20 on TRL's dpo_loss is told the loss by an argument, sigmoid where it is not",
+            "from 0.20 on TRL's dpo_loss gets the loss as an argument, by default sigmoid",
             "LLaMA-Factory calls it without one",
             *late,
         ),

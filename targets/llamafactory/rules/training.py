@@ -273,7 +273,7 @@ def _not_off(document: Document, said: Place, own: Place | None) -> Finding:
     return Finding(
         "gradient_checkpointing: false does not turn it off",
         (said.label("LLaMA-Factory recomputes all the same"),),
-        (f"it looks at {_OWN}, which is false by default",),
+        (f"it reads {_OWN}, which is false by default",),
         f"set {_OWN}: true",
         Fix(edits, "unsafe") if document.format == "yaml" else None,
     )
@@ -308,6 +308,6 @@ def experts_without_balancing(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 f"the router of {family(run)} is trained without its balancing loss",
                 ((coefficient or method).label("no moe_aux_loss_coef"),),
-                ("LLaMA-Factory only asks the model for router logits where it is set",),
+                ("LLaMA-Factory requests router logits from the model only if it is set",),
                 "write moe_aux_loss_coef: 0.001",
             )

@@ -247,7 +247,7 @@ def _empty(document: Document) -> Iterator[Finding]:
         if place is None or key == "ENV":
             continue
         if place.value is None:
-            yield _finding(place, f"{key} is told the word None", "not empty")
+            yield _finding(place, f"{key} gets the word None", "not empty")
         elif node.items is not None and not node.items:
             yield _finding(place, f"the flag {key} is given no value", "no value")
 

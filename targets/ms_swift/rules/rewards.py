@@ -149,7 +149,7 @@ _OF_TEACHERS: Final = (
         "its answers are of the policy as it is",
         "remove async_generate",
     ),
-    _pair("sdar_loss_coef>0", _RLSD, "a teacher is heard in one of two ways", "remove one", _IS),
+    _pair("sdar_loss_coef>0", _RLSD, "a teacher is used in one of two ways", "remove one", _IS),
     Row(
         f"ms-swift:{_TEACHER} & no gkd_logits_topk",
         "teacher_model_server is refused without gkd_logits_topk",
@@ -202,7 +202,7 @@ GENERATION_REFUSED: Final = rows(
             "ms-swift:vllm_mode=server & use_vllm=true & no vllm_server_host|vllm_server_base_url",
             "vllm_mode server is refused without a server",
             "refused",
-            "nothing says where the server is",
+            "no address of the server is given",
             "also write vllm_server_host, with vllm_server_port",
         ),
         Row(

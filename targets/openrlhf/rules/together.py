@@ -66,7 +66,7 @@ OPENRLHF_FLAGS_CLASH: Final = rows(
             "openrlhf:lr_scheduler=warmup_stable_decay",
             "--{0.path} {0.value} is refused",
             "refused",
-            "no flag holds the number of its last steps, which transformers asks for",
+            "no flag holds the number of its last steps, which transformers requires",
             "write cosine or linear",
         ),
         Row(
@@ -126,7 +126,7 @@ FLAG_UNREAD_BY_OPENRLHF: Final = rows(
             "openrlhf:muon.ns_steps|muon.no_nesterov?",
             "--{0.path} does nothing",
             "not read",
-            "DeepSpeed's Muon has 5 steps and Nesterov's momentum, whatever it is told",
+            "DeepSpeed's Muon has 5 steps and Nesterov's momentum, whatever is configured",
             "remove it",
             at_key=True,
         ),
@@ -151,7 +151,7 @@ FLAG_UNREAD_BY_OPENRLHF: Final = rows(
         _needs(
             "min_lr_ratio & lr_scheduler!=cosine_with_min_lr|cosine_warmup_with_min_lr",
             "lr_scheduler=cosine_with_min_lr|cosine_warmup_with_min_lr",
-            "only cosine_with_min_lr and cosine_warmup_with_min_lr are told of a least rate",
+            "only cosine_with_min_lr and cosine_warmup_with_min_lr get a minimum rate",
             "write --lr_scheduler cosine_with_min_lr, or remove it",
         ),
         _needs("eval.steps>0", "eval.dataset", "there is nothing to evaluate", "remove it"),

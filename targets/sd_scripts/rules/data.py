@@ -223,7 +223,7 @@ def outside_of_buckets(said: Callable[[str], Place | None]) -> Iterator[Finding]
                 (wide.label("refused"), *also(bound, "the bound")),
                 (
                     "AssertionError: buckets lie between the two bounds, and so has the resolution",
-                    *(() if bound is not None else (f"{value} holds where nothing is said",)),
+                    *(() if bound is not None else (f"{value} is the default",)),
                 ),
                 f"write {word}_bucket_reso {side}",
             )

@@ -94,7 +94,7 @@ def _unread(path: str, place: Place, started: tuple[str, ...]) -> Finding:
     is_meant = bool(near) and nearly(path, frozenset(_flags()), _LIKE) is not None
     script = f"{joined([f'{each}.py' for each in started], 'or')}" if started else "sd-scripts"
     what = "argparse ends the program: unrecognized arguments"
-    silent = "read_config_from_file takes any key, and nobody asks for this one"
+    silent = "read_config_from_file accepts any key, and nothing reads this one"
     others = sorted(name for name, lacks in _lacking().items() if path not in lacks)
     return Finding(
         f"{script} has no flag {path}",

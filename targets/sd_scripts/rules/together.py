@@ -92,7 +92,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
         ),
         Row(
             f"{_KIND}:{_WARMING}",
-            "lr_warmup_steps is refused by lr_scheduler constant, which nothing changes",
+            "lr_warmup_steps is refused by lr_scheduler constant, which has no warm-up",
             "refused",
             "ValueError: constant, the default, does not require `num_warmup_steps`",
             "write lr_scheduler constant_with_warmup",
@@ -119,7 +119,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
         _pair(
             _WARMING,
             "lr_scheduler_type",
-            "ValueError: a scheduler of another library is told no warm-up",
+            "ValueError: a scheduler of another library gets no warm-up",
             "remove lr_warmup_steps",
         ),
         _needs(
@@ -281,13 +281,13 @@ SD_SCRIPTS_FLAG_UNREAD: Final = rows(
                 "lr_scheduler=warmup_stable_decay",
             ),
             "lr_scheduler cosine_with_restarts",
-            "other schedules are told no cycles",
+            "other schedules get no cycles",
         ),
         _unread_without(
             "lr_scheduler_power>1",
             ("lr_scheduler=polynomial",),
             "lr_scheduler polynomial",
-            "other schedules are told no power",
+            "other schedules get no power",
         ),
         _unread_without(
             "network_args", ("network_module",), "network_module", "the whole model is trained"
@@ -296,7 +296,7 @@ SD_SCRIPTS_FLAG_UNREAD: Final = rows(
             "sample_prompts",
             ("sample_every_n_steps", "sample_every_n_epochs", "sample_at_first"),
             "sample_every_n_epochs",
-            "nothing tells when pictures are made",
+            "no interval for sample images is given",
         ),
         Row(
             f"{_KIND}:optimizer_type~schedulefree",
@@ -321,7 +321,7 @@ SD_SCRIPTS_FLAG_UNREAD: Final = rows(
         *(
             Row(
                 f"{_KIND}:learning_rate<0.1",
-                "a learning rate of {0.value} for {1.value}, which finds it by itself",
+                "a learning rate of {0.value} for {1.value}, which finds the rate itself",
                 "a factor of what it finds",
                 "the program warns: recommend option: lr=1.0",
                 "write learning_rate 1.0",

@@ -86,7 +86,7 @@ def _read_seed(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 _LAUNCHED: Final = (
     "cli.py (3.1.6) and cli/train.py (4.10.1) run_training: from config.json these numbers do not "
-    "reach the launcher, which config.env tells"
+    "reach the launcher, which reads config.env"
 )
 
 RUN: Final = (

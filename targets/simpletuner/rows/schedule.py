@@ -162,7 +162,7 @@ SCHEDULE: Final = (
     fixed(
         "schedule.arguments",
         (),
-        f"{TRAINER} init_lr_scheduler: DeepSpeed's schedule is told its length and warm-up",
+        f"{TRAINER} init_lr_scheduler: DeepSpeed's schedule gets its length and warm-up",
         when=lambda plan: not _moves_by_itself(plan),
     ),
     Entry(

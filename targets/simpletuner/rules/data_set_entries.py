@@ -328,7 +328,7 @@ def _unread_of(name: str, at: Place) -> Iterator[Finding]:
         f"an entry has no key `{name}`",
         (at.key_label("not read"),),
         (
-            "no key is asked for by that name, and none is refused"
+            "no key of that name is read, and none is refused"
             if near
             else f"{name} is a flag of the whole run",
         ),

@@ -248,7 +248,7 @@ def flow_shift_given_twice(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"flow_schedule_auto_shift cannot stand beside a flow_schedule_shift of {amount_:g}",
             (auto.label("refused"), *also(shift)),
-            () if shift is not None else ("flow_schedule_shift is 3 where nobody says it",),
+            () if shift is not None else ("flow_schedule_shift is 3 by default",),
             "write flow_schedule_shift: 0",
             Fix((shift.replaced(0),), "safe") if shift is not None else None,
         )

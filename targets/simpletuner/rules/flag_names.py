@@ -223,7 +223,7 @@ def _false_finding(document: Document, flag: str, at: Place) -> Finding:
     return Finding(
         f"{at.path} stays true",
         (at.label("left out"),),
-        (f"{why} that says false becomes no flag, and {flag} is true where nobody turns it off",),
+        (f"{why} that is false becomes no flag, and {flag} is true by default",),
         help_,
         None if is_env else Fix((at.replaced(False),), "unsafe"),
     )

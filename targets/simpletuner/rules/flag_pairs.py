@@ -28,7 +28,7 @@ _PAIRS: Final = (
     Pair(
         "fsdp_enable=true",
         "base_model_precision~quanto",
-        "Quanto's kernels have no rules for sharded tensors, and FSDP is version 2 unless told",
+        "Quanto's kernels have no rules for sharded tensors, and FSDP is version 2 by default",
         _FLAGS_LATE,
     ),
     Pair(
@@ -115,7 +115,7 @@ def _end(document: Document) -> Iterator[Finding]:
             first.label("refused" if end is not None else "not above the end of the schedule"),
             *([rate.label("", primary=False)] if end is not None else []),
         ),
-        () if end is not None else (f"lr_end is {_END:g} where nobody writes it",),
+        () if end is not None else (f"lr_end is {_END:g} by default",),
         f"write lr_end: {top / 10:g}",
         consequence="init",
     )
@@ -212,7 +212,7 @@ def _layers(document: Document) -> Iterator[Finding]:
         yield Finding(
             f"validation_guidance_skip_layers is not there for {kind}",
             (at.label("refused"),),
-            (f"it is there for {', '.join(_SKIPPED[:2])} and their kin",),
+            (f"it exists only for {', '.join(_SKIPPED[:2])} and their kin",),
             "remove it",
         )
 

@@ -188,7 +188,7 @@ def _unseen(document: Document) -> Iterator[Finding]:
         at = said(document, flag)
         if at is not None and (amount(at) or 0) > 0 and "report_to" not in document.unknown:
             yield Finding(
-                f"{flag} {at.value} without a tracker: nobody sees the loss",
+                f"{flag} {at.value} without a tracker: the loss is not logged",
                 (at.label("computed"), *also(report)),
                 (),
                 "write report_to: tensorboard, or remove it",

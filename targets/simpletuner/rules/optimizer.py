@@ -69,7 +69,7 @@ def _as_text(at: Place, name: str, value: str) -> Finding:
     return Finding(
         f"{name} of optimizer_config is the text {value!r}, and no number",
         (at.label("a text"),),
-        ("a number is told by its point or by `e-`, and a whole one by its digits",),
+        ("a number is recognised by its point or by `e-`, and a whole one by its digits",),
         f"write {name}={float(value)!r}",
         consequence="init",
     )
@@ -209,7 +209,7 @@ def averages_validated_under_deepspeed(run: LintContext) -> Iterator[Finding]:
             ((how or average).label("refused"), at.label("DeepSpeed", primary=False)),
             (
                 (
-                    "ema_validation is comparison where nobody says, and it ends with: EMA "
+                    "ema_validation is comparison by default, and it fails with: EMA "
                     "validation is not supported via DeepSpeed"
                 ),
             ),
@@ -252,7 +252,7 @@ def _whole(document: Document, optimizer: Place) -> Iterator[Finding]:
     yield Finding(
         f"adamw_bf16 over weights that are not bf16: mixed_precision is {_word(mixed)}",
         (mixed.label("not bf16"), optimizer.label("takes bf16 only", primary=False)),
-        ("its first step ends in `only bfloat 16 is supported`",),
+        ("its first step fails with `only bfloat 16 is supported`",),
         "use mixed_precision bf16, or optimi-adamw",
     )
 
@@ -268,7 +268,7 @@ def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
     yield Finding(
         "adamw_bf16 over a quantised base in fp32 becomes optimi-adamw",
         (optimizer.label("replaced"), base.label("fp32", primary=False)),
-        ("SimpleTuner logs an error and goes on with the other optimizer",),
+        ("SimpleTuner logs an error and continues with the other optimizer",),
         "use base_model_default_dtype bf16, or say optimi-adamw",
         consequence="silent",
     )

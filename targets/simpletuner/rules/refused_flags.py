@@ -208,7 +208,7 @@ def _steps(document: Document) -> Iterator[Finding]:
         yield Finding(
             f"max_train_steps {steps.value} without num_train_epochs: 0",
             (steps.label("refused alone"),),
-            ("num_train_epochs is 1 where nobody writes it, and the two exclude each other",),
+            ("num_train_epochs is 1 by default, and the two exclude each other",),
             "write num_train_epochs: 0",
         )
     elif passes is not None and (amount(passes) or 0) > 0:
@@ -302,7 +302,7 @@ def _of_methods(document: Document) -> Iterator[Finding]:
         yield Finding(
             f"controlnet is not there for {kind}",
             (control.label("refused"),),
-            (f"it is there for {', '.join(_CONTROLLED)}",),
+            (f"it exists only for {', '.join(_CONTROLLED)}",),
             "remove it, or take another family",
             consequence="init",
         )

@@ -107,7 +107,7 @@ def _lost(document: Document) -> Iterator[Finding]:
             yield Finding(
                 f"{at.path} is a mapping, and is not handed on",
                 (at.key_label("not read"),),
-                ("keys of the file become flags, and a mapping becomes none: training goes on",),
+                ("a mapping becomes no flag: training continues without it",),
                 "write it as the text of JSON, or name a file that holds it",
                 severity="warning",
                 consequence="silent",

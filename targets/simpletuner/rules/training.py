@@ -239,7 +239,7 @@ def _is_whole(document: Document) -> bool:
 
 def _nothing(at: Place) -> Finding:
     return Finding(
-        f"{at.path} is empty, and SimpleTuner asks for it",
+        f"{at.path} is empty, and SimpleTuner requires it",
         (at.label("left out"),),
         ("null and an empty text become no flag: the following arguments are required",),
         "write its value",
@@ -250,7 +250,7 @@ def _left_out(document: Document, flag: str) -> Finding:
     name = next(_spelt(document, flag), flag)
     sign = "=" if document.format != "json" else ": "
     return Finding(
-        f"{document.name} says all that SimpleTuner asks for, but for {name}",
+        f"{document.name} has all that SimpleTuner requires, except {name}",
         (Label("without it", document.start(), flag, True),),
         ("the following arguments are required",),
         f"write {name}{sign}{_REQUIRED[flag]}",
@@ -278,7 +278,7 @@ def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"fp8-quanto with a PEFT LoRA in {world} processes becomes int8-quanto",
             (place.label("replaced"),),
-            ("SimpleTuner logs an error and goes on with int8-quanto",),
+            ("SimpleTuner logs an error and continues with int8-quanto",),
             "say int8-quanto, or use lora_type lycoris",
             Fix((place.replaced("int8-quanto"),), "safe"),
         )

@@ -84,8 +84,8 @@ _WITHOUT_GENERATE: Final = "4.52"
 """Since then classifiers have no `prepare_inputs_for_generation` (transformers modeling_utils.py
 `PreTrainedModel`, no GenerationMixin), which peft's `PeftModelForCausalLM.__init__` asks for."""
 _AT_RANDOM: Final = (
-    "the head starts at random: the adapter is trained with it, and a different one is there when "
-    "it is loaded"
+    "the head starts at random: the adapter is trained with it, and meets a different one when it "
+    "is loaded"
 )
 _TRAINED_REFUSED: Final = (
     f"since transformers {_WITHOUT_GENERATE} the adapter of a causal model is not made for a "

@@ -74,7 +74,7 @@ def padding_free_not_cut(run: LintContext) -> Iterator[Finding]:
         length = document.get("max_length")
         if length is not None and length.value is None:
             continue
-        said = f"{length.value}" if length is not None else "1024 where nobody says it"
+        said = f"{length.value}" if length is not None else "1024 by default"
         yield Finding(
             f"padding_free without packing does not enforce max_length, which is {said}",
             (free.label("refused"), *also(length)),

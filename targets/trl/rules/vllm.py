@@ -122,7 +122,7 @@ def _device_of_engine(run: LintContext, document: Document, have: int) -> Iterat
     place = run.place(world) if world is not None else None
     is_gone = number >= have
     yield Finding(
-        f"vLLM asks for device {number} of {have}"
+        f"vLLM requests device {number} of {have}"
         + ("" if is_gone else f", on which one of {count} processes trains"),
         ((named or used).label("a device of its own"), *also(place, "these train")),
         (f"{count} processes take devices 0 to {count - 1}",),

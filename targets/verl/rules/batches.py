@@ -46,7 +46,7 @@ def _larger(whole: Place, mini: Place | None, size: float) -> Finding:
     return Finding(
         f"verl refuses updates of {size} prompts: a step has {whole.value}",
         (whole.label("refused"), *also(mini, "more than there are")),
-        () if mini else (f"ppo_mini_batch_size is {_DEFAULT} unless it is said",),
+        () if mini else (f"ppo_mini_batch_size is {_DEFAULT} by default",),
         f"write {_MINI}: {whole.value}, or less",
         severity=None if mini else "warning",
     )

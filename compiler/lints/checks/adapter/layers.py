@@ -133,7 +133,7 @@ def layers_to_transform_out_of_range(run: LintContext) -> Iterator[Finding]:
             (at.label("no such layer"),),
             ("no layer at all is left, which PEFT refuses",)
             if is_all
-            else ("PEFT says nothing of the layers that are not there",),
+            else ("PEFT does not report layers that do not exist",),
             f"write indices from 0 to {count - 1}",
             severity=None if is_all else "warning",
             consequence=None if is_all else "silent",

@@ -65,7 +65,7 @@ _LACKING: Final[Mapping[str, tuple[str, ...]]] = {
     "VERA": ("alpha",),
 }
 """More that they have not: peft 0.10.0, 0.13.2, 0.15.2, 0.17.1 and 0.21.2 tuners/*/config.py."""
-_IGNORED: Final = "PEFT warns of unexpected keywords, and goes on without them"
+_IGNORED: Final = "PEFT warns of unexpected keywords, and continues without them"
 _ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", "parent_library"})
 
 
@@ -269,7 +269,7 @@ def _ranks_of_adalora(document: Document) -> Iterator[Finding]:
             (at.label("not below init_r"),),
             (
                 "where a script calls update_and_allocate, kthvalue() is out of range after tinit",
-                "where nobody calls it, as in Trainer, every rank stays init_r",
+                "if it is not called, as in Trainer, every rank stays at init_r",
             ),
             f"write target_r below {first}, or init_r above {last}",
             severity="warning",

@@ -55,7 +55,7 @@ def _of_layers(lora: Lora) -> Iterator[Finding]:
             yield Finding(
                 f"{name} is null",
                 (at.label("refused"),),
-                ("PEFT has a default only for a key that is not there",),
+                ("PEFT uses the default only if the key is absent",),
                 "remove it, or write a number",
                 Fix((at.removed(),), "safe"),
             )

@@ -270,7 +270,7 @@ def experts_without_adapter(run: LintContext) -> Iterator[Finding]:
             (at.label("names layers, and the experts are stacked parameters"),),
             (
                 f"since transformers 5 all experts of a layer are in {names}",
-                "training goes on with the attention, and with shared experts where there are some",
+                "training continues with the attention, and with shared experts if there are any",
             ),
             f"write {lora.key(key)}: [{names}] (PEFT 0.17 and later), or name attention alone",
         )

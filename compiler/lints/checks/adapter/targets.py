@@ -140,7 +140,7 @@ def lora_target_unused(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"{quoted(lost, 'and')} of {lora.method}'s targets match no module of {run.model.path}",
             (at.label("partly unused"),),
-            ("PEFT says nothing as long as one of the targets matches",),
+            ("PEFT reports nothing as long as one of the targets matches",),
             f"did you mean {quoted(near)}?" if near else "remove them",
             # a script's own list is for several families
             severity="note" if not near and lora.document.format == "python" else None,
@@ -298,7 +298,7 @@ def _in_tree(run: LintContext, model: "ResolvedModel", lora: Lora, at: Place) ->
             f"the target {targets} is no regular expression: {fault}",
             (at.label("not compiled"),),
             ("a string is taken for a regular expression over whole module names",),
-            "mend the expression, or write a list of names",
+            "fix the expression, or write a list of names",
         )
         return
     if isinstance(targets, str) and is_plain(targets):

@@ -184,7 +184,7 @@ def _of(document: Document, dialect: str) -> Iterator[Finding]:
         return
     is_leftover = dialect in ("llamafactory", "axolotl")  # often kept from a template of LoRA
     yield Finding(
-        f"{quoted((each.path for each in found), 'and')} do nothing: no adapter is asked for",
+        f"{quoted((each.path for each in found), 'and')} do nothing: no adapter is requested",
         (*(each.label("ignored", primary=at == 0) for at, each in enumerate(found)), *also(said)),
         ("the whole model is trained: with Adam about 16 bytes for each parameter",),
         f"write {help_}, or remove them",

@@ -183,7 +183,7 @@ def _unasked(
         return
     total = started[0] * (workers.value + 1)
     yield Finding(
-        f"{total} processes load and train on one core: the job asks for no more",
+        f"{total} processes load and train on one core: the job requests no more",
         (workers.label("in each training process"), task.label("1 core a task", primary=False)),
         (
             "--cpus-per-task is 1 where it is left out",
@@ -212,8 +212,8 @@ def _of_job(run: LintContext, workers: Place) -> Iterator[Finding]:
                     workers.label("in each training process"),
                     asked.label(f"{cores} cores", primary=False),
                 ),
-                ("Slurm keeps them to the cores that were asked for",),
-                f"ask for {total} cores, or write fewer loaders",
+                ("Slurm keeps them to the cores that were requested",),
+                f"request {total} cores, or write fewer loaders",
                 sum=(
                     Term("training processes of a node", started[0], "processes"),
                     Term("loaders of each", workers.value, "processes"),

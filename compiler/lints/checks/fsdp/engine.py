@@ -191,7 +191,7 @@ def fsdp_loads_without_sync(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             "cpu_ram_efficient_loading without sync_module_states: only rank 0 has weights",
             (sync.label("the other ranks stay empty"), *also(load)),
-            () if load else ("accelerate launch loads on rank 0 only unless it is told not to",),
+            () if load else ("accelerate launch loads on rank 0 only, by default",),
             "write sync_module_states: true",
             Fix((sync.replaced(True),), "safe"),
             consequence="parse" if each.who == "trainer" else None,
@@ -254,8 +254,8 @@ def fsdp_offload_of_sent_weights(run: LintContext) -> Iterator[Finding]:
                     *also(load, "leaves them on the devices"),
                 ),
                 (
-                    "the first forward pass ends in: FSDP parameters should be materialized on CPU",
-                    *(() if load else ("accelerate launch loads so unless it is told not to",)),
+                    "the first forward fails with: FSDP parameters should be materialized on CPU",
+                    *(() if load else ("accelerate launch loads this way by default",)),
                 ),
                 "write cpu_ram_efficient_loading: false, or use accelerate 1.13",
             )

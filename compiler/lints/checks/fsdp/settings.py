@@ -313,7 +313,7 @@ def _options(run: LintContext, each: Asked) -> Iterator[Finding]:
             )
     if run.runs("transformers<=5.6.2") is True and said == ("offload",):
         yield Finding(
-            "fsdp offload stands alone: nothing says how to shard",
+            "fsdp offload stands alone, without a way to shard",
             (each.on.label("refused"),),
             (),
             "write full_shard offload",

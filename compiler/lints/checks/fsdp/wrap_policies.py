@@ -131,7 +131,7 @@ def _size_alone(run: LintContext, each: Asked) -> Iterator[Finding]:
         yield Finding(
             "min_num_params is not read: units are wrapped by class",
             (size.label("not read"), *also(policy)),
-            ("auto_wrap_policy is TRANSFORMER_BASED_WRAP where it is left out",),
+            ("auto_wrap_policy is TRANSFORMER_BASED_WRAP by default",),
             "write auto_wrap_policy: SIZE_BASED_WRAP, or remove min_num_params",
             severity="warning",
             consequence="silent",

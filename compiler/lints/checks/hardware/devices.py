@@ -195,7 +195,7 @@ def flash_attention_without_hardware(run: LintContext) -> Iterator[Finding]:
     yield Finding(
         f"{with_capability(device)} has no kernels of {word}",
         (place.label(f"needs {least}"),),
-        ("the first forward pass ends in `FlashAttention only supports Ampere GPUs or newer`",),
+        ("the first forward pass fails with `FlashAttention only supports Ampere GPUs or newer`",),
         "use sdpa: torch picks what the device supports"
         if place.path != "script"
         else "start train.py, or train_xformers.py, of the same folder",
@@ -280,7 +280,7 @@ def fp8_without_hardware(run: LintContext) -> Iterator[Finding]:
                 yield Finding(
                     f"{with_capability(device)} has no fp8 tensor cores",
                     (place.label("needs 8.9"),),
-                    ("the first scaled product fails: torch._scaled_mm asks for 8.9 (Ada) or 9.0",),
+                    ("the first scaled product fails: torch._scaled_mm needs 8.9 (Ada) or 9.0",),
                     "use bf16 where the device has it, else fp16",
                     consequence=_parsed(run) if kind == "axolotl" else None,
                 )

@@ -41,7 +41,7 @@ def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
     if finding is None:
         return
     if found.still_bytes > found.capacity and _may_be_sharded(run):
-        notes = (*finding.notes, "unless accelerate launch is told to shard it")
+        notes = (*finding.notes, "unless accelerate launch shards it")
         finding = replace(finding, notes=notes, severity="warning")
     yield replace(finding, labels=labels, certain=is_known)
 
@@ -123,7 +123,7 @@ def _never_fits(found: "Estimate") -> Finding:
         (),
         (
             "weights, gradients and optimizer states alone, in the cheapest reading of the files",
-            *(("nothing says how much is trained: all is taken to be",) * found.is_assumed),
+            *(("no file says what is trained, so all parameters are counted",) * found.is_assumed),
         ),
         "shard more (ZeRO stage 3), offload, quantise under an adapter, or use more devices",
         sum=tuple(Term(name, size) for name, size in found.still_terms.items()),
@@ -245,7 +245,7 @@ def _of_evaluation(run: LintContext, account: "Account") -> tuple[Label, ...]:
         return (said.label("samples at once in evaluation"),)
     at = next((each for one in run.of("trainer") if (each := strategy_of(one)) is not None), None)
     number = account.layout.batch.evaluation
-    return () if at is None else (at.label(f"evaluates, {number} samples at once unasked"),)
+    return () if at is None else (at.label(f"evaluates, by default {number} samples at once"),)
 
 
 def _labels(run: LintContext, *, is_known: bool) -> tuple[Label, ...]:

@@ -186,7 +186,7 @@ def _no_hosts(each: Missing) -> Finding:
     return Finding(
         f"{each.path} cannot be read: {each.why}",
         (each.place.label("named here"),),
-        ("the deepspeed launcher goes on without it, and starts this node's devices alone",),
+        ("the deepspeed launcher continues without it, and uses only this node's devices",),
         "give the file, or run tunec where the training is started",
         consequence="silent",
         severity="note",  # a list of one's own machines
@@ -231,7 +231,7 @@ def _remedy(run: LintContext, file: Unread) -> str:
     named = [name for name in run.environment.readers if name in run.targets]
     if named:
         return f"give it keys that {quoted(named, 'or')} reads: it has too few of them"
-    return "say who reads it with --from NAME"
+    return "name its reader with --from NAME"
 
 
 def _meant(run: LintContext, file: Unread) -> Iterator[str]:

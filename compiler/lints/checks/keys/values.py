@@ -110,11 +110,7 @@ def _value_finding(fault: Fault, elsewhere: tuple[str, ...]) -> Finding:
         (fault.place.label("not taken"),),
         (
             f"taken: {allowed}",
-            *(
-                (f"nobody names the version; {joined(elsewhere, 'and')} take it",)
-                if elsewhere
-                else ()
-            ),
+            *((f"no version is given; {joined(elsewhere, 'and')} accept it",) if elsewhere else ()),
         ),
         f"did you mean {quoted(near)}?" if near else ("write one of these" if words else None),
         Fix((fault.place.replaced(near[0]),), "unsafe")

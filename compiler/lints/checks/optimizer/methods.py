@@ -63,7 +63,7 @@ def _layerwise_finding(place: Place, what: str, other: Place | None) -> Finding:
     return Finding(
         f"optim {place.value} with {what}",
         labels,
-        ("it steps each parameter as soon as its gradient is there, before the others are added",),
+        ("it steps each parameter as soon as its gradient is known, before the others are added",),
         f"write optim: {str(place.value).removesuffix('_layerwise')}",
     )
 
@@ -115,7 +115,7 @@ def optimizer_targets_unread(run: LintContext) -> Iterator[Finding]:
         word = "the default optimizer" if optim is None else str(optim.value)
         if not word.startswith(_LOW_RANK):
             yield Finding(
-                f"{targets.path} does nothing: {word} works on all parameters alike",
+                f"{targets.path} does nothing: {word} treats all parameters the same",
                 (targets.label("not read"), *also(optim)),
                 ("GaLore and APOLLO alone are given modules",),
                 "write optim: galore_adamw, or remove it",
@@ -199,7 +199,7 @@ def _rate_free_finding(optimizer: Place, rate: Place, number: float) -> Finding:
                 "the loss hardly moves, and nothing reports it"
             ),
         ),
-        "write 1.0; its d_coef is there to scale the estimate",
+        "write 1.0; its d_coef scales the estimate",
         Fix((rate.replaced(1.0),), "unsafe"),
     )
 

@@ -165,7 +165,7 @@ def _told(places: Sequence[Place]) -> Iterator[str]:
     for name in dict.fromkeys(_REFUSING.get(kind, "transformers") for kind in kinds):
         if name:
             yield f"{name} refuses it where torch says that it is unsupported"
-    yield "torch counts emulation as support from 2.4 on: the run goes on many times slower"
+    yield "torch counts emulation as support from 2.4 on: the run continues many times slower"
 
 
 def _when(run: LintContext, places: Sequence[Place]) -> Consequence | None:
@@ -227,7 +227,7 @@ def tf32_without_hardware(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"{device_name(device)} has no TF32"
             if device.vendor == "nvidia"
-            else f"TF32 is asked for on {device_name(device)}, where torch has no CUDA",
+            else f"TF32 is requested on {device_name(device)}, where torch has no CUDA",
             (place.label("refused"),),
             (),
             "remove it",
@@ -345,7 +345,7 @@ def _scaling_finding(place: Place, scaled: Place, label: str, *, is_certain: boo
         (place.label(label), scaled.label("scales the loss", primary=False)),
         (
             (
-                "the first step ends in `_amp_foreach_non_finite_check_and_unscale_cuda not "
+                "the first step fails with `_amp_foreach_non_finite_check_and_unscale_cuda not "
                 "implemented for BFloat16`"
             ),
         ),

@@ -221,10 +221,10 @@ def _trainable_of_examples(run: LintContext) -> Iterator[Finding]:
         is_open = "mixed_precision" in document.unknown
         if "lora" in script and document.get("mixed_precision") is None and not is_open:
             yield Finding(
-                f"the launcher says fp16, and {script}.py is not told",
+                f"the launcher sets fp16, but {script}.py does not get it",
                 (launched.label("the adapters are made in fp16"),),
                 (
-                    "the first step ends in `Attempting to unscale FP16 gradients`",
+                    "the first step fails with `Attempting to unscale FP16 gradients`",
                     "it converts adapters to fp32 only where its own flag is fp16",
                 ),
                 "add --mixed_precision fp16 after the script too",
@@ -306,7 +306,7 @@ def _trainable_finding(place: Place, scaled: Place, *, is_certain: bool) -> Find
             *([scaled.label("scales the loss", primary=False)] if scaled != place else []),
         ),
         (
-            "the first step ends in `Attempting to unscale FP16 gradients`",
+            "the first step fails with `Attempting to unscale FP16 gradients`",
             "get_peft_model makes adapters fp32 (peft 0.12); add_adapter of diffusers does not",
         ),
         "load in float32 what is trained; fp16 then only computes",

@@ -175,9 +175,7 @@ def _of_transformers(bits: Place) -> Iterator[Finding]:
     is_its_own = "." in bits.path or bits.document.get("bnb_4bit_use_double_quant") is not None
     is_hidden = f"{block}{dot}{_KEY}" in bits.document.unknown
     if at is None and not is_hidden and is_its_own and bits.path.endswith("load_in_4bit"):
-        yield _computed_finding(
-            (bits.label("4 bits"),), (f"{_KEY} is float32 where nothing is said",)
-        )
+        yield _computed_finding((bits.label("4 bits"),), (f"{_KEY} is float32 by default",))
 
 
 def _says_dtype(place: Place) -> bool:

@@ -203,7 +203,7 @@ def _of_torchao(run: LintContext, block: Place) -> Iterator[Finding]:
     if at is None or not isinstance(at.value, str) or run.runs("transformers<5") is True:
         return
     yield Finding(
-        f"quant_type {at.value} is a word, and torchao's own object is asked for",
+        f"quant_type {at.value} is a word, but torchao's own object is required",
         (at.label("refused"),),
         (f"no longer supported by {run.release('transformers')}",),
         "make a TorchAoConfig(Int4WeightOnlyConfig(group_size=32)) in the script",
@@ -333,14 +333,14 @@ def quantised_twice(run: LintContext) -> Iterator[Finding]:
         return
     ignored = base.document.kind == "llamafactory" or form in _BY_BITSANDBYTES
     yield Finding(
-        f"{name.value} is stored as {form}, and is asked for in {base.form}",
+        f"{name.value} is stored as {form}, but requested in {base.form}",
         (base.place.label(f"{base.form}"), name.label(f"{form}", primary=False)),
         (
             "what is stored holds, and the rest is ignored"
             if ignored
             else "from_pretrained refuses a configuration of another class than the stored one",
         ),
-        "name the base that is stored in 16 bits, or ask for no quantisation",
+        "name the base that is stored in 16 bits, or turn quantisation off",
         consequence="silent" if ignored else "load",
         severity="warning" if ignored else None,
     )

@@ -281,7 +281,7 @@ def _exllama(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             "a GPTQ base is trained with ExLlama's kernel on",
             (at.label("no gradient goes through it"), *also(off)),
-            ("the checkpoint's own configuration decides where nothing is said, and has it on",),
+            ("the checkpoint's own configuration decides by default, and has it on",),
             "write gptq_disable_exllama: true",
         )
 

@@ -194,7 +194,7 @@ def optimizer_without_scheduler(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             "the DeepSpeed file has an optimizer and no scheduler",
             (section.key_label("refused alone"),),
-            ("these releases ask for both of DeepSpeed's, or for none; from 4.33 on they mix",),
+            ("these releases need both from DeepSpeed, or neither; from 4.33 on they mix",),
             "add a scheduler, such as WarmupDecayLR with auto, or remove the optimizer",
         )
 
@@ -222,7 +222,7 @@ def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 f"{kind.value} without evaluation",
                 (kind.label("needs a metric"), *also(strategy)),
-                ("eval_strategy is no unless it is written",),
+                ("eval_strategy is no by default",),
                 "write eval_strategy: epoch",
             )
 

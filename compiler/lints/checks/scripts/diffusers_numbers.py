@@ -148,7 +148,7 @@ def _sides(document: Document, script: str) -> Iterator[Finding]:
         yield Finding(
             f"resolution {at.value} cannot be divided by {_BLOCK}",
             (at.label("an odd number of latents"),),
-            ("the first forward pass ends in a shape that does not fit",),
+            ("the first forward pass fails on a shape that does not fit",),
             f"write {max(_BLOCK, at.value // _BLOCK * _BLOCK)}",
         )
 
@@ -302,7 +302,7 @@ def _data(document: Document, script: str) -> Iterator[Finding]:
         yield Finding(
             f"neither {pair[0]} nor {pair[1]} is given",
             (at.key_label("among these flags"),),
-            ("the script ends where it is told of no data",),
+            ("the script stops if no data is given",),
             f"write --{pair[1]}",
             # a part of a command is shown more often than all of it
             severity="warning" if is_whole_command(document) else "note",

@@ -260,7 +260,7 @@ _SCRIPTS: Final = (
     ),
 )
 _WHY: Final = (
-    "what the denoiser is told beside the text differs: the script fails where it loads the parts, "
+    "what the denoiser gets beside the text differs: the script fails where it loads the parts, "
     "or at the first step"
 )
 _PATHS: Final = ("pretrained_model_name_or_path", "pretrained_teacher_model")

@@ -64,7 +64,7 @@ def _flex(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 f"torch {run.release('torch').version} has no {_FLEX}",
                 (place.label("needs torch 2.5"),),
-                ("transformers asks for the release of torch when the model is loaded",),
+                ("transformers checks the release of torch when the model is loaded",),
                 "write sdpa, or use torch 2.5 or later",
                 Fix((place.replaced("sdpa"),), "safe"),
             )
@@ -209,7 +209,7 @@ def softcapping_left_out(run: LintContext) -> Iterator[Finding]:
         (
             "attn_logit_softcapping is 50, and it was trained with 50 * tanh(score / 50)",
             (
-                "transformers before 5.23 leaves it out without a word"
+                "transformers before 5.23 silently leaves it out"
                 if not is_refused
                 else "`sdpa` attention does not support `softcap`"
             ),
@@ -257,7 +257,7 @@ def flash_attention_in_fp32(run: LintContext) -> Iterator[Finding]:
     yield Finding(
         f"{attention.value} in a run of fp32",
         (place.label("fp16 and bf16 only"), whole.label("fp32", primary=False)),
-        ("the kernel ends in `FlashAttention only support fp16 and bf16 data type`",),
+        ("the kernel fails with `FlashAttention only support fp16 and bf16 data type`",),
         "turn bf16 or fp16 on, or use sdpa",
     )
 

@@ -137,7 +137,7 @@ def _of(run: LintContext, at: Place, images: "ImageTokens", length: int) -> Iter
     if tokens is None:
         return
     if bound is not None and images.max_pixels:
-        note = f"image_max_pixels is {bound} where nobody says: {tokens} tokens"
+        note = f"image_max_pixels is {bound} by default: {tokens} tokens"
         if tokens >= length:
             yield _too_long(at, None, tokens, (length, note), "warning")
         return
@@ -270,7 +270,7 @@ def columns_of_images_removed(run: LintContext) -> Iterator[Finding]:
             continue
         edit = Fix((at.replaced(value=False),), "safe") if at is not None else None
         yield Finding(
-            f"remove_unused_columns is true{'' if at is not None else ' where nobody says it'}: "
+            f"remove_unused_columns is true{'' if at is not None else ' by default'}: "
             "images do not reach the collator",
             (start.label("removes what forward does not name"),),
             ("the model's forward has no arguments of the data's own column names",),

@@ -31,7 +31,7 @@ def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             "use_lora cannot stand beside tune_llm, which is true"
-            f"{'' if llm is not None else ' where nobody says it'}",
+            f"{'' if llm is not None else ' by default'}",
             (
                 lora.label("refused") if llm is None else llm.label("refused"),
                 *([lora.label("", primary=False)] if llm is not None else []),
