@@ -5,62 +5,14 @@ import shlex
 
 import pytest
 from planning import asked, spec_of
+from tests.tables import table
 
 from tunec.compiler.driver import compile_spec, plan
 from tunec.compiler.frontend.load import load_mapping
 from tunec.targets.registry import REGISTRY
 
 OLD = {"hardware": "titan-rtx-gtx-1080-ti", "devices": "all"}
-CASES = {
-    "E0601 bf16 on Pascal": {"hardware": "p100-x1", "precision": "bf16"},
-    "E0602 int8 on Pascal": {**OLD, "method": {"int8_lora": {"rank": 4}}},
-    "E0602 nf4 on Maxwell": {
-        "method": {"qlora": {"format": "fp4", "rank": 4}},
-        "hardware": "gaudi-3-x1",
-    },
-    "E0603 flash on Volta": {"hardware": "v100-32g-x1", "attention": "flash_attention_2"},
-    "E0603 pinned": {
-        "hardware": "v100-32g-x1",
-        "pin": {"attention.implementation": "flash_attention_2"},
-        "targets": ["huggingface"],
-    },
-    "E0604 stochastic rounding": {
-        "precision": "fp32",
-        "train": {"optimizer": {"name": "adamw_bf16", "weight_decay": 0.1}},
-    },
-    "E0604 LOMO of adapters": {
-        "hardware": "a100-80g-x1",
-        "train": {"optimizer": "lomo"},
-        "targets": ["trl"],
-    },
-    "E0604 pinned": {"precision": "fp32", "pin": {"optimizer.name": "adamw_bf16"}},
-    "E0605 names of another family": {"method": {"lora": {"targets": ["query_key_value"]}}},
-    "E0605 no names": {"method": {"lora": {"targets": []}}, "targets": ["trl"]},
-    "E0605 pinned": {"pin": {"adapter.targets": ["c_attn"]}},
-    "E0605 trained besides": {"method": {"lora": {"also_train": ["head"]}}},
-    "E0606 without Liger": {"pin": {"loss.path": "fused"}, "targets": ["huggingface"]},
-    "E0606 by TRL": {
-        "pin": {"loss.path": "full"},
-        "software": {"trl": "1.16.0"},
-        "objective": "dpo",
-    },
-    "E0702 quantised under ZeRO-3": {"method": "qlora", "pin": {"zero.stage": 3}},
-    "E0702 two pins": {
-        "pin": {"batch.micro": 3, "batch.global": 16, "batch.accumulation": 1},
-        "targets": ["huggingface"],
-    },
-    "E0702 NVMe that no node has": {
-        "method": "full",
-        "pin": {"zero.stage": 3, "zero.offload_optimizer": "nvme"},
-        "targets": ["huggingface"],
-    },
-    "E0702 engine of one device": {"engine": "ddp", "hardware": "a100-80g-x1", "targets": ["trl"]},
-    "E0702 LOMO on two devices": {
-        "method": "full",
-        "train": {"optimizer": "lomo"},
-        "targets": ["huggingface"],
-    },
-}
+CASES = table(__file__)["cases"]
 
 
 def outcome(case, settings=()):

@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 from planning import asked, spec_of
+from tests.tables import table
 
 from tunec.compiler.diagnostics.terminal import render
 from tunec.compiler.driver import compile_spec
@@ -13,99 +14,7 @@ from tunec.targets.registry import REGISTRY
 
 LONG = {"train": "t.jsonl", "samples": 1000, "sequence": 131072}
 PACKED = "--set engine=fsdp --set software.transformers=4.57.6"
-CASES = {
-    "visualglm on a P100": {
-        "model": "visualglm-6b",
-        "method": {"lora": {"rank": 10, "targets": "attention"}},
-        "data": {"train": "t.json", "samples": 20, "sequence": 320},
-        "hardware": "p100-x1",
-        "engine": "deepspeed",
-    },
-    "full fine-tune of 8B on one A100": {
-        "model": "llama-3.1-8b",
-        "method": "full",
-        "hardware": "a100-80g-x1",
-        "pin": {"zero.offload_optimizer": "none"},
-    },
-    "a long sequence on a small card": {
-        "model": "qwen2.5-7b",
-        "method": {"lora": {"rank": 64, "targets": ["q_proj", "v_proj"]}},
-        "data": {"train": "t.jsonl", "samples": 10, "sequence": 16384},
-        "hardware": "rtx-3090-x1",
-        "engine": "none",
-    },
-    "a small budget": {
-        "model": "llama-3.2-3b",
-        "hardware": "rtx-4090-x1",
-        "budget": {"gpu_memory": "5GiB"},
-        "engine": "none",
-    },
-    "a pin in the way": {
-        "model": "llama-3.1-8b",
-        "hardware": "rtx-3090-x1",
-        "pin": {"activation_checkpointing.mode": "none", "batch.micro": 8, "batch.global": 8},
-    },
-    "a long full fine-tune": {
-        "model": "llama-3.1-8b",
-        "method": "full",
-        "data": LONG,
-        "hardware": "h100-x8",
-    },
-    "the same for the Trainer": {
-        "model": "llama-3.1-8b",
-        "method": "full",
-        "data": LONG,
-        "hardware": "h100-x8",
-        "targets": ["huggingface", "launch"],
-    },
-    "70B in 4 bits on two cards": {
-        "model": "llama-2-70b",
-        "method": "qlora",
-        "hardware": "rtx-3090-x2",
-        "targets": ["huggingface", "accelerate"],
-    },
-    "70B in 4 bits by TRL": {
-        "model": "llama-3.1-70b",
-        "method": "qlora",
-        "data": {"train": "./t.jsonl", "samples": 1000, "sequence": 1024},
-        "hardware": "rtx-3090-x2",
-        "targets": ["trl"],
-    },
-    "70B in 4 bits by TRL, sharded": {
-        "model": "llama-3.1-70b",
-        "method": "qlora",
-        "hardware": "rtx-4090-x4",
-        "engine": "fsdp",
-        "targets": ["trl"],
-    },
-    "8B in full on 24 GB": {
-        "model": "llama-3.1-8b",
-        "method": "full",
-        "hardware": "rtx-3090-x1",
-        "targets": ["trl"],
-    },
-    "8B in full by AdaLOMO with too many samples a step": {
-        "model": "llama-3.1-8b",
-        "method": "full",
-        "hardware": "rtx-3090-x1",
-        "train": {"optimizer": "adalomo"},
-        "targets": ["huggingface"],
-    },
-    "8B in full on 24 GB with a small host": {
-        "model": "llama-3.1-8b",
-        "method": "full",
-        "hardware": {
-            "name": "desk",
-            "nodes": [
-                {
-                    "accelerators": [{"device": "rtx-a6000", "count": 1}],
-                    "host": {"memory": "64GiB", "cores": 16},
-                }
-            ],
-        },
-        "targets": ["trl"],
-    },
-}
+CASES = table(__file__)["cases"]
 
 
 def compiled(changes, arguments=""):

@@ -42,7 +42,10 @@ def new_slot(monkeypatch):
 
 def test_a_slot_that_no_target_speaks_of_is_told_with_every_silent_target(new_slot):
     (gap,) = gaps.slots()
-    assert gap.what == f"the slot `runtime.color` is neither written nor refused by {', '.join(TARGETS)}"
+    assert (
+        gap.what
+        == f"the slot `runtime.color` is neither written nor refused by {', '.join(TARGETS)}"
+    )
     assert '`"runtime.color": Cannot(reason)`' in gap.remedy
 
 
@@ -55,7 +58,9 @@ def test_a_slot_that_some_releases_cannot_say_is_told_with_these(monkeypatch):
     late = replace(target, files=(replace(target.files[0], entries=rows), *target.files[1:]))
     monkeypatch.setattr(gaps, "TARGETS", {"deepspeed": late})
     (gap,) = gaps.slots()
-    assert gap.what.startswith("the slot `zero.stage` is neither written nor refused by deepspeed@0.1")
+    assert gap.what.startswith(
+        "the slot `zero.stage` is neither written nor refused by deepspeed@0.1"
+    )
     assert not gap.what.endswith(target.latest)
 
 

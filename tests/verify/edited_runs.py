@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.tables import table
 
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_spec
@@ -230,3 +231,22 @@ def both(*edits: Edit) -> Edit:
         return text
 
     return edit
+
+
+def faults(part: str) -> dict[str, Fault]:
+    """The faults of a part of `faults.yaml`, by name."""
+    groups = table(__file__, "faults.yaml")[part]
+    return {name: _fault(group, row) for group in groups for name, row in group["faults"].items()}
+
+
+def _fault(group: Mapping[str, Any], row: Mapping[str, Any]) -> Fault:
+    written, dropped = row.get("put", {}), row.get("drop")
+    edits = [put(*each) for each in written.items()]
+    edits += [drop(dropped)] if dropped else []
+    edits += [swap(*each) for each in row.get("swap", {}).items()]
+    key = row.get("key", next(iter(written), dropped))
+    return Fault(
+        *(group["run"], group["target"], group.get("file", "")),
+        *(both(*edits), key, row.get("resolved", next(iter(written.values()), None))),
+        *(group["program"], row.get("status", "differs"), row.get("slot")),
+    )

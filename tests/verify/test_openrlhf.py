@@ -6,10 +6,8 @@ strategy makes of the flags. That configuration is then DeepSpeed's own to read:
 the plan, slot by slot, and an engine is started with it.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
+from tests.verify.edited_runs import faults
 from tests.verify.trainer_specs import assert_resolved, checked, compiled, specs_of
 
 from tunec.compiler.verify.contract import Delivered
@@ -65,113 +63,14 @@ def test_an_engine_starts_with_it(checks, release):
     )
 
 
-@dataclass(frozen=True)
-class Planted:
-    """Other words in the script of one spec, and what then differs."""
-
-    spec: str
-    old: str
-    new: str
-    key: str
-    resolved: Any
-    slot: str | None = None
-    status: str = "differs"
-    program: str = "openrlhf.cli.train_sft"
-
-
-EIGHT, BITS, PAIRS, JOINED = "full-of-eight", "qlora", "pairs-lora", "packed"
-ENGINE, ALL_OF_PAIRS = "DeepSpeedConfig", "openrlhf.cli.train_dpo"
-FAULTS = {
-    "rate": Planted(
-        *(EIGHT, "--adam.lr 2e-05", "--adam.lr 0.5", "adam.lr", 0.5),
-        slot="optimizer.learning_rate",
-    ),
-    "rate deleted": Planted(
-        *(EIGHT, "  --adam.lr 2e-05 \\\n", "", "adam.lr", 5e-6), slot="optimizer.learning_rate"
-    ),
-    "length": Planted(
-        *(EIGHT, "--data.max_len 2048", "--data.max_len 512", "data.max_len", 512),
-        slot="data.sequence",
-    ),
-    "batch": Planted(
-        *(EIGHT, "--train.batch_size 32", "--train.batch_size 64", "train.batch_size", 4),
-        slot="batch.accumulation",
-    ),
-    "warm-up": Planted(
-        *(EIGHT, "--lr_warmup_ratio 0.03", "--lr_warmup_ratio 0.3", "lr_warmup_ratio", 94),
-        slot="schedule.warmup_steps",
-    ),
-    "precision": Planted(
-        *(EIGHT, "--ds.param_dtype bf16", "--ds.param_dtype fp16", "ds.param_dtype", "fp16"),
-        slot="precision.compute",
-    ),
-    "gradients": Planted(
-        *(EIGHT, "  --ds.grad_accum_dtype fp32 \\\n", "", "data_types.grad_accum_dtype"),
-        *("bfloat16",),
-        slot="states.gradients",
-        program=ENGINE,
-    ),
-    "stage": Planted(
-        *(EIGHT, "--ds.zero_stage 2", "--ds.zero_stage 1", "zero_optimization.stage", 1),
-        slot="zero.stage",
-        program=ENGINE,
-    ),
-    "offload": Planted(
-        *(EIGHT, "--ds.zero_stage 2", "--ds.zero_stage 2 --ds.adam_offload"),
-        *("zero_optimization.offload_optimizer.device", "cpu"),
-        slot="zero.offload_optimizer",
-        program=ENGINE,
-    ),
-    "clipping": Planted(
-        *(EIGHT, "--max_norm 1.0", "--max_norm 0.5", "gradient_clipping", 0.5),
-        slot="optimizer.max_grad_norm",
-        program=ENGINE,
-    ),
-    "rank": Planted(
-        *(BITS, "--ds.lora.rank 16", "--ds.lora.rank 8", "ds.lora.rank", 8), slot="adapter.rank"
-    ),
-    "bits": Planted(
-        *(BITS, "  --ds.load_in_4bit \\\n", "", "ds.load_in_4bit", False),
-        slot="quantization.format",
-    ),
-    "no such module": Planted(
-        *(BITS, "target_modules down_proj", "target_modules c_attn", "ds.lora.target_modules"),
-        *(["c_attn", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"],),
-        slot="adapter.targets",
-    ),
-    "packing": Planted(
-        *(JOINED, "--ds.packing_samples \\\n", "\\\n", "ds.packing_samples", False),
-        slot="data.packing",
-    ),
-    "beta": Planted(
-        *(PAIRS, "--model.beta 0.1", "--model.beta 0.9", "model.beta", 0.9),
-        slot="objective.beta",
-        program=ALL_OF_PAIRS,
-    ),
-    "reference": Planted(
-        *(PAIRS, "--model.beta 0.1", "--model.beta 0.1 --ref.model_name_or_path other"),
-        *("ref.model_name_or_path", "other"),
-        slot="objective.reference",
-        program=ALL_OF_PAIRS,
-    ),
-    "unknown flag": Planted(
-        *(EIGHT, "--max_norm 1.0", "--max_norm 1.0 --l2 0.1", "", None), status="refused"
-    ),
-    "word": Planted(*(EIGHT, "--optim adam", "--optim sgd", "", None), status="refused"),
-    "type": Planted(
-        *(EIGHT, "--train.max_epochs 1", "--train.max_epochs 1.5", "", None), status="refused"
-    ),
-    "together": Planted(
-        *(EIGHT, "  --data.apply_chat_template \\\n", "", "", None), status="refused"
-    ),
-}
+FAULTS = faults("openrlhf")
 
 
 def _edited(name, fault):
-    (sound,) = compiled(EVERY, SPECS, fault.spec, RELEASES[-1])
+    (sound,) = compiled(EVERY, SPECS, fault.run, RELEASES[-1])
     (old,) = sound.delivered.values()
-    assert fault.old in old.text, old.text
-    text = old.text.replace(fault.old, fault.new)
+    text = fault.edit(old.text)
+    assert text != old.text, name
     return replace(sound, spec=name, delivered={old.name: Delivered(old.name, name, text)})
 
 
