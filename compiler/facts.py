@@ -90,7 +90,7 @@ class Facts(Struct, frozen=True):
         asked = self.pinned("parallel.engine", self.spec.engine)
         return self.takes_fsdp and asked is None and self.selection.count > 1
 
-    def told(self, paths: tuple[str, ...]) -> tuple[Any, ...]:
+    def values_at(self, paths: tuple[str, ...]) -> tuple[Any, ...]:
         """Facts by their paths, such as `spec.method`."""
         return _reader(paths)(self)
 

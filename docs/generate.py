@@ -237,12 +237,12 @@ def _target_row(target: Target) -> Sequence[str]:
 
 
 def _support(targets: Sequence[Target]) -> Iterator[Sequence[str]]:
-    said = [_said(each) for each in targets]
+    said = [_slots_of(each) for each in targets]
     for path in SLOTS:
         yield (_code(path), *("yes" if path in each else "·" for each in said))
 
 
-def _said(target: Target) -> frozenset[str]:
+def _slots_of(target: Target) -> frozenset[str]:
     return frozenset(slot for entry in _entries(target) for slot in entry.slots)
 
 

@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         return _refuse(f"`{asked.name}`: name the bad thing in words with hyphens between")
     if is_rule(asked.name):
         return _refuse(f"there is a rule {asked.name}: {rule_title(asked.name)}")
-    sys.stdout.write(_told(near(asked.name, _reads(asked.when)), asked.name))
+    sys.stdout.write(_neighbours(near(asked.name, _reads(asked.when)), asked.name))
     if not (asked.folder and asked.when):
         sys.stdout.write("\nnone of them says it? then name --in and --when as well (--help)\n")
         return 0
@@ -180,7 +180,7 @@ def _words(text: str) -> list[str]:
     return [word.rstrip("s") or word for word in found if word not in _SILENT]
 
 
-def _told(found: Sequence[Near], name: str) -> str:
+def _neighbours(found: Sequence[Near], name: str) -> str:
     if not found:
         return f"no rule stands near {name}\n"
     return f"near {name} (`tunec explain RULE` prints a page):\n{''.join(map(str, found))}"

@@ -29,7 +29,7 @@ def run(options: Namespace, session: Session) -> int:
     asked = read(options)
     found = grounds(options.hardware, lambda hardware: _loaded(options, session, hardware))
     settled = [_settled(found, each) for each in asked.combinations]
-    faults = [*_said(found), *(one for each in settled for one in _said(each, found))]
+    faults = [*_faults(found), *(one for each in settled for one in _faults(each, found))]
     broken = bool(asked.diagnostics) or not all(each.grounds for each in (found, *settled))
     if broken:
         return _refuse([(asked.diagnostics, asked.sources), *faults], session)
@@ -62,7 +62,7 @@ def _settled(found: Grounds, values: Combination) -> Grounds:
     return found.settled([f"{path}={value}" for path, value in values])
 
 
-def _said(found: Grounds, before: Grounds | None = None) -> list[Said]:
+def _faults(found: Grounds, before: Grounds | None = None) -> list[Said]:
     """What is wrong with a spec, unless it was said of an earlier one."""
     known = {d for said, _ in (before.said if before else ()) for d in said}
     return [([d for d in said if d not in known], sources) for said, sources in found.said]

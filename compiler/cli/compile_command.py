@@ -39,12 +39,12 @@ def run(options: Namespace, session: Session) -> int:
         return exit_code(said, fine=False)
     delivered = deliver(files, options, session, are_bundled=True)
     if options.output is not None and not options.check:
-        _tell(results, options, session)
+        _show_commands(results, options, session)
         _tell_short(short, options, session)
     return exit_code(said, fine=delivered == OK)
 
 
-def _tell(results: list[Compiled], options: Namespace, session: Session) -> None:
+def _show_commands(results: list[Compiled], options: Namespace, session: Session) -> None:
     """Say with which commands the bundles are installed and started."""
     for result in results:
         root = Path(options.output, _place(result.planned.loaded, options))
@@ -158,13 +158,13 @@ def _layout(results: list[Compiled], options: Namespace, below: str = "") -> Fil
 def _json(results: list[Compiled]) -> dict[str, object]:
     return {
         "artifacts": [
-            {**_told(result), **to_json(target, artifact)}
+            {**_names(result), **to_json(target, artifact)}
             for result in results
             for target, artifacts in result.artifacts.items()
             for artifact in artifacts
         ]
         + [
-            {**_told(result), **to_json("", each)}
+            {**_names(result), **to_json("", each)}
             for result in results
             for each in (result.run, result.packages)
             if each
@@ -173,6 +173,6 @@ def _json(results: list[Compiled]) -> dict[str, object]:
     }
 
 
-def _told(result: Compiled) -> dict[str, object]:
+def _names(result: Compiled) -> dict[str, object]:
     loaded = result.planned.loaded
     return {"spec": _name(loaded), "hardware": _cluster(loaded)}

@@ -60,10 +60,10 @@ def run(options: Namespace, session: Session) -> int:
     found = measure(_sources(options, loaded), counting.counter, options.text)
     if found.measured is None:
         return session.refuse(found.faults, {})
-    return _tell(found.measured, counting, loaded, options, session)
+    return _show(found.measured, counting, loaded, options, session)
 
 
-def _tell(
+def _show(
     measured: Measured,
     counting: _Counting,
     loaded: Loaded | None,

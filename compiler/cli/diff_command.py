@@ -154,14 +154,14 @@ class _Review:
         self, loaded: Loaded, name: str, cluster: str, *, did_fit: bool = False
     ) -> Outcome:
         """What becomes of a pair; what would make it fit is sought where it `did_fit` before."""
-        planned = plan(loaded, self._asked(loaded), repairing=did_fit)
+        planned = plan(loaded, self._dialects(loaded), repairing=did_fit)
         if planned.facts is None and cluster and cluster not in self.unknown:
             self.unknown.add(cluster)
             self.session.diagnose(planned.diagnostics, loaded.sources)
         shown = planned.facts.cluster.name if planned.facts else cluster
         return outcome_of(planned, Pair(name, shown))
 
-    def _asked(self, loaded: Loaded) -> tuple[Asked, ...]:
+    def _dialects(self, loaded: Loaded) -> tuple[Asked, ...]:
         return asked_targets(self.options.targets or self.new.targets, loaded, self.session)
 
     def files(self) -> Iterator[str]:
@@ -175,7 +175,7 @@ class _Review:
                     yield from file_diff(name, before.get(file, ""), after.get(file, ""))
 
     def _texts(self, loaded: Loaded) -> dict[str, str]:
-        compiled = compile_spec(loaded, self._asked(loaded))
+        compiled = compile_spec(loaded, self._dialects(loaded))
         return {
             f"{target}/{artifact.name}": _without_header(artifact.text)
             for target, artifacts in compiled.artifacts.items()

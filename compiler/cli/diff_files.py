@@ -120,11 +120,11 @@ def _are_read(pair: _Pair, session: Session) -> bool:
 def _tell_new_faults(pair: _Pair, session: Session) -> None:
     """Show the errors that only the new side has: what it says twice, or nobody understands."""
     old, new = pair
-    known = {_said(each) for each in old.faults}
-    session.diagnose((each for each in new.faults if _said(each) not in known), new.texts)
+    known = {_identity(each) for each in old.faults}
+    session.diagnose((each for each in new.faults if _identity(each) not in known), new.texts)
 
 
-def _said(fault: Diagnostic) -> tuple[str, str]:
+def _identity(fault: Diagnostic) -> tuple[str, str]:
     return fault.id, fault.message
 
 

@@ -78,10 +78,10 @@ def _resolved(loaded: Loaded) -> ResolvedModel:
             return resolve(loaded.spec, loaded.base, followed=loaded.followed).model
         except Unresolved as unresolved:
             faults = unresolved.diagnostics
-    raise Misuse("; ".join(_told(each) for each in faults))
+    raise Misuse("; ".join(_sentence(each) for each in faults))
 
 
-def _told(fault: Diagnostic) -> str:
+def _sentence(fault: Diagnostic) -> str:
     return "; ".join((fault.message, *fault.notes, *([fault.help] if fault.help else [])))
 
 

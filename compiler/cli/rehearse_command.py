@@ -45,7 +45,7 @@ _INSTALL: Final = "install tunec[consumers], which includes torch, transformers,
 def run(options: Namespace, session: Session) -> int:
     """Rehearse one spec; 0 only if it ran and nothing differs from the plan."""
     loaded = load(options.spec, options, session)
-    asked = _asked(options, loaded, session)
+    asked = _dialects(options, loaded, session)
     folder = _folder(options, loaded)
     starter = session.registry.resolve(LAUNCH, loaded.software)
     compiled = compile_spec(loaded, asked, outset(loaded, folder, starter) if folder else None)
@@ -98,7 +98,7 @@ def _compared(rehearsal: Rehearsal, told: Sequence[dict[str, Any]]) -> tuple[Che
     return compare(rehearsal.plan, told, rehearsal.ranks, rehearsal.trainable, rehearsal.hidden)
 
 
-def _asked(options: Namespace, loaded: Loaded, session: Session) -> tuple[Asked, ...]:
+def _dialects(options: Namespace, loaded: Loaded, session: Session) -> tuple[Asked, ...]:
     """The targets that are rehearsed, in the named versions or the installed ones."""
     names = {name.partition("@")[0]: name for name in options.targets}
     if others := [name for name in names if name not in (*FILES, LAUNCH)]:

@@ -59,10 +59,10 @@ def run(options: Namespace, session: Session) -> int:
     asked = asked_targets(options.targets, planned.loaded, session)
     resumes = next((target.resumes for target, _ in asked if target.resumes), "")
     way, before = way_of(found, goal), batch_before(found)
-    return _tell(Report(found, goal, way, before, planned, resumes), session)
+    return _show(Report(found, goal, way, before, planned, resumes), session)
 
 
-def _tell(report: Report, session: Session) -> int:
+def _show(report: Report, session: Session) -> int:
     if session.format == "json":
         session.json(report_json(report))
     else:
@@ -110,7 +110,7 @@ def _without_spec(found: Checkpoint, options: Namespace, session: Session) -> in
     cluster = named.cluster
     world = select(cluster, devices_of(cluster), DeviceChoice()).count
     goal = Goal(_FAMILIES[found.kind], world)
-    return _tell(Report(found, goal, way_of(found, goal), batch_before(found)), session)
+    return _show(Report(found, goal, way_of(found, goal), batch_before(found)), session)
 
 
 def _line(checkpoint: str) -> dict[str, str]:

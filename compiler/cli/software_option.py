@@ -62,7 +62,7 @@ def known_from(runs: Iterable[LintContext]) -> str | None:
         packages = {name for each in tables for name in (each.package, *each.beside)}
         for name, release in run.releases.items():
             if release.pin is not None and name in packages:
-                told[f"{release.told} ({release.pin.where})"] = None
+                told[f"{release.in_words} ({release.pin.where})"] = None
     every = list(told)
     more = f" and {len(every) - _MOST} more" if len(every) > _MOST else ""
     return f"releases: {', '.join(every[:_MOST])}{more}" if every else None

@@ -65,7 +65,7 @@ def _translate(options: Namespace, session: Session) -> Translated:
         raise Misuse(str(unusable)) from None
     except Faulty as faulty:
         return Translated({}, faulty.diagnostics, faulty.sources)
-    asked = tuple(_asked(name, software, session) for name in options.targets)
+    asked = tuple(_dialect(name, software, session) for name in options.targets)
     names = [target.name for target, _ in asked]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -77,7 +77,7 @@ def _translate(options: Namespace, session: Session) -> Translated:
     return translate_files(paths, asked, targets, environment, given=given, without=options.without)
 
 
-def _asked(name: str, software: dict[str, str], session: Session) -> Asked:
+def _dialect(name: str, software: dict[str, str], session: Session) -> Asked:
     try:
         return session.registry.resolve(name, software)
     except LookupError as unknown:

@@ -93,7 +93,7 @@ _ROLES: Final[Mapping[str, str]] = {
 0.19.0 prompt_strategies/chat_template.py `role_map`."""
 
 
-def _said(record: Mapping[str, Any], column: str) -> str:
+def _text_in(record: Mapping[str, Any], column: str) -> str:
     value = record.get(column)
     if not isinstance(value, str):
         raise Unfit(f"`{column}` must be text, and is {shown(value)}")
@@ -154,7 +154,7 @@ def _conversation(column: str) -> Callable[[Mapping[str, Any]], Sample]:
 def _answered(record: Mapping[str, Any], column: str) -> Sequence_:
     """A prompt with the answer of a column."""
     if isinstance(record.get("prompt"), str):
-        return Plain(record["prompt"], _said(record, column))
+        return Plain(record["prompt"], _text_in(record, column))
     prompt = _messages(record["prompt"], "prompt")
     return _chat((*prompt, *_messages(record[column], column)), record, len(prompt))
 
@@ -170,23 +170,23 @@ def _pair(record: Mapping[str, Any]) -> Sample:
             record = {**record, "prompt": [{"role": "user", "content": record["prompt"]}]}
         return _answered(record, "chosen"), _answered(record, "rejected")
     if isinstance(record["chosen"], str):
-        return Plain("", record["chosen"]), Plain("", _said(record, "rejected"))
+        return Plain("", record["chosen"]), Plain("", _text_in(record, "rejected"))
     both = (_messages(record[name], name) for name in ("chosen", "rejected"))
     return tuple(_chat(each, record, len(each) - 1) for each in both)
 
 
 def _alpaca(record: Mapping[str, Any]) -> Sample:
     """llamafactory 0.9.5 data/converter.py: the input stands on a line of its own."""
-    more = _said(record, "input") if record.get("input") else ""
-    asked = "\n".join(filter(None, (_said(record, "instruction"), more)))
+    more = _text_in(record, "input") if record.get("input") else ""
+    asked = "\n".join(filter(None, (_text_in(record, "instruction"), more)))
     messages = [{"role": "user", "content": asked}]
     if record.get("system"):
-        messages.insert(0, {"role": "system", "content": _said(record, "system")})
-    answer = {"role": "assistant", "content": _said(record, "output")}
+        messages.insert(0, {"role": "system", "content": _text_in(record, "system")})
+    answer = {"role": "assistant", "content": _text_in(record, "output")}
     return (_chat((*messages, answer), record, len(messages)),)
 
 
-def _asked(record: Mapping[str, Any]) -> Sample:
+def _prompt(record: Mapping[str, Any]) -> Sample:
     if isinstance(record["prompt"], str):
         return (Plain(record["prompt"], "", is_text=True),)
     messages = _messages(record["prompt"], "prompt")
@@ -194,7 +194,7 @@ def _asked(record: Mapping[str, Any]) -> Sample:
 
 
 def _text(record: Mapping[str, Any], column: str) -> Plain:
-    return Plain("", _said(record, column), is_text=True)
+    return Plain("", _text_in(record, column), is_text=True)
 
 
 FORMS: Final = (
@@ -204,6 +204,6 @@ FORMS: Final = (
     Form("instructions", ("instruction", "output"), _alpaca),
     Form("prompts and completions", ("prompt", "completion"), _completed),
     Form("text", ("text",), lambda record: (_text(record, "text"),), has_answers=False),
-    Form("prompts", ("prompt",), _asked, has_answers=False),
+    Form("prompts", ("prompt",), _prompt, has_answers=False),
 )
 """In the order in which they are tried."""

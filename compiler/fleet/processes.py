@@ -89,7 +89,7 @@ def built_by(jobs: int, builder: Builder, pending: Sequence[Task]) -> Iterator[D
         while listening:
             ready = wait(listening)
             for end in [each for each in listening if each in ready]:
-                told = _heard(end)
+                told = _received(end)
                 if told is None:
                     listening.remove(end)
                 elif isinstance(told, BaseException):
@@ -127,7 +127,7 @@ def _started(shared: Shared, number: int) -> tuple[multiprocessing.Process, Conn
     return process, here
 
 
-def _heard(end: Connection) -> Sequence[Done] | BaseException | None:
+def _received(end: Connection) -> Sequence[Done] | BaseException | None:
     """What a process tells; None: it tells no more."""
     try:
         found: Sequence[Done] | BaseException = end.recv()

@@ -200,14 +200,14 @@ def refused_pair(run: LintContext, document: Document, pair: Pair) -> Iterator[F
         yield refused_beside(run, at, beside, (pair.why, pair.since))
 
 
-def refused_beside(run: LintContext, at: Place, beside: Place, told: tuple[str, str]) -> Finding:
+def refused_beside(run: LintContext, at: Place, beside: Place, pair: tuple[str, str]) -> Finding:
     """A place that cannot stand beside another: why, and since when."""
     return Finding(
         f"{_words(at)} cannot be combined with {_words(beside)}",
         (at.label("refused"), *([beside.label("", primary=False)] if beside != at else [])),
-        notes(run, *told),
+        notes(run, *pair),
         "keep one of them",
-        severity=severity(run, told[1]),
+        severity=severity(run, pair[1]),
     )
 
 
@@ -239,8 +239,8 @@ def refused_alone(run: LintContext, document: Document, need: Need) -> Iterator[
     if found is None:
         return
     at, beside = found
-    wanted = told(need.others[0])
-    every = " or ".join(told(each) for each in need.others[:2])
+    wanted = in_words(need.others[0])
+    every = " or ".join(in_words(each) for each in need.others[:2])
     yield Finding(
         f"{_words(at)} is refused without {every}",
         (at.label("refused"), *also(beside)),
@@ -250,7 +250,7 @@ def refused_alone(run: LintContext, document: Document, need: Need) -> Iterator[
     )
 
 
-def told(condition: str) -> str:
+def in_words(condition: str) -> str:
     """A condition as people would write it: `rl: dpo`."""
     return (
         condition.partition(" &")[0]

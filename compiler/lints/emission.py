@@ -226,11 +226,11 @@ def asked_of(run: LintContext) -> Iterator[Rule]:
 def told_of(found: Iterable[Diagnostic], target: Target, plan: Plan) -> tuple[Diagnostic, ...]:
     """Findings at keys as findings at slots, each once; notes are left out."""
     serious = (each for each in found if each.severity != "note")
-    told = (_told(each, target, plan) for each in serious)
+    told = (_at_slots(each, target, plan) for each in serious)
     return tuple({(each.id, each.message): each for each in told}.values())
 
 
-def _told(found: Diagnostic, target: Target, plan: Plan) -> Diagnostic:
+def _at_slots(found: Diagnostic, target: Target, plan: Plan) -> Diagnostic:
     """A finding at a file's key as one at the slots that the key says."""
     places = [(label.span.file if label.span else "", label.path) for label in found.labels]
     slots = tuple(dict.fromkeys(slot for at in places for slot in _slots(target, *at)))
@@ -312,11 +312,11 @@ class Remembered(Struct):
         key = (*dialect, id(facts.model), environment.world, *files, *said)
         if key not in self._judged:
             run = run_of(target, artifacts, environment, plan)
-            rules = self._asked(run, dialect)
+            rules = self._candidates(run, dialect)
             self._judged[key] = _judge(artifacts, facts.model, run, rules)
         return told_of(self._judged[key].on(environment), target, plan)
 
-    def _asked(self, run: LintContext, dialect: tuple[Any, ...]) -> tuple[Rule, ...]:
+    def _candidates(self, run: LintContext, dialect: tuple[Any, ...]) -> tuple[Rule, ...]:
         key = (*dialect, run.kinds, run.keys)
         if key not in self._rules:
             self._rules[key] = tuple(asked_of(run))

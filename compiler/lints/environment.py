@@ -91,7 +91,7 @@ class Release(Struct, frozen=True):
         return self.among or (self.version,)
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """In words: one release, or the range."""
         return str(self.pin) if self.among and self.pin is not None else str(self)
 

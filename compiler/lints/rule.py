@@ -296,10 +296,10 @@ def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator
     """Where the releases are known from that the finding names, or rests on."""
     ranged = {name for name, releases in map(split_requirement, rule.consumers) if releases.text}
     for release in run.releases.values():
-        names = {str(release), release.told}
+        names = {str(release), release.in_words}
         is_meant = release.package in ranged or any(each in text for each in names for text in told)
         if release.pin is not None and is_meant:
-            yield f"{release.told}: {release.pin.where}"
+            yield f"{release.in_words}: {release.pin.where}"
 
 
 def _is_of_commit(rule: Rule, run: LintContext) -> bool:

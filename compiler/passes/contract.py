@@ -43,7 +43,7 @@ Decided = tuple[Outcome, Mapping[str, object]]
 """What a pass yields, with the groups that it decides, pins put in."""
 
 _DECIDED: Final = Kept[Decided]("compiler.passes.contract.decided", 4096)
-"""What passes decided, by what they were told."""
+"""What passes decided, by their inputs."""
 
 
 class Undecided(LookupError):
@@ -61,7 +61,7 @@ class Pass(Struct, frozen=True):
     decides: tuple[str, ...]
     run: Callable[[Facts, Draft], Outcome]
     fact_inputs: tuple[str, ...] | None = None
-    """The facts that it is told besides pins, by their paths; None: anything."""
+    """The facts that it reads besides pins, by their paths; None: anything."""
     heeds: tuple[str, ...] = ()
     """Slots of other passes whose pins it looks at, besides those of its own slots."""
     looks: tuple[str, ...] = ()
@@ -77,9 +77,9 @@ class Pass(Struct, frozen=True):
             return self._decided(facts, draft)
         seen = _slots(self.looks)(draft) if self.looks else ()
         groups = () if self.looks else map(draft.groups.__getitem__, self.reads)
-        told = (*groups, *facts.told(self.fact_inputs))
+        inputs = (*groups, *facts.values_at(self.fact_inputs))
         equal = self.name, seen, facts.pinned_values(self.minded)
-        return _DECIDED.of(told, equal, partial(self._decided, facts, draft))
+        return _DECIDED.of(inputs, equal, partial(self._decided, facts, draft))
 
     def _decided(self, facts: Facts, draft: Draft) -> Decided:
         outcome = self.run(facts, draft)

@@ -24,13 +24,13 @@ class Taken(NamedTuple):
 
 
 _TAKEN: Final = Kept[Taken]("compiler.passes.stage.taken", 2048)
-"""What stretches yielded, by what their passes were told."""
+"""What stretches yielded, by the inputs of their passes."""
 
 
 class Stage:
     """Passes that follow each other.
 
-    Of a thousand clusters most passes are told the same few things, such as which devices there
+    Of a thousand clusters most passes read the same few things, such as which devices there
     are: to ask each pass whether it remembers them takes longer than all else that it does.
     """
 
@@ -42,9 +42,9 @@ class Stage:
         if len(self.passes) == 1:
             outcome, groups = self.passes[0].decide(facts, draft)
             return Taken(((self.passes[0], outcome),), groups, outcome.diagnostics, outcome.answer)
-        told = (*map(draft.groups.__getitem__, self._reads), *facts.told(self._fact_inputs))
+        inputs = (*map(draft.groups.__getitem__, self._reads), *facts.values_at(self._fact_inputs))
         equal = self.passes[0].name, facts.pinned_values(self._minded)
-        return _TAKEN.of(told, equal, partial(self._taken, facts, draft))
+        return _TAKEN.of(inputs, equal, partial(self._taken, facts, draft))
 
     def _taken(self, facts: Facts, draft: Draft) -> Taken:
         outcomes: list[tuple[Pass, Outcome]] = []
@@ -66,7 +66,7 @@ class Stage:
 
     @cached_property
     def _fact_inputs(self) -> tuple[str, ...]:
-        """The facts that any of the passes is told."""
+        """The facts that any of the passes reads."""
         return tuple(dict.fromkeys(path for each in self.passes for path in each.fact_inputs or ()))
 
     @cached_property

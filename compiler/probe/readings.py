@@ -50,7 +50,7 @@ def take(packages: Iterable[str]) -> Readings:
     return Readings(
         platform.node(),
         _query(FIELDS) or _query(OLD_FIELDS),
-        _said("nvidia-smi", "topo", "-m"),
+        _output_of("nvidia-smi", "topo", "-m"),
         _text("/proc/meminfo"),
         _text("/proc/cpuinfo"),
         _text("/sys/fs/cgroup/memory.max"),
@@ -60,10 +60,12 @@ def take(packages: Iterable[str]) -> Readings:
 
 
 def _query(fields: Iterable[str]) -> str | None:
-    return _said("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+    return _output_of(
+        "nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"
+    )
 
 
-def _said(*command: str) -> str | None:
+def _output_of(*command: str) -> str | None:
     """What a command prints; None if there is no such command, or if it fails."""
     found = shutil.which(command[0])
     if found is None:

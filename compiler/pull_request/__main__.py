@@ -39,7 +39,7 @@ def main(environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"tunec: {fault}\n")
         return _USAGE
     around = surroundings_of(environment)
-    done = _tunec("diff", f"{base}..HEAD", *_asked(environment), "--format", "markdown")
+    done = _tunec("diff", f"{base}..HEAD", *_arguments(environment), "--format", "markdown")
     _quote(done.stderr)
     if done.returncode not in (_OK, _FAILS):
         return done.returncode
@@ -51,7 +51,7 @@ def main(environment: Mapping[str, str]) -> int:
     return max(done.returncode, linted)
 
 
-def _asked(environment: Mapping[str, str]) -> list[str]:
+def _arguments(environment: Mapping[str, str]) -> list[str]:
     """The arguments of `tunec diff`, from the inputs."""
     paths = _lines(environment, "TUNEC_PATHS")
     given = ((flag, environment.get(name, "").split()) for name, flag in _FLAGS.items())

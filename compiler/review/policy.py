@@ -149,7 +149,7 @@ class _Judged:
                     rule.name,
                     rule.severity,
                     f"{name} is {_shown(name, value)} for {self.pair}, but the policy requires "
-                    f"{_asked(name, condition)}",
+                    f"{_in_words(name, condition)}",
                     (Label("decided here", path=name), here),
                     (rule.because,),
                 )
@@ -207,14 +207,14 @@ def _holds(name: str, value: Any, condition: Condition) -> bool:
     return is_same(value, condition)
 
 
-def _asked(name: str, condition: Condition) -> str:
+def _in_words(name: str, condition: Condition) -> str:
     if isinstance(condition, Range):
         low, high = _ends(name, condition)
         least = "" if low == float("-inf") else f"at least {_shown(name, low)}"
         most = "" if high == float("inf") else f"at most {_shown(name, high)}"
         return " and ".join(part for part in (least, most) if part)
     if isinstance(condition, Other):
-        return f"anything but {_asked(name, condition.not_)}"
+        return f"anything but {_in_words(name, condition.not_)}"
     if isinstance(condition, tuple):
         return joined((_shown(name, each) for each in condition), "or")
     return _shown(name, condition)

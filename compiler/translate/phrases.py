@@ -38,11 +38,11 @@ def phrases_of(run: LintContext) -> Phrases:
 def phrases_in(document: Document) -> Iterator[tuple[Phrase, Mapping[str, object]]]:
     """The phrases that the keys of a document say, with what each says."""
     for phrase in document.file.phrases if document.file else ():
-        if said := _said(phrase, document):
+        if said := _slots_of(phrase, document):
             yield phrase, said
 
 
-def _said(phrase: Phrase, document: Document) -> Mapping[str, object]:
+def _slots_of(phrase: Phrase, document: Document) -> Mapping[str, object]:
     every = (*phrase.keys, *phrase.beside)
     there = {key: document.flat[key].value for key in every if key in document.flat}
     try:

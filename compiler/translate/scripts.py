@@ -54,12 +54,12 @@ def _parsed(file: File, text: str) -> Mapping[str, Any] | None:
     try:
         values = file.parse(text)
         is_one = isinstance(values, Mapping) and file.recognise(values)
-        return values if is_one and _knows(file, values) else None
+        return values if is_one and _has_rows_of(file, values) else None
     except WRONG_SHAPE:
         return None
 
 
-def _knows(file: File, values: Mapping[str, Any]) -> bool:
+def _has_rows_of(file: File, values: Mapping[str, Any]) -> bool:
     """Whether most of the flags are those of the file's rows: programs share some names."""
     every = found_plain(values).items()
     flags = {key: each.value for key, each in every if key.startswith(f"{_FLAGS}.")}

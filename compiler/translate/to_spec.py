@@ -149,7 +149,7 @@ def sources_of_files(paths: Sequence[Path], asking: Asking) -> Sources:
 def decided(sources: Sources, asking: Asking) -> Decided:
     """The run that files describe, planned; what is missing for that stands in for a while."""
     known = _known(sources, asking.known)
-    asked = _asked(sources, asking)
+    asked = _dialects(sources, asking)
     rest = (each for each in sources.leftovers if not follows(each))
     phrases = phrases_of(sources.run)
     rest = (each for each in rest if not (phrases.are_of(each.place) or is_argument(each.place)))
@@ -216,7 +216,7 @@ def _bundled(script: str, sources: Sources, targets: Mapping[str, Target]) -> st
     return shlex.join([*words, *more])
 
 
-def _asked(sources: Sources, asking: Asking) -> tuple[Asked, ...]:
+def _dialects(sources: Sources, asking: Asking) -> tuple[Asked, ...]:
     names = targets_of(sources.run.documents, asking.known)
     return together(asking.resolve, names, sources.run.environment.software)
 

@@ -94,7 +94,7 @@ def plan(
     from tunec.compiler.driver import plan as decide
 
     loaded = _load(spec, hardware, overrides, allow_outside=allow_outside)
-    return decide(loaded, _asked(loaded, targets))
+    return decide(loaded, _dialects(loaded, targets))
 
 
 def compile(  # noqa: A001  the word of the command line
@@ -117,7 +117,7 @@ def compile(  # noqa: A001  the word of the command line
     from tunec.targets.registry import TARGETS
 
     loaded = _load(spec, hardware, overrides, allow_outside=allow_outside)
-    asked = _asked(loaded, targets)
+    asked = _dialects(loaded, targets)
     if not asked and loaded.spec is not None:
         raise NoTarget("no target is named: give `targets`, here or in the spec")
     if output is None:
@@ -223,7 +223,7 @@ def _load(
     return load_spec(Path(spec), overrides, hardware, allow_outside=allow_outside)
 
 
-def _asked(loaded: "Loaded", names: Sequence[str]) -> "tuple[Asked, ...]":
+def _dialects(loaded: "Loaded", names: Sequence[str]) -> "tuple[Asked, ...]":
     from tunec.compiler.requirements import together
     from tunec.targets.registry import TARGETS
 

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
     tree = ast.parse(git(clone, "show", f"{commit}:{_MODULE}"))
     classes = {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
-    blocks = {name: dict(_asked(classes[kind])) for name, kind in CLASSES.items()}
+    blocks = {name: dict(_keys_of(classes[kind])) for name, kind in CLASSES.items()}
     at_top = sorted({key for text in _processes(clone, commit) for key in _configured(text)})
     return {
         "$comment": "kwargs.get of each config class, get_conf of the processes",
@@ -52,7 +52,7 @@ def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
     }
 
 
-def _asked(node: ast.ClassDef) -> Iterator[tuple[str, dict[str, Any]]]:
+def _keys_of(node: ast.ClassDef) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each key that a class asks for, with its default where that is a plain value."""
     for call in ast.walk(node):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):

@@ -124,10 +124,10 @@ def _hear_auto(_: Case, answer: Any) -> Heard:
         return Heard(
             facts=facts([("parallel.engine", "zero_optimization", "read by the Trainer", None)])
         )
-    return Heard(values=flat(_spoken(answer["deepspeed"])))
+    return Heard(values=flat(_compared(answer["deepspeed"])))
 
 
-def _spoken(config: Mapping[str, Json]) -> dict[str, Json]:
+def _compared(config: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in config.items() if key not in _SILENT}
 
 
@@ -141,7 +141,7 @@ def _filled(_: Case, answers: Answers) -> Json:
     answer = taken(answers, _AUTO)
     if answer is None or answer["deepspeed"] is None:
         return None
-    return _spoken(answer["deepspeed"])
+    return _compared(answer["deepspeed"])
 
 
 def auto_programs(script: str, at: Callable[[Case], Where], ask: Asking) -> tuple[Program, ...]:

@@ -34,7 +34,7 @@ def behind(document: Document, span: Span) -> str:
     return found[0][span.column - 1 :] if found else ""
 
 
-def told(document: Document) -> tuple[Command, ...]:
+def commands_of(document: Document) -> tuple[Command, ...]:
     """Its commands as the shell divides them."""
     return commands(whole(document.text))
 

@@ -80,13 +80,13 @@ def _of(rule: Mapping[str, Any], named: Mapping[str, Any]) -> frozenset[str]:
     A word that ends in `*` stands for every text that begins with it.
     """
     parts = [_meant(part, named) for part in rule.get("anyOf", (rule,))]
-    words = frozenset(word for part in parts for word in _told(part) if isinstance(word, str))
+    words = frozenset(word for part in parts for word in _choices(part) if isinstance(word, str))
     starts = frozenset(f"{part['pattern'][1:]}*" for part in parts if _is_start(part))
-    is_open = any(not _told(p) and _takes_text(p) and not _is_start(p) for p in parts)
+    is_open = any(not _choices(p) and _takes_text(p) and not _is_start(p) for p in parts)
     return frozenset() if is_open else words | starts
 
 
-def _told(part: Mapping[str, Any]) -> Sequence[Any]:
+def _choices(part: Mapping[str, Any]) -> Sequence[Any]:
     return part.get("enum") or ([part["const"]] if "const" in part else ())
 
 

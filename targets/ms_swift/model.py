@@ -7,7 +7,7 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, in_no_plan, same
 from tunec.schemas.data_paths import chosen
 from tunec.schemas.frozen import replace
-from tunec.targets.ms_swift.models import is_named, told
+from tunec.targets.ms_swift.models import is_named, type_and_template
 from tunec.targets.ms_swift.packages import RELEASES, by_rlhf, is_of_pairs
 from tunec.targets.ms_swift.rewards import KIND, REWARDED
 from tunec.targets.read_only import named_word, observed, split_names
@@ -111,7 +111,7 @@ def _kind_and_template(release: str, until: str | None) -> tuple[Entry, Entry]:
 
     def of(part: int) -> Any:
         def write(plan: Plan) -> str | None:
-            found = None if is_named(plan, release) else told(plan)
+            found = None if is_named(plan, release) else type_and_template(plan)
             return None if found is None else found[part]
 
         return write

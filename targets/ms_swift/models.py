@@ -1,6 +1,6 @@
 """How ms-swift finds the loader and the template of a model: by the name of its repository.
 
-schemas/json/ms-swift/models.json holds the names of each release, as the program told them
+schemas/json/ms-swift/models.json holds the names of each release, as the program gives them
 (`MODEL_MAPPING`). A name that it does not know needs `model_type` and `template` beside it.
 """
 
@@ -37,9 +37,9 @@ def known_names(release: str) -> Mapping[str, tuple[str, str]]:
     """Model type and template by name, as of the newest release that is not newer."""
     asked, table = Version(release), schema(_NAMES)
     found = {}
-    for name, told in table.items():
-        held = [since for since in told if Version(since) <= asked]
-        said = told[max(held, key=Version)] if held else ""
+    for name, by_release in table.items():
+        held = [since for since in by_release if Version(since) <= asked]
+        said = by_release[max(held, key=Version)] if held else ""
         if said:
             kind, _, template = said.partition(" ")
             found[name] = (kind, template)
@@ -51,7 +51,7 @@ def is_named(plan: Plan, release: str) -> bool:
     return name_of(plan.model.path) in known_names(release)
 
 
-def told(plan: Plan) -> tuple[str, str] | None:
+def type_and_template(plan: Plan) -> tuple[str, str] | None:
     """Model type and template of a model whose name ms-swift does not know."""
     return _unnamed(name_of(plan.model.path))
 

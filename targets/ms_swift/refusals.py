@@ -5,7 +5,7 @@ from typing import Final
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.data_paths import chosen, usual_split
-from tunec.targets.ms_swift.models import is_named, told
+from tunec.targets.ms_swift.models import is_named, type_and_template
 from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, is_of_pairs
 from tunec.targets.ms_swift.rewards import REGISTERED, plugin_of
 from tunec.targets.rows import has_images, is_rewarded
@@ -20,7 +20,7 @@ def _says_itself(plan: Plan) -> bool:
 
 
 def _is_unknown(release: str, plan: Plan) -> bool:
-    return not (is_named(plan, release) or told(plan) or _says_itself(plan))
+    return not (is_named(plan, release) or type_and_template(plan) or _says_itself(plan))
 
 
 def _unknown(release: str, until: str) -> Refusal:

@@ -138,7 +138,7 @@ def found_in(text: str, file: str) -> dict[str, Found]:
     Keys are those of a launch script, and `sbatch` with a key for each option below it, spelled
     with underscores. Only options before the first command count (sbatch manual page).
     """
-    options = dict(_asked(text, file))
+    options = dict(_directives(text, file))
     found = {**_prepared(text, file), **found_in_command(without_setup(text), file)}
     if not options:
         return found
@@ -158,7 +158,7 @@ def _prepared(text: str, file: str) -> dict[str, Found]:
     return {**found, "container": Found(shlex.split(image[1])[0].replace("#", "/", 1), start)}
 
 
-def _asked(text: str, file: str) -> Iterator[tuple[str, Found]]:
+def _directives(text: str, file: str) -> Iterator[tuple[str, Found]]:
     for at, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
             return

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
     texts = python_texts(clone, commit, _RECIPES)
-    keys = sorted({key for text in texts for key in _asked(ast.parse(text))})
+    keys = sorted({key for text in texts for key in _keys_of(ast.parse(text))})
     return {
         "$comment": "keys of the configuration that recipes require",
         "x-consumer": f"{PACKAGE}=={release}",
@@ -35,7 +35,7 @@ def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
     }
 
 
-def _asked(tree: ast.AST) -> Iterator[str]:
+def _keys_of(tree: ast.AST) -> Iterator[str]:
     """`cfg.key`, and `cfg.get("key")`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and _is_config(node.value) and node.attr != "get":

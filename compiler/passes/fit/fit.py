@@ -167,7 +167,7 @@ def fit(facts: Facts, draft: Draft) -> Outcome:
         _spent_reserve(scribe, problem, answer.best)
         layout = answer.best.layout
     explain = partial(_decisions, problem, layout)
-    values, groups = _SAID.of((layout,), (), partial(_said, layout))
+    values, groups = _SAID.of((layout,), (), partial(_slots_of, layout))
     return Outcome(values, explain, tuple(scribe.diagnostics), groups, answer)
 
 
@@ -183,7 +183,7 @@ _Said = tuple[Mapping[str, Any], Mapping[str, object]]
 _SAID: Final = Kept[_Said]("compiler.passes.fit.fit.said", 1024)
 
 
-def _said(layout: Layout) -> _Said:
+def _slots_of(layout: Layout) -> _Said:
     """What a layout says in slots, and in groups: many clusters are given the same."""
     values = _values(layout)
     return values, {group: build_group(group, values) for group in GROUPS}

@@ -63,10 +63,10 @@ def grouped(effects: Iterable[Effect], every: Sequence[Traits | None]) -> tuple[
 
 
 def _key(effect: Effect) -> Hashable:
-    return (effect.fate, effect.kind, tuple(_said(change) for change in effect.slots))
+    return (effect.fate, effect.kind, tuple(_group_key(change) for change in effect.slots))
 
 
-def _said(change: SlotChange) -> Hashable:
+def _group_key(change: SlotChange) -> Hashable:
     """A number may differ from cluster to cluster; a word makes another story."""
     if isinstance(change.new, bool | str) or change.slot == "zero.stage":
         return (change.slot, change.old, change.new)

@@ -351,6 +351,6 @@ def figure(content: Child, caption: Child, *more: Child) -> Element:
     return tag("figure", tag("figcaption", caption), content, *more)
 
 
-def folded(summary: Child, *content: Child, is_open: bool = False) -> Element:
+def details(summary: Child, *content: Child, is_open: bool = False) -> Element:
     """What can be opened."""
     return tag("details", tag("summary", summary), *content, open=is_open)

@@ -13,8 +13,8 @@ from tunec.compiler.review.report.html import (
     Element,
     Row,
     Section,
+    details,
     figure,
-    folded,
     spanning,
     table,
     tag,
@@ -148,7 +148,7 @@ def _ruled_out(layouts: Sequence[Considered]) -> Iterator[Child]:
         columns = (Column("reason"), Column("layouts", is_number=True), Column("which"))
         rows = [(why, f"{len(names)}", "; ".join(names)) for why, names in by_reason.items()]
         listed = table("Layouts that are ruled out, by reason", columns, rows)
-        yield folded(f"{count} layouts that are ruled out", listed)
+        yield details(f"{count} layouts that are ruled out", listed)
 
 
 def _micro_batches(sizes: Sequence[Considered]) -> Iterator[Child]:

@@ -20,8 +20,8 @@ from tunec.compiler.review.report.html import (
     Element,
     Row,
     Section,
+    details,
     figure,
-    folded,
     table,
     tag,
 )
@@ -90,7 +90,7 @@ def _device(
         f"Bytes of a device by {what}, stacked by term. Amounts below are of the first bar.",
         legend(_present(colours, drawn), amounts),
     )
-    yield folded("As a table", _table(f"Memory by term and {what}", bars))
+    yield details("As a table", _table(f"Memory by term and {what}", bars))
 
 
 def _highest_of_each(bars: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
@@ -128,7 +128,7 @@ def _host(plan: Plan, account: Account) -> Iterator[Child]:
         f"Bytes of a node's RAM by phase. Amounts below are of {host.peak_phase}.{outside}",
         legend(_present(colours, bars), amounts),
     )
-    yield folded("As a table", _table("Host memory by term and phase", host.phases))
+    yield details("As a table", _table("Host memory by term and phase", host.phases))
 
 
 def coloured(bars: Iterable[Mapping[str, int]]) -> dict[str, str]:
@@ -193,7 +193,7 @@ def time_section(time: TimeAccount, micro_batches: int) -> Section:
             "Seconds of a step, one term after the other. The table has the small ones too.",
             legend(colours, amounts),
         ),
-        folded("As a table", table("Time of a step by term", columns, rows)),
+        details("As a table", table("Time of a step by term", columns, rows)),
     )
     return Section("time", "Time", content)
 
@@ -288,7 +288,7 @@ def _group(planned: Planned, reasons: Reasons, group: str) -> Element | None:
     heading = tag(
         "h3", f"{group} ", tag("span", f"{len(slots)} slot{'s' * (len(slots) > 1)}", class_="quiet")
     )
-    return folded(heading, [_slot(planned, reasons, path) for path in slots])
+    return details(heading, [_slot(planned, reasons, path) for path in slots])
 
 
 def _slot(planned: Planned, reasons: Reasons, path: str) -> Element:

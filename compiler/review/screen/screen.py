@@ -238,7 +238,7 @@ def plan_screen(planned: Planned, pen: Pen, commands: Sequence[Command] = ()) ->
     above = [*_title(planned, plan, pen), "", verdict(plan, memory, pen)]
     above += [*device_lines(plan, memory, pen), *host_lines(plan, memory, pen), ""]
     below = ["", *length_lines(planned, pen)]
-    below += [*_said(planned.diagnostics, pen), *command_lines(commands, pen)]
+    below += [*_diagnostic_lines(planned.diagnostics, pen), *command_lines(commands, pen)]
     decisions = decision_lines(planned, pen, HEIGHT - len(above) - len(below))
     return "\n".join([*above, *decisions, *below])
 
@@ -266,7 +266,7 @@ def _nodes(plan: Plan) -> str:
     return f" on {used} nodes" if used > 1 else ""
 
 
-def _said(diagnostics: Iterable[Diagnostic], pen: Pen) -> Iterator[str]:
+def _diagnostic_lines(diagnostics: Iterable[Diagnostic], pen: Pen) -> Iterator[str]:
     """The diagnostics, errors first, each in one line."""
     every = sorted(diagnostics, key=lambda each: list(_STYLES_OF_SEVERITY).index(each.severity))
     shown = every if len(every) <= _MOST_SAID else every[: _MOST_SAID - 1]

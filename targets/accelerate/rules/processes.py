@@ -145,7 +145,7 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
 def processes_not_even_over_machines(run: LintContext) -> Iterator[Finding]:
     """The processes cannot be spread evenly over the machines."""
     for document in run.of("accelerate"):
-        asked, machines = _asked(run, document), count(document, "num_machines")
+        asked, machines = _requested(run, document), count(document, "num_machines")
         if asked is None or machines is None or asked[0] % machines[0] == 0:
             continue
         each = asked[0] // machines[0]
@@ -160,7 +160,7 @@ def processes_not_even_over_machines(run: LintContext) -> Iterator[Finding]:
         )
 
 
-def _asked(run: LintContext, document: Document) -> tuple[int, Place] | None:
+def _requested(run: LintContext, document: Document) -> tuple[int, Place] | None:
     """By the one command that starts it, whose flag comes first, else by the file."""
     commands = [each for each in run.of("launch") if each.value("launcher") == "accelerate"]
     if len(commands) == 1 and len(run.of("accelerate")) == 1:

@@ -106,7 +106,7 @@ def _keys(run: LintContext, document: Document) -> Iterator[Finding]:
         yield Finding(
             f"Axolotl will drop {each.when.partition(' ')[0].replace('=', ': ')}",
             (at.key_label("deprecated"),),
-            (f"{run.release('axolotl').told} takes it, and warns at each start",),
+            (f"{run.release('axolotl').in_words} takes it, and warns at each start",),
             each.help,
             None if edit is None else Fix((edit,), "safe"),
         )
@@ -122,6 +122,6 @@ def _of_data(run: LintContext, document: Document) -> Iterator[Finding]:
         yield Finding(
             f"Axolotl will drop {at.path.rpartition('.')[2]}",
             (at.key_label("deprecated"),),
-            (f"{run.release('axolotl').told} takes it, and warns at each start",),
+            (f"{run.release('axolotl').in_words} takes it, and warns at each start",),
             _MAPPED,
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity
-from tunec.compiler.lints.conditions import Need, first_keys, lacking, told, where
+from tunec.compiler.lints.conditions import Need, first_keys, in_words, lacking, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.training_loop import KERNELS, configs, is_whole
@@ -166,8 +166,8 @@ _NEEDS: Final = (
     Need("dpo_padding_free", _DPO, "it is DPO's own"),
     Need("dpo_use_logits_to_keep", _DPO, "it is DPO's own"),
     Need("dpo_label_smoothing", ("rl=dpo",), "it is DPO's own", "axolotl>=0.13"),
-    Need("precompute_ref_log_probs", _DPO, "only DPO's trainer is told", "axolotl>=0.13"),
-    Need("max_prompt_len", ("rl=orpo", "rl=kto"), "only these are told", "axolotl<0.13"),
+    Need("precompute_ref_log_probs", _DPO, "only DPO's trainer gets it", "axolotl>=0.13"),
+    Need("max_prompt_len", ("rl=orpo", "rl=kto"), "only these get it", "axolotl<0.13"),
     Need("trl.num_generations", _GROUPED, "it is of methods that compare answers to one prompt"),
     Need("trl.reward_funcs", _GROUPED, "it is of methods that compare answers to one prompt"),
     Need("rl_beta", ("rl",), "there is no preference method"),
@@ -193,10 +193,10 @@ def number_of_another_method(run: LintContext) -> Iterator[Finding]:
                 continue
             at, beside = found
             yield Finding(
-                f"{at.path} is not read without {told(need.others[0])}",
+                f"{at.path} is not read without {in_words(need.others[0])}",
                 (at.label("not read"), *also(beside)),
                 (need.why,),
-                f"write {told(need.others[0])}, or remove it",
+                f"write {in_words(need.others[0])}, or remove it",
             )
 
 
@@ -223,12 +223,12 @@ def option_without_its_plugin(run: LintContext) -> Iterator[Finding]:
             continue
         text = str(named.value).lower() if named is not None else ""
         for start, (word, plugin) in _PLUGINS.items():
-            said = list(_said(document, start))
+            said = list(_set_below(document, start))
             if said and word.replace("_", "") not in text.replace("_", ""):
                 yield _without_plugin(document, said, named, plugin)
 
 
-def _said(document: Document, start: str) -> Iterator[Place]:
+def _set_below(document: Document, start: str) -> Iterator[Place]:
     return (
         place
         for path, place in document.found.items()

@@ -11,7 +11,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch import COMMANDS, launches
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.targets.launch.lines import at_offset, scripts, told
+from tunec.targets.launch.lines import at_offset, commands_of, scripts
 from tunec.targets.launch.rules.launcher_values import has_word_for_script
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 def assignment_with_blanks(run: LintContext) -> Iterator[Finding]:
     """A shell script sets a variable with spaces around the `=`."""
     for document in scripts(run):
-        for command in told(document):
+        for command in commands_of(document):
             rest = _rest_of_list(command)
             if rest is not None:
                 yield _cut_list(document, *rest)
@@ -80,7 +80,7 @@ def command_cut_short(run: LintContext) -> Iterator[Finding]:
             yield _of_windows(document)
             continue
         before: Command | None = None
-        for command in told(document):
+        for command in commands_of(document):
             if (
                 before is not None
                 and before.words
@@ -148,7 +148,7 @@ _FLAGS: Final = ("-m", "--module")
 def file_for_a_module(run: LintContext) -> Iterator[Finding]:
     """The path of a file behind -m, which takes the name of a module."""
     for document in scripts(run):
-        for command in told(document):
+        for command in commands_of(document):
             word = _file(command)
             if word is None:
                 continue

@@ -33,20 +33,20 @@ def fast_link_turned_off(run: LintContext) -> Iterator[Finding]:
     network = cluster.network
     for document in launches(run):
         fast = next((kind for kind in links if kind in _FAST), None)
-        peer = _told(document, _PEER)
+        peer = _first_set(document, _PEER)
         if peer is not None and fast is not None:
             yield _fast_finding(peer, f"{fast} between the devices of a node")
-        shared = _told(document, _SHARED)
+        shared = _first_set(document, _SHARED)
         if shared is not None and (peer is not None or fast is None):
             yield _fast_finding(shared, "shared memory between the processes of a node")
         several = sum(node.count for node in cluster.nodes) > 1
         rdma = network.kind if network and network.kind in ("infiniband", "roce") else None
-        fabric = _told(document, _FABRIC) if several and rdma is not None else None
+        fabric = _first_set(document, _FABRIC) if several and rdma is not None else None
         if fabric is not None:
             yield _fast_finding(fabric, f"{rdma} between the nodes")
 
 
-def _told(document: Document, ways: Mapping[str, tuple[str, ...]]) -> Place | None:
+def _first_set(document: Document, ways: Mapping[str, tuple[str, ...]]) -> Place | None:
     """The first of these variables that is set to one of its words."""
     for name, words in ways.items():
         place = variable(document, name)

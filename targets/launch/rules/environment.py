@@ -17,9 +17,9 @@ from tunec.targets.launch.lines import (
     ASSIGNED,
     at_line,
     at_offset,
+    commands_of,
     lines,
     scripts,
-    told,
 )
 
 _TAKEN: Final = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
@@ -153,7 +153,7 @@ def variable_not_exported(run: LintContext) -> Iterator[Finding]:
 
 def _held_back(document: Document) -> Iterator[tuple[Word, str]]:
     """Variables that a command sets for the shell, and that none exports."""
-    found = told(document)
+    found = commands_of(document)
     exported = {name for each in found for name in _exported(each)}
     for command in found:
         names = [_name(word) for word in command.words]
@@ -255,13 +255,13 @@ def _misspelt(document: Document) -> Iterator[Finding]:
     assigned |= {*_GUARDED.findall(document.text)}
     used = [(found, found[1] or found[2]) for found in _USED.finditer(document.text)]
     idle = assigned - set(_NAMED.findall(document.text)) - KNOWN
-    told = set[str]()
+    seen = set[str]()
     for found, name in used:
         near = (
-            _script_near(name, idle) if name not in assigned and name not in KNOWN | told else None
+            _script_near(name, idle) if name not in assigned and name not in KNOWN | seen else None
         )
         if near is not None:
-            told.add(name)
+            seen.add(name)
             yield Finding(
                 f"${name} is not set, and {near} is not used",
                 (at_offset(document, found.start(), len(found[0]), "nothing"),),

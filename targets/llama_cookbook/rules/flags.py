@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
-from tunec.compiler.lints.conditions import Pair, refused_pair, told, where
+from tunec.compiler.lints.conditions import Pair, in_words, refused_pair, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import launches
@@ -94,26 +94,26 @@ def _unread(document: Document) -> Iterator[Finding]:
             "write --quantization 8bit, or 4bit",
         )
     for flag, other, why in _BESIDE:
-        at, beside = _said(document, flag), _said(document, other)
+        at, beside = _written(document, flag), _written(document, other)
         if at is not None and beside is not None:
             yield Finding(
-                f"{flag} does not do what its name says beside {told(other)}",
+                f"{flag} does not do what its name says beside {in_words(other)}",
                 (at.label("not as written"), beside.label("", primary=False)),
                 (why,),
                 "remove one of the two",
             )
     for flag, other, why in _WITHOUT:
-        at = _said(document, flag)
-        if at is not None and _said(document, other) is None and other not in document.unknown:
+        at = _written(document, flag)
+        if at is not None and _written(document, other) is None and other not in document.unknown:
             yield Finding(
-                f"{told(flag)} does nothing without {other}",
+                f"{in_words(flag)} does nothing without {other}",
                 (at.label("not as written"),),
                 (why,),
                 f"write --{other}, or remove it",
             )
 
 
-def _said(document: Document, condition: str) -> Place | None:
+def _written(document: Document, condition: str) -> Place | None:
     """Where a flag is written with its class's name or without: both reach the class."""
     return where(document, condition) or where(document, condition.rpartition(".")[2])
 

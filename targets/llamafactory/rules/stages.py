@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.conditions import Need, first_keys, lacking, told, where
+from tunec.compiler.lints.conditions import Need, first_keys, in_words, lacking, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.kinds import is_fragment
@@ -207,10 +207,10 @@ def _of_another_choice(run: LintContext, document: Document, need: Need) -> Iter
         return
     at, beside = lost
     yield Finding(
-        f"{at.path} does nothing without {' or '.join(told(each) for each in need.others[:2])}",
+        f"{at.path} does nothing without {' or '.join(in_words(each) for each in need.others[:2])}",
         (at.label("not read"), *also(beside)),
         (need.why,) if need.why else (),
-        f"remove it, or write {told(need.others[0])}",
+        f"remove it, or write {in_words(need.others[0])}",
     )
 
 

@@ -34,7 +34,7 @@ _ON = ("1", "true", "y")
 def deepspeed_without_torchrun(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory starts one process without torchrun, and DeepSpeed is asked for."""
     for launcher in launches(run, "llamafactory"):
-        at, seen = _asked(run), _seen(run, launcher)
+        at, seen = _deepspeed_file(run), _seen(run, launcher)
         place = launcher.get("launcher")
         if at is None or place is None or seen is None or seen[0] != 1 or _is_forced(launcher):
             continue
@@ -46,7 +46,7 @@ def deepspeed_without_torchrun(run: LintContext) -> Iterator[Finding]:
         )
 
 
-def _asked(run: LintContext) -> Place | None:
+def _deepspeed_file(run: LintContext) -> Place | None:
     for document in run.of("llamafactory"):
         at = document.get("deepspeed")
         if at is not None and at.value and not document.is_view:

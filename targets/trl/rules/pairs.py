@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
-from tunec.compiler.lints.conditions import Need, key_of, lacking, told, where
+from tunec.compiler.lints.conditions import Need, in_words, key_of, lacking, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.training_loop import never_evaluates, real, whole
@@ -95,10 +95,10 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
                 continue
             at, beside = unmet
             yield Finding(
-                f"{at.path} does nothing without {told(need.others[0])}",
+                f"{at.path} does nothing without {in_words(need.others[0])}",
                 (at.label("not read"), *also(beside)),
                 (need.why,),
-                f"write {told(need.others[0])}, or remove it",
+                f"write {in_words(need.others[0])}, or remove it",
                 severity="note" if _is_idle(run, at) else None,
             )
 

@@ -236,7 +236,7 @@ def init_on_quantised_base(run: LintContext) -> Iterator[Finding]:
         return
     stored = run.place(quantised)
     for lora in loras(run):
-        at = _asked(lora)
+        at = _requested(lora)
         if at is None:
             continue
         word = "loftq" if isinstance(at.value, dict) else at.value
@@ -260,7 +260,7 @@ def _init_finding(at: Place, word: str, form: str, stored: Place | None) -> Find
     )
 
 
-def _asked(lora: Lora) -> Place | None:
+def _requested(lora: Lora) -> Place | None:
     loftq = lora.place("loftq_config") if lora.document.kind == "axolotl" else None
     if loftq is not None and loftq.value:
         return loftq

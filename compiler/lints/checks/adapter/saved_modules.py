@@ -314,14 +314,14 @@ def tied_layer_adapted(run: LintContext) -> Iterator[Finding]:
     for lora in loras(run):
         if lora.value("ensure_weight_tying") is True:
             continue
-        for at, names in _asked(lora):
+        for at, names in _requested(lora):
             touched = [each for each in names if last(each) in ends]
             if touched:
                 yield _tied_finding(run, lora, at, touched)
                 break
 
 
-def _asked(lora: Lora) -> Iterator[tuple[Place, tuple[str, ...]]]:
+def _requested(lora: Lora) -> Iterator[tuple[Place, tuple[str, ...]]]:
     targets, saved = lora.place("target_modules"), lora.place("modules_to_save")
     if targets is not None and isinstance(lora.targets, tuple):
         yield targets, lora.targets

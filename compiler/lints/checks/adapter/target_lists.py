@@ -260,7 +260,7 @@ def experts_without_adapter(run: LintContext) -> Iterator[Finding]:
     for lora in loras(run):
         at = lora.place("target_modules") or lora.document.get("lora_target_linear")
         is_other = lora.document.value("use_kt") is True  # KTransformers' classes of the model
-        if at is None or is_other or not _asks(lora):
+        if at is None or is_other or not _names_experts(lora):
             continue
         if _reaches(run, lora, run.model.architecture):
             continue
@@ -282,7 +282,7 @@ def _stacked(architecture: "Architecture") -> "tuple[Module, ...]":
     return tuple(each for each in stacks if "experts" in each.path)
 
 
-def _asks(lora: Lora) -> bool:
+def _names_experts(lora: Lora) -> bool:
     """Whether targets name what experts are made of, and nothing adapts parameters."""
     by_unsloth = lora.document.format == "python" and "unsloth" in lora.document.text
     has_other = lora.place("target_parameters") or lora.document.get("lora_target_parameters")

@@ -117,11 +117,11 @@ def checkpointing_options_ignored(run: LintContext) -> Iterator[Finding]:
     for document in run.of("trainer", "axolotl"):
         if document.is_view or document.kind == "llamafactory" or not _is_off(run, document):
             continue
-        for place in _said(document):
+        for place in _written(document):
             yield _finding(place, document)
 
 
-def _said(document: Document) -> Iterator[Place]:
+def _written(document: Document) -> Iterator[Place]:
     keys = (f"{_SWITCH}_kwargs", *_OPTIONS.get(document.kind, ()))
     for key in keys:
         place = document.get(key)
@@ -208,7 +208,7 @@ def cache_beside_checkpointing(run: LintContext) -> Iterator[Finding]:
     switch = checkpointing_place(run)
     if switch is None or not recomputes(run):
         return
-    for at in _asked(run):
+    for at in _requested(run):
         yield Finding(
             "use_cache is turned off where activations are recomputed",
             (at.label("does nothing"), switch.label("", primary=False)),
@@ -222,7 +222,7 @@ def cache_beside_checkpointing(run: LintContext) -> Iterator[Finding]:
         )
 
 
-def _asked(run: LintContext) -> Iterator[Place]:
+def _requested(run: LintContext) -> Iterator[Place]:
     for document in run.of("model", "trainer"):
         if document.is_view or document.kind == "llamafactory":
             continue

@@ -92,7 +92,7 @@ def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
         is_old = run.runs("transformers<5") is True
         known = _EVERY if is_old else (*_EVERY, *_SINCE_5)
         for name, at in each.keys.items():
-            if "." in name or not at.value or name in _told(each):
+            if "." in name or not at.value or name in _reported_elsewhere(each):
                 continue
             if name in _OF_XLA and not is_true(each.get("xla")):
                 yield _unread(each, at, "it only applies with xla: true", "remove it")
@@ -105,7 +105,7 @@ def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
 _WHY: Final = "the Trainer reads its own keys and ignores the others"
 
 
-def _told(each: Asked) -> tuple[str, ...]:
+def _reported_elsewhere(each: Asked) -> tuple[str, ...]:
     """Keys of which `fsdp-keys-of-another-version` and `fsdp-reshard-refused` speak."""
     return {1: _OF_FSDP_2, 2: ("sharding_strategy", *_OF_FSDP_2)}.get(each.version or 0, ())
 

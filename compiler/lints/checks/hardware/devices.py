@@ -70,7 +70,7 @@ def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
     named = str(torch.version) if torch.is_named else ""
     if device is None or device.compute_capability is None or not documents:
         return
-    known = _asked(named)
+    known = _builds(named)
     capability = device.compute_capability
     if not known or known[0].runs_on("nvidia", capability) or _is_newer(capability):
         return
@@ -94,7 +94,7 @@ def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
         )
 
 
-def _asked(named: str) -> tuple[Build, ...]:
+def _builds(named: str) -> tuple[Build, ...]:
     """The CUDA builds of a release, the one on PyPI first; the one alone that a version names."""
     local = named.partition("+")[2]
     every = (each for each in builds_of(named) if each.vendor == "nvidia")

@@ -23,10 +23,10 @@ def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
     """What the run holds does not fit the device."""
     if run.environment.cluster is None or _only_serves(run):
         return
-    from tunec.compiler.lints.facts.memory.engines import told
+    from tunec.compiler.lints.facts.memory.engines import with_flag_settings
     from tunec.compiler.lints.facts.memory.estimate import estimate
 
-    run = told(run)
+    run = with_flag_settings(run)
     if run.model is None:
         yield from _unknown_model(run)
         return
@@ -94,13 +94,13 @@ def _unknown_model(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_layout_known(run: LintContext) -> bool:
-    """Whether it is told how the states are spread: a launcher's file may yet ask for FSDP."""
+    """Whether a file says how the states are spread: a launcher's file may yet ask for FSDP."""
     from tunec.compiler.lints.facts.memory.engines import is_fully_sharded
 
-    told = run.of("deepspeed", "accelerate") or is_fully_sharded(run)
+    says_how = run.of("deepspeed", "accelerate") or is_fully_sharded(run)
     if run.of("llamafactory", "axolotl"):
         return True  # their own commands start processes that shard nothing unless the file asks
-    if run.value("parallel.world") == 1 or told:
+    if run.value("parallel.world") == 1 or says_how:
         return True
     return any(each.value("launcher") in ("torchrun", "deepspeed") for each in run.of("launch"))
 
@@ -263,10 +263,10 @@ def _labels(run: LintContext, *, is_known: bool) -> tuple[Label, ...]:
         ("batch.evaluation", "samples at once in evaluation"),
         ("activation_checkpointing.mode", "what is kept of the forward pass"),
     )
-    places = _said(run, wanted) or (_said(run, beside)[:1] if is_known else [])
+    places = _written(run, wanted) or (_written(run, beside)[:1] if is_known else [])
     return tuple(place.label(text, primary=at == 0) for at, (place, text) in enumerate(places))
 
 
-def _said(run: LintContext, slots: tuple[tuple[str, str], ...]) -> list[tuple[Place, str]]:
+def _written(run: LintContext, slots: tuple[tuple[str, str], ...]) -> list[tuple[Place, str]]:
     found = [(run.place(run.observed(slot)), text) for slot, text in slots]
     return [(place, text) for place, text in found if place is not None]

@@ -53,12 +53,12 @@ def field_of_another_release(run: LintContext) -> Iterator[Finding]:
             if _is_of_another_script(document):
                 continue
             if here and not document.is_view:
-                yield from _told(run, document, list(_of_document(run, document, here)))
+                yield from _reported(run, document, list(_of_document(run, document, here)))
             if kind in CLASSES and run.runs(_WITHOUT_TORCH):
                 yield from _of_the_model(run, document)
 
 
-def _told(run: LintContext, document: Document, found: list[Finding]) -> Iterator[Finding]:
+def _reported(run: LintContext, document: Document, found: list[Finding]) -> Iterator[Finding]:
     """Every key by itself where it is known which releases run, else one finding of those keys."""
     kind = document.kind
     if run.release(package_of(kind)).is_known:
@@ -121,7 +121,7 @@ def _too_new(run: LintContext, place: Place, came: str) -> Finding:
     moved = former_name(package_of(kind), path)
     new = moved.old if moved is not None else None
     return Finding(
-        f"{run.release(package_of(kind)).told} has no key `{path}`",
+        f"{run.release(package_of(kind)).in_words} has no key `{path}`",
         (place.key_label("not in this release"),),
         (
             f"it came with {came}",
@@ -250,7 +250,7 @@ def _finding(
     ):
         new = None
     return Finding(
-        f"{release.told} has no key `{path}`",
+        f"{release.in_words} has no key `{path}`",
         (place.key_label("not in this release"),),
         (
             f"of the releases that were read, {known[0]} to {known[-1]} have it",

@@ -291,7 +291,7 @@ def _not_yet(run: LintContext, document: Document) -> Iterator[Finding]:
             place = document.get(key)
             if place is not None:
                 yield Finding(
-                    f"{run.release('deepspeed').told} has no key `{key}`",
+                    f"{run.release('deepspeed').in_words} has no key `{key}`",
                     (place.key_label("refused"),),
                     ("it came with 0.10.0",),
                     "use deepspeed 0.10 or newer, or remove it",
@@ -386,7 +386,7 @@ def _of_another_release(
     how = moved.help if moved is not None else ""
     new = moved.new if moved is not None and not how else ""
     return Finding(
-        f"{release.told} has no key `{path}`",
+        f"{release.in_words} has no key `{path}`",
         (place.key_label("not in this release"),),
         (f"of the releases that were read, {known[0]} to {known[-1]} have it",),
         f"write `{new}`" if new else how or ("remove it" if came else "leave it out"),

@@ -153,13 +153,13 @@ def bf16_without_hardware(run: LintContext) -> Iterator[Finding]:
     yield Finding(
         f"{device_name(device)} has no bf16 arithmetic",
         tuple(labels),
-        tuple(_told(places)),
+        tuple(_notes(places)),
         "use fp16 with fp32 master weights, or hardware of compute capability 8.0 and more",
         consequence=_when(run, places),
     )
 
 
-def _told(places: Sequence[Place]) -> Iterator[str]:
+def _notes(places: Sequence[Place]) -> Iterator[str]:
     """Who refuses it, of those that read the file; and what torch makes of it."""
     kinds = (each.document.kind for each in places)
     for name in dict.fromkeys(_REFUSING.get(kind, "transformers") for kind in kinds):

@@ -6,11 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.diagnostics.wording import joined, nearest
-from tunec.compiler.lints.conditions import (
-    is_unknown,
-    told,
-    where,
-)
+from tunec.compiler.lints.conditions import in_words, is_unknown, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.diffusion import (
@@ -196,7 +192,7 @@ def example_flag_unread(run: LintContext) -> Iterator[Finding]:
                 continue
             if not any(where(document, each) or _is_given_empty(document, each) for each in others):
                 yield Finding(
-                    f"{flag} does nothing without {told(others[0])}",
+                    f"{flag} does nothing without {in_words(others[0])}",
                     (at.label("not read"),),
                     (why,),
                     f"write --{others[0].replace('=', ' ')}, or remove {flag}",

@@ -286,7 +286,7 @@ _SCALED: Final = (
 @rule("longer-than-context", "warning", "silent", consumers=("transformers",))
 def longer_than_context(run: LintContext) -> Iterator[Finding]:
     """Sequences are longer than the model's context."""
-    at, context = _told(run), run.model.architecture.context if run.model else 0
+    at, context = _length(run), run.model.architecture.context if run.model else 0
     length = run.observed("data.sequence") or at
     if length is None or at is None or not context or not isinstance(length.value, int):
         return
@@ -309,7 +309,7 @@ _CHANGED: Final = re.compile(r"(?i)#[^\n]*(?:\brope\b|max_position_embeddings|\b
 """A remark that the model's own positions are changed."""
 
 
-def _told(run: LintContext) -> Place | None:
+def _length(run: LintContext) -> Place | None:
     """Where the longest sequence is written."""
     length = run.place(run.observed("data.sequence")) or flag(run)
     generated = (run.said(kind, "max_completion_length") for kind in ("grpo", "rloo"))

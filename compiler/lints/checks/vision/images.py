@@ -91,7 +91,7 @@ def _by_name(run: LintContext, at: Place, length: object) -> Iterator[Finding]:
     if named is None or not isinstance(length, int) or length < 1:
         return
     found = next((each[1:] for each in _BY_NAME if each[0].search(named)), None)
-    most = _said(at.document, _MOST) or _bound_of_llamafactory(run, at.document)
+    most = _whole_number(at.document, _MOST) or _bound_of_llamafactory(run, at.document)
     if found is None:
         return
     sides, own = found
@@ -130,7 +130,7 @@ _CUTS: Final = frozenset({"llamafactory", "sft", "dpo", "minicpm-v"})
 
 
 def _of(run: LintContext, at: Place, images: "ImageTokens", length: int) -> Iterator[Finding]:
-    most = _said(at.document, _MOST)
+    most = _whole_number(at.document, _MOST)
     bound = None if most is not None else _bound_of_llamafactory(run, at.document)
     pixels = most.value if most is not None else bound
     tokens = _tokens(images, pixels)
@@ -198,7 +198,7 @@ def _too_long(
     )
 
 
-def _said(document: Document, keys: tuple[str, ...]) -> Place | None:
+def _whole_number(document: Document, keys: tuple[str, ...]) -> Place | None:
     found = (document.get(key) for key in keys)
     return next((at for at in found if at is not None and isinstance(at.value, int)), None)
 

@@ -41,7 +41,7 @@ def is_fully_sharded(run: LintContext) -> bool:
 def fsdp_of(run: LintContext) -> "Fsdp | None":
     """The settings of the file that is read last; None for a sharding that no slot can ask for.
 
-    What is not told is what both accelerate and transformers do unasked: all is sharded, and each
+    Where no key is written, both accelerate and transformers do the same: all is sharded, and each
     layer is a unit of its own, without which FSDP takes more.
     """
     from tunec.compiler.analyses.memory.workload import USUAL_FSDP
@@ -102,7 +102,7 @@ _ZERO: Final[Mapping[str, Any]] = {
 """SwissArmyTransformer 0.4.12 training/deepspeed_zero1.json and deepspeed_zero2.json."""
 
 
-def told(run: LintContext) -> LintContext:
+def with_flag_settings(run: LintContext) -> LintContext:
     """The run with what the flags of such a program say of slots; itself where there are none."""
     found = [*run.of(_COOKBOOK), *run.of(_OF_SAT)]
     if not found:
