@@ -188,7 +188,7 @@ class _Names(Struct, frozen=True):
         return _again(self._file(each), each, values, header)
 
     def lost(self, each: Artifact) -> dict[str, Diagnostic]:
-        """A fault for each name in a file that is nobody's."""
+        """A fault for each name in a file that no target owns."""
         names = (named for _, named in self._named(each) if isinstance(named, str))
         path = f"{self.target.name}/{each.name}"
         return {name: _nobody(path, name) for name in names if self.place(name) is None}

@@ -169,7 +169,7 @@ def plan(
 
 
 def _is_in_vain(decided: Plan, facts: Facts, asked: Sequence[Asked], *, fits: bool) -> bool:
-    """Whether FSDP was tried unasked, and is no use.
+    """Whether FSDP was tried without a request, and does not help.
 
     A target cannot say this plan of it; or it was not chosen, and the base is packed for it alone.
     """

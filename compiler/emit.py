@@ -42,7 +42,7 @@ def emit(
     `software` names versions of other distributions that select keys (`{"deepspeed": "0.19"}`);
     `header` lines go as comments into files that can have them. Returns the files and every fault:
     where a fault is an error the files are what could be said, for reading and not for running.
-    `drafting` writes each file, as `draft_of` does where nobody remembers it.
+    `drafting` writes each file, as `draft_of` does where nothing is cached.
     """
     faults = (*unsupported(target, version, software), *_unmet(target, plan))
     if faults:
@@ -71,7 +71,7 @@ def emit(
 def _own_faults(
     draft: "Draft", told: Iterable[Diagnostic], dialect: Dialect
 ) -> Iterator[Diagnostic]:
-    """The faults of a file, without those at keys of slots that are told to be at fault."""
+    """The faults of a file, without those at keys of slots that are reported to be at fault."""
     slots = {label.path for each in told for label in each.labels if each.severity == "error"}
     rows = (row for row in rows_of(draft.file, dialect) if slots.intersection(row.slots))
     keys = {key for row in rows for key in row.keys} if draft.faults and slots else set()

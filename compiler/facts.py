@@ -86,7 +86,7 @@ class Facts(Struct, frozen=True):
 
     @property
     def tries_fsdp(self) -> bool:
-        """Whether the search looks at FSDP, though nobody asks for an engine."""
+        """Whether the search looks at FSDP, though no engine is requested."""
         asked = self.pinned("parallel.engine", self.spec.engine)
         return self.takes_fsdp and asked is None and self.selection.count > 1
 

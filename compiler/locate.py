@@ -32,7 +32,7 @@ def locate(diagnostics: Iterable[Diagnostic], loaded: Loaded) -> tuple[Diagnosti
 def traced(
     diagnostics: Iterable[Diagnostic], ledger: Ledger, loaded: Loaded
 ) -> tuple[Diagnostic, ...]:
-    """Point what is said of decided slots at the lines of the spec from which they follow.
+    """Point diagnostics of decided slots at the lines of the spec from which they follow.
 
     A slot that nothing written led to gets no line, and a note of the decision that did. What is
     said of a slot that follows from another, of which the same is said at the same line, is left
@@ -101,7 +101,7 @@ def _led_to(winner: Definition, ledger: Ledger, written: set[str]) -> tuple[str,
 
 
 def _somewhere(diagnostic: Diagnostic, spans: dict[str, Span]) -> Diagnostic:
-    """What is about a value that no line says is told where targets are asked for, or at the top.
+    """What is about a value that no line sets is reported where targets are named, or at the top.
 
     What annotates the lines of files would leave it out otherwise. What is no error speaks of the
     file as a whole.

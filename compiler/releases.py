@@ -109,7 +109,7 @@ class Package(Struct, frozen=True):
 
     @property
     def latest(self) -> str:
-        """The version taken when nobody names one."""
+        """The version taken if none is given."""
         return self.usual or self.releases[-1]
 
     def release(self, text: str) -> Version:

@@ -124,12 +124,12 @@ _UNDERNEATH: Final = ("accelerate", "deepspeed", "transformers")
 
 
 def brought(releases: Mapping[str, str]) -> dict[str, str]:
-    """The releases that the asked trainers bring, where nobody names others."""
+    """The releases that the requested trainers bring, if no others are given."""
     return {name: releases[name] for name in _UNDERNEATH if name in releases}
 
 
 def take_fsdp(asked: Sequence[Asked]) -> bool:
-    """Whether the search may choose FSDP unasked."""
+    """Whether the search may choose FSDP without a request."""
     return bool(asked) and all(target.takes_fsdp for target, _ in asked)
 
 
@@ -176,7 +176,7 @@ def _pin(target: Target, path: str, value: Any) -> Definition:
 
 
 def entry_of(asked: Iterable[Asked], plan: Plan, software: Mapping[str, str]) -> Definition | None:
-    """What is started where nobody names a script: the first asked trainer's own program."""
+    """What is started if no script is named: the first requested trainer's own program."""
     for target, version in asked:
         if target.entry is not None:
             words = target.entry(plan, target.dialect(version, software))

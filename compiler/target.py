@@ -356,7 +356,7 @@ def fixed(
     when: Callable[[Plan], bool] = in_every_plan,
     package: str = "",
 ) -> Entry:
-    """What the consumer does unasked: there is no key for the slot, and no other value."""
+    """What the consumer does by default: there is no key for the slot, and no other value."""
     absent = ((ALWAYS, {slot: value}),)
     return Entry(
         (), (slot,), lambda _: {}, lambda _: {}, source, since, until, absent, when, package

@@ -1,7 +1,7 @@
 """What an addition still lacks: each gap with its place and with what is to be written there.
 
 `python -m docs.generate` looks here first, so that whoever adds a slot, a pass, a target, a rule or
-a code is told at once what comes next.
+a code is shown at once what comes next.
 """
 
 import ast
@@ -129,7 +129,7 @@ def targets() -> Iterator[Gap]:
 
 
 def slots() -> Iterator[Gap]:
-    """Slots of which a target says nothing: no row has them, and `cannot` gives no reason."""
+    """Slots that a target does not cover: no row has them, and `cannot` gives no reason."""
     silent: dict[str, list[str]] = {}
     for name in TARGETS:
         for slot, where in _unsaid(TARGETS[name]).items():
@@ -150,7 +150,7 @@ def slots() -> Iterator[Gap]:
 
 
 def _unsaid(target: Target) -> Mapping[str, str]:
-    """The slots that a target says nothing of, each with the releases where that is so."""
+    """The slots that a target does not cover, each with the releases where that is so."""
     found: dict[str, list[str]] = {}
     for release in target.releases:
         said = target.sayable(target.dialect(Version(release)))

@@ -50,7 +50,7 @@ Rows = Iterable[Sequence[str]]
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Write the files below `root`, or with `--check` compare them; return the exit status.
 
-    Nothing is derived while an addition is unfinished: what it lacks is told instead.
+    Nothing is derived while an addition is unfinished: what it lacks is reported instead.
     """
     parser = argparse.ArgumentParser(prog="python -m docs.generate")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if one is stale")
@@ -282,7 +282,7 @@ def _entry(entry: Entry) -> tuple[str, ...]:
 
 
 def defaults_page() -> str:
-    """What is taken where a spec says nothing."""
+    """What is taken where a spec sets nothing."""
     intro = (
         "What is taken if a spec sets nothing, with its condition and its source. Of several "
         "learning rates for a method, the one of the largest size below the model's holds. What "

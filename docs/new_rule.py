@@ -1,8 +1,8 @@
-"""Begins a lint rule: tells which rules stand near it, then writes its skeleton and its page.
+"""Begins a lint rule: shows which rules stand near it, then writes its skeleton and its page.
 
-`just new-rule NAME` only tells. With `--in` and `--when` the rule joins the module of its nearest
-neighbour there, and its page is written; each line that is still to be written says so, to its
-author and to the tests.
+`just new-rule NAME` only shows these. With `--in` and `--when` the rule joins the module of its
+nearest neighbour there, and its page is written; each line that is still to be written says so, to
+its author and to the tests.
 """
 
 import argparse
@@ -142,7 +142,7 @@ def _refuse(why: str) -> int:
 
 
 def _reads(when: str | None) -> tuple[str, ...]:
-    """The keys that a condition speaks of first, each with its kind of document."""
+    """The keys that a condition names first, each with its kind of document."""
     return reads_of((Row(when, ""),)) if when else ()
 
 

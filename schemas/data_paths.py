@@ -1,4 +1,4 @@
-"""Where training data lies, told from how its path is written, and what its records hold.
+"""Where training data lies, known from how its path is written, and what its records hold.
 
 A data set on the Hub may name the part of it that is meant: `openai/gsm8k:main:train`, its name,
 configuration and split; `HuggingFaceH4/ultrachat_200k::train_sft` has no configuration.

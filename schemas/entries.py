@@ -22,7 +22,7 @@ _ENDING = ".yaml"
 class BrokenEntry(Exception):
     """A file of the catalogue that is not what its shape asks for.
 
-    `place` is the key that `reason` speaks of; `shape` is what the whole file should have been.
+    `place` is the key that `reason` is about; `shape` is what the whole file should have been.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Clusters(Shape):
 
 
 class Override(Shape):
-    """What is said otherwise for some specs on some clusters; a later one is stronger."""
+    """What is set differently for some specs on some clusters; a later one is stronger."""
 
     specs: Patterns = ("*",)
     """Names of specs."""

@@ -16,7 +16,7 @@ _Line = Annotated[str, Field(pattern=r"^[^\r\n]+$", max_length=2000)]
 
 
 class Job(Shape):
-    """What a cluster is told of the job; each manager takes of it what it has a word for."""
+    """What a cluster gets of the job; each manager takes of it what it has a word for."""
 
     queue: Word | None = None
     """Queue that takes the job: a partition of Slurm, a local queue of Kueue on Kubernetes."""

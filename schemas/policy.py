@@ -66,7 +66,7 @@ Names = Annotated[
 
 
 class Where(Shape):
-    """Which plans a rule speaks of: all that match everything given here."""
+    """Which plans a rule is about: all that match everything given here."""
 
     specs: Names = ()
     """Names of specs, as patterns."""

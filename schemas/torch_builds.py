@@ -139,7 +139,7 @@ def builds_of(release: str) -> tuple[Build, ...]:
 
 
 def wheel(named: str) -> tuple[str, str | None]:
-    """What pip is told of a release and build, `2.13.0+cu126`, and the index that has it.
+    """What pip gets for a release and build, `2.13.0+cu126`, and the index that has it.
 
     None: PyPI has it, without the name of its build.
     """

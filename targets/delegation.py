@@ -24,10 +24,10 @@ FITTED: Final[Mapping[str, Cannot]] = {
 
 
 def by_trainer() -> Cannot:
-    """What launchers and clusters are not told."""
+    """What launchers and clusters do not get."""
     return Cannot("the trainer's own files say it", elsewhere=in_every_plan)
 
 
 def by_launcher() -> Cannot:
-    """What trainers and engines are not told."""
+    """What trainers and engines do not get."""
     return Cannot("the launch command says it", elsewhere=in_every_plan)

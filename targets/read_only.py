@@ -43,7 +43,7 @@ _NOTHING: Final = object()
 
 
 def as_it_is(key: str, slot: str, source: str, usual: Any = _NOTHING) -> Entry:
-    """A key whose value is the slot's own; `usual`: what the slot is where nobody says the key."""
+    """A key whose value is the slot's own; `usual`: what the slot is without the key."""
     absent = None if usual is _NOTHING else {slot: usual}
     return observed((key,), (slot,), lambda found: {slot: found[key]}, source, absent=absent)
 
@@ -60,7 +60,7 @@ def schema_of(folder: str, releases: Sequence[str], package: str) -> Callable[[D
 
 
 def named_word(words: Mapping[str, Any], key: str, slot: str) -> Read:
-    """Reads one key whose words each stand for a slot's value; another word says nothing."""
+    """Reads one key whose words each stand for a slot's value; another word gives none."""
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         word = found[key]

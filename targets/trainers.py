@@ -77,7 +77,7 @@ def beside_fsdp_and_rewards() -> Mapping[str, Cannot]:
 
 
 def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
-    """The refusals of a trainer that is not told to compute anything but the loss."""
+    """The refusals of a trainer that is not set to compute anything but the loss."""
     alone = f"{trainer} evaluates by the loss, and no key changes that"
     rest = (slot for slot in SLOTS if slot.startswith("evaluation."))
     return {

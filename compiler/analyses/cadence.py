@@ -1,4 +1,4 @@
-"""How often a run saves and evaluates where nobody says: work at risk against disk and time."""
+"""How often a run saves and evaluates by default: work at risk against disk and time."""
 
 import math
 from typing import Final

@@ -85,7 +85,7 @@ _MEASURES: Final = {
 
 
 def _whole(plan: Plan, needs: Needs, hourly: float | None, watts: float | None) -> dict[str, Any]:
-    """What the whole run comes to; nothing where nobody knows how long it is."""
+    """What the whole run comes to; nothing where its length is unknown."""
     steps = expected_steps(plan)
     if steps is None:
         return {}

@@ -73,7 +73,7 @@ def read(options: Namespace) -> Read:
 
 
 def without_length(options: Namespace) -> tuple[Diagnostic, Mapping[str, str]]:
-    """What is wrong with a limit where nobody knows how long the run is."""
+    """What is wrong with a limit where the length of the run is unknown."""
     line = _Line([], [], {})
     flag, text = ("--within", options.within) if options.within else ("--budget", options.budget)
     span = line.place(flag, text)

@@ -93,7 +93,7 @@ def _compile(spec: str, on: Namespace, options: Namespace, session: Session) -> 
 
 
 def _short(results: list[Compiled], options: Namespace, session: Session) -> list[Compiled]:
-    """The short bundle of each result; nothing but its errors is told of it."""
+    """The short bundle of each result; only its errors are reported."""
     made = []
     for result in results:
         if not result.ok:

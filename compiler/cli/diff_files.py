@@ -110,7 +110,7 @@ def _hardware_of(side: FilesOfRun) -> str:
 
 
 def _are_read(pair: _Pair, session: Session) -> bool:
-    """Whether every named file could be read; why not is told."""
+    """Whether every named file could be read; why not is reported."""
     lacking = [each for each in pair if each.unread]
     for side in lacking:
         session.diagnose(side.faults, side.texts)
@@ -118,7 +118,7 @@ def _are_read(pair: _Pair, session: Session) -> bool:
 
 
 def _tell_new_faults(pair: _Pair, session: Session) -> None:
-    """Show the errors that only the new side has: what it says twice, or nobody understands."""
+    """Show the errors that only the new side has: what it says twice, or no reader knows."""
     old, new = pair
     known = {_identity(each) for each in old.faults}
     session.diagnose((each for each in new.faults if _identity(each) not in known), new.texts)

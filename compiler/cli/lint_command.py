@@ -120,7 +120,7 @@ def _tell_what_was_read(linted: Linted, session: Session, settings: "Settings | 
 
 
 def _unknown_model(name: str) -> str:
-    """What is said of a model that is known by its name alone; the rest of the run is checked."""
+    """What is reported of a model known by its name alone; the rest of the run is checked."""
     from tunec.compiler.diagnostics.wording import did_you_mean, nearest
     from tunec.schemas.models.catalogue import UnknownName, card
 

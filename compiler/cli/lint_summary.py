@@ -110,7 +110,7 @@ class Shown:
 
 
 def notes(linted: Linted) -> Iterator[str]:
-    """What else is said of how files were taken together."""
+    """What else is reported of how files were taken together."""
     runs = sum(1 for each in linted.runs if each.documents)
     if runs > 1:
         are_commands = any(each.beside for each in linted.runs)

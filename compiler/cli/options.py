@@ -23,7 +23,7 @@ def new_command(
 
 
 class Once(argparse.Action):
-    """Keep a value, and refuse a second one: the first would be lost without a word."""
+    """Keep a value, and refuse a second one: the first would be lost silently."""
 
     def __call__(
         self,

@@ -68,7 +68,7 @@ def _traced(result: Planned) -> tuple[Comparison | None, str]:
 
 
 def _unwritable(planned: Planned, asked: Sequence[Asked]) -> Iterator[Diagnostic]:
-    """What stands against the files of the asked targets, which compiling would tell."""
+    """What stands against the files of the requested targets, as compiling would report it."""
     told = set(planned.diagnostics)
     for each in written(planned, asked).diagnostics:
         if each not in told and each.severity != "note":

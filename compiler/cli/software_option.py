@@ -1,4 +1,4 @@
-"""`--software`: releases as people name them, and what is told of those that are not known."""
+"""`--software`: releases as people name them, and what is reported of unknown ones."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,7 +69,7 @@ def known_from(runs: Iterable[LintContext]) -> str | None:
 
 
 def unknown_releases(software: Mapping[str, str], targets: Mapping[str, Target]) -> Iterator[str]:
-    """What is said of releases whose keys were not read; the files are judged all the same."""
+    """What is reported of releases whose keys were not read; the files are judged all the same."""
     for name, text in software.items():
         package, version = package_of(targets, name), Version(text)
         ranges = [each.supported for each in targets.values() if each.package == name]

@@ -116,7 +116,7 @@ def _of_spec(spec: str, options: Namespace, session: Session, told: _Told) -> It
 
 
 def _of_every_target(loaded: Loaded, session: Session, told: _Told) -> Iterator[Case]:
-    """Where nobody names a target: each that is known to a program and can say the plan, alone."""
+    """If no target is named: each that is known to a program and can say the plan, alone."""
     able = 0
     for name in session.registry.names():
         asked = session.registry.resolve(name, loaded.software)
@@ -154,7 +154,7 @@ def _compiled(
     session: Session,
     told: _Told,
 ) -> Iterator[Case]:
-    """Compile in every combination of versions; what cannot be compiled is told, once."""
+    """Compile in every combination of versions; what cannot be compiled is reported once."""
     for combination in rounds(asked) if asked else ((),):
         compiled = compile_spec(loaded, combination, _outset(loaded, folder, session))
         new = [each for each in compiled.diagnostics if each not in told.diagnostics]
@@ -167,7 +167,7 @@ def _compiled(
 
 
 def _decided(cases: list[Case], told: _Told) -> list[Case]:
-    """The cases of a bundle; what its files say of the plan is told, once."""
+    """The cases of a bundle; what its files say of the plan is reported once."""
     found = decisions.decisions(cases)
     if found not in told.bundles:
         told.bundles.append(found)

@@ -107,7 +107,7 @@ class Outcome(Struct):
 
 
 def measure(sources: Sequence[Source], counter: Counter, text: str | None = None) -> Outcome:
-    """Measure files in their order; every fault of every file is told."""
+    """Measure files in their order; every fault of every file is reported."""
     outcome = Outcome()
     form: Form | None = None
     lengths: list[Length] = []

@@ -14,7 +14,7 @@ is trained changes, or may not be what was meant, so that a person decides."""
 
 
 class Label(Struct, frozen=True):
-    """A place that a diagnostic speaks of."""
+    """A place that a diagnostic points at."""
 
     text: str
     span: Span | None = None

@@ -104,7 +104,7 @@ def sum_lines(terms: Sequence[Term]) -> Iterator[str]:
 
 
 def _amount(term: Term, terms: Sequence[Term]) -> tuple[str, str]:
-    """A number and its unit; bytes of one table are all told in the unit of the largest."""
+    """A number and its unit; bytes of one table all have the unit of the largest."""
     if term.unit != "bytes":
         return f"{term.value:,.6g}", term.unit
     largest = max(abs(each.value) for each in terms if each.unit == "bytes")
@@ -254,7 +254,7 @@ def _places(
 
 
 def _is_of_whole(label: Label, span: Span) -> bool:
-    """Whether a label speaks of a file as a whole: its first line would tell nothing."""
+    """Whether a label is about a file as a whole: its first line would show nothing."""
     start = (span.line, span.column)
     return not label.text and start == (1, 1) == (span.end_line, span.end_column)
 

@@ -46,7 +46,7 @@ class Builder(Struct, frozen=True):
     def build(self, spec: str, site: Site) -> Built:
         """Compile a pair and write its files, each of them whole or not at all.
 
-        What would make a spec fit is not searched for: nobody reads it of a thousand clusters.
+        What would make a spec fit is not searched for: of a thousand clusters it would not be read.
         """
         if self.emissions.begin(spec):
             _forget_plans()
@@ -74,7 +74,7 @@ class Builder(Struct, frozen=True):
     def _compiled(
         self, spec: str, site: Site, *, repairing: bool
     ) -> tuple[Planned, dict[str, str], tuple[Diagnostic, ...]]:
-        """A pair's plan, the files that it comes to, and what is said of it."""
+        """A pair's plan, its files, and its diagnostics."""
         loaded = self.reader.loaded(spec, site)
         asked = self.reader.asked(spec, site)
         planned = plan(loaded, asked, repairing=repairing)

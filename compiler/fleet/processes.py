@@ -39,7 +39,7 @@ class Ended(RuntimeError):
 
 
 class Done(NamedTuple):
-    """What is told of a finished pair."""
+    """What is reported of a finished pair."""
 
     place: int
     """Among those that are pending."""
@@ -59,7 +59,7 @@ class Shared(Struct, frozen=True):
     """How many runs somebody has begun."""
 
     def next_run(self) -> range | None:
-        """A run that nobody has begun; None: there is no more."""
+        """A run that has not begun; None: there are no more."""
         with self.taken.get_lock():
             at = self.taken.value
             self.taken.value += 1
@@ -118,7 +118,7 @@ def _runs(pending: Sequence[Task], jobs: int) -> Iterator[range]:
 
 
 def _started(shared: Shared, number: int) -> tuple[multiprocessing.Process, Connection]:
-    """A process that builds, and the end of the line on which it tells of that."""
+    """A process that builds, and the end of the pipe on which it reports."""
     here, there = multiprocessing.Pipe(duplex=False)
     given = shared, number, there, os.getpid()
     process = multiprocessing.Process(target=_work, args=given, daemon=True)
@@ -128,7 +128,7 @@ def _started(shared: Shared, number: int) -> tuple[multiprocessing.Process, Conn
 
 
 def _received(end: Connection) -> Sequence[Done] | BaseException | None:
-    """What a process tells; None: it tells no more."""
+    """What a process reports; None: it reports no more."""
     try:
         found: Sequence[Done] | BaseException = end.recv()
     except EOFError:

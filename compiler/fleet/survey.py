@@ -1,6 +1,6 @@
 """What a build has to do: compare each pair's inputs with the lock, and its files with the tree.
 
-The lock is read once, in one process; the files that it speaks of are looked at in several.
+The lock is read once, in one process; the files that it lists are looked at in several.
 """
 
 import json

@@ -76,7 +76,7 @@ utils/schemas/peft.py `LoraConfig`."""
 
 
 def unplanned(word: str) -> tuple[str, str] | None:
-    """Why no method is called so, and what to write instead; None for a word that nobody uses."""
+    """Why no method is called so, and what to write instead; None for a word that is not in use."""
     spelled = word.lower().replace("-", "_").replace("+", "plus").strip()
     found = UNPLANNED.get(spelled)
     return None if found is None else (found[0], found[1].format(word=spelled))

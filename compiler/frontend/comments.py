@@ -15,7 +15,7 @@ _EMPTY: Final = re.compile(r"\s*(?:#.*)?$")
 
 
 def allowances(text: str, file: str, tree: Node | None) -> Iterator[Allowance]:
-    """The allowances in a YAML text. A comment speaks of its own line, or, alone, of the next.
+    """The allowances in a YAML text. A comment covers its own line or, alone, the next.
 
     A reason that is missing is an empty text; the caller reports it.
     """

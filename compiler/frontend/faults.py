@@ -34,5 +34,5 @@ def error(
 
 
 def beside(text: str, span: Span | None, path: Path = ()) -> Label:
-    """A second place that an error speaks of."""
+    """A second place that an error points at."""
     return Label(text, span, dotted(path), primary=False)

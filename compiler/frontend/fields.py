@@ -19,7 +19,7 @@ from tunec.schemas.spec import Spec
 
 
 def shapes_in(annotation: Any) -> Iterator[type[Shape]]:
-    """The shapes that a type speaks of, within unions, tuples and mappings."""
+    """The shapes that a type names, within unions, tuples and mappings."""
     if isinstance(annotation, type) and issubclass(annotation, Shape):
         yield annotation
         return

@@ -33,7 +33,7 @@ _MOST: Final = 2**31
 
 
 class Told(Struct, frozen=True):
-    """What a spec says of lengths; all empty where it says nothing that can be read."""
+    """What a spec says of lengths; all empty where it has none that can be read."""
 
     lengths: Lengths | None = None
     files: tuple[File, ...] = ()

@@ -1,4 +1,4 @@
-"""What is told of a model's name that the catalogue does not have."""
+"""What is reported of a model's name that the catalogue does not have."""
 
 import re
 from collections.abc import Iterator

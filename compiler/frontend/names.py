@@ -88,7 +88,7 @@ def check_model(value: Any, tree: Node, project: Project) -> Named:
 
 
 def check_stored(data: Mapping[str, Any], model: Named, tree: Node) -> Iterator[Diagnostic]:
-    """Check that the weights a config speaks of are those that the method trains over.
+    """Check that the weights that a config describes are those that the method trains over.
 
     A checkpoint's own quantization wins over what is asked for at loading (transformers 5.23.0
     quantizers/auto.py `AutoHfQuantizer.merge_quantization_configs`).

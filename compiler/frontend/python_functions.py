@@ -44,7 +44,7 @@ def _inside(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 
 def called_with(function: Function, call: ast.Call, scope: Scope) -> Scope | None:
-    """The names of a function where it is called so; None where only running tells."""
+    """The names of a function where it is called so; None where it is known only by running it."""
     given = _given(function.node.args, call)
     if given is None:
         return None

@@ -49,7 +49,7 @@ BY_ITSELF: Final = Given()
 
 
 def given_by(lines: Sequence[Sequence[str | None]]) -> Given:
-    """The flags that all of some lines give; None stands for a word that only running tells."""
+    """The flags that all of some lines give; None: a word that is known only by running it."""
     read = [_line(each) for each in lines]
     names = dict.fromkeys(name for each in read for name in each)
     every = {name: {each.get(name, ("", "absent")) for each in read} for name in names if name}
@@ -214,7 +214,7 @@ class Settings(Origins, kw_only=True, dict=True):
 
     @cached_property
     def _is_refilled(self) -> bool:
-        """Whether the file sets what was parsed in ways that only running tells."""
+        """Whether the file sets what was parsed in ways that are known only by running it."""
         return any(_refills(each.call.func) for each in self.module.sites)
 
     def _argument(self, name: str) -> _Found | None:
@@ -251,7 +251,7 @@ class Settings(Origins, kw_only=True, dict=True):
         scope: Scope,
         words: Mapping[str | None, ast.expr] | None,
     ) -> _Found | None:
-        """What the line gives, else the default; None where only running tells."""
+        """What the line gives, else the default; None where it is known only by running it."""
         if self.given is None:
             return None
         flags = dict(self.given.flags)

@@ -117,7 +117,7 @@ class Values(Settings, kw_only=True):
         return replace(found, key_span=span)
 
     def node(self, node: ast.expr, scope: Scope) -> Node:
-        """What an expression comes to; what only running tells is an `Unknown`, also below it."""
+        """What an expression comes to; what only a run would show is an `Unknown`, below it too."""
         return self._node(node, scope, None, 0)
 
     def _node(self, node: ast.expr, scope: Scope, at: Span | None, depth: int) -> Node:
@@ -380,5 +380,5 @@ _LEAVES: Final[Mapping[type[ast.expr], Callable[..., Any]]] = {
 
 
 def is_hidden(node: Node) -> bool:
-    """Whether only running the file tells what a node is."""
+    """Whether a node's value is known only by running the file."""
     return isinstance(node.value, Unknown)

@@ -20,7 +20,7 @@ Value = Callable[[str], str | None]
 
 
 class _NotKnownError(Exception):
-    """Something that only running tells, or that is not read here."""
+    """Something that is known only by running it, or that is not read here."""
 
 
 def computed(expression: str, value: Value) -> int | None:

@@ -22,7 +22,7 @@ _REALLY_NO: Final = frozenset(
 
 
 class Unknown(Struct, frozen=True):
-    """A value that only running the script would tell."""
+    """A value that is known only by running the script."""
 
     written: str
     reason: str

@@ -183,7 +183,7 @@ _FILE: Final = re.compile(r"[^\0]+\.(json|ya?ml|toml|env)", re.IGNORECASE)
 def dialect_of(program: str, node: Node) -> str | None:
     """Whose flags they are: by the program that is started, else by their names.
 
-    `script`: those of a program that nobody knows, whatever some of them are called.
+    `script`: those of an unknown program, whatever some of them are called.
     """
     if _SERVES.search(program):
         return OWN
@@ -210,7 +210,7 @@ def dialect_of(program: str, node: Node) -> str | None:
 
 
 def _is_cookbook(keys: set[str]) -> bool:
-    """Whether flags are llama-cookbook's: by two marks, or by the model and nobody else's."""
+    """Whether flags are llama-cookbook's: by two marks, or by a model that no other program has."""
     return len(keys & _COOKBOOK_MARKS) > 1 or ("model_name" in keys and keys <= _COOKBOOK_FEW)
 
 

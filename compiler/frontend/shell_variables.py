@@ -172,7 +172,7 @@ def _values(part: Part, known: Mapping[str, Value]) -> Sequence[Chars]:
 
 
 def _opaque(written: Chars, known: Mapping[str, Value]) -> Chars:
-    """A command's output, which nobody knows, or a sum of what is known."""
+    """A command's output, which is unknown, or a sum of what is known."""
     text = written.text
     told = _EXPRESSION.fullmatch(text) or _BY_EXPR.fullmatch(text)
     if told is None:

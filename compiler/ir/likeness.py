@@ -1,4 +1,4 @@
-"""Plans told apart by some of their slots, without asking for each of them.
+"""Plans distinguished by some of their slots, without reading each of them.
 
 Plans of many clusters share most of their groups as objects (`tunec.compiler.ir.plan.build_group`).
 What a group says in those slots has a number, looked up by the group's identity; plans with the

@@ -137,7 +137,7 @@ class Draft(Struct, frozen=True):
         return type(self)({**self.groups, **groups})
 
     def missing(self) -> Iterable[str]:
-        """Names of the groups that nobody has decided yet."""
+        """Names of the groups that are not decided yet."""
         return [group for group in GROUPS if group not in self.groups]
 
     def plan(self) -> Plan:

@@ -87,7 +87,7 @@ class _Step(Struct):
     those who came by the same answers may have gone on in several ways."""
 
     def asking(self, question: Any) -> "_Step":
-        """The step with a question here; a new one if nobody asked it yet."""
+        """The step with a question here; a new one if it was not asked yet."""
         step = self
         while step.question != question:
             if step.other is None:

@@ -158,7 +158,7 @@ def key_of(condition: str) -> str:
 
 
 def is_unknown(document: Document, condition: str) -> bool:
-    """Whether a key of the condition is given a value that only running tells."""
+    """Whether a key of the condition has a value that is known only by running it."""
     return any(key in document.unknown for part in parse(condition) for key in part.keys)
 
 
@@ -176,12 +176,12 @@ def is_checked(run: LintContext, since: str) -> bool:
 
 
 def severity(run: LintContext, since: str) -> Severity | None:
-    """A warning where the check came late and nobody names the release; else the rule's own."""
+    """A warning where the check came late and no release is given; else the rule's own."""
     return "warning" if since and run.runs(since) is None else None
 
 
 def notes(run: LintContext, why: str, since: str) -> tuple[str, ...]:
-    """The reason, and from which release on it is checked where nobody names one."""
+    """The reason, and from which release on it is checked if none is given."""
     late = _releases(since) if severity(run, since) else ""
     return tuple(each for each in (why, late) if each)
 

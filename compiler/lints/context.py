@@ -152,7 +152,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         return any(each.hides(*keys) for each in self.of(kind))
 
     def effective(self, kind: str, key: str) -> Effective:
-        """What a consumer's key comes to: written, filled in by the trainer, or its default."""
+        """What a consumer's key resolves to: written, filled in by the trainer, or its default."""
         return effective(self, kind, key)
 
     def faults(self, document: Document) -> "tuple[Fault, ...]":
@@ -171,11 +171,11 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def written(self) -> Ledger:
-        """What the documents say about slots, and what their readers do unasked."""
+        """What the documents say about slots, and what their readers do by default."""
         return Ledger().add(tuple(self._definitions()))
 
     def slot(self, path: str) -> Definition | None:
-        """The definition of a slot that holds, or None where nobody says it.
+        """The definition of a slot that holds; None where no document sets it.
 
         Its `rank` tells a written value (OBSERVED) from a default (CONSUMER), from --world-size
         (PIN) and from the hardware (CATALOGUE); `value` has the slot's type.
@@ -204,7 +204,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         return self.written.of(path)
 
     def value(self, path: str, otherwise: Any = None) -> Any:
-        """The value of a slot, or `otherwise` where nobody says it."""
+        """The value of a slot, or `otherwise` where no document sets it."""
         winner = self.slot(path)
         return otherwise if winner is None else winner.value
 
@@ -295,7 +295,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
     def release(self, package: str) -> Release:
         """The release of a package that is taken to run.
 
-        Raises LookupError for a package that no table speaks of.
+        Raises LookupError for a package that no table covers.
         """
         if package not in self.releases and package in _CLASSES:
             from tunec.compiler.lints.schemas import newest
@@ -304,14 +304,14 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         return self.releases[package]
 
     def runs(self, requirement: str) -> bool | None:
-        """Whether the run has that release: `transformers>=5`. None where nothing tells."""
+        """Whether the run has that release: `transformers>=5`. None where it is unknown."""
         package, specifiers = split_requirement(requirement)
         release = self.releases.get(package)
         return None if release is None else release.is_in(specifiers)
 
     @cached_property
     def releases(self) -> Mapping[str, Release]:
-        """The release of each package that some table speaks of, or that somebody names."""
+        """The release of each package that some table covers, or that is given."""
         running = {each.target.name for each in self.documents if each.target is not None}
         found = dict(releases(self._by_presence(running), self.environment, running))
         taken = found.get("transformers")

@@ -72,7 +72,7 @@ class Place(Struct, frozen=True):
 
 
 def meant(place: Place, name: str | None) -> tuple[str, Fix | None]:
-    """The help and the fix for a key that nobody knows: the name that was meant, or no such key."""
+    """The help and the fix for an unknown key: the name that was meant, or no such key."""
     if name is None:
         return "remove it", None
     return f"did you mean `{name}`?", Fix((place.renamed(name),), "unsafe")
@@ -189,7 +189,7 @@ class Document(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def named(self) -> Mapping[str, Place]:
-        """Every key, also those at the top whose value nobody knows."""
+        """Every key, also those at the top whose value is unknown."""
         hidden = {key: Place(self, key, node) for key, node in self.hidden.items()}
         return {**self.found, **hidden} if hidden else self.found
 
@@ -220,7 +220,7 @@ class Document(Struct, frozen=True, eq=False, dict=True):
         return otherwise if found is None else found.value
 
     def hides(self, *keys: str) -> bool:
-        """Whether one of some keys is given a value that only running the file would tell."""
+        """Whether one of some keys has a value that is known only by running the file."""
         return not self.unknown.isdisjoint(keys)
 
     def where(self, test: Test) -> Mapping[str, Place]:
@@ -231,11 +231,11 @@ class Document(Struct, frozen=True, eq=False, dict=True):
         return {key: at for key, at in self.found.items() if test(at.path, at.value)}
 
     def added(self, path: str, value: Any) -> Edit | None:
-        """The edit that writes a key which is not there; None where its place cannot be told."""
+        """The edit that writes a key which is not there; None where its place cannot be found."""
         return None if self.is_view else add_key(self.source, self.root, path, value)
 
     def start(self) -> Span:
-        """The first place of the file, for what speaks of it as a whole."""
+        """The first place of the file, for what is about it as a whole."""
         return start_of(self.name)
 
     def lacking(self, key: str) -> Label:

@@ -96,7 +96,7 @@ class Release(Struct, frozen=True):
         return str(self.pin) if self.among and self.pin is not None else str(self)
 
     def is_in(self, specifiers: Releases) -> bool | None:
-        """Whether it is within a range; None where nobody named it and no key tells."""
+        """Whether it is within a range; None where no release is given and no key shows it."""
         if self.is_known:
             held = {specifiers.contains(each) for each in self.candidates}
             return held.pop() if len(held) == 1 else None
@@ -108,7 +108,7 @@ class Release(Struct, frozen=True):
     def is_before(self, release: str) -> bool | None:
         """Whether it came before another one, a preview of which counts as that itself.
 
-        None where nobody names it, or the range holds both.
+        None where no release is given, or the range holds both.
         """
         bound = Version(release)
         held = {Version(each.base_version) < bound for each in self.candidates}

@@ -265,13 +265,13 @@ def said_elsewhere(parsed: Parsed, known: frozenset[str]) -> frozenset[str]:
 
 
 def known_part(node: Node) -> tuple[Node, frozenset[str]]:
-    """A tree without the values that nobody knows yet, and the paths of these."""
+    """A tree without the values that are not known yet, and the paths of these."""
     lost: set[str] = set()
     return _known(node, (), lost), frozenset(lost)
 
 
 def hidden_part(node: Node, unknown: frozenset[str]) -> Mapping[str, Node]:
-    """The keys at the top of a tree that are written, with a value that nobody knows yet."""
+    """The keys at the top of a tree that are written, with a value that is not known yet."""
     return {key: child for key, child in (node.fields or {}).items() if key in unknown}
 
 

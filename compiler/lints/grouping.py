@@ -8,7 +8,7 @@
 4. A file for DeepSpeed or accelerate that serves nobody in its own folder is for those in the
    folders next above and below that have none, if it is the only one, and nobody names such a file.
 
-What is found in some of the runs of a file, and not in others, is told as `Agreement` says.
+What is found in some of the runs of a file, and not in others, is reported as `Agreement` says.
 """
 
 from collections import Counter

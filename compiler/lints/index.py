@@ -84,7 +84,7 @@ def rules() -> tuple[Rule, ...]:
 
 
 def rules_for(kinds: frozenset[str], written: Iterable[str]) -> tuple[Rule, ...]:
-    """The rules that may speak of documents of these kinds, in the order of names.
+    """The rules that may concern documents of these kinds, in the order of names.
 
     `written` holds their keys, as `LintContext.keys` gives them.
     """
@@ -94,7 +94,7 @@ def rules_for(kinds: frozenset[str], written: Iterable[str]) -> tuple[Rule, ...]
 
 
 def rules_of_kinds(kinds: frozenset[str]) -> Iterator[Rule]:
-    """The rules of every subject that may speak of documents of these kinds."""
+    """The rules of every subject that may concern documents of these kinds."""
     subjects = (each for each in sorted(_folders()) if _speaks(each, kinds))
     return (rule for subject in subjects for rule in rules_of(subject).values())
 

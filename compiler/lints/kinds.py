@@ -1,6 +1,6 @@
 """Kinds of documents: their names and keys, what a file name tells, whether one is whole.
 
-Threads and documentation show the few keys that they speak of. What a reader requires and such a
+Threads and documentation show the few keys that they are about. What a reader requires and such a
 part leaves out is no fault of the part: then a rule warns at most.
 """
 
@@ -186,7 +186,7 @@ def is_a_config_by_name(name: str) -> bool:
 
 
 def keys_by_name(name: str, targets: Mapping[str, Target]) -> frozenset[str]:
-    """The keys of the file that a name speaks of; none where it speaks of no known one."""
+    """The keys of the file that a name stands for; none where it stands for no known one."""
     stem = PurePath(name).stem.lower()
     wanted = next((found for pattern, found in _NAMES if pattern.search(stem)), None)
     target = targets.get(wanted[0]) if wanted is not None else None
@@ -197,7 +197,7 @@ def keys_by_name(name: str, targets: Mapping[str, Target]) -> frozenset[str]:
 def by_name(
     name: str, files: Iterable[tuple[Target, File]], document: Any
 ) -> tuple[Target, File] | None:
-    """The file that the name speaks of, if it knows the keys; content decides otherwise."""
+    """The file that the name stands for, if it knows the keys; content decides otherwise."""
     stem = PurePath(name).stem.lower()
     wanted = next((found for pattern, found in _NAMES if pattern.search(stem)), None)
     if not isinstance(document, dict) or not document:

@@ -137,7 +137,7 @@ def _is_empty(reading: Reading) -> bool:
 
 
 def _with_pins(environment: Environment, repository: Repository, of: Reading) -> Environment:
-    """The surroundings, with what the repository requires where the command line says nothing."""
+    """The surroundings, with what the repository requires where the command line gives nothing."""
     pins = repository.pins(map(Path, of.sources))
     return replace(environment, pins={**pins, **environment.pins})
 

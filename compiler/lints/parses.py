@@ -182,7 +182,7 @@ def _consequence(fault: Diagnostic, kind: str | None, *, is_plain: bool) -> Cons
 def _not_taken(
     faults: Iterable[Diagnostic], every: Sequence[Document], readers: Sequence[str]
 ) -> Iterator[Diagnostic]:
-    """Leave out what the reader of a DeepSpeed file takes; warn where nobody says who reads it.
+    """Leave out what the reader of a DeepSpeed file takes; warn where its reader is unknown.
 
     deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig.__init__` reads by hjson, which
     has comments and a comma too many; transformers and accelerate (utils/deepspeed.py

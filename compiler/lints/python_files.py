@@ -139,7 +139,7 @@ def is_accelerator(origin: str) -> bool:
 
 
 def is_plugin(origin: str) -> bool:
-    """Whether something imported is what tells Accelerate of DeepSpeed."""
+    """Whether something imported is what configures Accelerate for DeepSpeed."""
     return _short(origin) == "accelerate.DeepSpeedPlugin"
 
 

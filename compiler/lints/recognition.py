@@ -227,7 +227,7 @@ def _narrowed(
 
 
 def _in_order(targets: Mapping[str, Target]) -> list[str]:
-    """Names of targets, those first whose files are told by marks of their own."""
+    """Names of targets, those first whose files are known by marks of their own."""
     return sorted(targets, key=lambda name: (_place(name), name in _LAST))
 
 

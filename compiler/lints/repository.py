@@ -208,7 +208,7 @@ def _of(held: list[Said]) -> Pin:
 
 
 def unreadable(path: Path, why: object) -> Diagnostic:
-    """What is told of a file or folder of which nothing is read.
+    """What is reported of a file or folder of which nothing is read.
 
     An empty folder is a wrong path; one with other files holds nothing that could be wrong.
     """

@@ -50,7 +50,7 @@ class Mend(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """One occurrence of what a rule speaks of."""
+    """One occurrence of what a rule is about."""
 
     when: str
     """What is written, with its kind: `trainer:save_total_limit<=0`. Its first key is where people
@@ -83,7 +83,7 @@ class Row(Struct, frozen=True):
 
 
 class _Met(Struct, frozen=True):
-    """A condition that holds: as texts speak of it."""
+    """A condition that holds, as texts show it."""
 
     path: str
     raw: Any

@@ -65,7 +65,7 @@ def keys(kinds: str, *names: str) -> tuple[str, ...]:
 
 
 class Finding(Struct, frozen=True):
-    """One occurrence of what a rule speaks of; `LintContext` and `Place` help to build it."""
+    """One occurrence of what a rule is about; `LintContext` and `Place` help to build it."""
 
     message: str
     """What is wrong here, with the values; stands alone; lower case, no final period."""
@@ -141,13 +141,13 @@ def rule(
 
 
 def check_rule(rule: Rule, run: LintContext) -> Iterator[Diagnostic]:
-    """What one rule finds in a run; nothing where it speaks of other versions."""
+    """What one rule finds in a run; nothing where it is about other versions."""
     if not is_elsewhere(rule, run):
         yield from findings_of(rule, run)
 
 
 def findings_of(rule: Rule, run: LintContext) -> Iterator[Diagnostic]:
-    """What one rule finds in a run of the versions that it speaks of.
+    """What one rule finds in a run of the versions that it is about.
 
     A rule that raises ends neither the others nor the program: its failure is one of the findings.
     """
@@ -191,7 +191,7 @@ def _place_of(label: Label, run: LintContext) -> Place | None:
 
 
 def failure(rule: Rule, fault: Exception, run: LintContext) -> Diagnostic:
-    """What is said where a rule raises."""
+    """What is reported where a rule raises."""
     first = next((each.root.span for each in run.documents), None)
     return Diagnostic(
         rule.name,
@@ -216,7 +216,7 @@ def _raised_in(fault: Exception) -> str:
 
 
 def is_elsewhere(rule: Rule, run: LintContext) -> bool:
-    """Whether all versions that the rule speaks of are known not to run."""
+    """Whether all versions that the rule is about are known not to run."""
     return bool(rule.consumers) and all(run.runs(each) is False for each in rule.consumers)
 
 
@@ -265,7 +265,7 @@ def _in_notebooks(finding: Finding) -> Iterator[Span]:
 
 
 def _can_be_edited(finding: Finding, run: LintContext) -> bool:
-    """Whether what it speaks of stands in the file by itself, and not within a text.
+    """Whether what it is about stands in the file by itself, and not within a text.
 
     A Python file has to be one afterwards.
     """
@@ -303,7 +303,7 @@ def _known_from(rule: Rule, told: tuple[str, ...], run: LintContext) -> Iterator
 
 
 def _is_of_commit(rule: Rule, run: LintContext) -> bool:
-    """Whether the repository fixes a commit of what the rule speaks of, and no release is known."""
+    """Whether the repository fixes a commit of what the rule is about, and no release is known."""
     return any(is_commit(run.release(split_requirement(each)[0])) for each in rule.consumers)
 
 
@@ -318,12 +318,12 @@ def _is_of_own_version(rule: Rule, run: LintContext) -> bool:
 
 
 def is_commit(release: Release) -> bool:
-    """Whether a commit is required, of a release that nothing tells."""
+    """Whether a commit is required, of an unknown release."""
     return release.pin is not None and ANY in release.pin.ranges
 
 
 def _assumed(rule: Rule, run: LintContext) -> str | None:
-    """The version range on which a rule rests, where nobody named the version."""
+    """The version range on which a rule rests, where no version is given."""
     ranged = [each for each in rule.consumers if each != split_requirement(each)[0]]
     if not ranged or any(run.runs(each) for each in ranged):
         return None

@@ -1,4 +1,4 @@
-"""Documents against the schemas of their readers: keys nobody knows, values nobody takes.
+"""Documents against the schemas of their readers: unknown keys, and values not taken.
 
 A small reader of the JSON Schemas in `schemas/json/`: it knows the words that these use, tells an
 unknown key from a value of another type, and keeps the place of each. `jsonschema` would take

@@ -65,7 +65,7 @@ class Settings(Struct, frozen=True, dict=True):
     def levelled(self, found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
         """Findings with the severity that is set for their rules, without those that are off.
 
-        Hard errors stay. What nobody can tell stays a note, however much its rule weighs.
+        Hard errors stay. What cannot be known stays a note, however much its rule weighs.
         """
         if not (self.said.rules or self.said.paths):
             return tuple(found)
@@ -211,7 +211,7 @@ def _tree(content: bytes, name: str) -> tuple[Node | None, tuple[Diagnostic, ...
 
 
 def _faults(tree: Node, project: Project, *, needs_baseline: bool) -> Iterator[Diagnostic]:
-    """What is wrong with the values; what is of the wrong type is told by its shape."""
+    """What is wrong with the values; what is of the wrong type is reported by its shape."""
     for at, rule in _rules(tree):
         yield from _faults_of_rule(rule, at, tree)
     for at, glob in _globs(tree):

@@ -1,6 +1,6 @@
 """Documents seen through another dialect: DeepSpeed's keys in an accelerate file, and the like.
 
-A view holds the same places under the keys of the consumer that will be told them, so that a rule
+A view holds the same places under the keys of the consumer that will get them, so that a rule
 about DeepSpeed finds a ZeRO stage wherever it is written.
 """
 

@@ -18,7 +18,7 @@ _MOST: Final = 12
 
 
 def hover(analysis: Analysis, line: int, column: int) -> tuple[str, Span] | None:
-    """What is told of a place, with the stretch that it is told of; None for nothing."""
+    """What is shown at a place, with the stretch that it covers; None for nothing."""
     if analysis.kind is None:
         return _of_config(analysis, line, column)
     found = node_at(analysis.tree, line, column) if analysis.tree is not None else None

@@ -23,7 +23,7 @@ _UNITS: Final[Mapping[str, Callable[[str], int]]] = {
 
 
 class Text(Struct, frozen=True, dict=True):
-    """A text whose places are told to an editor, and taken from it."""
+    """A text whose places are given to an editor, and taken from it."""
 
     text: str
     encoding: str = "utf-16"

@@ -106,13 +106,13 @@ class Server(LanguageServer):
             self._show(path)
 
     async def _refresh(self) -> None:
-        """Have the editor ask for hints again, if it can be told so."""
+        """Have the editor ask for hints again, if it supports that."""
         known = self.client_capabilities.workspace
         if known is not None and known.inlay_hint is not None and known.inlay_hint.refresh_support:
             await self.workspace_inlay_hint_refresh_async(None)
 
     async def _guarded(self, work: Callable[[Path], _Result], path: Path) -> _Result | None:
-        """Do work on a file; a bug of ours is told in the log, and ends nothing."""
+        """Do work on a file; a bug of ours is reported in the log, and ends nothing."""
         try:
             return await self.ask(work, path)
         except Exception:  # noqa: BLE001  whatever it is, it is ours, and the editor goes on

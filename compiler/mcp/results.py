@@ -1,4 +1,4 @@
-"""What the tools give back: each result has a type, which clients are told as a JSON Schema."""
+"""What the tools give back: each result has a type, which clients get as a JSON Schema."""
 
 from typing import Any, Final, Literal
 

@@ -205,7 +205,7 @@ class Scribe(Struct):
         return self.say(slot, taken.value, reason, *rests, beat=beat)
 
     def place(self, slot: str, at: str) -> str:
-        """Where a slot's value is said: its pin, or else the path of the spec that gives it."""
+        """Where a slot's value is set: its pin, or else the path of the spec that gives it."""
         return f"pin.{slot}" if slot in self.facts.pins else at
 
     def error(

@@ -1,4 +1,4 @@
-"""What is taken where a spec says nothing: each value with its condition and its source.
+"""What is taken where a spec sets nothing: each value with its condition and its source.
 
 `docs/defaults.md` is made of this table. What follows from a sum, such as a micro batch, is no
 default; what a spec's own field has as its default is read from there.
@@ -16,7 +16,7 @@ from tunec.schemas.terms import OptimizerName
 
 
 class Default(Struct, frozen=True):
-    """A value that a slot gets where nobody says another."""
+    """A value that a slot gets by default."""
 
     slot: str
     value: Any

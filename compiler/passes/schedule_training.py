@@ -70,7 +70,7 @@ def schedule_training(facts: Facts, draft: Draft) -> Outcome:
 
 
 def _rows(facts: Facts, draft: Draft) -> Rows | None:
-    """What one pass over the data draws from; None where nobody says how much there is."""
+    """What one pass over the data draws from; None where its size is unknown."""
     samples = draft.data.samples
     if samples is None:
         return None

@@ -205,7 +205,7 @@ _REQUIRING: Final = frozenset({"openrlhf"})
 
 
 def _packages(scribe: Scribe, draft: Draft) -> Iterator[str]:
-    """What pip is told: with a release where one is named, or goes with the files."""
+    """What pip gets: with a release where one is named, or goes with the files."""
     releases, told = _brought(scribe, draft), scribe.facts.imports
     trainers = [name for name in _TRAINERS if name in releases]
     if _REQUIRING & {*trainers} or draft.attention.implementation == "flash_attention_2":

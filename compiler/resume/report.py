@@ -140,7 +140,7 @@ _NEAR = 0.02
 
 
 def other_model(report: Report) -> str | None:
-    """Why the folder is of another model than the plan's; None where nothing tells."""
+    """Why the folder is of another model than the plan's; None where it is unknown."""
     found, plan = report.found, report.plan
     if plan is None:
         return None

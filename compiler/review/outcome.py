@@ -1,4 +1,4 @@
-"""The outcome of one spec on one cluster, as plain data: what fleet, diff and report speak of."""
+"""The outcome of one spec on one cluster, as plain data: what fleet, diff and report show."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 
 
 class Traits(Struct, frozen=True):
-    """What clusters are told apart by when many of them are spoken of at once."""
+    """What clusters are told apart by when many of them are listed at once."""
 
     devices: str
     """Names of the device models, joined."""

@@ -142,7 +142,7 @@ def _sums(found: Considered) -> tuple[Branch, ...]:
 
 
 def _sum(total: int, terms: Mapping[str, int]) -> str:
-    """`43.1 GiB = logits and loss 28.6 GiB + weights 14.5 GiB`: what is small is told together."""
+    """`43.1 GiB = logits and loss 28.6 GiB + weights 14.5 GiB`: small terms together."""
     large = {name: value for name, value in terms.items() if value >= _LEAST * total}
     rest = total - sum(large.values())
     parts = [f"{name} {format_bytes(value)}" for name, value in large.items()]

@@ -50,7 +50,7 @@ def kept_in(
 def _told(
     document: Document, target: Target, file: File, sources: Sources, dialect: Dialect
 ) -> Iterator[Kept]:
-    """What a program is told of keys of a dialect that it runs, and a dialect of its keys."""
+    """What a program gets of the keys of a dialect that it runs, and a dialect of its keys."""
     reads = {each.key: each for each in sources.reads if each.place.document is document}
     for carry in _between(document, target, file, sources, dialect):
         every = (*carry.keys, *carry.beside)
@@ -68,7 +68,7 @@ def _told(
 def _between(
     document: Document, target: Target, file: File, sources: Sources, dialect: Dialect
 ) -> Iterator[Carry]:
-    """How keys of a document are said in a file of the other side, a dialect or what runs it."""
+    """How keys of a document are written in a file of the other side, a dialect or what runs it."""
     own, every = document.target, tuple[Carry, ...]()
     if kind_of(target, file) not in _ARGUMENTS:
         every = file.takes if document.kind in _ARGUMENTS else ()

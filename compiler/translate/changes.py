@@ -68,7 +68,7 @@ class FilesOfRun(Struct, frozen=True):
 
     @property
     def unjudged(self) -> frozenset[Key]:
-        """The keys that no slot stands for, or of whose values nobody can tell what holds."""
+        """The keys that no slot stands for, or whose effective value cannot be known."""
         left = (each.place for each in self.sources.leftovers)
         labels = (label for each in self.faults for label in each.labels)
         disputed = ((each.span.file, each.path) for each in labels if each.span is not None)
@@ -219,7 +219,7 @@ def _comes_and_goes(slot: str, old: FilesOfRun, new: FilesOfRun) -> bool:
 
 
 def _every_slot(side: FilesOfRun) -> dict[str, Any]:
-    """The value of each slot; None also where nobody says it, or it has no effect."""
+    """The value of each slot; None also where no file sets it, or it has no effect."""
     known, idle = side.sources.known.values, side.sources.idle
     return {slot: None if slot in idle else known.get(slot) for slot in SLOTS}
 

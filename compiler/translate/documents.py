@@ -161,7 +161,7 @@ def _is_trls(document: Document) -> bool:
 
 
 def _is_argument(document: Document) -> bool:
-    """Whether flags are of a program that nobody here knows: they are words of the command."""
+    """Whether flags are of a program that is unknown here: they are words of the command."""
     entries = document.file.entries if document.file else ()
     known = {key for entry in entries for key in entry.keys}
     is_flags = document.format == "shell" and "launcher" not in document.found

@@ -1,7 +1,7 @@
 """The files of one target as far as they are known: row by row, nothing invented.
 
 A slot of which nobody says anything is, under the target, what its program does unasked. Where the
-program does nothing unasked, the key is left out.
+program does nothing by default, the key is left out.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Draft(Struct, frozen=True):
 
 
 def with_defaults(target: Target, known: Partial, dialect: Dialect) -> Partial:
-    """What is known, with what the target's program does unasked in a run like this."""
+    """What is known, with what the target's program does by default in a run like this."""
     waiting = [
         (entry, entry.defaults_at(dialect[entry.package])) for entry in target.entries(dialect)
     ]

@@ -35,7 +35,7 @@ def faults_of(
 ) -> list[Diagnostic]:
     """Everything that is to be said of the files of one target.
 
-    `known` is what was read, `filled` the same with what the target's program does unasked.
+    `known` is what was read, `filled` the same with what the target's program does by default.
     """
     target, version = asked
     dialect = target.dialect(version, software)
@@ -232,7 +232,7 @@ def _loss(
 def _left_open(
     target: Target, drafts: Sequence[Draft], filled: Partial, told: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """What nobody says and the target's program therefore does by itself."""
+    """What no file sets and the target's program therefore does by itself."""
     said = frozenset(
         slot for draft in drafts for row in draft.rows if not row.needs for slot in row.entry.slots
     )
@@ -285,7 +285,7 @@ def _refused_by(
 
 
 def _as_known(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
-    """The diagnostics up to the first that needs what nobody says."""
+    """The diagnostics up to the first that needs a slot that no file sets."""
     try:
         yield from found
     except (Unsaid, *WRONG_SHAPE):

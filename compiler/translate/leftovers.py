@@ -1,4 +1,4 @@
-"""What rows make nothing of: keys of files that no slot stands for, or whose value says nothing."""
+"""What rows make nothing of: keys that no slot stands for, or whose value has no effect."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -83,7 +83,7 @@ def reads(
 
 
 def hidden(document: Document) -> Iterator[str]:
-    """Keys without a slot whose values only running the script would tell."""
+    """Keys without a slot whose values are known only by running the script."""
     known = {
         key for entry in (document.file.entries if document.file else ()) for key in entry.keys
     }
@@ -149,7 +149,7 @@ def _fate(  # rows that give slots come last, and have their way
 def _misunderstood(
     document: Document, dialect: Dialect, known: Partial, given: Collection[str]
 ) -> Iterator[str]:
-    """The keys of rows that matter and give none of their slots, which nobody else says either.
+    """The keys of rows that matter and give none of their slots, which no other row gives either.
 
     Another row may have understood such a key in part: `eval_strategy: epoch` tells that there is
     an evaluation, and no number of steps.
@@ -198,7 +198,7 @@ def listed(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def says_nothing(run: LintContext, document: Document, path: str, value: Any) -> bool:
-    """Whether the key is filled by others, set as it is unasked, or of no effect on the run."""
+    """Whether the key is filled by others, set to its default, or of no effect on the run."""
     return _unsaid(run, document, path, value) != "left"
 
 

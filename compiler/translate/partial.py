@@ -15,7 +15,7 @@ _NOTHING: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType({})
 
 
 class Unsaid(LookupError):
-    """A question needs a slot of which nobody says anything."""
+    """A question needs a slot that no file sets."""
 
     def __init__(self, slot: str) -> None:
         super().__init__(slot)

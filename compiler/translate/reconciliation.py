@@ -48,7 +48,7 @@ class Candidate(Struct, frozen=True):
     pins: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self) -> dict[tuple[str, ...], Any]:
-        """Every field that is told, by its path, without the pins."""
+        """Every field that is set, by its path, without the pins."""
         return {**{each.path: each.value for each in self.stated}, **self.base}
 
     def data(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Candidate(Struct, frozen=True):
         return replace(self, base=base)
 
     def saying(self, slot: str, value: Any) -> "Candidate":
-        """The spec with another word for a slot: a field that can tell it, else a pin."""
+        """The spec with another word for a slot: a field that can express it, else a pin."""
         ways = tuple(each for each in self.open if slot in each.slots)
         if not ways:
             return replace(self, pins={**self.pins, slot: value})
@@ -78,7 +78,7 @@ class Settled(Struct, frozen=True):
     """Slots that are decided otherwise whatever the spec says, with the value decided."""
 
     def without(self, slots: Iterable[str]) -> "Settled":
-        """It with slots that the spec leaves to tunec, though they were read."""
+        """The result with slots that the spec leaves to tunec, though they were read."""
         left = {slot: _decided(self.planned, slot) for slot in slots}
         return replace(self, unmet={**self.unmet, **left})
 
@@ -117,7 +117,7 @@ def settled(
 def refused_slots(found: Settled, asked: Sequence[Asked], usual: Iterable[str]) -> tuple[str, ...]:
     """The pins of a spec that make an error each by themselves.
 
-    Where there are none and no layout fits: what the layout has as usual, which nobody asked for.
+    Where there are none and no layout fits: what the layout has as usual, which was not requested.
     """
     every = written(found.planned, asked).diagnostics
     errors = [each for each in every if each.severity == "error"]
@@ -143,7 +143,7 @@ def _differing(
 
 
 def _unsaid(candidate: Candidate, layout: Collection[str], planned: Planned) -> Iterator[str]:
-    """Slots of the layout of which the spec says nothing."""
+    """Slots of the layout that the spec does not set."""
     said = {slot for each in candidate.stated for slot in each.slots}
     for slot in _IN_ORDER if planned.loaded.spec is not None else ():
         if slot in layout and slot not in candidate.pins and slot not in said:
@@ -161,7 +161,7 @@ def _unmet(known: Values, planned: Planned, asked: Sequence[Asked]) -> dict[str,
 def _is_met(planned: Planned, slot: str, value: Any, asked: Sequence[Asked]) -> bool:
     """Whether a slot is decided as it was read, or not decided at all for want of a plan.
 
-    Where the plan leaves it to the targets, their files tell.
+    Where the plan leaves it to the targets, their files decide.
     """
     found = _decided(planned, slot)
     if found in (value, _UNREACHED) or (slot in _PATHS and found == normpath(str(value))):

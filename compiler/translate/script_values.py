@@ -1,4 +1,4 @@
-"""Settings of a script whose values only its run would tell."""
+"""Settings of a script whose values are known only by running it."""
 
 from collections.abc import Iterable, Iterator
 

@@ -342,7 +342,7 @@ def _is_taken(target: Target, slot: str, value: Any) -> bool:
 
 
 def assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
-    """Versions that nobody named: the defaults of a key that is absent are those of a release."""
+    """Versions that were not given: the defaults of a key that is absent are those of a release."""
     packages = {
         each.target.package: each for each in reversed(sources.run.documents) if each.target
     }

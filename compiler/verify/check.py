@@ -53,7 +53,7 @@ def unchecked(case: Case, program: Program, consumer: str, reason: str) -> Check
 
 
 def missing(case: Case, program: Program, path: str) -> Check:
-    """The plan needs the file and nobody delivered it."""
+    """The plan needs the file, and it was not delivered."""
     reason = "the plan needs this file, but it is missing"
     lost = (Difference("", "", path, "a file", None),)
     name = f"{case.target.package}@{case.version}"

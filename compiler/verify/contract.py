@@ -1,4 +1,4 @@
-"""What a target says of the programs that read its files: how each is asked, and how it is heard.
+"""What a target says of the programs that read its files: how to ask each, and read its answers.
 
 A target names a module whose `PROGRAMS` are these (`Target.verify`); it is imported only when
 something is verified.

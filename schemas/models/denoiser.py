@@ -45,7 +45,7 @@ class Around(Struct, frozen=True, omit_defaults=True):
 
 
 class Denoiser(Struct, frozen=True, omit_defaults=True):
-    """What a diffusion transformer is told and keeps."""
+    """What a diffusion transformer gets and keeps."""
 
     text_tokens: int
     """Text tokens that its pipeline conditions it on."""

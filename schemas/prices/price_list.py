@@ -72,5 +72,5 @@ class PriceList(Shape):
 
     @property
     def day(self) -> str:
-        """The date as it is said: `2026-07-20`, `2025-09-09 or later`."""
+        """The date as it is written: `2026-07-20`, `2025-09-09 or later`."""
         return f"{self.dated.isoformat()}{' or later' if self.is_earliest else ''}"

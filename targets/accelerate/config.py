@@ -1,4 +1,4 @@
-"""accelerate.yaml: what `accelerate launch` is told."""
+"""accelerate.yaml: the settings of `accelerate launch`."""
 
 import json
 from collections.abc import Mapping

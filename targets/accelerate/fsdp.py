@@ -89,7 +89,7 @@ def _row(
     when: Callable[[Plan], bool] = on_fsdp,
     source: str = _PLUGIN,
 ) -> Entry:
-    """A row of the section: it says nothing where another engine is used."""
+    """A row of the section: it has no effect where another engine is used."""
     named = tuple(f"{_SECTION}{key}" for key in keys)
 
     def put(plan: Plan) -> Mapping[str, Json]:
@@ -203,7 +203,7 @@ def _read_wrap(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _second_does(slot: str, value: Any) -> Entry:
-    """What FSDP 2 does unasked, whatever the section says."""
+    """What FSDP 2 does by default, whatever the section says."""
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         return {slot: value} if _is_second(found) else {}

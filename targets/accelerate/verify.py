@@ -1,4 +1,4 @@
-"""How accelerate's launcher is asked about its file, and how it is heard: no process is started.
+"""How accelerate's launcher is asked about its file, and answers: no process is started.
 
 The file is loaded, merged with the launcher's defaults and turned into the variables of each
 process, from which the plugin is built that a training script would get.
@@ -93,7 +93,7 @@ def _offloads(policy: Any) -> bool:
 
 
 def _facts(plan: Plan, answer: Mapping[str, Any]) -> Iterator[Fact]:
-    """What the processes are told, whatever the file says."""
+    """What the processes get, whatever the file says."""
     arguments, told = answer["arguments"], answer["environment"]
     engines = {"deepspeed": "use_deepspeed", "fsdp": "use_fsdp", "ddp": "multi_gpu"}
     chosen = [engine for engine, name in engines.items() if arguments.get(name)]

@@ -74,7 +74,7 @@ _KERNELS: Final = {
 
 
 def _liger(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Liger's kernels by its plugin, those that are told."""
+    """Liger's kernels by its plugin, those that are set."""
     own = {_KERNELS[key]: bool(value) for key, value in found.items() if key in _KERNELS}
     if found.get("use_liger_kernel") is not True or not own:
         return {}

@@ -187,7 +187,7 @@ def _scales(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _widths(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Of an engine on the same devices; a server is told when it is started."""
+    """Of an engine on the same devices; a server gets it when it is started."""
     width = found["vllm.tensor_parallel_size"]
     return {"vllm_tensor_parallel_size": width} if found.get("trl.vllm_mode") == "colocate" else {}
 

@@ -115,7 +115,7 @@ def _of_pairs(plan: Plan) -> bool:
 
 
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
-    """Towards texts nothing is said."""
+    """Towards texts there is no such key."""
     beta = plan.objective.beta
     if is_rewarded(plan):
         return {"rl": "grpo", BETA: beta}

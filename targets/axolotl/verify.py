@@ -1,4 +1,4 @@
-"""How Axolotl's validator is asked about the YAML, and how it is heard."""
+"""How Axolotl's validator is asked about the YAML, and how its answers are read."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -85,7 +85,7 @@ def parameters(run: LintContext) -> int:
 
 
 def trains_all(run: LintContext) -> bool:
-    """Whether nothing says that less than the whole model is trained."""
+    """Whether no file says that less than the whole model is trained."""
     if has_adapter(run):
         return False
     if has_script(run):

@@ -1,4 +1,4 @@
-"""How DeepSpeed is asked about ds_config.json, and how its answers are heard."""
+"""How DeepSpeed is asked about ds_config.json, and how its answers are read."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""How the scripts of zai-org/GLM-4 are asked about finetune.yaml, and how they are heard."""
+"""How the scripts of zai-org/GLM-4 are asked about finetune.yaml, and answer."""
 
 from collections.abc import Mapping
 from typing import Any, Final

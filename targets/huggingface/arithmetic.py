@@ -123,7 +123,7 @@ def _by_the_model(plan: Plan) -> bool:
 
 
 def recomputes(plan: Plan) -> bool:
-    """The model is told to recompute activations."""
+    """The model is set to recompute activations."""
     return not recomputes_by_fsdp(plan) and plan.activation_checkpointing.mode == "layer"
 
 

@@ -1,4 +1,4 @@
-"""How `datasets` is asked about a data set card, and how it is heard."""
+"""How `datasets` is asked about a data set card, and how its answers are read."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -111,7 +111,7 @@ def _write_name(plan: Plan) -> Mapping[str, Json]:
 def _read_name(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """The data set, which is evaluated on where a strategy says so; a card tells more.
 
-    A split to evaluate on says so only where no strategy is told: the script has one by default.
+    A split to evaluate on says so only where no strategy is set: the script has one by default.
     """
     name = found.get("dataset_name")
     if name is None or PurePosixPath(str(name)).name == FOLDER:

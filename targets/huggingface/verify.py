@@ -1,4 +1,4 @@
-"""How transformers, peft and trl are asked about the Trainer's files, and how they are heard."""
+"""How transformers, peft and trl are asked about the Trainer's files, and answer."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -94,7 +94,7 @@ def _hear_arguments(case: Case, answer: Any) -> Heard:
 
 
 def _warmup(plan: Plan) -> int | None:
-    """Steps of warm-up in a run of as many steps as the Trainer is told."""
+    """Steps of warm-up in a run of as many steps as the Trainer gets."""
     share = plan.schedule.warmup_share
     if plan.schedule.steps is None and share is not None:
         return math.ceil(_SOME_STEPS * share)

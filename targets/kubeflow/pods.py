@@ -81,7 +81,7 @@ def config_map(plan: Plan) -> str:
 def volumes(plan: Plan) -> list[Json]:
     """Shared memory, the bundle, and the claim, or else what is gone with the pod.
 
-    Data loading processes and collectives pass tensors by shared memory: 64 MiB unasked.
+    Data loading processes and collectives pass tensors by shared memory: 64 MiB by default.
     """
     claim = plan.job.volume
     own = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}

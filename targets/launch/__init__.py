@@ -1,1 +1,1 @@
-"""Launch: the script that starts the processes, and what the launcher is told."""
+"""Launch: the script that starts the processes, and the launcher's settings."""

@@ -45,7 +45,7 @@ def called(lines: tuple[str, ...]) -> str:
 
 
 def setup_lines(text: str) -> tuple[str, ...]:
-    """The lines again, from a text that holds the function."""
+    """The lines back out of a text that holds the function."""
     found = _SETUP.search(text)
     return tuple(line[2:] for line in found[1].splitlines()) if found else ()
 

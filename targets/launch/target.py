@@ -1,4 +1,4 @@
-"""The launch target: launch.sh, and what accelerate is told where it starts the processes."""
+"""The launch target: launch.sh, and accelerate's settings where it starts the processes."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ _ENVIRONMENT = Entry(
 
 
 def _picks_by_flag(plan: Plan) -> bool:
-    """DeepSpeed's launcher drops CUDA_VISIBLE_DEVICES where it is told how many devices to use."""
+    """DeepSpeed's launcher drops CUDA_VISIBLE_DEVICES where a flag says how many devices to use."""
     return plan.launch.launcher == "deepspeed" and bool(plan.devices.visible)
 
 

@@ -1,4 +1,4 @@
-"""How bash and the launchers are asked about launch.sh and accelerate.yaml, and how they are heard.
+"""How bash and the launchers are asked about launch.sh and accelerate.yaml, and answer.
 
 No line of the script is run: bash reads it, its last command is taken apart into words, and the
 launcher's own parser gets these.
@@ -82,8 +82,8 @@ def bash_program(
 ) -> Program:
     """bash before the launch script of that name, of any target.
 
-    What the script sets and which launcher it starts is heard from our own reader of shell words;
-    what the launcher is told, where it has no parser of its own, too.
+    What the script sets and which launcher it starts is found by our own reader of shell words;
+    what the launcher gets, where it has no parser of its own, too.
     """
 
     def ask(case: Case, _: Answers) -> Question:

@@ -59,7 +59,7 @@ def _row(
     source: str = _CONFIG,
     when: Callable[[Plan], bool] = on_fsdp,
 ) -> Entry:
-    """A row that says nothing unless FSDP is on."""
+    """A row that has no effect unless FSDP is on."""
 
     def put(plan: Plan) -> Mapping[str, Json]:
         return {_ON: True, **write(plan)}

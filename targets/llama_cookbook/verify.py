@@ -1,4 +1,4 @@
-"""How llama-cookbook is asked about its flags, and how it is heard."""
+"""How llama-cookbook is asked about its flags, and how its answers are read."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -85,7 +85,7 @@ def _facts(plan: Plan, answer: Mapping[str, Any]) -> Iterator[Fact]:
 
 
 def _ignored(case: Case, said: str) -> Iterator[str]:
-    """Flags that no class has: those of other blocks are asked of each class, and told too."""
+    """Flags that no class has: those of other blocks are asked of each class, and reported too."""
     flags = flat(document(case.file(NAME), case.delivered[NAME]).get(FLAGS, {}))
     for name in dict.fromkeys(_UNKNOWN.findall(said)):
         if name in flags:

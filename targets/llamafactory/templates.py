@@ -69,7 +69,7 @@ _SEEING: Final = frozenset(
 
 
 def templates_of(repository: str) -> tuple[str, ...]:
-    """The templates that fit a chat model; none where nobody knows it."""
+    """The templates that fit a chat model; none where it is unknown."""
     name = f"/{repository.rpartition('/')[2].lower()}"
     return next((each for pattern, each in TEMPLATES.items() if re.search(pattern, name)), ())
 

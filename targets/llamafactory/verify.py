@@ -1,4 +1,4 @@
-"""How LLaMA-Factory's parser is asked about the files, and how it is heard."""
+"""How LLaMA-Factory's parser is asked about the files, and how its answers are read."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -30,7 +30,7 @@ LANGUAGE_MODELS: Final = (
 
 
 def language_model(plan: Plan) -> str | None:
-    """The chat format that goes with the model, None where its name does not tell."""
+    """The chat format that goes with the model, None where its name does not show it."""
     name = plan.model.path.rstrip("/").rpartition("/")[2]
     found = (word for pattern, word in LANGUAGE_MODELS if pattern.search(name))
     return next(found, None)

@@ -1,4 +1,4 @@
-"""How finetune.py of OpenBMB/MiniCPM-V is asked about its flags, and how it is heard."""
+"""How finetune.py of OpenBMB/MiniCPM-V is asked about its flags, and how its answers are read."""
 
 from collections.abc import Mapping
 from typing import Any, Final

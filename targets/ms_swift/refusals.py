@@ -14,7 +14,7 @@ from tunec.targets.scripts.refusals import Refusal
 
 
 def _says_itself(plan: Plan) -> bool:
-    """Whether keys of the user's own tell how the model is loaded."""
+    """Whether keys of the user's own say how the model is loaded."""
     passed = {each.partition("=")[0] for each in plan.runtime.extra}
     return {f"{PACKAGE}.model_type", f"{PACKAGE}.template"} <= passed
 

@@ -42,7 +42,7 @@ def _write_lengths(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_lengths(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Prompts are as long as the model allows where nothing is said."""
+    """Prompts are by default as long as the model allows."""
     prompt, answer = found.get("max_length"), found.get("max_completion_length", 512)
     if not _is(found) or not isinstance(answer, int):
         return {}

@@ -56,7 +56,7 @@ def of_the_trainer() -> Iterator[Entry]:
 
 
 def _rate(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """By what is trained where nothing is said."""
+    """The default, by what is trained."""
     usual = 1e-5 if found.get("tuner_type") == "full" else 1e-4
     said = found.get("learning_rate")
     return {"optimizer.learning_rate": usual if said is None else said}

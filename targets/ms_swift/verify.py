@@ -1,4 +1,4 @@
-"""How ms-swift's parser is asked about the file, and how it is heard."""
+"""How ms-swift's parser is asked about the file, and how its answers are read."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Rows of what OpenRLHF tells DeepSpeed: the stage by a flag, the rest as DeepSpeed has it."""
+"""Rows of what OpenRLHF passes to DeepSpeed: the stage by a flag, the rest as DeepSpeed has it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

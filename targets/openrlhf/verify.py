@@ -1,4 +1,4 @@
-"""How OpenRLHF's programs are asked about their flags, and how they are heard."""
+"""How OpenRLHF's programs are asked about their flags, and how their answers are read."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial

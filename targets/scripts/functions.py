@@ -136,7 +136,7 @@ def _outside(name: str) -> Any:
 
 
 def flags(parser: argparse.ArgumentParser) -> dict[str, dict[str, Any]]:
-    """Each flag of a parser: its type, what it takes, and its value where nobody gives one."""
+    """Each flag of a parser: its type, what it takes, and its default."""
     return {
         each.dest: _flag(each)
         for each in parser._actions  # noqa: SLF001  argparse has no other way

@@ -12,7 +12,7 @@ from tunec.targets.scripts.refusals import Refusal
 
 
 def without_rank_flag(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """What such a trainer needs beside DeepSpeed's engine where nobody asks for a launcher."""
+    """What such a trainer needs beside DeepSpeed's engine if no launcher is requested."""
     if spec.launcher is not None or "parallel" not in draft.groups:
         return {}
     return {"launch.launcher": "torchrun"} if draft.parallel.engine == "deepspeed" else {}

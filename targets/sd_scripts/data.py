@@ -25,7 +25,7 @@ def _keys(name: str) -> tuple[str, ...]:
 
 
 def _one(found: Found, name: str) -> Json:
-    """What all sets have; None where they differ, or nothing says it."""
+    """What all sets have; None where they differ, or it is not set."""
     general = found.get(f"general.{name}")
     sets = [found[f"{at}.{name}"] for at in SETS if f"{at}.{name}" in found] or [general]
     return sets[0] if all(each == sets[0] for each in sets) else None

@@ -139,7 +139,7 @@ COMPUTE: Final = (
 
 
 def _micro(found: Found) -> Values:
-    """Where nothing is said, the data's own file may say it."""
+    """Where it is not set, the data's own file may set it."""
     micro = found.get("train_batch_size", None if "dataset_config" in found else 1)
     return {} if micro is None else {"batch.micro": micro}
 
@@ -302,7 +302,7 @@ def _shape(found: Found) -> Values:
 
 
 def _arguments(kind: str, found: Found) -> Iterator[tuple[str, Any]]:
-    """What transformers' shapes are told beside length and warm-up."""
+    """What transformers' schedules get beside length and warm-up."""
     cycles, power = found.get(_CYCLES, 1), found.get("lr_scheduler_power", 1)
     if kind == "cosine_with_restarts" and cycles != 1:
         yield "num_cycles", cycles

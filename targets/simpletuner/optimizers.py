@@ -1,4 +1,4 @@
-"""SimpleTuner's optimizers: their names, what they default to, and how their settings are said.
+"""SimpleTuner's optimizers: their names, what they default to, and how their settings are written.
 
 `--adam_beta1` and its like reach DeepSpeed's optimizer only. Every other optimizer takes its own
 defaults, changed by `--optimizer_config=weight_decay=0.1,eps=1e-08` and `--optimizer_beta1/2`
@@ -99,7 +99,7 @@ def _value(word: str) -> float | bool | str:
 
 
 def kernel_of(choice: Choice, settings: Mapping[str, Any]) -> OptimizerKernel:
-    """Which implementation runs; torch takes `foreach` on CUDA where nobody says."""
+    """Which implementation runs; torch takes `foreach` on CUDA by default."""
     if choice.kernel is not None:
         return choice.kernel
     if settings.get("fused") is True:

@@ -33,7 +33,7 @@ def _schema(dialect: Dialect) -> str | None:
 
 
 def _is_config(document: Json) -> bool:
-    """Whether a document is a config.json: no other trainer speaks of model families."""
+    """Whether a document is a config.json: no other trainer has model families."""
     names = document if isinstance(document, Mapping) else ()
     said = {str(name).removeprefix("--") for name in names}
     return "model_family" in said or {"data_backend_config", "model_type"} <= said

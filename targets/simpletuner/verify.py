@@ -1,4 +1,4 @@
-"""How SimpleTuner is asked about the folder it is started in, and how it is heard."""
+"""How SimpleTuner is asked about the folder it is started in, and how its answers are read."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The skypilot target: task.yaml, and what accelerate is told where it starts the processes."""
+"""The skypilot target: task.yaml, and accelerate's settings where it starts the processes."""
 
 import shlex
 from collections.abc import Iterator, Mapping

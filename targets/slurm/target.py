@@ -1,4 +1,4 @@
-"""The slurm target: train.sbatch, and what accelerate is told where it starts the processes."""
+"""The slurm target: train.sbatch, and accelerate's settings where it starts the processes."""
 
 import re
 from collections.abc import Iterator, Mapping

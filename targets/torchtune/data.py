@@ -1,4 +1,4 @@
-"""Rows of torchtune's data sets: a builder, and what it is told."""
+"""Rows of torchtune's data sets: a builder, and its arguments."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

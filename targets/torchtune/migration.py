@@ -71,7 +71,7 @@ def _leaves(names: Iterable[str], instead: str, harmless: Any) -> Iterator[Moved
 
 
 def _is_in_full(value: Any) -> bool:
-    """Whether a builder adds nothing to the model: its weights tell the family."""
+    """Whether a builder adds nothing to the model: its weights show the family."""
     return not str(value).rpartition(".")[2].startswith(("lora_", "qlora_"))
 
 

@@ -40,7 +40,7 @@ _ARGUMENTS: Final = ("lora_rank", "lora_alpha", "lora_dropout", "use_dora")
 
 
 def _adapter(found: Found) -> Values:
-    """What the builders of LoRA are told, and their own defaults."""
+    """The arguments of LoRA's builders, and their own defaults."""
     if not _is_lora(found):
         return {"adapter.kind": "none"}
     rank, alpha, dropout, dora = (

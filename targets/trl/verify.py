@@ -1,4 +1,4 @@
-"""How TRL's scripts are asked about the file that each is given, and how they are heard."""
+"""How TRL's scripts are asked about the file that each is given, and how their answers are read."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -138,7 +138,7 @@ _WARMUP: Final = 5
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     """Its numbers for samples with images are others than those for texts.
 
-    Samples of a model that sees may hold images that the spec does not speak of.
+    Samples of a model that sees may hold images that the spec does not name.
 
     Its warm-up is in steps: a share that nobody asked for gives none where the length is not known.
     """

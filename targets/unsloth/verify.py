@@ -1,4 +1,4 @@
-"""How Unsloth's command is asked about its YAML, and how it is heard."""
+"""How Unsloth's command is asked about its YAML, and how its answers are read."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -49,7 +49,7 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 def _facts(plan: Plan, calls: Mapping[str, Mapping[str, Json]]) -> Iterator[Fact]:
-    """What the command tells its trainer that no key of the file says by itself."""
+    """What the command passes to its trainer that no key of the file sets by itself."""
     load, prepare = calls["load_model"], calls["prepare_model_for_training"]
     data, train = calls["load_and_format_dataset"], calls["start_training"]
     is_packed = plan.quantization.format == "nf4"

@@ -132,7 +132,7 @@ def _read_kind(at: str, found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _rising(at: str, found: Mapping[str, Json]) -> dict[str, Json]:
-    """What is said of the warm-up: steps above 0 win over a share."""
+    """What the file says of the warm-up: steps above 0 win over a share."""
     steps = found.get(f"{at}.lr_warmup_steps")
     steps = steps if isinstance(steps, int) and steps > 0 else 0
     return {"steps": steps, "share": 0 if steps else found.get(f"{at}.lr_warmup_steps_ratio", 0)}

@@ -153,7 +153,7 @@ def lasting(usual: int, source: str) -> tuple[Entry, ...]:
 
 
 def logging(usual: tuple[str, ...], source: str) -> tuple[Entry, ...]:
-    """The rows of what a run tells, and where; `usual` are the trackers of its own file."""
+    """The rows of what a run logs, and where; `usual` are the trackers of its own file."""
     return (
         fixed("schedule.log_steps", 1, source),
         same("trainer.default_local_dir", "runtime.output", source),

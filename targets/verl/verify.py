@@ -1,4 +1,4 @@
-"""How verl's programs are asked about their files, and how they are heard."""
+"""How verl's programs are asked about their files, and how their answers are read."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial

@@ -224,7 +224,7 @@ def _read_steps(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def counts_iterations(plan: Plan) -> bool:
-    """Whether the length is said in steps: by `epochs` each micro batch would make one."""
+    """Whether the length is given in steps: by `epochs` each micro batch would make one."""
     schedule = plan.schedule
     by_need = plan.batch.accumulation > 1 and schedule.steps is not None
     return schedule.epochs is None or by_need

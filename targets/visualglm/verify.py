@@ -1,4 +1,4 @@
-"""How SwissArmyTransformer's parser is asked about the flags and the file, and how it is heard."""
+"""How SwissArmyTransformer's parser is asked about the flags and the file, and answers."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

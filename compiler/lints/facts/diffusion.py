@@ -170,7 +170,7 @@ class DataSet(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Its `dataset_type`; pictures where nobody says it."""
+        """Its `dataset_type`; by default pictures."""
         return str(self.value("dataset_type") or "image")
 
 
@@ -238,7 +238,7 @@ def amount(at: Place | None) -> float | None:
 
 
 def family(document: Document) -> str:
-    """The model family in lower case; empty where nobody says it."""
+    """The model family in lower case; empty where the file has none."""
     return word(document, "model_family")
 
 

@@ -67,7 +67,7 @@ def family(run: LintContext) -> str:
 
 
 def named_family(run: LintContext) -> str:
-    """The `model_type` of a model with experts, by its name alone; empty where that tells none."""
+    """The `model_type` of a model with experts, by its name alone; empty where it shows none."""
     name = (run.model_name or "").lower()
     return next((kind for each, kind in _FAMILIES_BY_NAME.items() if re.search(each, name)), "")
 
@@ -81,7 +81,7 @@ models/auto/processing_auto.py, by the names of their repositories."""
 
 
 def sees(run: LintContext) -> bool:
-    """Whether images are among what the model is given; not for a model that nobody knows."""
+    """Whether images are among what the model is given; not for an unknown model."""
     if run.model is not None:
         return run.model.architecture.kind == "vision-language"
     named = run.model_name

@@ -299,7 +299,7 @@ def sharded_by_fsdp(run: LintContext) -> Place | None:
 
 
 def processes(run: LintContext) -> int | None:
-    """How many processes a launcher or --world-size says there are; hardware alone says nothing."""
+    """How many processes a launcher or --world-size says there are; hardware alone does not."""
     world = run.world
     if world is None or world.rank == Rank.CATALOGUE or not isinstance(world.value, int):
         return None

@@ -127,7 +127,7 @@ examples/pytorch run_clm.py; DeepSpeedExamples and Chinese-LLaMA-Alpaca."""
 
 
 def longest(run: LintContext) -> Any:
-    """Tokens of the longest sample; None where nobody says."""
+    """Tokens of the longest sample; None where no file has it."""
     at = flag(run)
     return run.value("data.sequence", at.value if at is not None else None)
 
@@ -152,7 +152,7 @@ def is_beside_a_file(document: Document) -> bool:
 
 
 def never_evaluates(document: Document) -> bool:
-    """Whether the trainer does not evaluate: it says so, or says nothing (the default is no)."""
+    """Whether the trainer does not evaluate: it says so, or leaves the default, no."""
     if document.unknown & set(STRATEGIES):
         return False
     if strategy_of(document) is None and is_beside_a_file(document):

@@ -31,7 +31,7 @@ _LOADS_ON_ONE: Final = {"transformers": Version("4.41")}
 
 
 def usual_version(workload: Workload, units: Sequence[str] | None = None) -> int:
-    """2, unless a release that will run cannot be told so, or 1 alone can split the embedding."""
+    """2, unless a release that will run has no such setting, or 1 alone can split the embedding."""
     if _is_older(workload, _FIRST):
         return 1
     return 1 if _embedding(2, workload, units) and not _embedding(1, workload, units) else 2
@@ -56,10 +56,10 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
     """Settings for a kind of FSDP.
 
     A unit a layer, by the model's own `_no_split_modules`. The backward pass gathers ahead, as
-    torch does unasked (2.13 `FullyShardedDataParallel(backward_prefetch=BACKWARD_PRE)`, and version
-    2 always); `use_orig_params`, without which FSDP 1 refuses a unit that is trained in part.
-    Rank 0 alone reads the weights, where the trainer can be told so. Layers recompute by FSDP's own
-    wrapper: the model's gathers each unit once more (transformers issue 30404).
+    torch does by default (2.13 `FullyShardedDataParallel(backward_prefetch=BACKWARD_PRE)`, and
+    version 2 always); `use_orig_params`, without which FSDP 1 refuses a unit that is trained in
+    part. Rank 0 alone reads the weights, where the trainer has such a setting. Layers recompute by
+    FSDP's own wrapper: the model's gathers each unit once more (transformers issue 30404).
     """
     version, sharding, offload = kind
     if not version:
@@ -76,7 +76,7 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
 
 
 def _state_dict(version: int, workload: Workload) -> StateDict:
-    """Full, which any program can load, where the trainer can be told so."""
+    """Full, which any program can load, where the trainer has such a setting."""
     return "sharded" if version == 2 and _is_older(workload, _FULL_FROM) else "full"
 
 

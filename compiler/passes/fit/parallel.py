@@ -59,7 +59,7 @@ def _tensor(problem: Problem, shape: Shape) -> str | None:
 
 
 def _sequence(workload: Workload, ways: int) -> str | None:
-    """What DeepSpeed's Ulysses attention needs, and what it would do wrong unasked."""
+    """What DeepSpeed's Ulysses attention needs, and what it would do wrong by default."""
     model = workload.architecture
     if model.kind != "causal-lm" or workload.preference is not None or model.remote_code:
         return "only causal language models share sequences, trained on given texts"

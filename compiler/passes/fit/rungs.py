@@ -73,7 +73,7 @@ class Rung:
 
     @cached_property
     def narrow(self) -> "Rung | None":
-        """A rung with gradients added up in the dtype that the engine takes unasked.
+        """A rung with gradients added up in the dtype that the engine takes by default.
 
         None where they are added up in no other (`sums_in_fp32`).
         """
@@ -136,7 +136,7 @@ class Rung:
         return self.least_bytes <= budget
 
     def lacks_host(self, host_budget: int | None) -> bool:
-        """Whether a node's host has too little memory; None: nobody knows how much."""
+        """Whether a node's host has too little memory; None: how much it has is unknown."""
         return host_budget is not None and self.host_bytes > host_budget
 
     def most(self, budget: int) -> int:

@@ -192,7 +192,7 @@ def global_batch(problem: Problem, width: int) -> int:
 
 
 def usual_batch(workload: Workload) -> int:
-    """Samples in one step where nobody says: as many as usual, but fewer of long ones."""
+    """Samples in one step by default: as many as usual, but fewer of long ones."""
     if workload.architecture.kind == "diffusion":
         return int(BATCH_IMAGES.value)
     sequences = workload.preference.sequences if workload.preference is not None else 1
@@ -301,7 +301,7 @@ def _units(pinned: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _unasked(workload: Workload, sharding: FsdpSharding) -> str | None:
-    """Why FSDP is not taken unasked, though it may run."""
+    """Why FSDP is not taken without a request, though it may run."""
     if sharding == "hybrid":
         return "hybrid is tried only if the spec requests FSDP"
     if workload.architecture.remote_code:

@@ -59,7 +59,7 @@ def _by_verl(workload: Workload, verl: Version) -> States:
 
     verl 0.8.0 to 0.9.1 workers/engine/fsdp/transformer_impl.py `_build_module`: nothing is widened
     after it is loaded. From 0.9.0 on `_build_lora_module` makes adapters like the base. fp16 takes
-    fp32 parameters: torch's scaler unscales no others without being told.
+    fp32 parameters: torch's scaler unscales no others by default.
     """
     compute, name = workload.precision.compute, workload.optimizer.name
     if workload.adapter.kind == "none" or compute == "fp16":
@@ -74,7 +74,7 @@ _CASTS_ADAPTERS: Final = Version("0.9")
 def _is_loaded_unasked(workload: Workload) -> bool:
     """Whether a script loads the model without a dtype, which is fp32 then.
 
-    trl 0.20.0 and 0.21.0 scripts/grpo.py; from 0.22 on the trainer loads it as it is told.
+    trl 0.20.0 and 0.21.0 scripts/grpo.py; from 0.22 on the trainer loads it as configured.
     """
     trl, own = workload.version("trl"), workload.generation
     return trl is not None and trl < _GRPO_LOADS_AS_TOLD and own is not None and own.sequences > 0

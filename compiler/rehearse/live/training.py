@@ -21,7 +21,7 @@ from tunec.compiler.rehearse.live.model import Tokens, build, tokenizer
 
 
 def train(question: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
-    """Train as training_args.yaml says, and say what ran; `folder` is told of the progress."""
+    """Train as training_args.yaml says, and say what ran; `folder` gets the progress."""
     transformers.logging.set_verbosity_error()
     _tell(folder, "starting the engine")
     seen = Seen()

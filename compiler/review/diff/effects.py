@@ -42,7 +42,7 @@ class Effect(Struct, frozen=True):
 
     @property
     def pair(self) -> Pair:
-        """The pair that is spoken of."""
+        """The pair that is meant."""
         return self.new.pair
 
     @property

@@ -23,7 +23,7 @@ def spec_title(change: SpecChange) -> str:
 
 
 def spec_class(change: SpecChange) -> str:
-    """The gravest class, or that there is no effect, or none that anybody could tell."""
+    """The gravest class, or that there is no effect, or none that can be known."""
     if change.groups:
         return change.kind
     return "effect unknown" if change.unjudged else "no effect"

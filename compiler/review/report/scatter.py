@@ -179,7 +179,7 @@ def _labelled(placed: Sequence[_Placed]) -> list[_Placed]:
 
 
 def _cost(option: _Placed, done: Sequence[_Placed], every: Sequence[_Placed]) -> int:
-    """How bad it is what a label would cover, on all widths: the edge, then labels, then marks."""
+    """How much a label would cover, on all widths: most the edge, then labels, then marks."""
     cost = 0
     for width in _WIDTHS:
         box = option.box(width)

@@ -45,9 +45,9 @@ _COLUMNS: Final = (
 
 
 def search_section(considered: Considerations, *, per_token: bool) -> Section | None:
-    """The layouts that were considered; None if there is none to speak of.
+    """The layouts that were considered; None if there are none to show.
 
-    `per_token`: whether speed is told in tokens rather than in samples.
+    `per_token`: whether speed is given in tokens rather than in samples.
     """
     numbered = {each.name: at for at, each in enumerate(_plotted(considered), 1)}
     if not considered.layouts:

@@ -199,7 +199,7 @@ def time_section(time: TimeAccount, micro_batches: int) -> Section:
 
 
 def _large(terms: Mapping[str, float]) -> dict[str, float]:
-    """The terms that can be seen in a bar, in their order; the small ones are told together."""
+    """The terms that can be seen in a bar, in their order; the small ones are shown together."""
     least = _SEEN * sum(terms.values())
     ranked = sorted((value for value in terms.values() if value >= least), reverse=True)
     least = ranked[_COLOURS - 1] if len(ranked) > _COLOURS else least

@@ -134,7 +134,7 @@ def _plainly(slot: str) -> Callable[[Plan], str]:
 
 
 def _unless(slot: str, *values: object) -> Callable[[Plan], bool]:
-    """Whether a slot has another value than these, which mean that nothing is to be told."""
+    """Whether a slot has another value than these, which mean that there is nothing to show."""
     return lambda plan: plan[slot] not in values
 
 

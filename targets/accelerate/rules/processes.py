@@ -17,7 +17,7 @@ from tunec.compiler.lints.rule import Finding, rule
     "distributed-type-missing", "error", "parse", consumers=("accelerate",), reads=("accelerate:*",)
 )
 def distributed_type_missing(run: LintContext) -> Iterator[Finding]:
-    """accelerate is not told which engine to start."""
+    """accelerate has no engine to start."""
     for document in run.of("accelerate"):
         if document.is_view or document.get("distributed_type") is not None:
             continue
@@ -116,7 +116,7 @@ _HOSTFILE: Final = "deepspeed_config.deepspeed_hostfile"
     reads=("accelerate:num_machines",),
 )
 def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed is to start several machines, and is not told which."""
+    """DeepSpeed is to start several machines, and no file names them."""
     for document in run.of("accelerate"):
         kind, machines = engine(document), count(document, "num_machines")
         if kind is None or kind.value != "DEEPSPEED" or machines is None or machines[0] < 2:

@@ -89,7 +89,7 @@ _OF_TURNS: Final = ("message_field_role", "message_field_content")
 def deprecated_in_axolotl(run: LintContext) -> Iterator[Finding]:
     """A key or word that the release which runs warns of, and a later one will not take.
 
-    Nothing is told where no file says which release runs.
+    Nothing is reported where no file says which release runs.
     """
     for document in run.of("axolotl"):
         if not document.is_view:

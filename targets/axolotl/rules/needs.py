@@ -203,7 +203,7 @@ _INTERVALS: Final = tuple(
     reads=keys("axolotl", "save_steps", "eval_steps", "evals_per_epoch", "eval_strategy"),
 )
 def cadence_refused(run: LintContext) -> Iterator[Finding]:
-    """When Axolotl saves and evaluates is said in a way that it refuses."""
+    """When Axolotl saves and evaluates is written in a way that it refuses."""
     yield from found(_INTERVALS, run)
     for document in configs(run):
         yield from _without_data(document)

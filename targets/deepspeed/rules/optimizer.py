@@ -276,7 +276,7 @@ _MEANT: Final[Mapping[str, str]] = {
 def is_of_nobody(run: LintContext, place: Place) -> bool:
     """Whether neither DeepSpeed nor torch has an optimizer of that name: nothing else is reached.
 
-    SimpleTuner puts AdamW there, which `optimizer-replaced-under-deepspeed` tells.
+    SimpleTuner puts AdamW there, which `optimizer-replaced-under-deepspeed` reports.
     """
     value = place.value
     if not isinstance(value, str) or value in _TYPE_TORCH or place.document.kind == "simpletuner":

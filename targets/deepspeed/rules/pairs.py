@@ -184,7 +184,7 @@ _ELASTIC: Final = ("max_train_batch_size", "micro_batch_sizes")
 
 
 def _elastic(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Elastic training chooses the batch; 0.19 has none, which key-of-another-release tells."""
+    """Elastic training chooses the batch; 0.19 has none, which key-of-another-release reports."""
     place = document.get("elasticity.enabled")
     if place is None or place.value is not True or run.runs("deepspeed>=0.19"):
         return

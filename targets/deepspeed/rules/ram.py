@@ -119,7 +119,7 @@ def _beyond_ram(
     *,
     is_sure: bool = False,
 ) -> Finding:
-    """Of a node whose RAM is told, or is usual; None: nobody tells it, and it may be enough."""
+    """Of a node whose RAM is known, or is usual; None: it is unknown, and may be enough."""
     name = run.model.path if run.model is not None else ""
     granted = node.granted if node is not None else None
     have = f" of {node.memory / GIB:.0f}" if node is not None else ""

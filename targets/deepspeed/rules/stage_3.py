@@ -186,7 +186,7 @@ _FLAG: Final = "deepspeed_config.zero3_init_flag"
     reads=("accelerate:deepspeed_config.zero3_init_flag",),
 )
 def text_encoders_under_zero_3_init(run: LintContext) -> Iterator[Finding]:
-    """A diffusion model whose frozen parts are loaded in shards that nobody gathers."""
+    """A diffusion model whose frozen parts are loaded in shards that are never gathered."""
     model, stage = run.model, stage_of(run)
     is_diffusion = bool(model and model.components) or bool(run.of("diffusers"))
     if not is_diffusion or stage.value != 3 or run.of("simpletuner"):

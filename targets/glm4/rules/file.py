@@ -39,7 +39,7 @@ def glm_4_file_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _unknown(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Keys of a block; what stands at the top is told by key-outside-its-block."""
+    """Keys of a block; what stands at the top is reported by key-outside-its-block."""
     for path, place in document.found.items():
         block, _, key = path.rpartition(".")
         known = _known(document, block) if block else None

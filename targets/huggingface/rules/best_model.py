@@ -242,7 +242,7 @@ def _upside_down(metric: Place, said: Place | None, greater: bool) -> Finding:
     reads=("trainer:save_strategy",),
 )
 def best_save_unguided(run: LintContext) -> Iterator[Finding]:
-    """Only the best model is saved, and nothing says which one that is."""
+    """Only the best model is saved, without a setting that says which one that is."""
     for document in run.of("trainer"):
         save = document.get("save_strategy")
         if save is None or save.value != "best" or document.is_view or is_beside_a_file(document):

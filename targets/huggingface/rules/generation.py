@@ -124,7 +124,7 @@ _ASKS: Final = "predict_with_generate"
     unless="declared",
 )
 def generation_keys_unread(run: LintContext) -> Iterator[Finding]:
-    """Evaluation is told how to generate, but does not generate."""
+    """Evaluation has settings for generation, but does not generate."""
     for document in run.of("hf"):
         if document.is_view or _ASKS in document.unknown or document.value(_ASKS) is True:
             continue

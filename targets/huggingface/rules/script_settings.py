@@ -48,7 +48,7 @@ def script_settings_clash(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_script(run: LintContext, document: Document) -> Iterator[Finding]:
-    """What a script takes is told by flags that it alone has."""
+    """What a script takes is known by flags that it alone has."""
     if any(document.get(key) for key in _SERIES):
         yield from _of_series(document)
     elif any(document.get(key) for key in _LLAVA):
@@ -310,7 +310,7 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _is_whole(base: Place) -> bool:
-    """Whether a repository is named whose name speaks of no quantisation."""
+    """Whether a repository is named whose name mentions no quantisation."""
     return bool(_HUB.fullmatch(str(base.value))) and not _INT4.search(str(base.value))
 
 

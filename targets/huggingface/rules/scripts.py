@@ -197,7 +197,7 @@ _OF_TRAINING: Final = (
     reads=("launch:script",),
 )
 def training_not_asked_for(run: LintContext) -> Iterator[Finding]:
-    """An example script of transformers has flags of training, and is not told to train."""
+    """An example script of transformers has flags of training, but not the one that trains."""
     for document in run.of("hf", "sft"):
         if document.format != "shell" or any(document.get(each) for each in _TASKS):
             continue

@@ -197,7 +197,7 @@ def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
 
 
 def _in_llamafactory(run: LintContext) -> Iterator[Finding]:
-    """It checkpoints where nobody turns that off, and reentrantly where nobody asks for less."""
+    """It checkpoints unless that is turned off, and reentrantly by default."""
     for document in run.of("llamafactory"):
         find, world = document.get("ddp_find_unused_parameters"), run.value("parallel.world")
         if find is None or find.value is not True or engine_of(run) or world == 1:
@@ -246,7 +246,7 @@ def _in_axolotl(run: LintContext) -> Iterator[Finding]:
 
 
 def _reentrant_of(document: Document) -> bool:
-    """Whether Axolotl recomputes so: written, or unasked where no word is said of it."""
+    """Whether Axolotl recomputes so: written, or by default."""
     if document.get("gradient_checkpointing_kwargs") is not None:
         return document.value("gradient_checkpointing_kwargs.use_reentrant") is True
     keys = ("unfrozen_parameters", "rl", "activation_offloading")
@@ -255,7 +255,7 @@ def _reentrant_of(document: Document) -> bool:
 
 
 def _is_reentrant(run: LintContext) -> bool | None:
-    """Written, or left to a release where it is the default; None: nobody names the release."""
+    """Written, or left to a release where it is the default; None: no release is given."""
     own = run.said("llamafactory", "use_reentrant_gc")
     if run.of("llamafactory"):
         return own is None or own.value is not False

@@ -49,7 +49,7 @@ def launcher_flag_of_another(run: LintContext) -> Iterator[Finding]:
 
 
 def foreign(launcher: str) -> dict[str, tuple[str, str]]:
-    """The flags that this launcher lacks: whose each is, and what it tells."""
+    """The flags that this launcher lacks: whose each is, and what it sets."""
     own = _OWN[launcher].values()
     found = {
         name: (owner, meant)

@@ -116,7 +116,7 @@ def launcher_value_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _text(at: Place) -> str | None:
-    """The word as it is written; None for a flag without one, which others tell."""
+    """The word as it is written; None for a flag without one, which others report."""
     if at.value is True and at.node.written is None:
         return None
     return at.node.written if at.node.written is not None else str(at.value)
@@ -202,7 +202,7 @@ _SWITCHES: Final[Mapping[str, str]] = {"use_deepspeed": "DEEPSPEED", "use_fsdp":
 
 @rule("engine-flags-unread", "error", "silent", consumers=("accelerate",), reads=("launch:flags",))
 def engine_flags_unread(run: LintContext) -> Iterator[Finding]:
-    """Settings of an engine that accelerate is not told to start."""
+    """Settings of an engine that accelerate is not set to start."""
     files = run.of("accelerate")
     for document in launches(run, "accelerate"):
         is_unknown = "flags.config_file" in document.unknown

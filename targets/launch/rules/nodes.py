@@ -32,7 +32,7 @@ itself where it may choose."""
 
 @rule("loopback-between-nodes", "error", "hang", consumers=("nccl",), reads=variables(*_NAMES))
 def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
-    """Several nodes that are told to communicate over their own loopback."""
+    """Several nodes that are set to communicate over their own loopback."""
     for document in launches(run):
         nodes = document.get("nodes")
         for name in _NAMES:
@@ -181,7 +181,7 @@ _RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
 
 @rule("one-rank-for-every-node", "error", "hang", consumers=("torch", "accelerate"), reads=COMMANDS)
 def one_rank_for_every_node(run: LintContext) -> Iterator[Finding]:
-    """Slurm starts a launcher on every node, and each is told that it is the same node."""
+    """Slurm starts a launcher on every node, and each gets the same node rank."""
     starters = {each.name: each.value("launcher") for each in launches(run, *STARTERS)}
     for document in launches(run, "torchrun", "accelerate"):
         if document.name not in starters or not _has_several_nodes(run, document):

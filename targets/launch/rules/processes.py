@@ -62,7 +62,7 @@ def _number(place: Place) -> Place:
     reads=("accelerate:gpu_ids", *flags("multi_gpu")),
 )
 def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
-    """accelerate is told to use several devices and given one."""
+    """accelerate is set to use several devices and given one."""
     for document in run.of("accelerate"):
         kind, chosen = document.get("distributed_type"), document.get("gpu_ids")
         nodes = count(document.get("num_machines")) or 1
@@ -285,7 +285,7 @@ def world_without_launcher(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_tool(document: Document) -> bool:
-    """Whether what is started trains nothing, and may be told of ranks that it only writes for.
+    """Whether what is started trains nothing, and may name ranks that it only writes for.
 
     microsoft/Megatron-DeepSpeed tools/merge_mp_partitions.py reads WORLD_SIZE so.
     """

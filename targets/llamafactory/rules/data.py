@@ -206,7 +206,7 @@ def streamed_batches_handed_out(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_even(document: Document) -> bool:
-    """Packed samples are of one length; pre-training packs unless it is told not to."""
+    """Packed samples are of one length; pre-training packs by default."""
     packed = document.value("packing")
     is_packed = packed if packed is not None else document.value("stage") == "pt"
     return bool(is_packed or document.value("neat_packing"))

@@ -300,7 +300,7 @@ def projector_not_adapted(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_lora(document: Document) -> bool:
-    """LoRA is what it does unasked."""
+    """LoRA is its default."""
     return document.value("finetuning_type") in (None, "lora") and not document.unknown & {
         "finetuning_type",
         "lora_target",

@@ -1,4 +1,4 @@
-"""config.env beside config.json: what `simpletuner train` tells `accelerate launch`.
+"""config.env beside config.json: what `simpletuner train` passes to `accelerate launch`.
 
 The launcher reads no config.json. It takes its numbers from the command line, the shell, or
 `config/config.env`, which is loaded into the environment whatever the format of the configuration

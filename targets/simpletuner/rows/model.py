@@ -97,7 +97,7 @@ def _read_targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _has_other_targets(plan: Plan) -> bool:
-    """Whether the adapters sit elsewhere than where the family has them unasked."""
+    """Whether the adapters sit elsewhere than where the family has them by default."""
     if not has_adapter(plan):
         return False
     family = families.of_model(plan.model.path, plan.model.family)

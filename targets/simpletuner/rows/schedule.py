@@ -73,7 +73,7 @@ _SHAPE: Final = ("schedule.kind", "schedule.warmup_steps", "schedule.arguments")
 
 
 def _polynomial(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What is said otherwise than transformers has it unasked."""
+    """What is set differently from transformers' defaults."""
     said = {"lr_end": found.get("lr_end", _END), "power": found.get("lr_power", _POWER)}
     return {name: value for name, value in said.items() if value != _POLYNOMIAL[name]}
 
@@ -86,7 +86,7 @@ def _cosine(half_period: int, steps: int, end: Json) -> Mapping[str, Any]:
 
 
 def _moves_by_itself(plan: Plan) -> bool:
-    """Whether SimpleTuner's own schedule moves the rate, and can be told how."""
+    """Whether SimpleTuner's own schedule moves the rate, and has settings for it."""
     is_known = plan.schedule.kind in KINDS and not lacks_steps(plan)
     return is_known and without_deepspeed(plan)
 

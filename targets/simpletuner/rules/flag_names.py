@@ -197,7 +197,7 @@ def false_is_dropped(run: LintContext) -> Iterator[Finding]:
 
 @cached()
 def _on_by_themselves() -> tuple[str, ...]:
-    """Switches that are on where nobody speaks of them, in every known release."""
+    """Switches that are on by default in every known release."""
     every = [schema(f"simpletuner/{each}.json")["properties"] for each in _RELEASES]
     return tuple(
         name
@@ -254,7 +254,7 @@ def variable_of_no_flag(run: LintContext) -> Iterator[Finding]:
 def _is_of_old(document: Document) -> bool:
     """Whether it is written for the script of SimpleTuner 1.0, which reads other variables.
 
-    `required-flag-missing` tells that once.
+    `required-flag-missing` reports that once.
     """
     return document.get("MODEL_FAMILY") is None and not _FAMILIES.keys().isdisjoint(document.found)
 

@@ -108,7 +108,7 @@ def _of_another_model(document: Document) -> Iterator[Finding]:
 
 
 def _of_adapters(document: Document) -> Iterator[Finding]:
-    """What is said of adapters, where the file says that the model itself is trained."""
+    """Settings of adapters, where the file says that the model itself is trained."""
     kind = said(document, "model_type")
     if kind is None or word(document, "model_type") != "full":
         return
@@ -180,7 +180,7 @@ def _of_data(document: Document) -> Iterator[Finding]:
 
 
 def _unseen(document: Document) -> Iterator[Finding]:
-    """A loss of evaluation is told to a tracker alone."""
+    """A loss of evaluation goes to a tracker alone."""
     report = said(document, "report_to")
     if report is not None and word(document, "report_to") != "none":
         return

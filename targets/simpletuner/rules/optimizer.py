@@ -48,7 +48,7 @@ def optimizer_config_unreadable(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_left_as_text(value: str) -> bool:
-    """A number that neither a point nor `e-` tells."""
+    """A number that neither a point nor `e-` marks."""
     is_told = "." in value or value.isdigit() or "e-" in value or value.lower() in _WORDS
     return not is_told and _NUMBER.fullmatch(value) is not None
 

@@ -197,7 +197,7 @@ def _shares(document: Document) -> Iterator[Finding]:
 
 
 def _steps(document: Document) -> Iterator[Finding]:
-    """One of the two decides; epochs are 1 where nobody says otherwise."""
+    """One of the two decides; epochs are 1 by default."""
     steps, passes = said(document, "max_train_steps"), said(document, "num_train_epochs")
     if steps is None or not (amount(steps) or 0) > 0:
         yield from _endless(steps, passes)
@@ -221,7 +221,7 @@ def _steps(document: Document) -> Iterator[Finding]:
 
 
 def _endless(steps: Place | None, passes: Place | None) -> Iterator[Finding]:
-    """Epochs are 1 where nobody writes them; steps are none."""
+    """By default there is 1 epoch, and no number of steps."""
     if passes is not None and amount(passes) == 0:
         yield Finding(
             "neither max_train_steps nor num_train_epochs is above 0",
@@ -233,7 +233,7 @@ def _endless(steps: Place | None, passes: Place | None) -> Iterator[Finding]:
 
 
 def _waves(document: Document) -> Iterator[Finding]:
-    """The period of a sine is lr_warmup_steps, which are 0 where nobody writes them."""
+    """The period of a sine is lr_warmup_steps, which are 0 by default."""
     kind, length = said(document, "lr_scheduler"), said(document, "lr_warmup_steps")
     if kind is None or word(document, "lr_scheduler") != "sine":
         return

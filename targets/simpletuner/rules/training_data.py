@@ -310,7 +310,7 @@ def _limit_finding(at: Place, what: str, bound: int, consequence: Consequence) -
     reads=(*flags_read("maximum_image_size"), "simpletuner-data:*"),
 )
 def maximum_size_without_target(run: LintContext) -> Iterator[Finding]:
-    """A largest size is set, and nothing says to what larger pictures shrink."""
+    """A largest size is set, without the size to which larger pictures shrink."""
     for document in configs(run):
         at = said(document, "maximum_image_size")
         if at is not None and amount(said(document, "target_downsample_size")) is None:

@@ -174,7 +174,7 @@ def _vocabulary(run: LintContext) -> _Vocabulary | None:
 def _brings_tokens(run: LintContext, document: Document) -> bool:
     """Whether another template, with its tokens, is laid over the model's; or a view repeats it.
 
-    `--model` tells what a folder of one's own is built like, and not what its tokenizer has.
+    `--model` says what a folder of one's own is built like, and not what its tokenizer has.
     """
     if document.is_view or document.get("chat_template_path") is not None:
         return True

@@ -43,7 +43,7 @@ def engine_leaves_no_room(run: LintContext) -> Iterator[Finding]:
 
 
 def _still(run: LintContext, weights: int) -> int:
-    """What the policy holds between steps by the account, where it is told how much is trained."""
+    """What the policy holds between steps by the account, where it is known how much is trained."""
     from tunec.compiler.lints.facts.memory.estimate import estimate
 
     found = estimate(run)

@@ -84,7 +84,7 @@ def _choices() -> Mapping[str, Sequence[str]]:
 
 
 def _overridden(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A value of the file that differs wins, and nothing says so of the flag."""
+    """A value of the file that differs silently overrides the flag."""
     file = document.get("deepspeed_config")
     if file is None or not run.of("deepspeed"):
         return

@@ -331,7 +331,7 @@ def int8_without_hardware(run: LintContext) -> Iterator[Finding]:
 
 
 def _has_one_product(run: LintContext) -> bool | None:
-    """Whether bitsandbytes multiplies alike on every device; None where nothing tells."""
+    """Whether bitsandbytes multiplies alike on every device; None where it is unknown."""
     if run.runs(_TRANSFORMERS) is True:
         return True
     return run.runs(_ONE_PRODUCT)

@@ -258,7 +258,7 @@ def _without_calls(name: str) -> Finding:
 
 
 def findings(unused: Iterable[Allowance], known: Iterable[str]) -> Iterator[Finding]:
-    """What is told of the allowances in files that hid nothing; `known` are all rules' names.
+    """What is reported of the allowances in files that hid nothing; `known` are all rules' names.
 
     Which these are is known only when every other rule has run, so that the engine calls this.
     """
@@ -368,7 +368,7 @@ def _is_named(run: LintContext, document: Document) -> bool:
 
 
 def _is_switch(run: LintContext, document: Document, path: str) -> bool:
-    """Whether the script may take the flag for itself, and without a word."""
+    """Whether the script may silently take the flag for itself."""
     if starts_an_example(run, document) and document.get("deepspeed_config") is None:
         return path in _SWITCHES
     own = own_keys(document.target, document.file, document.found)

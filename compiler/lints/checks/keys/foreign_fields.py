@@ -146,7 +146,7 @@ def argument_of_no_release(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_release(run: LintContext, document: Document) -> frozenset[str] | None:
-    """What LoraConfig has in the release of peft that runs; of others another rule tells it."""
+    """What LoraConfig has in the release of peft that runs; of others another rule reports it."""
     release = run.release("peft")
     if document.get("peft_type") is None or not release.is_known:
         return None  # it is no LoraConfig, or nobody says which one

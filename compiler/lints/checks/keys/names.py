@@ -97,7 +97,7 @@ def _near(path: str, keys: frozenset[str]) -> str | None:
 
 
 def is_near(name: str, keys: frozenset[str]) -> bool:
-    """Whether a name is told here, as a misspelling of one of some keys."""
+    """Whether a name is reported here, as a misspelling of one of some keys."""
     return _near(name, keys) is not None
 
 
@@ -307,7 +307,7 @@ _STEM: Final = "training_arguments"
 def _of_unknown_release(
     run: LintContext, document: Document, found: Iterable[Told]
 ) -> Iterator[Finding]:
-    """Keys of ds_config.json: what no release takes is wrong, and the rest is told together."""
+    """Keys of ds_config.json: what no release takes is wrong, and the rest is reported together."""
     unknown = {each: unknown_to(run, document, each) for each in DEEPSPEED_RELEASES}
     doubtful: dict[str, tuple[Place, tuple[str, ...]]] = {}
     refused = _refused_later(run, document)

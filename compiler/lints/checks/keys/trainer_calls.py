@@ -155,7 +155,7 @@ def _refused(call: Call, place: Place, moved: Moved, run: LintContext) -> Findin
 
 
 def _severity(run: LintContext, since: str) -> Severity | None:
-    """A note where nothing says which release runs: `key-of-another-release` is as careful."""
+    """A note where no release is given: `key-of-another-release` is as careful."""
     if not since or run.runs(since) is not None:
         return severity(run, since)
     release = run.release(split_requirement(since)[0])

@@ -117,7 +117,7 @@ def _words_for_a_file(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_spoken_of(document: Document, fault: Fault) -> bool:
-    """Whether another rule tells it, or the reader takes the words for what they mean."""
+    """Whether another rule reports it, or the reader takes the words for what they mean."""
     value, kinds = fault.place.value, kinds_of(fault.schema)
     if document.kind == "deepspeed" and _is_passed_over(document, fault.path):
         return True

@@ -89,7 +89,7 @@ def _is_taken(fault: Fault) -> bool:
 
 
 def _elsewhere(run: LintContext, document: Document, fault: Fault) -> tuple[str, ...]:
-    """Where nobody names the release: the known ones that take the value, oldest first."""
+    """If no release is given: the known ones that take the value, oldest first."""
     stem, package = next(iter(CLASSES.get(document.kind, ())), ("", ""))
     if not stem or run.release(package).is_named:
         return ()
@@ -214,7 +214,7 @@ def _never_is_auto(_: str, value: Any) -> bool:
 
 
 def _is_unknown(run: LintContext, document: Document, path: str) -> bool:
-    """Whether it is, or lies under, a key that DeepSpeed does not know: another rule tells that."""
+    """Whether it is, or lies under, a key unknown to DeepSpeed: another rule reports that."""
     unknown = (each.path for each in faults(run, document) if each.what == "unknown")
     return any(path == each or path.startswith(f"{each}.") for each in unknown)
 

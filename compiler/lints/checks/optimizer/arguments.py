@@ -202,7 +202,7 @@ def _is_of_adafactor(place: Place) -> bool:
 
 
 def _is_text_to_torch(place: Place) -> bool:
-    """A text beside an optimizer of torch's own name: number-as-text tells it of DeepSpeed's."""
+    """A text beside an optimizer of torch's own name: number-as-text reports it of DeepSpeed's."""
     kind = place.document.value("optimizer.type")
     is_text = isinstance(place.value, str) and place.value != "auto"
     return is_text and isinstance(kind, str) and kind in _OF_TORCH

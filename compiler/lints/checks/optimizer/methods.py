@@ -76,7 +76,7 @@ def _layerwise_finding(place: Place, what: str, other: Place | None) -> Finding:
     reads=("trainer:optim",),
 )
 def optimizer_targets_missing(run: LintContext) -> Iterator[Finding]:
-    """A low-rank optimizer that is not told which modules are its own."""
+    """A low-rank optimizer without a list of the modules that it works on."""
     for document in run.of("trainer"):
         place = document.get("optim")
         if place is None or not isinstance(place.value, str):

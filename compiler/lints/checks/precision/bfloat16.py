@@ -179,7 +179,7 @@ def _when(run: LintContext, places: Sequence[Place]) -> Consequence | None:
 
 
 def _by_default(run: LintContext, device: str) -> Iterator[Finding]:
-    """TRL turns bf16 on where its file says nothing of a precision."""
+    """TRL turns bf16 on where its file sets no precision."""
     for document in run.of(*TRL):
         is_own = document.target is not None and document.target.name == "trl"
         is_said = any(document.get(key) or key in document.unknown for key in ("bf16", "fp16"))

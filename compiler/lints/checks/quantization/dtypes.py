@@ -161,7 +161,7 @@ def four_bits_computed_in_fp32(run: LintContext) -> Iterator[Finding]:
 
 
 def _computed(bits: Place) -> Place | None:
-    """What BitsAndBytesConfig is told of the products, beside the bits."""
+    """What BitsAndBytesConfig gets for the products, beside the bits."""
     block, dot, _ = bits.path.rpartition(".")
     return bits.document.get(f"{block}{dot}{_KEY}")
 

@@ -74,7 +74,7 @@ def full_fine_tune_of_quantised_base(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_scripts(run: LintContext) -> Iterator[Finding]:
-    """Scripts that quantise, or load what is quantised, and train the whole unless told."""
+    """Scripts that quantise, or load what is quantised, and train the whole by default."""
     for document in run.of("hf"):
         bits, model = document.get("quantization_bit"), document.get("model_name_or_path")
         is_glm = any(document.get(key) for key in ("prompt_column", "response_column"))
@@ -108,7 +108,7 @@ def _of_unsloth(run: LintContext) -> Iterator[Finding]:
 
 
 def _by_bits(document: Document) -> Iterator[Finding]:
-    """LLaVA's script and those made of it quantise by `bits`, and adapt where they are told to."""
+    """LLaVA's script and those made of it quantise by `bits`, and adapt if a flag says so."""
     at, lora = document.get("bits"), document.get("lora_enable")
     is_one = any(document.get(key) for key in ("vision_tower", "freeze_vision_tower"))
     if at is None or not is_one or document.is_view or "lora_enable" in document.unknown:

@@ -65,7 +65,7 @@ def interval_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_by_steps(document: Document, key: str, strategies: tuple[str, ...]) -> bool:
-    """Whether the interval is looked at: logging and saving go by steps unless told otherwise."""
+    """Whether the interval is looked at: logging and saving go by steps by default."""
     said = next((each for name in strategies if (each := document.get(name))), None)
     if said is None:
         return key != "eval_steps" and not document.unknown & set(strategies)
@@ -210,7 +210,7 @@ _FOLLOWS: Final = ("reduce_lr_on_plateau", "greedy")
     reads=("trainer:lr_scheduler_type",),
 )
 def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
-    """The rate is to follow a metric that nobody measures."""
+    """The rate is to follow a metric that is not measured."""
     for document in run.of("trainer"):
         kind = document.get("lr_scheduler_type")
         if kind is None or kind.value not in _FOLLOWS or document.is_view:

@@ -263,7 +263,7 @@ def flash_attention_in_fp32(run: LintContext) -> Iterator[Finding]:
 
 
 def _fp32(run: LintContext) -> Place | None:
-    """Where the run is said to be fp32, with nothing that computes in 16 bits."""
+    """Where the run is set to fp32, with nothing that computes in 16 bits."""
     if run.value("precision.compute") == "fp32":
         return run.place(run.observed("precision.compute"))
     if computes_in_half(run) is not False or _deepspeed_in_half(run):
@@ -328,7 +328,7 @@ _TRL_SCRIPTS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
     reads=keys("|".join(_TRL_SCRIPTS), "dataset_streaming"),
 )
 def stream_without_steps(run: LintContext) -> Iterator[Finding]:
-    """A stream of samples is to be trained on, and nobody says how many steps."""
+    """A stream of samples is to be trained on, without a number of steps."""
     for document in run.of(*_TRL_SCRIPTS):
         at = where(document, "dataset_streaming=true")
         if at is None or document.is_view or "max_steps" in document.unknown:

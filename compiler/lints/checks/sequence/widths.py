@@ -60,7 +60,7 @@ def _is_started_as(run: LintContext, product: int) -> bool:
 
 
 def _written(run: LintContext, world: int) -> Iterator[Finding]:
-    """Widths in a ds_config.json whose reader's table does not speak of them."""
+    """Widths in a ds_config.json whose reader's table does not have them."""
     for key in _WRITTEN:
         for place in run.each("deepspeed", key):
             if type(place.value) is int and place.value > 1 and world % place.value:

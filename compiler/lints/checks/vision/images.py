@@ -118,7 +118,7 @@ def _by_processor(at: Place, pixels: int, patch: int, length: int) -> Iterator[F
 
 
 def _bound_of_llamafactory(run: LintContext, document: Document) -> int | None:
-    """Pixels to which it scales an image down where nobody says."""
+    """Pixels to which it scales an image down by default."""
     is_late = run.runs("llamafactory>=0.9.2") is not False
     is_open = set(_MOST) & document.unknown or document.kind != "llamafactory"
     return _DEFAULT_PIXELS if is_late and not is_open else None

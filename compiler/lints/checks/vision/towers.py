@@ -106,7 +106,7 @@ _OTHERS: Final = frozenset({"llava_llama_2", "llama_2", "mpt", "mistral_instruct
     reads=keys("trainer|minicpm-v", "model_name_or_path"),
 )
 def chat_form_of_another_model(run: LintContext) -> Iterator[Finding]:
-    """A script of a vision-language model is told another language model's chat form."""
+    """A script of a vision-language model gets another language model's chat form."""
     yield from _of_minicpm(run)
     for document in run.of("hf", "sft"):
         model, style = document.get("model_name_or_path"), document.get("conv_style")

@@ -112,7 +112,7 @@ def with_flag_settings(run: LintContext) -> LintContext:
 
 
 def recomputes_unasked(run: LintContext) -> bool:
-    """Whether llama-cookbook may: a release that nobody named, over a base of 8 bits.
+    """Whether llama-cookbook may: a release that is not given, over a base of 8 bits.
 
     llama-recipes 0.0.1 finetuning.py `main`: prepare_model_for_int8_training; not in
     llama-cookbook 0.0.5.post1.

@@ -195,7 +195,7 @@ def _device(run: LintContext) -> _Device | None:
 
 
 def _length(run: LintContext, parts: Trained) -> Any:
-    """Tokens of the longest sample; None where nobody says."""
+    """Tokens of the longest sample; None where no file has it."""
     found = longest(run)
     return parts.said.length if found is None else found
 
@@ -216,7 +216,7 @@ def _is_out_of_scope(run: LintContext) -> bool:
 
 
 def _is_left_open(run: LintContext) -> bool:
-    """Whether a base is quantised, which nobody trains as it is, and no adapter is spoken of."""
+    """Whether a base is quantised, which nobody trains as it is, and no adapter is named."""
     kind = run.slot("adapter.kind")
     is_unasked = kind is not None and kind.value == "none" and kind.rank == Rank.CONSUMER
     is_packed = run.value("quantization.format", "none") != "none"

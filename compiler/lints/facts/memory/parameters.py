@@ -214,7 +214,7 @@ def compute_of(run: LintContext) -> Any:
 
 
 def optimizer_of(run: LintContext) -> str | None:
-    """Its name, plain AdamW where nobody says; None: one whose states are not known here."""
+    """Its name, by default plain AdamW; None: one whose states are not known here."""
     name = run.value("optimizer.name")
     if name is None:
         said = run.said("trainer", "optim", "optimizer") or run.said("axolotl", "optimizer")

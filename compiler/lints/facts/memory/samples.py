@@ -30,7 +30,7 @@ _WITHOUT_REFERENCE: Final = ("orpo", "simpo")
 
 
 def pairs_of(run: LintContext, adapter: str) -> "Preference | None":
-    """Two sequences for each sample; None where one is read at a time, or nobody tells.
+    """Two sequences for each sample; None where one is read at a time, or it is unknown.
 
     llamafactory 0.9.1 to 0.9.5 data/collator.py `PairwiseDataCollatorWithPadding`; trl 0.9 to 1.16
     trainer/dpo_trainer.py, reward_trainer.py; axolotl 0.8.1 to 0.19.0 utils/schemas/enums.py
@@ -119,7 +119,7 @@ def seen(run: LintContext, architecture: "Architecture") -> Pictures:
 
 
 def within(architecture: "Architecture", length: int | None, found: Pictures) -> Pictures:
-    """A picture that a sequence of so many tokens holds at the most; None: nobody says how many."""
+    """A picture that a sequence of so many tokens holds at most; None: no file says how many."""
     if length is None or architecture.family in _APART:
         return found
     return found._replace(image_tokens=min(found.image_tokens, length))

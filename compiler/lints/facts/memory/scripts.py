@@ -222,7 +222,7 @@ class TextScript(NamedTuple):
     asker: Callable[[Document], Asked | None]
 
     def asked(self) -> Asked | None:
-        """What is trained; None where that cannot be told, or only running tells it."""
+        """What is trained; None where that cannot be known, or only by running it."""
         return None if self.flags.unknown & _NEEDED else self.asker(self.flags)
 
 
@@ -259,7 +259,7 @@ def _program(run: LintContext) -> str:
 
 
 def _of_qlora(document: Document) -> Asked | None:
-    """In 4 bits, with LoRA of rank 64 in every linear layer, recomputed, unless it is told else."""
+    """In 4 bits, with LoRA of rank 64 in every linear layer, recomputed, by default."""
     bits = document.value("bits", 4)
     if not is_whole(bits) or bits not in _FORMS or is_true(document.value("full_finetune")):
         return None
@@ -277,7 +277,7 @@ def _of_qlora(document: Document) -> Asked | None:
 
 
 def _of_fastchat(document: Document) -> Asked:
-    """LoRA of rank 8 in queries and values, unless it is told of others."""
+    """LoRA of rank 8 in queries and values, by default."""
     named = document.value("lora_target_modules")
     names = named if isinstance(named, list) else [named] if named else ["q_proj", "v_proj"]
     packed: QuantFormat = _IN_FOUR_BITS if is_true(document.value("q_lora")) else "none"
