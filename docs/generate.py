@@ -271,7 +271,7 @@ def _otherwise(why: Cannot) -> str:
 
 
 def _entry(entry: Entry) -> tuple[str, ...]:
-    keys = ", ".join(map(_code, entry.keys)) or "(unasked)"
+    keys = ", ".join(map(_code, entry.keys)) or "(default)"
     since = f"from {entry.since}" if entry.since else ""
     until = f"before {entry.until}" if entry.until else ""
     versions = " ".join(part for part in (entry.package, since, until) if part)

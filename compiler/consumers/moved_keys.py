@@ -189,7 +189,7 @@ _TRAINER: Final = (
     ),
     gone("past_index", _ARGUMENTS, "no state of the past is kept", changes_nothing=one_of(-1)),
     gone("use_mps_device", _ARGUMENTS, "a device of Apple's is used where there is one"),
-    gone("ray_scope", _ARGUMENTS, "`ray` is told by the search itself"),
+    gone("ray_scope", _ARGUMENTS, "`ray` is set by the search itself"),
     gone("jit_mode_eval", _ARGUMENTS, "evaluation runs the model itself"),
     gone(
         "use_ipex",

@@ -75,7 +75,7 @@ def _origin(winner: Definition | None) -> str | None:
         return None
     if winner.span is not None:
         return f"{PurePath(winner.span.file).name}:{winner.span.line}"
-    return f"{winner.author}, unasked" if winner.rank == Rank.CONSUMER else winner.author
+    return f"default of {winner.author}" if winner.rank == Rank.CONSUMER else winner.author
 
 
 def footer(dropped: Sequence[Dropped]) -> str:

@@ -10,6 +10,7 @@ PAGES = sorted(
     [
         ROOT / "README.md",
         *(ROOT / "docs").glob("*-*.md"),
+        *(ROOT / "docs" / "guide").glob("*.md"),
         *(ROOT / "compiler" / "lints" / "checks").rglob("*.md"),
         *(ROOT / "compiler" / "diagnostics" / "pages").glob("*.md"),
         *(ROOT / "targets").glob("*/rules/*.md"),
@@ -24,6 +25,9 @@ PHRASES = {
     "otherwise than": "differs from",
     "at its word": "literally",
     "asked for here": "requested here",
+    "unasked": "by default",
+    "nobody says": "by default, or if no file says",
+    "no word is said": "silently",
 }
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -37,6 +41,18 @@ def test_no_page_falls_back_into_the_old_style(phrase):
         if phrase in " ".join(_CODE.sub("", page.read_text("utf-8")).lower().split())
     ]
     assert not found, f"write {PHRASES[phrase]!r} instead"
+
+
+_TEXT = re.compile(r'(?<!")"([^"\n]+)"(?!")')
+_IN_MESSAGES = ("unasked", "without a word", "nobody says", "nobody names", "is told ", "is said ")
+
+
+def test_no_message_falls_back_into_the_old_style():
+    modules = [each for folder in ("compiler", "targets") for each in (ROOT / folder).rglob("*.py")]
+    texts = [(each.name, text) for each in modules for text in _TEXT.findall(each.read_text())]
+    assert len(texts) > 50_000
+    found = [(name, text) for name, text in texts for phrase in _IN_MESSAGES if phrase in text]
+    assert not found
 
 
 _PARTICIPLE = re.compile(r"(^|_)(\w+ed|kept|said|known|given|told|brought|held|lost|taken|seen)$")
