@@ -83,16 +83,6 @@ def _read_file(
             yield from ((entry, each) for each in _read_row(entry, file, found, dialect, target))
 
 
-def read_slot(
-    slot: str, file: File, found: Mapping[str, Found], dialect: Dialect, target: Target
-) -> Iterator[Definition]:
-    """What the rows of a file say of one slot, as `read` has it."""
-    for entry in file.entries:
-        if slot in entry.slots and entry.holds_in(dialect):
-            more = _read_row(entry, file, found, dialect, target)
-            yield from (each for each in more if each.slot == slot)
-
-
 def _read_row(
     entry: Entry, file: File, found: Mapping[str, Found], dialect: Dialect, target: Target
 ) -> Iterator[Definition]:

@@ -1,7 +1,6 @@
 """Where a value was written: files, lines and columns, 1-based, ends exclusive."""
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -65,12 +64,3 @@ def text_of(span: Span, text: str) -> str:
     starts = [*line_starts(text), len(text)]
     first, last = (min(line, len(starts)) - 1 for line in (span.line, span.end_line))
     return text[starts[first] + span.column - 1 : starts[last] + span.end_column - 1]
-
-
-def span_at(spans: Mapping[Path, Span], path: Path) -> Span | None:
-    """The span of a path, or of the nearest thing around it that has one."""
-    while path not in spans:
-        if not path:
-            return None
-        path = path[:-1]
-    return spans[path]

@@ -23,11 +23,6 @@ def render_json(diagnostics: Iterable[Diagnostic]) -> str:
     return json_text(found, 2) + "\n"
 
 
-def render_lines(diagnostics: Iterable[Diagnostic]) -> str:
-    """One diagnostic a line, as JSON Lines."""
-    return "".join(json_text(each.to_json()) + "\n" for each in diagnostics)
-
-
 _COMMANDS: Final[Mapping[Severity, str]] = {
     "error": "error",
     "warning": "warning",

@@ -13,7 +13,6 @@ from msgspec import Struct
 from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import (
-    automatic_keys,
     class_schema,
     ds_config_releases,
     ds_config_schema,
@@ -267,11 +266,6 @@ def paths_of(schema: Schema, prefix: str = "") -> Iterator[str]:
         yield from paths_of(inner, f"{prefix}{name}.")
     for each in (*schema.get("anyOf", ()), *schema.get("allOf", ())):
         yield from paths_of(each.get("then", each), prefix)
-
-
-def filled_by_trainer(run: "LintContext") -> frozenset[str]:
-    """The keys of ds_config.json whose `auto` the trainer of this release fills in."""
-    return frozenset(automatic_keys(filling_release(run)))
 
 
 def newest(stem: str) -> str:

@@ -27,7 +27,6 @@ from tunec.targets.accelerate.packages import PACKAGE
 from tunec.targets.accelerate.ranks import SEQUENCES, processes, uses_every_device
 
 _CONFIG = "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `ClusterConfig`"
-_LAUNCH = "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`"
 
 
 def by_accelerate(plan: Plan) -> bool:

@@ -121,7 +121,6 @@ _GONE: Final = {
     """
 }
 """Those whose models went with them."""
-LAST: Final = "0.9.5"
 
 
 @cached()

@@ -95,10 +95,6 @@ def _engines(case: Case) -> tuple[str, ...]:
     return (said,) if isinstance(said, str) else ()
 
 
-_WHOLE: Final = ("deepspeed", "columns")
-"""Keys that the classes make a mapping of: utils/utils.py `json_parse_to_dict`."""
-
-
 def _hear(case: Case, answer: Any) -> Heard:
     written, values = _written(case), dict(answer["values"])
     engine = {"deepspeed": written["deepspeed"]} if values.get("deepspeed") else {}

@@ -23,7 +23,6 @@ _TYPES: Final = {
     "switch": "boolean",
     "str": "string",
 }
-Flags = Mapping[str, Mapping[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,7 +20,6 @@ _PEFT: Final = {
 }
 _MLP: Final = ("gate_proj", "down_proj", "up_proj")
 _OUTPUT: Final = "lm_head"
-_SEEING: Final = ("encoder_trainable", "fusion_trainable", "decoder_trainable")
 
 
 def builder(found: Found) -> str:

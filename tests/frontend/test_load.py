@@ -19,7 +19,7 @@ from tunec.compiler.frontend.load import MAPPING, Loaded, load_mapping, load_spe
 from tunec.compiler.frontend.names import is_path
 from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas.hardware.profile import Cluster
-from tunec.schemas.source import COMMAND_LINE, span_at, text_of
+from tunec.schemas.source import COMMAND_LINE, text_of
 
 TARGETS = ("deepspeed", "huggingface", "simpletuner", "launch")
 
@@ -595,12 +595,6 @@ def test_a_good_spec_needs_no_heavy_import(tmp_path):
     loaded = modules_after(code)
     heavy = {"torch", "transformers", "deepspeed", "jsonschema", "omegaconf"}
     assert not heavy & loaded
-
-
-def test_a_fault_is_at_the_nearest_place(tmp_path):
-    loaded = load_text(INVOICES, "spec.yaml")
-    assert span_at(loaded.spans, ("train", "optimizer", "name")) == loaded.spans[("train",)]
-    assert span_at({}, ("x",)) is None
 
 
 def test_a_trainers_config_is_told_once_to_be_no_spec():

@@ -8,8 +8,6 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.analyses.memory.account import (
-    Account,
-    account,
     required_bytes,
 )
 from tunec.compiler.analyses.memory.workload import Layout
@@ -292,8 +290,3 @@ def describe(verdict: Verdict, problem: Problem) -> str:
         return f"needs {format_bytes(verdict.required)} of {format_bytes(problem.budget)}"
     leaves = " with less than the reserve left" if verdict.best.spends_reserve else ""
     return f"fits{leaves}, {verdict.best.time.step_seconds:.3g} s a step"
-
-
-def account_of(problem: Problem, candidate: Candidate) -> Account:
-    """The memory account of a candidate."""
-    return account(problem.workload, candidate.layout, problem.vendor)

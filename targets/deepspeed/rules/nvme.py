@@ -13,7 +13,6 @@ from tunec.targets.deepspeed.host import GIB, node_of, parameters, trains_all
 
 _BUFFER_SIZE: Final = "zero_optimization.offload_param.buffer_size"
 _DEVICE: Final = "zero_optimization.offload_param.device"
-_KEPT: Final = "zero_optimization.stage3_param_persistence_threshold"
 
 
 @rule(

@@ -35,7 +35,6 @@ def _needs(when: str, other: str, needed: str, why: str, help: str, **more: Any)
 
 _WARMING: Final = "lr_warmup_steps>0"
 _ADAFACTOR: Final = f"{_KIND}:optimizer_type~=adafactor"
-_BY_ITSELF: Final = (f"no {_KIND}:optimizer_args~relative_step", f"no {_KIND}:config_file")
 _CAPTIONS: Final = (
     *("shuffle_caption", "caption_dropout_rate>0", "token_warmup_step>0"),
     "caption_tag_dropout_rate>0",
@@ -218,9 +217,6 @@ def _unread_without(when: str, others: tuple[str, ...], what: str, why: str) -> 
     )
 
 
-_RATE_FREE: Final = (
-    *("prodigy", "dadaptation", "dadaptadam", "dadaptadan", "dadaptlion", "dadaptsgd"),
-)
 _OF_HUBER: Final = ("loss_type=huber", "loss_type=smooth_l1")
 SD_SCRIPTS_FLAG_UNREAD: Final = rows(
     "sd-scripts-flag-unread",

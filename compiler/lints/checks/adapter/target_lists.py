@@ -26,8 +26,6 @@ from tunec.schemas.frozen import replace
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Architecture, Module
 
-_LISTS = ("target_modules", "modules_to_save", "exclude_modules")
-
 
 @rule(
     "regex-in-target-list",

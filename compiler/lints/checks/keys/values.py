@@ -141,13 +141,6 @@ def _range(schema: Mapping[str, Any]) -> str:
     return own or joined(choices, "or")
 
 
-_COUNTS: Final = (
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "gradient_accumulation_steps",
-)
-
-
 _ACCELERATE: Final = frozenset(
     {
         *("gradient_accumulation_steps", "gradient_clipping", "zero_optimization.stage"),
