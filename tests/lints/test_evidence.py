@@ -84,207 +84,170 @@ JOB = "#!/bin/bash\ncd work\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:8\ntorchrun t
 Case = tuple[str, dict[str, str], str]
 """The rule, files, and further arguments."""
 
+
+def one(rule: str, text: str, arguments: str = "", name: str = "run.yaml") -> Case:
+    return rule, {name: text}, arguments
+
+
+def several(rule: str, files: dict[str, str], arguments: str = "") -> Case:
+    return rule, files, arguments
+
+
 SPEAKS: dict[str, Case] = {
-    "what accelerate has no value for": (
+    "what accelerate has no value for": several(
         "auto-never-filled",
         {
             "run.yaml": TRAINER + "deepspeed: ds.json\n",
             "ds.json": OFFLOADED.replace('"stage": 2,', '"stage": 3, "sub_group_size": "auto",'),
         },
-        "",
     ),
-    "bf16 without copies": ("bf16-updates-lost", {"run.yaml": LLAMAFACTORY}, ""),
-    "a file that nobody makes": (
+    "bf16 without copies": one("bf16-updates-lost", LLAMAFACTORY),
+    "a file that nobody makes": one("missing-file", TRAINER + "deepspeed: configs/ds.json\n"),
+    "a file that no line makes": one(
         "missing-file",
-        {"run.yaml": TRAINER + "deepspeed: configs/ds.json\n"},
-        "",
+        f"python prepare.py\ndeepspeed train.py --deepspeed ds.json {SCRIPT}",
+        name="run.sh",
     ),
-    "a file that no line makes": (
-        "missing-file",
-        {"run.sh": f"python prepare.py\ndeepspeed train.py --deepspeed ds.json {SCRIPT}"},
-        "",
+    "every node at itself": one(
+        "nodes-without-meeting-point", f"{NODES} 127.0.0.1 train.py {SCRIPT}", name="run.sh"
     ),
-    "every node at itself": (
-        "nodes-without-meeting-point",
-        {"run.sh": f"{NODES} 127.0.0.1 train.py {SCRIPT}"},
-        "",
-    ),
-    "an interval beyond the end": (
+    "an interval beyond the end": one(
         "evaluation-after-the-end",
-        {"run.yaml": TRAINER + "eval_strategy: steps\neval_steps: 2000\nmax_steps: 1000\n"},
-        "",
+        TRAINER + "eval_strategy: steps\neval_steps: 2000\nmax_steps: 1000\n",
     ),
-    "a number as text for the trainer's own parser": (
-        "number-as-text",
-        {"run.yaml": TRAINER.replace("1.0e-6", "1e-6")},
-        "",
+    "a number as text for the trainer's own parser": one(
+        "number-as-text", TRAINER.replace("1.0e-6", "1e-6")
     ),
-    "a number as text before TRL 0.9": (
-        "number-as-text",
-        {"run.yaml": SFT + "learning_rate: 2e-5\n"},
-        "--software trl=0.8.6",
+    "a number as text before TRL 0.9": one(
+        "number-as-text", SFT + "learning_rate: 2e-5\n", "--software trl=0.8.6"
     ),
-    "a whole number that int() refuses": (
-        "number-as-text",
-        {"run.yaml": SFT + "max_steps: 1e3\n"},
-        "--software trl=1.16",
+    "a whole number that int() refuses": one(
+        "number-as-text", SFT + "max_steps: 1e3\n", "--software trl=1.16"
     ),
-    "padding-free samples in TRL 0.27": (
+    "padding-free samples in TRL 0.27": one(
         "packing-without-varlen",
-        {"run.yaml": SFT + "packing: true\nattn_implementation: sdpa\n"},
+        SFT + "packing: true\nattn_implementation: sdpa\n",
         "--software trl=0.27.2",
     ),
-    "a word that LLaVA does not have": (
-        "script-word-unknown",
-        {"run.sh": f"torchrun llava/train/train_mem.py {LLAVA} {SCRIPT}"},
-        "",
+    "a word that LLaVA does not have": one(
+        "script-word-unknown", f"torchrun llava/train/train_mem.py {LLAVA} {SCRIPT}", name="run.sh"
     ),
-    "a rate of supervised training for DPO": (
-        "preference-rate-as-for-sft",
-        {"dpo.yaml": PREFERRED},
-        "",
+    "a rate of supervised training for DPO": one(
+        "preference-rate-as-for-sft", PREFERRED, name="dpo.yaml"
     ),
-    "a list where DeepSpeed takes a number": (
+    "a list where DeepSpeed takes a number": one(
         "value-of-another-type",
-        {"ds_config.json": TUNED.replace("true", "false")},
+        TUNED.replace("true", "false"),
         "--from deepspeed",
+        name="ds_config.json",
     ),
-    "auto that no trainer fills in": (
+    "auto that no trainer fills in": one(
         "auto-in-plain-deepspeed",
-        {"ds_config.json": TUNED.replace("true", "false")},
+        TUNED.replace("true", "false"),
         "--from deepspeed",
+        name="ds_config.json",
     ),
-    "int8 by an old bitsandbytes on a device without it": (
+    "int8 by an old bitsandbytes on a device without it": several(
         "int8-without-hardware",
         {"run.yaml": INT8, "requirements.txt": "bitsandbytes==0.43.1\n"},
         "--hardware v100-sxm2-32g-x1",
     ),
-    "bf16 under torch alone": (
-        "bf16-updates-lost",
-        {"run.sh": f"torchrun train.py {SLOW} --torch_dtype bfloat16\n"},
-        "",
+    "bf16 under torch alone": one(
+        "bf16-updates-lost", f"torchrun train.py {SLOW} --torch_dtype bfloat16\n", name="run.sh"
     ),
-    "an interval whose strategy is left out": (
-        "interval-without-strategy",
-        {"run.yaml": TRAINER + "eval_steps: 100\ndo_eval: true\n"},
-        "",
+    "an interval whose strategy is left out": one(
+        "interval-without-strategy", TRAINER + "eval_steps: 100\ndo_eval: true\n"
     ),
-    "options of a recomputation that is left out": (
+    "options of a recomputation that is left out": one(
         "checkpointing-options-ignored",
-        {"run.yaml": TRAINER + "gradient_checkpointing_kwargs: {use_reentrant: false}\n"},
-        "",
+        TRAINER + "gradient_checkpointing_kwargs: {use_reentrant: false}\n",
     ),
-    "vLLM's keys, and vLLM left out": (
-        "vllm-keys-without-vllm",
-        {"grpo.yaml": VLLM.replace("use_vllm: true\n", "")},
-        "",
+    "vLLM's keys, and vLLM left out": one(
+        "vllm-keys-without-vllm", VLLM.replace("use_vllm: true\n", ""), name="grpo.yaml"
     ),
-    "stage 3's partition below stage 3": (
+    "stage 3's partition below stage 3": one(
         "stage-3-keys-below-stage-3",
-        {"ds.json": OFFLOADED.replace('"stage": 2,', '"stage": 2, "zero_hpz_partition_size": 8,')},
-        "",
+        OFFLOADED.replace('"stage": 2,', '"stage": 2, "zero_hpz_partition_size": 8,'),
+        name="ds.json",
     ),
-    "a stage that no source has": (
+    "a stage that no source has": several(
         "word-not-taken",
         {"run.yaml": STAGE + "stage: modpo\n", "src/tuner.py": 'if stage == "dpo":\n    pass\n'},
-        "",
     ),
-    "a key that no class has": (
+    "a key that no class has": several(
         "key-of-no-release",
         {"run.yaml": STAGE + "stage: sft\nmodal_inputs: true\n", "src/args.py": "modal = 1\n"},
-        "",
     ),
-    "an option of a stage that is known": (
-        "option-of-another-choice",
-        {"run.yaml": STAGE + "stage: sft\npref_beta: 0.1\n"},
-        "",
+    "an option of a stage that is known": one(
+        "option-of-another-choice", STAGE + "stage: sft\npref_beta: 0.1\n"
     ),
-    "a truth value where a folder is expected": (
+    "a truth value where a folder is expected": one(
         "resume-from-a-word",
-        {"run.sh": f"torchrun train.py {SLOW} --resume_from_checkpoint False\n"},
-        "",
+        f"torchrun train.py {SLOW} --resume_from_checkpoint False\n",
+        name="run.sh",
     ),
-    "a context that a release has a key for": (
-        "trl-pair-of-some-releases",
-        {"grpo.yaml": VLLM, "requirements.txt": "trl==0.16.1\n"},
-        "",
+    "a context that a release has a key for": several(
+        "trl-pair-of-some-releases", {"grpo.yaml": VLLM, "requirements.txt": "trl==0.16.1\n"}
     ),
-    "an optimizer that DeepSpeed takes the place of": (
+    "an optimizer that DeepSpeed takes the place of": several(
         "optimizer-exchanged-on-offload",
         {"run.yaml": TRAINER + "deepspeed: ds.json\noptim: adamw_8bit\n", "ds.json": OFFLOADED},
-        "",
     ),
-    "a rate of adapters for a whole model": (
-        "learning-rate-of-the-other-method",
-        {"run.sh": f"torchrun train.py {FAST}\n"},
-        "",
+    "a rate of adapters for a whole model": one(
+        "learning-rate-of-the-other-method", f"torchrun train.py {FAST}\n", name="run.sh"
     ),
-    "packed weights of another dtype than the launcher's": (
-        "quantised-base-under-fsdp",
-        {"run.yaml": QLORA, "accelerate.yaml": FSDP},
-        "",
+    "packed weights of another dtype than the launcher's": several(
+        "quantised-base-under-fsdp", {"run.yaml": QLORA, "accelerate.yaml": FSDP}
     ),
-    "fp16 of SimpleTuner on one device": ("fp16-in-simpletuner", {"config.json": DIFFUSION}, ""),
-    "KTO of TRL with one sample": (
+    "fp16 of SimpleTuner on one device": one("fp16-in-simpletuner", DIFFUSION, name="config.json"),
+    "KTO of TRL with one sample": one(
         "kto-batch-of-one",
-        {
-            "kto.yaml": SFT.replace("max_length", "desirable_weight: 1.0\nmax_length")
-            + "beta: 0.1\n"
-            "per_device_train_batch_size: 1\n"
-        },
-        "",
+        SFT.replace("max_length", "desirable_weight: 1.0\nmax_length") + "beta: 0.1\n"
+        "per_device_train_batch_size: 1\n",
+        name="kto.yaml",
     ),
-    "a number as text that accelerate reads": (
+    "a number as text that accelerate reads": one(
         "number-as-text",
-        {"accelerate.yaml": BLOCK + "  zero_stage: 2\n  gradient_clipping: 1e0\n"},
-        "",
+        BLOCK + "  zero_stage: 2\n  gradient_clipping: 1e0\n",
+        name="accelerate.yaml",
     ),
-    "activation checkpoints that a script configures": (
+    "activation checkpoints that a script configures": several(
         "contiguous-without-partition",
         {"ds.json": CONTIGUOUS, "train.py": "deepspeed.checkpointing.configure(None)\n"},
         "--from deepspeed",
     ),
-    "a variable that no caller has": (
+    "a variable that no caller has": one(
         "variable-not-exported",
-        {"run.sh": f"HF_HUB_ENABLE_HF_TRANSFER=1\ntorchrun train.py {SCRIPT}"},
-        "",
+        f"HF_HUB_ENABLE_HF_TRANSFER=1\ntorchrun train.py {SCRIPT}",
+        name="run.sh",
     ),
-    "the best model, and nothing that says which": (
+    "the best model, and nothing that says which": one(
         "best-save-unguided",
-        {"run.sh": f"torchrun train.py {SLOW} --save_strategy best --eval_strategy epoch\n"},
-        "",
+        f"torchrun train.py {SLOW} --save_strategy best --eval_strategy epoch\n",
+        name="run.sh",
     ),
-    "a flag that a maker's script does not have": (
+    "a flag that a maker's script does not have": one(
         "script-flag-unknown",
-        {"run.sh": f"torchrun finetune/finetune.py {STARCODER} --lora_q 8\n"},
-        "",
+        f"torchrun finetune/finetune.py {STARCODER} --lora_q 8\n",
+        name="run.sh",
     ),
-    "LoRA's keys and no LoRA": ("lora-keys-without-adapter", {"sft.yaml": SFT + "lora_r: 8\n"}, ""),
-    "a key that no recipe has": (
-        "key-of-no-class",
-        {"sft.yaml": SFT + "learning_rate: 2.0e-5\ndata_blend: {a: 1.0}\n"},
-        "",
+    "LoRA's keys and no LoRA": one(
+        "lora-keys-without-adapter", SFT + "lora_r: 8\n", name="sft.yaml"
     ),
-    "FSDP 2 with an old torch": (
-        "fsdp-2-before-torch-2-6",
-        {"accelerate.yaml": FSDP_2, "requirements.txt": "torch==2.5.1\n"},
-        "",
+    "a key that no recipe has": one(
+        "key-of-no-class", SFT + "learning_rate: 2.0e-5\ndata_blend: {a: 1.0}\n", name="sft.yaml"
     ),
-    "a field that the release needs": (
+    "FSDP 2 with an old torch": several(
+        "fsdp-2-before-torch-2-6", {"accelerate.yaml": FSDP_2, "requirements.txt": "torch==2.5.1\n"}
+    ),
+    "a field that the release needs": several(
         "required-field-missing",
         {"run.yaml": ARGUMENTS, "requirements.txt": "transformers==4.45.2\n"},
-        "",
     ),
-    "a name on the Hub, and no upload": (
-        "hub-keys-without-push",
-        {"run.yaml": TRAINER + "hub_model_id: a/b\n"},
-        "",
+    "a name on the Hub, and no upload": one(
+        "hub-keys-without-push", TRAINER + "hub_model_id: a/b\n"
     ),
-    "a word where a number belongs": (
-        "value-of-another-type",
-        {"run.yaml": TRAINER + "max_steps: many\n"},
-        "",
-    ),
+    "a word where a number belongs": one("value-of-another-type", TRAINER + "max_steps: many\n"),
 }
 SPEAKS |= {
     "a flag that is none": (
@@ -330,301 +293,245 @@ SPEAKS |= {
 }
 
 SILENT: dict[str, Case] = {
-    "bf16 under ZeRO, whose file is elsewhere": (
-        "bf16-updates-lost",
-        {"run.yaml": LLAMAFACTORY + "deepspeed: elsewhere/ds.json\n"},
-        "",
+    "bf16 under ZeRO, whose file is elsewhere": one(
+        "bf16-updates-lost", LLAMAFACTORY + "deepspeed: elsewhere/ds.json\n"
     ),
-    "bf16 where nothing is trained": (
-        "bf16-updates-lost",
-        {"run.yaml": LLAMAFACTORY.replace("do_train: true", "do_train: false")},
-        "",
+    "bf16 where nothing is trained": one(
+        "bf16-updates-lost", LLAMAFACTORY.replace("do_train: true", "do_train: false")
     ),
-    "a file below the outputs": (
+    "a file below the outputs": one("missing-file", TRAINER + "deepspeed: ./out/ds.json\n"),
+    "a file of a checkpoint": one(
+        "missing-file", TRAINER + "deepspeed: last/checkpoint-100/ds.json\n"
+    ),
+    "a file that a line before makes": one(
         "missing-file",
-        {"run.yaml": TRAINER + "deepspeed: ./out/ds.json\n"},
-        "",
+        f"python x.py -o ds.json\ndeepspeed train.py --deepspeed ds.json {SCRIPT}",
+        name="run.sh",
     ),
-    "a file of a checkpoint": (
-        "missing-file",
-        {"run.yaml": TRAINER + "deepspeed: last/checkpoint-100/ds.json\n"},
-        "",
+    "a file whose name is to be filled in": one(
+        "missing-file", TRAINER + "deepspeed: <path_to_config>.json\n"
     ),
-    "a file that a line before makes": (
-        "missing-file",
-        {"run.sh": f"python x.py -o ds.json\ndeepspeed train.py --deepspeed ds.json {SCRIPT}"},
-        "",
-    ),
-    "a file whose name is to be filled in": (
-        "missing-file",
-        {"run.yaml": TRAINER + "deepspeed: <path_to_config>.json\n"},
-        "",
-    ),
-    "the script of the first node": (
+    "the script of the first node": one(
         "nodes-without-meeting-point",
-        {"run.sh": f"{NODES} 127.0.0.1 --node_rank 0 train.py {SCRIPT}"},
-        "",
+        f"{NODES} 127.0.0.1 --node_rank 0 train.py {SCRIPT}",
+        name="run.sh",
     ),
-    "an interval that means never": (
+    "an interval that means never": one(
         "evaluation-after-the-end",
-        {"run.yaml": TRAINER + "eval_strategy: steps\neval_steps: 999999\nmax_steps: 1000\n"},
-        "",
+        TRAINER + "eval_strategy: steps\neval_steps: 999999\nmax_steps: 1000\n",
     ),
-    "a number that TRL's parser makes of text": (
+    "a number that TRL's parser makes of text": one(
         "number-as-text",
-        {"run.yaml": SFT + 'learning_rate: 2e-5\nweight_decay: "0.1"\nmax_steps: "4"\n'},
+        SFT + 'learning_rate: 2e-5\nweight_decay: "0.1"\nmax_steps: "4"\n',
         "--software trl=1.16",
     ),
-    "packing where TRL relies on the masks": (
+    "packing where TRL relies on the masks": one(
         "packing-without-varlen",
-        {"run.yaml": SFT + "packing: true\nattn_implementation: sdpa\n"},
+        SFT + "packing: true\nattn_implementation: sdpa\n",
         "--software trl=1.16",
     ),
-    "packing that joins on purpose": (
+    "packing that joins on purpose": one(
         "packing-without-varlen",
-        {"run.yaml": SFT + "packing: true\npacking_strategy: wrapped\nattn_implementation: sdpa\n"},
+        SFT + "packing: true\npacking_strategy: wrapped\nattn_implementation: sdpa\n",
         "--software trl=0.27.2",
     ),
-    "packing before samples were kept apart": (
+    "packing before samples were kept apart": one(
         "packing-without-varlen",
-        {"run.yaml": SFT + "packing: true\nattn_implementation: sdpa\n"},
+        SFT + "packing: true\nattn_implementation: sdpa\n",
         "--software trl=0.17",
     ),
-    "a word that VILA has": (
+    "a word that VILA has": one(
         "script-word-unknown",
-        {"run.sh": f"torchrun llava/train/train_mem.py {LLAVA} --data_mixture x {SCRIPT}"},
-        "",
+        f"torchrun llava/train/train_mem.py {LLAVA} --data_mixture x {SCRIPT}",
+        name="run.sh",
     ),
-    "a stray key of DPO in a file for SFT": (
-        "preference-rate-as-for-sft",
-        {"config_sft.yaml": PREFERRED},
-        "",
+    "a stray key of DPO in a file for SFT": one(
+        "preference-rate-as-for-sft", PREFERRED, name="config_sft.yaml"
     ),
-    "a list that DeepSpeed's autotuner tries": (
-        "value-of-another-type",
-        {"ds_config.json": TUNED},
-        "--from deepspeed",
+    "a list that DeepSpeed's autotuner tries": one(
+        "value-of-another-type", TUNED, "--from deepspeed", name="ds_config.json"
     ),
-    "auto that DeepSpeed's autotuner fills in": (
-        "auto-in-plain-deepspeed",
-        {"ds_config.json": TUNED},
-        "--from deepspeed",
+    "auto that DeepSpeed's autotuner fills in": one(
+        "auto-in-plain-deepspeed", TUNED, "--from deepspeed", name="ds_config.json"
     ),
-    "int8 on a device that has it": (
+    "int8 on a device that has it": several(
         "int8-without-hardware",
         {"run.yaml": INT8, "requirements.txt": "bitsandbytes==0.43.1\n"},
         "--hardware a100-80g-x1",
     ),
-    "a recipe whose engine accelerate's file says": (
+    "a recipe whose engine accelerate's file says": one(
         "bf16-updates-lost",
-        {"sft.yaml": SFT + "torch_dtype: bfloat16\nbf16: true\nlearning_rate: 1.0e-6\n"},
-        "",
+        SFT + "torch_dtype: bfloat16\nbf16: true\nlearning_rate: 1.0e-6\n",
+        name="sft.yaml",
     ),
-    "a script whose engine a file elsewhere says": (
+    "a script whose engine a file elsewhere says": one(
         "bf16-updates-lost",
-        {
-            "run.sh": "accelerate launch --config_file /elsewhere/zero3.yaml train.py"
-            f" {SLOW} --torch_dtype bfloat16\n"
-        },
-        "",
+        "accelerate launch --config_file /elsewhere/zero3.yaml train.py"
+        f" {SLOW} --torch_dtype bfloat16\n",
+        name="run.sh",
     ),
-    "a stage that the repository's own program has": (
+    "a stage that the repository's own program has": several(
         "word-not-taken",
         {"run.yaml": STAGE + "stage: modpo\n", "src/tuner.py": 'if stage == "modpo":\n    pass\n'},
-        "",
     ),
-    "a key that the repository's own program has": (
+    "a key that the repository's own program has": several(
         "key-of-no-release",
         {
             "run.yaml": STAGE + "stage: sft\nmodal_inputs: true\n",
             "src/args.py": "class Arguments:\n    modal_inputs: bool = False\n",
         },
-        "",
     ),
-    "an option of a stage that a fork has": (
-        "option-of-another-choice",
-        {"run.yaml": STAGE + "stage: modpo\npref_beta: 0.1\n"},
-        "",
+    "an option of a stage that a fork has": one(
+        "option-of-another-choice", STAGE + "stage: modpo\npref_beta: 0.1\n"
     ),
-    "the file of an evaluation": (
-        "key-of-no-release",
-        {"eval.yaml": EVALUATED + "lang: en\nn_shot: 5\nbatch_size: 4\n"},
-        "",
+    "the file of an evaluation": one(
+        "key-of-no-release", EVALUATED + "lang: en\nn_shot: 5\nbatch_size: 4\n", name="eval.yaml"
     ),
-    "a truth value that the script's own class makes": (
+    "a truth value that the script's own class makes": several(
         "resume-from-a-word",
         {
             "run.sh": f"torchrun train.py {SLOW} --resume_from_checkpoint False\n",
             "params.py": "class Parameters:\n    resume_from_checkpoint: bool = False\n",
         },
-        "",
     ),
-    "a context that the release has no key for": (
-        "trl-pair-of-some-releases",
-        {"grpo.yaml": VLLM, "requirements.txt": "trl==0.14.0\n"},
-        "",
+    "a context that the release has no key for": several(
+        "trl-pair-of-some-releases", {"grpo.yaml": VLLM, "requirements.txt": "trl==0.14.0\n"}
     ),
-    "a context that the release which a script installs has no key for": (
+    "a context that the release which a script installs has no key for": several(
         "trl-pair-of-some-releases",
         {"grpo.yaml": VLLM, "setup.sh": "# pip install trl==0.16.1\npip install -U trl==0.14.0\n"},
-        "",
     ),
-    "an optimizer that is a script's own": (
+    "an optimizer that is a script's own": several(
         "optimizer-exchanged-on-offload",
         {"run.yaml": TRAINER + "deepspeed: ds.json\noptim: adamw_4bit\n", "ds.json": OFFLOADED},
-        "",
     ),
-    "a rate of adapters beside a script's own switch": (
+    "a rate of adapters beside a script's own switch": one(
         "learning-rate-of-the-other-method",
-        {"run.sh": f"torchrun train.py {FAST} --lora_enable True\n"},
-        "",
+        f"torchrun train.py {FAST} --lora_enable True\n",
+        name="run.sh",
     ),
-    "a launcher's dtype that the trainer replaces": (
-        "quantised-base-under-fsdp",
-        {"run.yaml": QLORA + "bf16: true\n", "accelerate.yaml": FSDP},
-        "",
+    "a launcher's dtype that the trainer replaces": several(
+        "quantised-base-under-fsdp", {"run.yaml": QLORA + "bf16: true\n", "accelerate.yaml": FSDP}
     ),
-    "fp16 of SimpleTuner under DeepSpeed": (
+    "fp16 of SimpleTuner under DeepSpeed": several(
         "fp16-in-simpletuner",
         {"config.json": DIFFUSION, "accelerate.yaml": BLOCK + "  zero_stage: 3\n"},
-        "",
     ),
-    "KTO of LLaMA-Factory, which pairs samples first": (
-        "kto-batch-of-one",
-        {"run.yaml": STAGE + "stage: kto\nper_device_train_batch_size: 1\n"},
-        "",
+    "KTO of LLaMA-Factory, which pairs samples first": one(
+        "kto-batch-of-one", STAGE + "stage: kto\nper_device_train_batch_size: 1\n"
     ),
-    "a number as text below a block that nothing reads": (
+    "a number as text below a block that nothing reads": one(
         "number-as-text",
-        {"accelerate.yaml": BLOCK + "  zero_stage: 2\n  zero_optimization: {bucket: 5e7}\n"},
-        "",
+        BLOCK + "  zero_stage: 2\n  zero_optimization: {bucket: 5e7}\n",
+        name="accelerate.yaml",
     ),
-    "activation checkpoints that no script configures": (
+    "activation checkpoints that no script configures": several(
         "contiguous-without-partition",
         {"ds.json": CONTIGUOUS, "train.py": "deepspeed.initialize(model=None)\n"},
         "--from deepspeed",
     ),
-    "a variable of the job that starts the script": (
+    "a variable of the job that starts the script": one(
         "variable-not-exported",
-        {"run.sh": f"ACCELERATE_USE_DEEPSPEED=false\ntorchrun train.py {SCRIPT}"},
-        "",
+        f"ACCELERATE_USE_DEEPSPEED=false\ntorchrun train.py {SCRIPT}",
+        name="run.sh",
     ),
-    "a preference method of a small model": (
-        "preference-rate-as-for-sft",
-        {"dpo.yaml": PREFERRED.replace("a/b", "maker/model-160M")},
-        "",
+    "a preference method of a small model": one(
+        "preference-rate-as-for-sft", PREFERRED.replace("a/b", "maker/model-160M"), name="dpo.yaml"
     ),
-    "rewards, of which no pair is made": (
-        "preference-rate-as-for-sft",
-        {"grpo.yaml": VLLM + "learning_rate: 2.0e-5\n"},
-        "",
+    "rewards, of which no pair is made": one(
+        "preference-rate-as-for-sft", VLLM + "learning_rate: 2.0e-5\n", name="grpo.yaml"
     ),
-    "an interval beside a recipe that says the strategy": (
+    "an interval beside a recipe that says the strategy": one(
         "interval-without-strategy",
-        {"run.sh": f"torchrun train.py --config recipe.yaml {SLOW} --eval_steps 100\n"},
-        "",
+        f"torchrun train.py --config recipe.yaml {SLOW} --eval_steps 100\n",
+        name="run.sh",
     ),
-    "the best model beside a recipe that says which": (
+    "the best model beside a recipe that says which": one(
         "best-save-unguided",
-        {"run.sh": f"torchrun train.py --config recipe.yaml {SLOW} --save_strategy best\n"},
-        "",
+        f"torchrun train.py --config recipe.yaml {SLOW} --save_strategy best\n",
+        name="run.sh",
     ),
-    "flags of another script at the place of a maker's": (
+    "flags of another script at the place of a maker's": one(
         "script-flag-unknown",
-        {
-            "run.sh": f"torchrun finetune/finetune.py {SLOW}"
-            " --do_train --block_size 8 --train_file a.txt\n"
-        },
-        "",
+        f"torchrun finetune/finetune.py {SLOW} --do_train --block_size 8 --train_file a.txt\n",
+        name="run.sh",
     ),
-    "a field that a script's own loader gives": (
+    "a field that a script's own loader gives": several(
         "required-field-missing",
         {
             "run.yaml": ARGUMENTS,
             "loader.py": "args = TrainingArguments(**{**config, 'output_dir': out})\n",
             "requirements.txt": "transformers==4.45.2\n",
         },
-        "",
     ),
-    "LoRA's keys of a script's own class": (
+    "LoRA's keys of a script's own class": several(
         "lora-keys-without-adapter",
         {"sft.yaml": SFT + "lora_r: 8\n", "train.py": "class Arguments:\n    lora_r: int = 8\n"},
-        "",
     ),
-    "a key of the handbook's today": (
+    "a key of the handbook's today": one(
         "key-of-no-class",
-        {"sft.yaml": SFT + "learning_rate: 2.0e-5\ndataset_mixture: {a: 1.0}\n"},
-        "",
+        SFT + "learning_rate: 2.0e-5\ndataset_mixture: {a: 1.0}\n",
+        name="sft.yaml",
     ),
-    "FSDP 2 with a torch that may be new": (
+    "FSDP 2 with a torch that may be new": several(
         "fsdp-2-before-torch-2-6",
         {"accelerate.yaml": FSDP_2, "requirements.txt": "torch>=2.4.0,<2.7.0\n"},
-        "",
     ),
-    "a rate of the makers of a small model": (
+    "a rate of the makers of a small model": one(
         "learning-rate-of-the-other-method",
-        {"run.sh": f"torchrun train.py {FAST.replace(LLAMA, SMALL)}\n"},
-        "",
+        f"torchrun train.py {FAST.replace(LLAMA, SMALL)}\n",
+        name="run.sh",
     ),
-    "a number of a recipe that TRL's parser reads": (
+    "a number of a recipe that TRL's parser reads": several(
         "number-as-text",
         {
             "sft.yaml": SFT + "learning_rate: 2e-5\ndataset_mixer: {a: 1.0}\n",
             "train.py": "parser = TrlParser((Arguments, SFTConfig))\n",
             "requirements.txt": "trl==0.9.6\n",
         },
-        "",
     ),
-    "a flag that argparse takes for the one that begins so": (
-        "unknown-key",
-        {"run.sh": f"torchrun train.py {MANY} --max_step 50\n"},
-        "",
+    "a flag that argparse takes for the one that begins so": one(
+        "unknown-key", f"torchrun train.py {MANY} --max_step 50\n", name="run.sh"
     ),
-    "a flag of the repository's own parser": (
+    "a flag of the repository's own parser": several(
         "unknown-key",
         {
             "run.sh": f"torchrun train.py {MANY} --lr_warmup_ratio 0.03\n",
             "train.py": "parser.add_argument('--lr_warmup_ratio')\n",
         },
-        "",
     ),
-    "an empty word for what no script sets": (
+    "an empty word for what no script sets": one(
         "resume-from-a-word",
-        {"run.sh": 'torchrun train.py --resume_from_checkpoint ${checkpoint:-""} ' + SLOW + "\n"},
-        "",
+        'torchrun train.py --resume_from_checkpoint ${checkpoint:-""} ' + SLOW + "\n",
+        name="run.sh",
     ),
-    "the end of a launcher's flags": (
+    "the end of a launcher's flags": one(
         "word-taken-for-script",
-        {"run.sh": f"accelerate launch --num_processes 2 -- train.py {SLOW}\n"},
-        "",
+        f"accelerate launch --num_processes 2 -- train.py {SLOW}\n",
+        name="run.sh",
     ),
-    "an evaluation that a class of one's own turns on": (
+    "an evaluation that a class of one's own turns on": several(
         "interval-without-strategy",
         {
             "run.sh": f"torchrun train.py {SLOW} --eval_steps 100\n",
             "train.py": "class Arguments(TrainingArguments):\n    eval_strategy: str = 'steps'\n",
         },
-        "",
     ),
-    "an older word of Axolotl's for when to evaluate": (
+    "an older word of Axolotl's for when to evaluate": one(
         "best-model-cadence",
-        {
-            "run.yaml": "base_model: a/b\nmicro_batch_size: 1\nnum_epochs: 1\noutput_dir: out\n"
-            "datasets: [{path: a, type: alpaca}]\nsave_strategy: steps\neval_steps: 100\n"
-            "save_steps: 200\nevaluation_strategy: steps\nload_best_model_at_end: true\n"
-        },
-        "",
+        "base_model: a/b\nmicro_batch_size: 1\nnum_epochs: 1\noutput_dir: out\n"
+        "datasets: [{path: a, type: alpaca}]\nsave_strategy: steps\neval_steps: 100\n"
+        "save_steps: 200\nevaluation_strategy: steps\nload_best_model_at_end: true\n",
     ),
-    "a launcher's dtype beside a class that settles its own": (
+    "a launcher's dtype beside a class that settles its own": several(
         "deepspeed-and-trainer-differ",
         {
             "sft.yaml": SFT + "learning_rate: 2.0e-5\n",
             "accelerate.yaml": BLOCK + "  zero_stage: 2\nmixed_precision: bf16\n",
             "requirements.txt": "trl==0.25.0\n",
         },
-        "",
     ),
-    "a config that unsloth puts in place of TRL's": (
+    "a config that unsloth puts in place of TRL's": several(
         "field-of-another-release",
         {
             "train.py": "from unsloth import FastModel\nfrom trl import SFTConfig\n"
@@ -633,21 +540,17 @@ SILENT: dict[str, Case] = {
         },
         "train.py",
     ),
-    "an option of a trainer of one's own": (
+    "an option of a trainer of one's own": several(
         "clip-bounds-crossed",
         {
             "grpo.yaml": VLLM + "learning_rate: 1.0e-6\ndelta: 0.8\n",
             "config.py": "class Config(GRPOConfig):\n    delta: float = 0.5\n",
         },
-        "",
     ),
-    "values of a template": (
+    "values of a template": one(
         "value-of-another-type",
-        {
-            "run.yaml": TRAINER + 'max_steps: {{ steps }}\nnum_train_epochs: "{{ epochs }}"\n'
-            "seed: <SEED>\nsave_total_limit: YOUR_LIMIT\n"
-        },
-        "",
+        TRAINER + 'max_steps: {{ steps }}\nnum_train_epochs: "{{ epochs }}"\n'
+        "seed: <SEED>\nsave_total_limit: YOUR_LIMIT\n",
     ),
 }
 
@@ -675,43 +578,30 @@ def test_what_is_not_shown_is_not_told(name: str, tmp_path: Path) -> None:
 
 
 OFF: dict[str, Case] = {
-    "evaluation": (
-        "interval-without-strategy",
-        {"run.yaml": TRAINER + 'eval_strategy: "no"\neval_steps: 100\n'},
-        "",
+    "evaluation": one(
+        "interval-without-strategy", TRAINER + 'eval_strategy: "no"\neval_steps: 100\n'
     ),
-    "recomputation": (
+    "recomputation": one(
         "checkpointing-options-ignored",
-        {
-            "run.yaml": TRAINER + "gradient_checkpointing: false\n"
-            "gradient_checkpointing_kwargs: {use_reentrant: false}\n"
-        },
-        "",
+        TRAINER + "gradient_checkpointing: false\n"
+        "gradient_checkpointing_kwargs: {use_reentrant: false}\n",
     ),
-    "vLLM": (
-        "vllm-keys-without-vllm",
-        {"grpo.yaml": VLLM.replace("vllm: true", "vllm: false")},
-        "",
+    "vLLM": one(
+        "vllm-keys-without-vllm", VLLM.replace("vllm: true", "vllm: false"), name="grpo.yaml"
     ),
-    "stage 3": (
+    "stage 3": one(
         "stage-3-keys-below-stage-3",
-        {"ds.json": OFFLOADED.replace('"stage": 2,', '"stage": 2, "sub_group_size": 1e9,')},
-        "",
+        OFFLOADED.replace('"stage": 2,', '"stage": 2, "sub_group_size": 1e9,'),
+        name="ds.json",
     ),
-    "an upload": (
-        "hub-keys-without-push",
-        {"run.yaml": TRAINER + "hub_model_id: a/b\npush_to_hub: false\n"},
-        "",
+    "an upload": one("hub-keys-without-push", TRAINER + "hub_model_id: a/b\npush_to_hub: false\n"),
+    "all evaluation": one(
+        "interval-without-strategy", TRAINER + "do_eval: false\neval_steps: 100\n"
     ),
-    "all evaluation": (
-        "interval-without-strategy",
-        {"run.yaml": TRAINER + "do_eval: false\neval_steps: 100\n"},
-        "",
-    ),
-    "accelerate's checks": (
+    "accelerate's checks": one(
         "debugging-left-on",
-        {"accelerate.yaml": "debug: true\ndistributed_type: MULTI_GPU\nnum_processes: 2\n"},
-        "",
+        "debug: true\ndistributed_type: MULTI_GPU\nnum_processes: 2\n",
+        name="accelerate.yaml",
     ),
 }
 
