@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests import hypothesis_profiles
+from tests.cli.shell import Shell
 from tests.recording import plugin
 
 from tunec.compiler.cli.session import Session
@@ -92,3 +93,9 @@ def environment_as_before() -> Iterator[None]:
     if before != os.environ:
         os.environ.clear()
         os.environ.update(before)
+
+
+@pytest.fixture
+def tunec(capsys: pytest.CaptureFixture[str]) -> Shell:
+    """Run a command in this process: `tunec("plan", path)`."""
+    return Shell(capsys)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from shell import FIVE
+from tests.cli.shell import FIVE
 
 from tunec.compiler.analyses.time.account import MARGIN, OFF
 

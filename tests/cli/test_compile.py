@@ -6,7 +6,7 @@ import re
 import stat
 
 import pytest
-from shell import EXAMPLES, FIVE, GLM, INFEASIBLE, MIXED, files_below
+from tests.cli.shell import EXAMPLES, FIVE, GLM, INFEASIBLE, MIXED, files_below
 
 FILES_OF_MIXED = [
     "huggingface/adapter_config.json",

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from shell import FIVE, Shell
+from tests.cli.shell import FIVE, Shell
 
 from tunec.compiler.lints import emission, lint
 from tunec.compiler.lints import rule as rules

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import FIVE
+from tests.cli.shell import FIVE
 
 FEW, MANY = 40, 160
 ALLOWED = 1.25

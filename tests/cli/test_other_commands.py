@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from shell import FIVE, files_below
+from tests.cli.shell import FIVE, files_below
 
 from tunec import __version__
 from tunec.compiler.ir.slots import SLOTS

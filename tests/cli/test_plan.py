@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from shell import EXAMPLES, FIVE, GLM, INFEASIBLE, MIXED
+from tests.cli.shell import EXAMPLES, FIVE, GLM, INFEASIBLE, MIXED
 
 import tunec as library
 from tunec.compiler.diagnostics.codes import known_codes

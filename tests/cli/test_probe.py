@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from shell import FIVE
+from tests.cli.shell import FIVE
 
 DRIVER = """\
 #!/bin/sh

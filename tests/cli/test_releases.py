@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from shell import FIVE
+from tests.cli.shell import FIVE
 
 import tunec as library
 from tunec.compiler.requirements import together

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from shell import FIVE, INFEASIBLE
+from tests.cli.shell import FIVE, INFEASIBLE
 
 
 def test_page_goes_to_the_file_or_to_stdout(tunec, tmp_path):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import FIVE, files_below
+from tests.cli.shell import FIVE, files_below
 
 TUNEC = f'"{sys.executable}" -m tunec'
 

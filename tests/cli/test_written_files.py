@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from shell import FIVE
+from tests.cli.shell import FIVE
 from tests.kills.steps import is_killed
 
 from tunec.compiler.writing import COMPLETE, STAGED, Unwritable, write_all

@@ -17,8 +17,8 @@ from tunec.targets.registry import REGISTRY, TARGETS
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/lints"))
 
-from corpus import cases  # noqa: E402
-from lint_pages import examples  # noqa: E402
+from tests.lints.corpus import cases  # noqa: E402
+from tests.lints.lint_pages import examples  # noqa: E402
 
 SCRIPT = """\
 import torch

@@ -1,11 +1,5 @@
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 from tunec.compiler.lints.facts.memory import estimate
 

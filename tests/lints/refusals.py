@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from corpus import held, text_of
-from lint_pages import Example
+from tests.lints.corpus import held, text_of
+from tests.lints.lint_pages import Example
 
 _NULL: Final = object()
 _FOLDER = Path(__file__).parent / "data" / "refusals"

@@ -1,15 +1,11 @@
 """Misconfigurations collected from threads and readers' own checks: what was found stays found."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from corpus import held, text_of
-from lint_asking import lint
+from tests.lints.corpus import held, text_of
+from tests.lints.lint_asking import lint
 
 from tunec.compiler.lints.index import rule, rule_names
 

@@ -9,10 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 from tunec.compiler.frontend.nodes import plain
 from tunec.compiler.frontend.python_settings import BY_ITSELF, Given, given_by

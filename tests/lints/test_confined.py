@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from lint_asking import Answer, ask
+from tests.lints.lint_asking import Answer, ask
 
 HIDDEN = "password_of_the_machine"
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 import tunec
 from tunec.compiler.lints.edits import apply

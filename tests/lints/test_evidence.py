@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 from tunec.compiler.lints.index import rule
 

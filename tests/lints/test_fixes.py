@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 from tunec.compiler.lints.lint import lint_files
 from tunec.targets.registry import TARGETS

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 _KEY = "per_gpu_batch"
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\noutput_dir: out\npacking: true\nmax_length: 9\n"

@@ -11,8 +11,8 @@ from subprocess import run
 
 import pytest
 import yaml
-from lint_asking import lint
-from lint_pages import examples
+from tests.lints.lint_asking import lint
+from tests.lints.lint_pages import examples
 
 from tunec.compiler.lints.index import rule_names
 

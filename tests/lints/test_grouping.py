@@ -5,7 +5,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 from tunec.compiler.lints import parses
 from tunec.compiler.lints.grouping import TRAINING

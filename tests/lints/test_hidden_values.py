@@ -5,17 +5,12 @@ that class. Then one argument after the other is hidden, and whatever is found s
 with the argument that was there.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lint_pages import examples
+from tests.lints.lint_pages import examples
 
 from tunec.compiler.frontend.nodes import plain
 from tunec.compiler.lints.documents import read_texts

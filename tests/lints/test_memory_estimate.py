@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 import tunec
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import held, text_of
-from lint_asking import lint
+from tests.lints.corpus import held, text_of
+from tests.lints.lint_asking import lint
 
 from tunec.compiler.lints.facts.memory.estimate import OWN_STATES
 from tunec.compiler.passes.fit import states

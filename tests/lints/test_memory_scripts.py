@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 QLORA = "python qlora.py --model_name_or_path meta-llama/Llama-2-7b-hf --output_dir o --bf16 True"
 FASTCHAT = (

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from corpus import Case, cases
-from lint_asking import Answer, lint
+from tests.lints.corpus import Case, cases
+from tests.lints.lint_asking import Answer, lint
 
 CASES = cases()
 

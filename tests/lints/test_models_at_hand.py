@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 LLAMA: Mapping[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

@@ -1,17 +1,13 @@
 """Notebooks as configs: their cells are one script, what they install and start counts too."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lint_asking import Answer, lint
+from tests.lints.lint_asking import Answer, lint
 
 from tunec.compiler.frontend.notebook import place_in, read_notebook
 from tunec.schemas.source import Span

@@ -2,7 +2,6 @@
 
 import json
 import random
-import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -10,11 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lint_asking import lint
-from lint_pages import Example, examples
+from tests.lints.lint_asking import lint
+from tests.lints.lint_pages import Example, examples
 
 from tunec.compiler.lints.index import rule_names
 

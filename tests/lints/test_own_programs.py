@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 _COMMAND = (
     "export CUDA_VISIBLE_DEVICES=0,1\n"

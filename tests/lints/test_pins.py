@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from lint_asking import Answer, lint
 from packaging.version import Version
+from tests.lints.lint_asking import Answer, lint
 
 from tunec.compiler.lints.requirement_files import rank_of, stated
 from tunec.compiler.releases import Releases

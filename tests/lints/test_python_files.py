@@ -2,16 +2,12 @@
 
 import ast
 import builtins
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lint_asking import Answer, lint
+from tests.lints.lint_asking import Answer, lint
 
 from tunec.compiler.frontend.nodes import plain
 from tunec.compiler.lints.formats import parse_text

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
-from refusals import Refusal, refusals
+from tests.lints.lint_asking import lint
+from tests.lints.refusals import Refusal, refusals
 
 
 @pytest.mark.parametrize("case", refusals(), ids=lambda case: case.id)

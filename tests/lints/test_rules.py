@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from docs.new_rule import unwritten
-from lint_asking import Answer, lint
-from lint_pages import Example, examples
+from tests.lints.lint_asking import Answer, lint
+from tests.lints.lint_pages import Example, examples
 
 import tunec
 from tunec.compiler.lints import lint as linting

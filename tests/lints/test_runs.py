@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from lint_asking import Answer, lint
+from tests.lints.lint_asking import Answer, lint
 
 from tunec.compiler.lints import run_files
 from tunec.compiler.lints.lint import Linted, lint_files

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from lint_asking import Answer, lint
+from tests.lints.lint_asking import Answer, lint
 
 from tunec.compiler.lints.settings import read_settings
 from tunec.schemas.lint_settings import LintSettings

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 
 import pytest
-from shipped import SHIPMENTS, Shipment, Told, Unreachable, configs, told, unpacked
+from tests.lints.shipped import SHIPMENTS, Shipment, Told, Unreachable, configs, told, unpacked
 
 REFUSED = {
     "zero1_torch_compile.json": "deepspeed compile/config.py refuses disable and backend",

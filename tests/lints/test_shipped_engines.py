@@ -1,17 +1,13 @@
 """What is taken for a DeepSpeed file that a trainer ships, where it is named and not there."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lint_asking import lint
-from shipped import SHIPMENTS, Unreachable, unpacked
+from tests.lints.lint_asking import lint
+from tests.lints.shipped import SHIPMENTS, Unreachable, unpacked
 
 import tunec
 

@@ -3,16 +3,12 @@
 `is_quiet`: no warning either. `arguments`: of the command line, behind the file.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from corpus import held, text_of
-from lint_asking import lint
+from tests.lints.corpus import held, text_of
+from tests.lints.lint_asking import lint
 
 CASES: list[dict[str, Any]] = held("sound.yaml")
 

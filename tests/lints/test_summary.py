@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 from tunec.compiler.cli.lint_summary import Shown
 from tunec.compiler.cli.session import Session

@@ -1,15 +1,11 @@
 """Files that are wrong as text: what happens to the run, and at which line."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 ENGINE = '{"train_micro_batch_size_per_gpu": 1,\n "gradient_clipping": 1.0%s}\n'
 TRAINER = "output_dir: out\nper_device_train_batch_size: 1\nlearning_rate: 1.0e-4\n%s"

@@ -1,9 +1,4 @@
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 
 
 @pytest.fixture(scope="module")
@@ -13,11 +8,3 @@ def chromium(tmp_path_factory):
 
     with browser(tmp_path_factory.mktemp("profile")) as found:
         yield found
-
-
-@pytest.fixture
-def tunec(capsys):
-    """Run a command: `tunec("diff", old, new)`."""
-    from shell import Shell
-
-    return Shell(capsys)

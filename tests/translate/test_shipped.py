@@ -1,16 +1,12 @@
 """Supervised and preference examples that trainers ship become TRL's files."""
 
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "lints"))
-
-from shipped import SHIPMENTS, Shipment, Unreachable, configs, unpacked
+from tests.lints.shipped import SHIPMENTS, Shipment, Unreachable, configs, unpacked
 
 from tunec.compiler.lints.environment import environment_of
 from tunec.compiler.translate.translate import Translated, translate_files

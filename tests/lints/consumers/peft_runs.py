@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lint_pages import Example
 from programs import text_of
+from tests.lints.lint_pages import Example
 
 _TINY = {
     "hidden_size": 32,

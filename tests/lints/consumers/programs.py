@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from lint_pages import Example, examples
+from tests.lints.lint_pages import Example, examples
 
 from tunec.compiler.consumers import runner
 from tunec.compiler.consumers.environments import prepare

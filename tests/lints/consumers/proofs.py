@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from corpus import held
+from tests.lints.corpus import held
 
 Answer = Mapping[str, Any]
 

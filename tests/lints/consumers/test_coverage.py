@@ -9,7 +9,7 @@ FOLDER = Path(__file__).parent
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER)]
 
 from proofs import ELSEWHERE, NOT_PROVEN, REFUSED, SEEN  # noqa: E402
-from refusals import refusals  # noqa: E402
+from tests.lints.refusals import refusals  # noqa: E402
 
 from tunec.compiler.lints.index import rule_names  # noqa: E402
 

@@ -1,16 +1,12 @@
 """The real PEFT and TRL agree with the rules about LoRA: bad examples of their pages are run."""
 
 import json
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from lint_pages import examples
+from tests.lints.lint_pages import examples
 
 peft = pytest.importorskip("peft")
 

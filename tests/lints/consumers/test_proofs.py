@@ -10,10 +10,10 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
-from lint_pages import Example, examples  # noqa: E402
 from programs import PROGRAMS, ask_program, example, refusal  # noqa: E402
 from proofs import REFUSED, SEEN, Proof  # noqa: E402
-from refusals import Refusal, refusals  # noqa: E402
+from tests.lints.lint_pages import Example, examples  # noqa: E402
+from tests.lints.refusals import Refusal, refusals  # noqa: E402
 
 Key = tuple[str, str, int]
 FILES = [case for case in refusals() if case.is_asked and case.program in PROGRAMS]

@@ -9,7 +9,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
 from peft_runs import question, read  # noqa: E402
 from programs import refusal  # noqa: E402
-from refusals import Refusal, refusals  # noqa: E402
+from tests.lints.refusals import Refusal, refusals  # noqa: E402
 
 pytest.importorskip("peft")
 CASES = [case for case in refusals() if case.is_asked and case.program == "peft"]

@@ -13,9 +13,9 @@ from packaging.version import Version
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
-from lint_asking import lint  # noqa: E402
 from programs import example  # noqa: E402
 from test_scripts import asked  # noqa: E402
+from tests.lints.lint_asking import lint  # noqa: E402
 
 from tunec.compiler.read import found_plain, read  # noqa: E402
 from tunec.targets.sd_scripts.target import TARGET  # noqa: E402

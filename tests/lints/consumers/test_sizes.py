@@ -14,10 +14,10 @@ import yaml
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
 from apart import apart  # noqa: E402
-from lint_asking import lint  # noqa: E402
 from programs import example  # noqa: E402
 from test_libraries import config_of, llama, yaml_of  # noqa: E402
 from test_started import rows, trainer  # noqa: E402
+from tests.lints.lint_asking import lint  # noqa: E402
 
 torch = pytest.importorskip("torch")
 for needed in ("deepspeed", "transformers", "accelerate", "trl"):

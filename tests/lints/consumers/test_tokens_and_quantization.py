@@ -11,8 +11,8 @@ import yaml
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
-from lint_pages import Example, examples  # noqa: E402
 from test_trl_trainers import start, tokenizer  # noqa: E402
+from tests.lints.lint_pages import Example, examples  # noqa: E402
 
 for needed in ("torch", "transformers", "trl", "datasets", "peft"):
     pytest.importorskip(needed)

@@ -1,7 +1,6 @@
 """The real Trainer and DeepSpeed agree with the rules: the bad examples of their pages are run."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,9 +14,7 @@ from tunec.compiler.consumers.queries import ask
 from tunec.compiler.consumers.sets import choose
 
 FOLDER = Path(__file__).parent.parent
-sys.path.insert(0, str(FOLDER))
-
-from lint_pages import examples  # noqa: E402
+from tests.lints.lint_pages import examples  # noqa: E402
 
 NEW, OLD, FIRST = "5.23.0", "4.57.6", "4.44.2"
 RATE = 5e-5

@@ -12,9 +12,9 @@ import yaml
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
-from lint_pages import Example  # noqa: E402
 from programs import ask_program, example  # noqa: E402
-from refusals import Refusal, refusals  # noqa: E402
+from tests.lints.lint_pages import Example  # noqa: E402
+from tests.lints.refusals import Refusal, refusals  # noqa: E402
 
 for needed in ("torch", "transformers", "trl", "datasets", "peft"):
     pytest.importorskip(needed)

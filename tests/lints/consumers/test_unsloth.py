@@ -9,9 +9,9 @@ import yaml
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
-from lint_asking import lint  # noqa: E402
 from programs import FOLDER  # noqa: E402
 from test_scripts import asked  # noqa: E402
+from tests.lints.lint_asking import lint  # noqa: E402
 
 from tunec.compiler.consumers.sets import choose  # noqa: E402
 
