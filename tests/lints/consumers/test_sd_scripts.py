@@ -16,6 +16,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 from programs import example  # noqa: E402
 from test_scripts import asked  # noqa: E402
 from tests.lints.lint_asking import lint  # noqa: E402
+from tests.tables import table  # noqa: E402
 
 from tunec.compiler.read import found_plain, read  # noqa: E402
 from tunec.targets.sd_scripts.target import TARGET  # noqa: E402
@@ -46,119 +47,7 @@ num_repeats = 2
 """
 _TRUE: Final = "true"
 
-# By what lint calls it: what is changed, words with which the program refuses it, and the mended
-# form. Of the script that is asked, where it is not train_network.
-REFUSED: Final[Mapping[str, tuple[str, dict[str, str], str, dict[str, str], str]]] = {
-    "adaptive noise": (
-        "sd-scripts-flags-refused",
-        {"adaptive_noise_scale": "0.1"},
-        "adaptive_noise_scale requires noise_offset",
-        {"adaptive_noise_scale": "0.1", "noise_offset": "0.05"},
-        "train_network",
-    ),
-    "scaled loss": (
-        "sd-scripts-flags-refused",
-        {"scale_v_pred_loss_like_noise_pred": _TRUE},
-        "only with v_parameterization",
-        {"scale_v_pred_loss_like_noise_pred": _TRUE, "v_parameterization": _TRUE},
-        "train_network",
-    ),
-    "loss of v": (
-        "sd-scripts-flags-refused",
-        {"v_pred_like_loss": "0.1", "v_parameterization": _TRUE},
-        "v_pred_like_loss cannot be enabled",
-        {"v_pred_like_loss": "0.1"},
-        "train_network",
-    ),
-    "two optimizers": (
-        "sd-scripts-flags-refused",
-        {"use_8bit_adam": _TRUE, "optimizer_type": '"Lion"'},
-        "both option use_8bit_adam and optimizer_type",
-        {"optimizer_type": '"AdamW8bit"'},
-        "train_network",
-    ),
-    "two switches": (
-        "sd-scripts-flags-refused",
-        {"use_8bit_adam": _TRUE, "use_lion_optimizer": _TRUE},
-        "both option use_8bit_adam and use_lion_optimizer",
-        {"use_lion_optimizer": _TRUE},
-        "train_network",
-    ),
-    "steps in the backward pass": (
-        "sd-scripts-flags-refused",
-        {"fused_backward_pass": _TRUE},
-        "only works with optimizer_type Adafactor",
-        {"fused_backward_pass": _TRUE, "optimizer_type": '"Adafactor"'},
-        "train_network",
-    ),
-    "accumulation beside them": (
-        "sd-scripts-flags-refused",
-        {
-            "fused_backward_pass": _TRUE,
-            "optimizer_type": '"Adafactor"',
-            "gradient_accumulation_steps": "2",
-        },
-        "does not work with gradient_accumulation_steps",
-        {"fused_backward_pass": _TRUE, "optimizer_type": '"Adafactor"'},
-        "train_network",
-    ),
-    "warm-up of nothing": (
-        "sd-scripts-flags-refused",
-        {"lr_warmup_steps": "100"},
-        "does not require `num_warmup_steps`",
-        {"lr_warmup_steps": "100", "lr_scheduler": '"constant_with_warmup"'},
-        "train_network",
-    ),
-    "warm-up of a constant": (
-        "sd-scripts-flags-refused",
-        {"lr_warmup_steps": "100", "lr_scheduler": '"constant"'},
-        "does not require `num_warmup_steps`",
-        {"lr_scheduler": '"constant"'},
-        "train_network",
-    ),
-    "warm-up of Adafactor": (
-        "sd-scripts-flags-refused",
-        {"lr_warmup_steps": "100", "optimizer_type": '"Adafactor"', "lr_scheduler": '"adafactor"'},
-        "does not require `num_warmup_steps`",
-        {"optimizer_type": '"Adafactor"', "lr_scheduler": '"adafactor"'},
-        "train_network",
-    ),
-    "no schedule": (
-        "sd-scripts-flags-refused",
-        {"lr_scheduler": '"cosin"'},
-        "not a valid SchedulerType",
-        {"lr_scheduler": '"cosine"'},
-        "train_network",
-    ),
-    "cached captions": (
-        "sd-scripts-flags-refused",
-        {"cache_text_encoder_outputs": _TRUE, "shuffle_caption": _TRUE},
-        "when caching Text Encoder output",
-        {"cache_text_encoder_outputs": _TRUE},
-        "sdxl_train_network",
-    ),
-    "swapped and moved": (
-        "sd-scripts-flags-refused",
-        {"blocks_to_swap": "8", "cpu_offload_checkpointing": _TRUE},
-        "blocks_to_swap is not supported with cpu_offload_checkpointing",
-        {"blocks_to_swap": "8"},
-        "flux_train_network",
-    ),
-    "arguments in a text": (
-        "value-refused-by-sd-scripts",
-        {"optimizer_args": '"weight_decay=0.1"'},
-        "not enough values to unpack",
-        {"optimizer_args": '["weight_decay=0.1"]'},
-        "train_network",
-    ),
-    "a number of pixels": (
-        "value-refused-by-sd-scripts",
-        {"resolution": "1024"},
-        "has no attribute 'split'",
-        {"resolution": '"1024"'},
-        "train_network",
-    ),
-}
+REFUSED: Final[Mapping[str, Any]] = table(__file__)["refused"]
 DATA: Final[Mapping[str, tuple[str, str, str]]] = {
     "a key of nobody's": ("batch_size", "batchsize", "extra keys not allowed"),
     "a key of another level": ("num_repeats = 2", "resolution = 512", "extra keys not allowed"),
@@ -191,9 +80,9 @@ def told(program: str, text: str, data: str = _DATA) -> Mapping[str, Any]:
 def verdicts() -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Of each case the answers about its bad and its mended form."""
     texts = [
-        (program, config(each))
-        for _, bad, _, mended, program in REFUSED.values()
-        for each in (bad, mended)
+        (case.get("program", "train_network"), config(case[each]))
+        for case in REFUSED.values()
+        for each in ("flags", "mended")
     ]
     questions = [question(program, (), text, _DATA) for program, text in texts]
     answers = iter(asked(REQUIREMENTS, SCRIPT, questions))
@@ -209,12 +98,12 @@ def names(tmp_path: Path, text: str, data: str = _DATA) -> list[str]:
 @pytest.mark.parametrize("name", REFUSED)
 def test_flags_are_refused_before_training(name: str, tmp_path: Path) -> None:
     """sd-scripts-flags-refused, value-refused-by-sd-scripts"""
-    rule, bad, says, mended, _ = REFUSED[name]
+    case = REFUSED[name]
     refused, taken = verdicts()[name]
-    assert says in refused["refused"]
+    assert case["says"] in refused["refused"]
     assert taken["refused"] is None
-    assert rule in names(tmp_path, config(bad))
-    assert names(tmp_path, config(mended)) == []
+    assert case["rule"] in names(tmp_path, config(case["flags"]))
+    assert names(tmp_path, config(case["mended"])) == []
 
 
 @pytest.mark.parametrize("name", DATA)
