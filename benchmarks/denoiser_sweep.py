@@ -62,6 +62,11 @@ CONFIGS: Final[Mapping[str, Mapping[str, Any]]] = {
         "attention_head_dim": 40,
         "cross_attention_dim": 768,
     },
+    # tests/pipelines/hunyuan_video/test_hunyuan_video_framepack.py: a picture and frames before it
+    "HunyuanVideoFramepackTransformer3DModel": {
+        "has_image_proj": True,
+        "has_clean_x_embedder": True,
+    },
     # scripts/convert_omnigen_to_diffusers.py: as many factors of positions; their values take none
     "OmniGenTransformer2DModel": {
         "rope_scaling": {"type": "su", "long_factor": [1.0] * 48, "short_factor": [1.0] * 48}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from tunec.compiler.tracing.live.denoiser_sample import Given, Traits, numbers, shared
+from tunec.compiler.tracing.live.denoiser_sample import Given, Maker, Traits, numbers, shared
 
 _SOUND_TOKENS: Final = 126
 """Tokens of sound beside a clip: about five seconds, at 25 a second."""
@@ -35,7 +35,18 @@ def _control(given: Given) -> torch.Tensor:
     return given.latents("video", given.config.vace_in_channels)
 
 
+def _history(*, frames: int) -> tuple[Maker, Maker]:
+    """Frames that were made before, and where in the clip they stand."""
+    return (
+        lambda given: given.zeros(given.config.in_channels, frames, *given.latent[1:]),
+        lambda _: numbers(frames),
+    )
+
+
 _WAN: Final = Traits("video", 512)
+# pipelines/hunyuan_video/pipeline_hunyuan_video_framepack.py, `history_sizes`: the picture that is
+# given and the last frame, then two and sixteen before, which become tokens of more pixels each
+_CLEAN, _LATE, _EARLY = (_history(frames=count) for count in (2, 2, 16))
 CLIPS: Final[Mapping[str, Traits]] = {
     # the autoencoder of Wan 2.2's 5B has 48 channels, and makes one element of 16 by 16 pixels:
     # scripts/convert_wan_to_diffusers.py, vae22_diffusers_config (z_dim, scale_factor_spatial)
@@ -71,6 +82,22 @@ CLIPS: Final[Mapping[str, Traits]] = {
         },
     ),
     "HunyuanVideoTransformer3DModel": Traits("video", 256),
+    "HunyuanVideoFramepackTransformer3DModel": Traits(
+        "video",
+        256,
+        unit=4,
+        more={
+            # one picture by SigLIP
+            "image_embeds": lambda given: given.zeros(729, given.config.image_proj_dim),
+            "indices_latents": lambda given: numbers(given.grid.frames),
+            "latents_clean": _CLEAN[0],
+            "indices_latents_clean": _CLEAN[1],
+            "latents_history_2x": _LATE[0],
+            "indices_latents_history_2x": _LATE[1],
+            "latents_history_4x": _EARLY[0],
+            "indices_latents_history_4x": _EARLY[1],
+        },
+    ),
     "HunyuanVideo15Transformer3DModel": Traits(
         "video",
         1000,

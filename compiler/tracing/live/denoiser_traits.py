@@ -64,6 +64,13 @@ def _nucleus_share(given: Given) -> int:
     return -(-int(factor * given.grid.image) // experts) * given.samples
 
 
+def _qwen_places(given: Given) -> torch.Tensor:
+    """Where the picture stands: four of its tokens take one place behind those of the text."""
+    mask = torch.zeros(given.samples, given.grid.text + given.grid.image // 4, dtype=torch.bool)
+    mask[:, given.grid.text :] = True
+    return mask
+
+
 _FLUX: Final = Traits("packed", 512, pack=2)
 _UNET: Final = Traits(
     "image",
@@ -117,6 +124,9 @@ TRAITS: Final[Mapping[str, Traits]] = {
         },
     ),
     "QwenImageTransformer2DModel": Traits("packed", 1024, pack=2),
+    "QwenImage21Transformer2DModel": Traits(
+        "packed", 1024, 16, unit=2, more={"img_mask": _qwen_places}
+    ),
     "NucleusMoEImageTransformer2DModel": Traits(
         "packed",
         1024,

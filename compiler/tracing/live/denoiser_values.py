@@ -17,13 +17,14 @@ def answered(given: Given, traits: Traits) -> Iterator[None]:
     """Let a class ask how long a text is, which tokens an expert has, and what holds."""
     experts = getattr(given.config, traits.experts, 1) if traits.experts else 1
     count = traits.counts(given) if traits.counts else given.grid.text
-    patched: dict[str, Callable[..., Any]] = {"tolist": _counted(count)}
+    patched: dict[str, Callable[..., Any]] = {"tolist": _counted(count), "__index__": _whole}
     if traits.experts or traits.values:
         patched |= _chosen(experts)
     if traits.values:
         patched["__bool__"] = _no
     with ExitStack() as stack:
         stack.enter_context(_resizing())
+        stack.enter_context(_masking())
         for name, answer in patched.items():
             stack.enter_context(_replaced(name, answer))
         yield
@@ -75,6 +76,39 @@ def _counted(count: int) -> Callable[..., Any]:
     diffusers 0.42 `transformer_lumina2.py`, `Lumina2RotaryPosEmbed.forward`.
     """
     return lambda _, self: [count] * self.numel()
+
+
+def _whole(_: Any, _self: torch.Tensor) -> int:
+    """Answer where a slice ends that is as long as a mask has places: behind all that there is.
+
+    diffusers 0.42 `transformer_hunyuan_video_framepack.py`, `forward`.
+    """
+    return sys.maxsize
+
+
+@contextmanager
+def _masking() -> Iterator[None]:
+    """Let masks that hold values, which say where pictures stand, meet tensors that hold none.
+
+    diffusers 0.42 `transformer_qwenimage21.py`, `forward`.
+    """
+    chosen, repeated = torch.where, torch.Tensor.repeat_interleave
+
+    def where(mask: torch.Tensor, *sides: Any, **options: Any) -> Any:
+        meta = any(isinstance(each, torch.Tensor) and each.is_meta for each in sides)
+        return chosen(mask.to("meta") if meta else mask, *sides, **options)
+
+    def repeat(self: torch.Tensor, times: Any, dim: int | None = None, **options: Any) -> Any:
+        if not (self.is_meta and isinstance(times, torch.Tensor) and not times.is_meta):
+            return repeated(self, times, dim, **options)
+        return self.index_select(dim or 0, torch.repeat_interleave(times).to("meta"))
+
+    held = vars(torch)
+    held["where"], torch.Tensor.repeat_interleave = where, repeat
+    try:
+        yield
+    finally:
+        held["where"], torch.Tensor.repeat_interleave = chosen, repeated
 
 
 def _no(_: Any, _self: torch.Tensor) -> bool:

@@ -42,6 +42,22 @@ MORE_GRIDS: Final = (
     Grid(1, 28, 34, 606),
 )
 """Where what is the largest changes with the shares of picture and text."""
+MANY_GRIDS: Final = (
+    *MORE_GRIDS,
+    Grid(1, 44, 36, 90),
+    Grid(1, 36, 48, 450),
+    Grid(1, 64, 58, 500),
+    Grid(1, 32, 42, 700),
+    Grid(1, 24, 38, 750),
+    Grid(1, 26, 34, 460),
+    Grid(1, 40, 52, 820),
+    Grid(1, 66, 46, 640),
+    Grid(1, 56, 44, 180),
+    Grid(1, 48, 34, 250),
+    Grid(1, 68, 58, 350),
+    Grid(1, 36, 40, 150),
+)
+"""Where several moments take turns: the plane of each meets some that it was not fitted to."""
 ABOVE: Final = 0.02
 """Share by which the most that a block works in may be overstated where it follows no plane: that
 of moments which take turns, of which there are more than sizes tell."""
@@ -94,7 +110,7 @@ def measures(reduced: Reduced, traits: Traits) -> Measures:
     grids = _grids(work, sizes)
     work = replace(work, recomputes=not _refused(work, grids[2], recomputes=True))
     asked = _Passes(work)
-    others = (MORE_GRIDS, WHOLE_GRIDS) if grids == sizes.of(GRIDS) else ()
+    others = (MORE_GRIDS, WHOLE_GRIDS, MANY_GRIDS) if grids == sizes.of(GRIDS) else ()
     for each in (grids, *map(sizes.of, others)):
         with suppress(Irregular):
             return _measured(work, each, asked)
