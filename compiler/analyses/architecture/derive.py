@@ -22,6 +22,8 @@ _FAMILY_KEYS: Final = ("model_type", "_class_name", "model_class")
 """Who names the family: transformers, diffusers, SwissArmyTransformer."""
 _ACTIVATION_KEYS: Final = ("activation_function", "hidden_act")
 """Keys of a config with the name of a feed-forward's activation."""
+_READ_OFF: Final = {"llava": "pixtral"}
+"""Families whose rule leaves a tower to cards, and that tower's family."""
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -44,7 +46,7 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
         found = "nothing" if family is None else repr(family)
         fault = Fault("model_type", "the name of a model family", found)
         raise UnusableConfig("", [fault])
-    if family not in FAMILIES:
+    if family not in FAMILIES or _is_read_off(family, config):
         known = shipped(card_name(config))
         if known is None:
             raise UnknownArchitecture(family, tuple(FAMILIES))
@@ -57,3 +59,10 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
     named = next((config[key] for key in _ACTIVATION_KEYS if config.get(key)), "")
     dropout = dropout_of(family, config)
     return replace(architecture, assumed=assumed, dropout=dropout, activation=str(named))
+
+
+def _is_read_off(family: str, config: Mapping[str, Any]) -> bool:
+    """Whether cards have what the rule of a family leaves to them."""
+    tower = config.get("vision_config")
+    named = tower.get("model_type") if isinstance(tower, Mapping) else None
+    return named is not None and named == _READ_OFF.get(family)

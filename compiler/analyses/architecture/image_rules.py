@@ -22,7 +22,7 @@ def with_images(
     UnusableConfig with every key that is missing or has the wrong type.
     """
     rule = IMAGE_RULES.get(model.family)
-    if rule is None or not any(stack.part == "vision" for stack in model.stacks):
+    if rule is None or not _sees(model):
         return model
     findings = Findings()
     images = rule(Facts(config, model.family, findings=findings, processing=processor))
@@ -31,6 +31,14 @@ def with_images(
     return replace(model, images=images)
 
 
+def _sees(model: Architecture) -> bool:
+    """Whether the layers of its tower are known, or it has none: patches are projected alone."""
+    layers = any(stack.part == "vision" for stack in model.stacks)
+    return layers or model.family in _TOWERLESS
+
+
+_MERGE: Final = "spatial_merge_size"
+_TOWERLESS: Final = frozenset({"gemma4_unified"})
 _AREA: Final = {"size": {"shortest_edge": 65_536, "longest_edge": 16_777_216}}
 _PIXELS: Final = {"min_pixels": 3_136, "max_pixels": 12_845_056}
 PUBLISHED_BOUNDS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -65,6 +73,50 @@ def qwen(facts: Facts, vision_family: str) -> ImageTokens:
         merge=vision.count("spatial_merge_size"),
         min_pixels=bounds.count_or("min_pixels", low),
         max_pixels=bounds.count_or("max_pixels", high),
+    )
+
+
+def paddleocr(facts: Facts) -> ImageTokens:
+    """PaddleOCR-VL: as Qwen-VL, with bounds of its own."""
+    vision = facts.section("vision_config", "")
+    size = facts.processor("PaddleOCRVLImageProcessor").section(
+        "size", "PaddleOCRVLImageProcessor.size"
+    )
+    return ImageTokens(
+        rule="qwen2-vl",
+        image_size=0,
+        patch=vision.side("patch_size"),
+        merge=vision.count(_MERGE),
+        min_pixels=size.count("shortest_edge"),
+        max_pixels=size.count("longest_edge"),
+    )
+
+
+def minicpm_v(facts: Facts) -> ImageTokens:
+    """MiniCPM-V 4.6: slices whose patches are joined, four a side or two, within the tower."""
+    given = facts.processor("MiniCPMV4_6ImageProcessor")
+    finer = facts.text("downsample_mode") == "4x"
+    return ImageTokens(
+        rule="minicpm-v",
+        image_size=given.count("scale_resolution"),
+        patch=given.count("patch_size"),
+        merge=2 if finer else 4,
+        max_slices=given.count("max_slice_nums"),
+    )
+
+
+def idefics2(facts: Facts) -> ImageTokens:
+    """Idefics2: a picture and its quarters where they are cut, each resampled to a few tokens."""
+    given = facts.processor("Idefics2ImageProcessor")
+    size = given.section("size", "Idefics2ImageProcessor.size")
+    resampled = facts.section("perceiver_config", "idefics2_perceiver")
+    return ImageTokens(
+        rule="idefics2",
+        image_size=size.count("shortest_edge"),
+        patch=facts.section("vision_config", "").side("patch_size"),
+        tokens=resampled.count("resampler_n_latents"),
+        max_slices=4 if given.flag("do_image_splitting") else 1,
+        max_side=size.count("longest_edge"),
     )
 
 
@@ -106,9 +158,14 @@ def pixtral(facts: Facts) -> ImageTokens:
     )
 
 
-def gemma4(facts: Facts) -> ImageTokens:
+def pixtral_llava(facts: Facts) -> ImageTokens:
+    """Pixtral 12B: as Mistral Small, but each patch is a token."""
+    return pixtral(facts if facts.has("spatial_merge_size") else facts.with_value(_MERGE, 1))
+
+
+def gemma4(facts: Facts, name: str = "Gemma4ImageProcessor") -> ImageTokens:
     """Gemma 4: any shape within a budget of tokens, to which each picture is padded."""
-    processor = facts.processor("Gemma4ImageProcessor")
+    processor = facts.processor(name)
     return ImageTokens(
         rule="gemma4",
         image_size=0,
@@ -208,6 +265,11 @@ IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
     "glm_ocr": lambda facts: glm(facts, "glm_ocr_vision"),
     "paligemma": paligemma,
     "mistral3": pixtral,
+    "llava": pixtral_llava,
+    "paddleocr_vl": paddleocr,
+    "minicpmv4_6": minicpm_v,
+    "idefics2": idefics2,
+    "gemma4_unified": lambda facts: gemma4(facts, "Gemma4UnifiedImageProcessor"),
     "gemma4": gemma4,
     "llama4": llama4,
     "kimi_k25": kimi,

@@ -6,9 +6,11 @@ Sizes are in pixels.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from tunec.compiler.analyses.architecture.idefics2 import idefics2_pictures, idefics2_tower
+from tunec.compiler.analyses.architecture.slices import grids, sliced_tokens, sliced_tower
 from tunec.compiler.analyses.architecture.smolvlm import smolvlm_tiles
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 
@@ -147,20 +149,12 @@ def _tiles(images: ImageTokens, width: int, height: int) -> int:
     """Choose the grid of tiles nearest to the picture's shape; an overview joins two or more."""
     area, tile = width * height, images.image_size**2
     nearest, best = math.inf, 1
-    for columns, rows in _grids(images.min_slices, images.max_slices):
+    for columns, rows in grids(images.min_slices, images.max_slices):
         difference = abs(width / height - columns / rows)
         roomy = difference == nearest and area > 0.5 * tile * columns * rows
         if difference < nearest or roomy:
             nearest, best = difference, columns * rows
     return best + 1 if best > 1 else 1
-
-
-def _grids(least: int, most: int) -> Iterator[Size]:
-    """All grids of `least` to `most` tiles, smaller ones first."""
-    for tiles in range(least, most + 1):
-        for columns in range(1, tiles + 1):
-            if tiles % columns == 0:
-                yield columns, tiles // columns
 
 
 def _tiled_tokens(images: ImageTokens, width: int, height: int) -> int:
@@ -169,63 +163,6 @@ def _tiled_tokens(images: ImageTokens, width: int, height: int) -> int:
 
 def _tiled_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
     return (_square(images),) * _tiles(images, width, height)
-
-
-# MiniCPM-V: image_processing_minicpmv.py of openbmb/MiniCPM-Llama3-V-2_5 and MiniCPM-V-2_6,
-# MiniCPMVImageProcessor.slice_image, get_sliced_grid, find_best_resize, get_refine_size.
-
-
-def _slice_grid(images: ImageTokens, width: int, height: int) -> Size | None:
-    """Choose the grid of slices whose shape is nearest to the picture's; None: not sliced."""
-    ideal = min(math.ceil(width * height / images.image_size**2), images.max_slices)
-    if ideal <= 1:
-        return None
-    candidates = [
-        grid
-        for slices in (ideal - 1, ideal, ideal + 1)
-        if 1 < slices <= images.max_slices
-        for grid in _grids(slices, slices)
-    ]
-    shape = math.log(width / height)
-    return min(candidates, key=lambda grid: abs(shape - math.log(grid[0] / grid[1])))
-
-
-def _nearest(side: float, factor: int) -> int:
-    return max(round(side / factor) * factor, factor)
-
-
-def _resized(images: ImageTokens, width: float, height: float, *, enlarges: bool) -> Size:
-    """Scale to the tower's area, keeping the shape, to whole patches."""
-    side = images.image_size
-    if width * height > side * side or enlarges:
-        ratio = width / height
-        height = int(side / math.sqrt(ratio))
-        width = int(height * ratio)
-    return _nearest(width, images.patch), _nearest(height, images.patch)
-
-
-def _slice_count(images: ImageTokens, width: int, height: int) -> int:
-    grid = _slice_grid(images, width, height)
-    return 1 + (grid[0] * grid[1] if grid else 0)
-
-
-def _sliced_tokens(images: ImageTokens, width: int, height: int) -> int:
-    return _slice_count(images, width, height) * images.tokens
-
-
-def _sliced_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
-    grid = _slice_grid(images, width, height)
-    overview = _patches(images, _resized(images, width, height, enlarges=grid is None))
-    if grid is None:
-        return (overview,)
-    columns, rows = grid
-    wide, high = _nearest(width, columns) / columns, _nearest(height, rows) / rows
-    piece = _patches(images, _resized(images, wide, high, enlarges=True))
-    return overview, *((piece,) * (columns * rows))
-
-
-def _patches(images: ImageTokens, size: Size) -> int:
-    return (size[0] // images.patch) * (size[1] // images.patch)
 
 
 # Llama 3.2 Vision: transformers 5.23.0, models/mllama/modeling_mllama.py, MllamaVisionModel: all
@@ -286,11 +223,11 @@ def _llama4_tiles(images: ImageTokens, width: int, height: int) -> int:
     def scale(grid: Size) -> float:
         return images.image_size * min(grid[0] / width, grid[1] / height)
 
-    grids = list(_grids(1, images.max_slices))
-    scales = [scale(each) for each in grids]
+    canvases = list(grids(1, images.max_slices))
+    scales = [scale(each) for each in canvases]
     whole = [each for each in scales if each >= 1]
     chosen = min(whole) if whole else max(scales)
-    fitting = (grid for grid, each in zip(grids, scales, strict=True) if each == chosen)
+    fitting = (grid for grid, each in zip(canvases, scales, strict=True) if each == chosen)
     tiles = min(columns * rows for columns, rows in fitting)
     return tiles + 1 if tiles > 1 else 1
 
@@ -322,6 +259,10 @@ def _smol_tokens(images: ImageTokens, width: int, height: int) -> int:
 
 def _smol_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
     return (_square(images),) * smolvlm_tiles(images, width, height)
+
+
+def _idefics2_tokens(images: ImageTokens, _: int, __: int) -> int:
+    return idefics2_pictures(images) * images.tokens
 
 
 # LLaVA-OneVision: transformers 5.23.0, models/llava_onevision/processing_llava_onevision.py,
@@ -383,13 +324,14 @@ _RULES: Final[Mapping[str, tuple[_Count, _Towers]]] = {
     "qwen2-vl": (_qwen_tokens, _qwen_tower),
     "llava-next": (_next_tokens, _next_tower),
     "internvl": (_tiled_tokens, _tiled_tower),
-    "minicpm-v": (_sliced_tokens, _sliced_tower),
+    "minicpm-v": (sliced_tokens, sliced_tower),
     "mllama": (_fixed, _mllama_tower),
     "pixtral": (_pixtral_tokens, _merged_tower(_pixtral_tokens)),
     "gemma4": (_gemma4_tokens, _gemma4_tower),
     "llama4": (_llama4_tokens, _llama4_tower),
     "kimi": (_kimi_tokens, _merged_tower(_kimi_tokens)),
     "smolvlm": (_smol_tokens, _smol_tower),
+    "idefics2": (_idefics2_tokens, idefics2_tower),
     "llava-onevision": (_onevision_tokens, _next_tower),
     "lfm2-vl": (_lfm2_tokens, _lfm2_tower),
 }

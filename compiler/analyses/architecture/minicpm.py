@@ -1,8 +1,9 @@
-"""MiniCPM-V 2.5 and 2.6 in their own code: slices of a picture, each resampled to a few tokens.
+"""MiniCPM-V 2.5 to 4.5 in their own code: slices of a picture, each resampled to a few tokens.
 
 MiniCPM-Llama3-V-2.5: `modeling_minicpmv.py` and `resampler.py` of openbmb/MiniCPM-Llama3-V-2_5.
 MiniCPM-V-2.6: `modeling_minicpmv.py`, `modeling_navit_siglip.py` and `resampler.py` of
-openbmb/MiniCPM-V-2_6.
+openbmb/MiniCPM-V-2_6. MiniCPM-V 4 and 4.5 differ in the decoder: vllm-project/vllm,
+`vllm/model_executor/models/minicpmv.py`, `init_llm` of MiniCPMV4_0 and MiniCPMV4_5.
 """
 
 from typing import Final
@@ -14,8 +15,8 @@ from tunec.compiler.analyses.architecture.tree import Tree
 from tunec.compiler.analyses.architecture.vision import headless_siglip
 from tunec.schemas.models.architecture import Architecture, ImageTokens, Stack
 
-_DECODERS: Final = {"2.5": "llama", "2.6": "qwen2"}
-"""`MiniCPMV.__init__` of each version: LlamaForCausalLM, Qwen2ForCausalLM."""
+_DECODERS: Final = {"2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen3"}
+"""`MiniCPMV.__init__` of each version: LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM."""
 
 
 def minicpmv(facts: Facts) -> Architecture:

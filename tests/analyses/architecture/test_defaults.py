@@ -32,11 +32,15 @@ NESTED = {
 }
 PROCESSORS = {
     "Gemma4ImageProcessor": "gemma4",
+    "Gemma4UnifiedImageProcessor": "gemma4_unified",
     "Glm4vImageProcessor": "glm4v",
     "GotOcr2ImageProcessor": "got_ocr2",
+    "Idefics2ImageProcessor": "idefics2",
     "Kimi_K25ImageProcessor": "kimi_k25",
     "Lfm2VlImageProcessor": "lfm2_vl",
     "Llama4ImageProcessor": "llama4",
+    "MiniCPMV4_6ImageProcessor": "minicpmv4_6",
+    "PaddleOCRVLImageProcessor": "paddleocr_vl",
     "PixtralImageProcessor": "pixtral",
     "Qwen2VLImageProcessor": "qwen2_vl",
 }
