@@ -1,5 +1,7 @@
 """Derived cards of diffusion transformers, held against traces at sizes they were not fitted to."""
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,7 +15,8 @@ from tunec.compiler.analyses.memory.account import account  # noqa: E402
 from tunec.compiler.analyses.memory.diffusion import denoiser_tokens  # noqa: E402
 from tunec.compiler.tracing.comparison import compare  # noqa: E402
 from tunec.compiler.tracing.derivation import derived  # noqa: E402
-from tunec.compiler.tracing.live.denoiser_sample import Grid  # noqa: E402
+from tunec.compiler.tracing.live.denoiser_sample import Given, Grid, Traits  # noqa: E402
+from tunec.compiler.tracing.live.denoiser_values import answered  # noqa: E402
 from tunec.compiler.tracing.live.derivation import denoiser_measures  # noqa: E402
 from tunec.compiler.tracing.live.derivation.denoiser_measures import (  # noqa: E402
     GRIDS,
@@ -124,6 +127,18 @@ def test_an_adapter_on_a_projection_of_queries_to_feed_forward_is_counted(
     plan = layout(samples, checkpointed=recomputed, **BF16_LORA)
     trace = run(Subject(CONFIGS["flux2"], workload, plan))
     assert -0.015 < compare(trace, account(workload, plan)).error < 0.06
+
+
+def test_masks_that_hold_values_meet_tensors_that_hold_none():
+    given = Given(SimpleNamespace(), Grid(1, 2, 4, 3), 1, torch.bfloat16, (1, 1, 1))
+    mask, plain = torch.tensor([True, False, True]), torch.where
+    with answered(given, Traits()):
+        chosen = torch.where(mask, torch.zeros(3, device="meta"), 1.0)
+        longer = torch.zeros(1, 3, device="meta").repeat_interleave(mask * 3 + 1, dim=1)
+        assert chosen.is_meta
+        assert longer.shape == (1, 9)
+        assert len(range(9)[: torch.zeros((), dtype=torch.int, device="meta")]) == 9
+    assert torch.where is plain
 
 
 def test_pictures_that_a_class_gives_as_a_list_are_one_prediction():
