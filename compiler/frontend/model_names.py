@@ -103,10 +103,12 @@ def _packed(name: str, stored: str, at: Span) -> Diagnostic:
 
 
 def _unplanned(name: str, why: str, at: Span) -> Diagnostic:
+    from tunec.schemas.models.refusals import what_instead
+
     return error(
         "E0305",
         f"`{shortened(name)}` cannot be planned yet: {why}",
         at,
         path=("model",),
-        help="`tunec catalog models` lists those that can",
+        help=what_instead(name) or "`tunec catalog models` lists those that can",
     )

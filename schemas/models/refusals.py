@@ -1,4 +1,4 @@
-"""Models of today that no card can be made of yet, by name, each with its reason."""
+"""Models of today that no card can be made of yet, by name: the reason, and what can be done."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,6 +15,9 @@ _CLIPS: Final = "it starts from a given picture, and plans are of single picture
 _KEYS: Final = (
     "its config.json is for code of its own, and the class of transformers 5.23.0 reads other keys"
 )
+_NO_CONFIG: Final = "its config does not come with tunec"
+_UNTRAINED: Final = f"no trainer of tunec's targets trains it, and {_NO_CONFIG}"
+_SEEN: Final = "each of its passes demands pictures, and a card is measured over text alone"
 _UNPACKED: Final = "its passes over a base packed in 4 bits do not run"
 
 
@@ -36,8 +39,8 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "microsoft/Phi-4-multimodal-": _own("phi4mm"),
     "microsoft/Phi-3.5-vision-": _own("phi3_v"),
     "microsoft/Phi-3-vision-": _own("phi3_v"),
-    "Qwen/Qwen2.5-Omni-": f"{_HEARS}; for its text alone, plan the Qwen2.5 of that size",
-    "Qwen/Qwen3-Omni-": f"{_HEARS}; for its text alone, plan `Qwen/Qwen3-30B-A3B`",
+    "Qwen/Qwen2.5-Omni-": _HEARS,
+    "Qwen/Qwen3-Omni-": _HEARS,
     "Qwen/Qwen2-Audio-": _HEARS,
     "Qwen/Qwen-Audio": _HEARS,
     "mistralai/Voxtral-": _HEARS,
@@ -80,18 +83,38 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "microsoft/swin-": _SEES,
     "nvidia/segformer-": _SEES,
     "PekingU/rtdetr": _SEES,
-    "Qwen/Qwen-Image-Edit": f"{_EDITS}; its modules are those of `Qwen/Qwen-Image`",
+    "Qwen/Qwen-Image-Edit": _EDITS,
     "Qwen/Qwen-Image-Layered": _EDITS,
     "Wan-AI/Wan2.2-I2V-": _CLIPS,
     "Wan-AI/Wan2.1-I2V-": _CLIPS,
     "Wan-AI/Wan2.1-FLF2V-": _CLIPS,
-    "black-forest-labs/FLUX.1-Fill-": _EDITS,
-    "black-forest-labs/FLUX.1-Kontext-": f"{_EDITS}; its modules are those of FLUX.1-dev",
+    "black-forest-labs/FLUX.1-Fill-": "it reads a mask and a picture in channels of their own, "
+    "and no trainer of tunec's targets trains it",
+    "black-forest-labs/FLUX.1-Kontext-": _EDITS,
+    "THUDM/CogVideoX": _UNTRAINED,
+    "zai-org/CogVideoX": _UNTRAINED,
+    "THUDM/CogView": _UNTRAINED,
+    "zai-org/CogView": _UNTRAINED,
+    "genmo/mochi-": _UNTRAINED,
+    "nvidia/Cosmos-1.0-": _UNTRAINED,
+    "nvidia/Cosmos-Predict": _NO_CONFIG,
+    "hunyuanvideo-community/HunyuanVideo-1.5": _NO_CONFIG,
+    "tencent/HunyuanVideo": _UNTRAINED,
+    "hunyuanvideo-community/HunyuanVideo": _UNTRAINED,
+    "Lightricks/LTX-2": "it makes sound beside a clip, and no plan counts what sound becomes",
     "lodestones/Chroma": "its mask is of all pairs of tokens, and what adapters of a "
     "small one keep is counted 1.7 % too low",
     "Shitao/OmniGen-": "its pictures and words are one sequence, and a card of a model that "
     "paints counts them apart",
     "OmniGen2/OmniGen2": "diffusers 0.42.1 has no class of it",
+    "Salesforce/blip2-": _SEEN,
+    "Salesforce/instructblip-": _SEEN,
+    "Salesforce/blip-": "its class for captions has no output projection that a card finds",
+    "microsoft/kosmos-2-": _SEEN,
+    "HuggingFaceM4/idefics-": _SEEN,
+    "state-spaces/mamba2-": "its files are those of mamba_ssm, which transformers does not load",
+    "deepseek-ai/DeepSeek-V4": "its attention compresses what lies far behind, so that its bytes "
+    "follow no curve of the length",
     "google/embeddinggemma-": "its modules stand without the head of a model that writes, and no "
     "rule of tunec names them so",
     "albert/albert-": "its layers are one set of weights, which a card counts for each layer",
@@ -158,6 +181,54 @@ UNPLANNED: Final[Mapping[str, str]] = {
 """What names begin with, and why (transformers 5.23.0, `models/auto/configuration_auto.py`; the
 rows of `benchmarks/card_sweep.jsonl`; `model_type` in llmfit 1.1.17, embedded hf_models.json)."""
 
+_AS_LARGE: Final = "with pictures of as many pixels as the given and the painted one together"
+_SIGHT: Final = (
+    "of models that see, `llava-1.5-7b`, `idefics2-8b` and `qwen2.5-vl-7b` can be planned"
+)
+_SPEECH: Final = (
+    "transformers' `examples/pytorch/speech-recognition` trains it; none of tunec's targets does"
+)
+INSTEAD: Final[Mapping[str, str]] = {
+    "openai/whisper-": _SPEECH,
+    "distil-whisper/": _SPEECH,
+    "google/gemma-3n-": "where timm is installed, `hf download NAME config.json` and `tunec card "
+    "NAME` make its card for text, in 16 bits",
+    "microsoft/Phi-4-multimodal-": "for its text alone, `model: microsoft/Phi-4-mini-instruct` has "
+    "a decoder of these widths",
+    "Qwen/Qwen2.5-Omni-7B": "for its text alone, `model: Qwen/Qwen2.5-7B-Instruct`",
+    "Qwen/Qwen2.5-Omni-3B": "for its text alone, `model: Qwen/Qwen2.5-3B-Instruct`",
+    "Qwen/Qwen3-Omni-30B-A3B-": "for its text alone, `model: Qwen/Qwen3-30B-A3B`",
+    "openbmb/MiniCPM-o-4_5": "for its text and pictures, `model: openbmb/MiniCPM-V-4_5` has a "
+    "decoder of these widths",
+    "Qwen/Qwen-Image-Edit": f"its modules are those of `model: Qwen/Qwen-Image`: plan that, "
+    f"{_AS_LARGE}",
+    "black-forest-labs/FLUX.1-Kontext-": "its modules are those of `model: "
+    f"black-forest-labs/FLUX.1-dev`: plan that, {_AS_LARGE}",
+    "black-forest-labs/FLUX.1-Fill-": "all but its first projection are the modules of `model: "
+    "black-forest-labs/FLUX.1-dev`",
+    "Wan-AI/Wan2.2-I2V-A14B": "its blocks are those of `model: Wan-AI/Wan2.2-T2V-A14B-Diffusers`",
+    "state-spaces/mamba2-": "transformers' `models/mamba2/convert_mamba2_ssm_checkpoint_to_pytorch"
+    ".py` converts it; then `model: path/to/config.json`",
+    **dict.fromkeys(
+        (
+            *("Salesforce/blip-", "Salesforce/blip2-", "Salesforce/instructblip-"),
+            *("microsoft/kosmos-2-", "HuggingFaceM4/idefics-"),
+        ),
+        _SIGHT,
+    ),
+    "google/embeddinggemma-": "of models that embed, `bge-m3` and `qwen3-embedding-0.6b` can be "
+    "planned",
+}
+"""What names begin with, and what their user can do (transformers 5.23.0 and diffusers 0.42.1;
+widths of decoders in llmfit 1.1.17, embedded hf_models.json)."""
+_OWN_CODE: Final = (
+    "where you trust it, `tunec card path/to/config.json --trust-remote-code` reads its own code"
+)
+_DIFFUSERS: Final = (
+    "`hf download {name} transformer/config.json` lets it be found by its name, and `tunec card "
+    "{name}` makes its card"
+)
+
 STORED: Final[Mapping[str, str]] = {
     "-bnb-4bit": "4 bits by bitsandbytes",
     "-awq": "4 bits by AWQ",
@@ -180,6 +251,17 @@ def why_unplanned(name: str) -> str | None:
     """Why a model of this name cannot be planned; None: nothing is known of it."""
     low = name.lower()
     return next((why for start, why in UNPLANNED.items() if low.startswith(start.lower())), None)
+
+
+def what_instead(name: str) -> str | None:
+    """What the user of a model of this name can do; None: nothing better is known."""
+    low, why = name.lower(), why_unplanned(name)
+    told = next((each for start, each in INSTEAD.items() if low.startswith(start.lower())), None)
+    if told is None and why is not None and "code of its own" in why:
+        told = _OWN_CODE
+    if told is None and why in (_UNTRAINED, _NO_CONFIG):
+        told = _DIFFUSERS
+    return told and told.replace("NAME", name).replace("{name}", name)
 
 
 def how_stored(name: str) -> str | None:

@@ -1,6 +1,7 @@
 """The catalogue of models: every card loads, is sourced, and derives to what was published."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -16,7 +17,13 @@ from tunec.schemas.models.catalogue import (
     repository,
     repository_unpacked,
 )
-from tunec.schemas.models.refusals import UNPLANNED, how_stored, why_unplanned
+from tunec.schemas.models.refusals import (
+    INSTEAD,
+    UNPLANNED,
+    how_stored,
+    what_instead,
+    why_unplanned,
+)
 
 PEFT_TABLE = "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING"
 
@@ -168,6 +175,18 @@ def test_models_that_are_refused_by_name_have_no_card():
         assert why_unplanned(f"{start.upper()}x")
         assert not [each for each in held if each.startswith(start.lower())]
     assert why_unplanned("Qwen/Qwen3-8B") is None
+
+
+def test_what_can_be_done_instead_names_models_that_can_be_planned():
+    for start in INSTEAD:
+        assert why_unplanned(f"{start}x"), start
+        told = what_instead(f"{start}x") or ""
+        for name in re.findall(r"`model: ([\w.-]+/[\w.-]+)`", told):
+            if "path/to" not in name:
+                assert card(name), name
+    assert what_instead("Qwen/Qwen3-8B") is None
+    assert "--trust-remote-code" in (what_instead("baichuan-inc/Baichuan2-7B-Chat") or "")
+    assert "genmo/mochi-1-preview" in (what_instead("genmo/mochi-1-preview") or "")
 
 
 @pytest.mark.parametrize(
