@@ -168,6 +168,8 @@ class UnetLevel(Struct, frozen=True):
     """Width of the text states that the transformers attend to; 0: none."""
     ffn: Count = 0
     """Inner width of the gated feed-forward of each layer."""
+    text_tokens: Count = 77
+    """Tokens of text that the transformers attend to: those of CLIP, unless a model has others."""
 
 
 class ImageTokens(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""UNet2DConditionModel: Stable Diffusion 1.x, 2.x and XL.
+"""UNet2DConditionModel: Stable Diffusion 1.x, 2.x and XL, and Kolors.
 
 Read from diffusers 0.42.1, `models/unets/unet_2d_condition.py` and `unet_2d_blocks.py`.
 """
@@ -23,8 +23,6 @@ _UNSUPPORTED: Final[Mapping[str, Any]] = {
     "class_embed_type": None,
     "num_class_embeds": None,
     "num_attention_heads": None,
-    "encoder_hid_dim": None,
-    "encoder_hid_dim_type": None,
     "time_cond_proj_dim": None,
     "cross_attention_norm": None,
     "dual_cross_attention": False,
@@ -35,6 +33,11 @@ _UNSUPPORTED: Final[Mapping[str, Any]] = {
     "mid_block_type": "UNetMidBlock2DCrossAttn",
 }
 """Options that change the tree and that this derivation knows in one value only."""
+
+
+_TEXT: Final = {False: 77, True: 256}
+"""Tokens of text: CLIP's (`model_max_length`), or those of a language model whose states are
+projected (`pipelines/kolors/pipeline_kolors.py`, `max_sequence_length`)."""
 
 
 class Level(Struct, frozen=True):
@@ -48,6 +51,7 @@ class Level(Struct, frozen=True):
     down_attends: bool
     up_attends: bool
     scale: int
+    text: int
 
 
 class Unet(Struct, frozen=True):
@@ -111,13 +115,16 @@ def unet_2d_condition(facts: Facts) -> Architecture:
     for key, value in _UNSUPPORTED.items():
         if facts.get(key) != value:
             facts.refuse(key, repr(value))
-    levels = _levels(facts)
+    projected = _text_width(facts)
+    levels = _levels(facts, _TEXT[projected > 0])
     first, last, latents = levels[0].channels, levels[-1], facts.count("in_channels")
     time = facts.count_or("time_embedding_dim", 4 * first)
     unet = Unet(time, facts.flag("use_linear_projection"))
     tree = Tree("denoiser")
     tree.conv("conv_in", first, latents, 3, 3)
     _grow_embedding(tree.at("time_embedding"), time, first)
+    if projected:
+        tree.linear("encoder_hid_proj", levels[0].cross, projected, bias=True)
     _grow_conditions(facts, tree, time)
     unet.grow_down(tree, levels)
     middle = tree.at("mid_block")
@@ -138,6 +145,14 @@ def unet_2d_condition(facts: Facts) -> Architecture:
         unet=tuple(_summed(level, is_last=level is last) for level in levels),
         latent_channels=latents,
     )
+
+
+def _text_width(facts: Facts) -> int:
+    """Width of text states that are projected before all; 0: they are read as they come."""
+    kind = facts.get("encoder_hid_dim_type")
+    if kind not in (None, "text_proj"):
+        facts.refuse("encoder_hid_dim_type", "text_proj or null")
+    return 0 if facts.get("encoder_hid_dim") is None else facts.count("encoder_hid_dim")
 
 
 def _grow_conditions(facts: Facts, tree: Tree, time: int) -> None:
@@ -162,7 +177,7 @@ def _grow_attention(tree: Tree, channels: int, attended: int) -> None:
     tree.linear("to_out.0", channels, channels, bias=True)
 
 
-def _levels(facts: Facts) -> tuple[Level, ...]:
+def _levels(facts: Facts, text: int) -> tuple[Level, ...]:
     channels = facts.channels("block_out_channels")
     count = len(channels)
     layers, depths = (
@@ -182,6 +197,7 @@ def _levels(facts: Facts) -> tuple[Level, ...]:
             down_attends=down[i],
             up_attends=up[i],
             scale=2**i,
+            text=text,
         )
         for i in range(count)
     )
@@ -206,4 +222,5 @@ def _summed(level: Level, *, is_last: bool) -> UnetLevel:
         heads=level.heads if attending else 0,
         cross_attention=level.cross if attending else 0,
         ffn=4 * level.channels if attending else 0,
+        text_tokens=level.text,
     )

@@ -4,6 +4,7 @@ Traced with diffusers 0.42: SDXL at 1024 x 1024 and Stable Diffusion 1.5 at 512 
 full and with LoRA, with and without checkpointing (`tests/analyses/memory/test_diffusion.py`).
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -16,10 +17,6 @@ from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, UnetLevel
 
 _FP32: Final = 4
-
-TEXT_TOKENS: Final = 77
-"""Tokens of CLIP that every transformer attends to (diffusers 0.42
-`pipelines/stable_diffusion_xl`, `model_max_length`)."""
 
 
 class Level(Struct, frozen=True):
@@ -113,14 +110,30 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
     freed = accumulate((_going_up(e, widths, checkpointed) for e in every), initial=0.0)
     last = max(work - done for work, done in zip(works, freed, strict=False))
     largest = max(works)
-    top = every[0].positions * _going_down(every[0], widths, checkpointed) if widths.trained else 0
+    top, first = _first(every, works, widths, checkpointed)
     return Activations(
         kept={name: float(size) for name, size in kept.items()},
         last_layer={"denoiser recomputed block": last},
-        first_layer={"denoiser first level": top, "denoiser recomputed block": largest},
+        first_layer={"denoiser first level": top, "denoiser recomputed block": first},
         one_layer={"denoiser recomputed block": largest},
         forward={"denoiser forward pass": largest},
     )
+
+
+def _first(
+    every: tuple[Level, ...], works: Sequence[float], widths: Arithmetic, checkpointed: bool
+) -> tuple[float, float]:
+    """What is kept, and worked in, where nearly all gradients of weights are there.
+
+    A first level without transformers (SDXL) has few weights, and so has the way down of the one
+    below: its transformers are differentiated while what the first level keeps is there too.
+    """
+    if not widths.trained:
+        return 0.0, max(works)
+    kept = [each.positions * _going_down(each, widths, checkpointed) for each in every[:2]]
+    if every[0].layers or kept[1] + works[1] < max(works):
+        return kept[0], max(works)
+    return sum(kept), works[1]
 
 
 def resnets_saved(at: Level, widths: Arithmetic) -> float:
@@ -228,5 +241,5 @@ def module_positions(module: Module, every: tuple[Level, ...]) -> int:
     positions = {each.level.channels: each.positions for each in reversed(every)}
     texts = {each.level.cross_attention for each in every} - {0}
     if module.kind == "linear" and module.shape[1] in texts and module.shape[1] not in positions:
-        return TEXT_TOKENS
+        return max(each.level.text_tokens for each in every)
     return positions.get(module.shape[0], positions.get(module.shape[1], 0))

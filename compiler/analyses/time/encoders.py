@@ -49,7 +49,9 @@ def _text(workload: Workload, model: Architecture) -> Encoding:
 
 
 def _tokens(workload: Workload) -> int:
-    return TEXT_TOKENS.get(workload.architecture.family, _CLIP_TOKENS)
+    model = workload.architecture
+    read = max((level.text_tokens for level in model.unet), default=_CLIP_TOKENS)
+    return TEXT_TOKENS.get(model.family, read)
 
 
 def _pixels(workload: Workload, model: Architecture) -> Encoding:

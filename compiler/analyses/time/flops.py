@@ -15,7 +15,7 @@ from tunec.compiler.analyses.memory.diffusion import (
     denoiser_tokens,
     image_elements,
 )
-from tunec.compiler.analyses.memory.unet import TEXT_TOKENS, levels, module_positions
+from tunec.compiler.analyses.memory.unet import levels, module_positions
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
@@ -87,7 +87,7 @@ def unet_tokens(workload: Workload, module: Module) -> float:
 def unet_scores(workload: Workload) -> float:
     """Operations of one sample's attention scores, forward: to its own level and to the text."""
     return sum(
-        4 * at.level.channels * at.positions * (at.positions + TEXT_TOKENS) * at.layers
+        4 * at.level.channels * at.positions * (at.positions + at.level.text_tokens) * at.layers
         for at in levels(workload)
     )
 

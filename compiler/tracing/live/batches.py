@@ -1,6 +1,7 @@
 """One micro batch for each kind of model, as its trainer would collate it."""
 
 import math
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,7 +18,6 @@ from tunec.compiler.tracing.live.model_builder import DTYPES
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
 Batch = dict[str, Any]
-_CLIP_TOKENS: Final = 77
 
 
 def batch_of(subject: Subject, model: Any) -> Batch:
@@ -234,6 +234,15 @@ def _latents(subject: Subject, denoiser: Any) -> Batch:
     return {**_ruled(subject), "return_dict": False}
 
 
+def _sizes(config: Mapping[str, Any], zeros: Callable[..., torch.Tensor]) -> Batch:
+    """Pooled text, and six numbers of size and crop, each of which is embedded."""
+    width = config["projection_class_embeddings_input_dim"]
+    return {
+        "text_embeds": zeros(width - 6 * config["addition_time_embed_dim"]),
+        "time_ids": zeros(6),
+    }
+
+
 def _ruled(subject: Subject) -> Batch:
     """Of a denoiser that a rule derives."""
     config, data = subject.config, subject.workload.data
@@ -246,12 +255,16 @@ def _ruled(subject: Subject) -> Batch:
 
     family = config["_class_name"]
     if family == "UNet2DConditionModel":
-        more = {"text_embeds": zeros(1280), "time_ids": zeros(6)}
+        asked = config.get("addition_embed_type") is not None
+        text = zeros(
+            max(level.text_tokens for level in model.unet),
+            config.get("encoder_hid_dim") or config["cross_attention_dim"],
+        )
         return {
             "sample": zeros(model.latent_channels, high, wide),
             "timestep": zeros(),
-            "encoder_hidden_states": zeros(_CLIP_TOKENS, config["cross_attention_dim"]),
-            "added_cond_kwargs": more if config.get("addition_embed_type") else None,
+            "encoder_hidden_states": text,
+            "added_cond_kwargs": _sizes(config, zeros) if asked else None,
         }
     text = zeros(TEXT_TOKENS[family], config["joint_attention_dim"])
     given = {"timestep": zeros(), "encoder_hidden_states": text}
