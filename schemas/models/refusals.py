@@ -44,6 +44,7 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "Qwen/Qwen2-Audio-": _HEARS,
     "Qwen/Qwen-Audio": _HEARS,
     "mistralai/Voxtral-": _HEARS,
+    "mistralai/Pixtral-": "its files are of Mistral's own form, which transformers does not load",
     "openbmb/MiniCPM-o-": _HEARS,
     "Qwen/Qwen3-TTS-": _SPEAKS,
     "Qwen/Qwen3-ASR-": _SOUND,
@@ -204,6 +205,8 @@ INSTEAD: Final[Mapping[str, str]] = {
     f"{_AS_LARGE}",
     "black-forest-labs/FLUX.1-Kontext-": "its modules are those of `model: "
     f"black-forest-labs/FLUX.1-dev`: plan that, {_AS_LARGE}",
+    "mistralai/Pixtral-12B-": "`model: mistral-community/pixtral-12b` has its weights for "
+    "transformers",
     "black-forest-labs/FLUX.1-Fill-": "all but its first projection are the modules of `model: "
     "black-forest-labs/FLUX.1-dev`",
     "Wan-AI/Wan2.2-I2V-A14B": "its blocks are those of `model: Wan-AI/Wan2.2-T2V-A14B-Diffusers`",
