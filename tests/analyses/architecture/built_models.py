@@ -1,6 +1,7 @@
 """Real models on the meta device, by their configs."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 AUTO = {
@@ -39,4 +40,5 @@ def built(config: Mapping[str, Any], kind: str) -> Any:
     """Build the real model of a config."""
     if "_class_name" in config:
         return build_diffusers(config)
-    return build_transformers(config, kind)
+    # Idefics2's config class takes keys out of what it is given
+    return build_transformers(deepcopy(dict(config)), kind)
