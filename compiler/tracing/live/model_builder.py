@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, Final
 
 import torch
@@ -67,7 +68,7 @@ def _transformers(subject: Subject) -> torch.nn.Module:
             f"(trust_remote_code), which a trace does not run; transformers "
             f"{transformers.__version__} has no class for it"
         )
-    config = transformers.CONFIG_MAPPING[family].from_dict(dict(subject.config))
+    config = transformers.CONFIG_MAPPING[family].from_dict(deepcopy(dict(subject.config)))
     prepare(config)
     if subject.workload.architecture.kind == "sequence-classifier":
         # otherwise the first labels decide, which the meta device does not hold
