@@ -90,7 +90,7 @@ class Data(Struct, frozen=True):
     ]
     evaluation: Annotated[str | None, "evaluation data"]
     format: Annotated[
-        DataFormat | None, "what a record looks like; none: as the trainer reads data unasked"
+        DataFormat | None, "what a record looks like; none: as the trainer reads data by default"
     ]
     samples: Annotated[int | None, "training samples of an epoch; none: unknown", "samples"]
     sequence: Annotated[int, "most text tokens in one sample; 0 for diffusion", "tokens"]

@@ -67,7 +67,7 @@ def _format(scribe: Scribe) -> None:
         and _images_of_a_sample(scribe)
     ):
         _misfit(scribe, "data.format", "samples with images are messages", _TEXT)
-    why = as_given(intent.data, "format", "not given: as the trainer reads data unasked")
+    why = as_given(intent.data, "format", "not given: as the trainer reads data by default")
     scribe.say("data.format", None if given == "messages" else given, why, spec("data.format"))
 
 

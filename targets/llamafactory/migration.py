@@ -28,6 +28,10 @@ def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"datasets": [{"path": name, **cut} for name in names], **held}
 
 
+def _objective(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {"loss_type": "dft"} if found["use_dft_loss"] is True else {}
+
+
 def _renamed(key: str, other: str, source: str) -> Carry:
     def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
         return {} if found[key] is None else {other: found[key]}
