@@ -96,26 +96,39 @@ def _name(found: ResolvedModel, given: str, folder: Path) -> str:
 def _target(kind: str, spec: Mapping[str, Any], folder: Path, session: Session) -> str:
     """The trainer of a kind of model, in the newest release that takes this model.
 
-    SimpleTuner drops families of pictures: 4.0 has none of Stable Diffusion 2's.
+    SimpleTuner drops families of pictures: 4.0 has none of Stable Diffusion 2's. A model that sees
+    by classes of its own has a script of its maker.
     """
     name = _TRAINERS.get(kind, "huggingface")
-    if kind != "diffusion":
+    if kind not in _DATA:
         return name
-    newest = session.registry.resolve(name)[0]
-    data = {"train": "images", "samples": "10k", "resolution": 1024}
-    whole = {"tunec": 1, **spec, "data": data, "train": {"epochs": 1}}
+    asked: tuple[str, ...] = (name, *_OF_MAKERS)
+    if kind == "diffusion":
+        releases = session.registry.resolve(name)[0].releases
+        asked = (name, *(f"{name}@{each}" for each in reversed(releases)))
+    whole = {"tunec": 1, **spec, "data": _DATA[kind], "train": {"epochs": 1}}
     loaded = load_mapping(whole, base=folder, allow_outside=True)
-    asked = (name, *(f"{name}@{each}" for each in reversed(newest.releases)))
     return next((each for each in asked if _takes(each, loaded, session)), name)
 
 
+_OF_MAKERS: Final = ("glm4", "minicpm-v", "huggingface")
+_FILES: Final = {"minicpm-v": "train.json"}
+"""Of trainers that do not read lines of JSON."""
+_DATA: Final[Mapping[str, Mapping[str, Any]]] = {
+    "diffusion": {"train": "images", "samples": "10k", "resolution": 1024},
+    "vision-language": {"train": "train.jsonl", "samples": "10k", "sequence": 2048},
+}
+"""Data of models that not every trainer takes."""
+
+
 def _takes(target: str, loaded: Loaded, session: Session) -> bool:
-    """Whether a release of a trainer refuses nothing about the model itself."""
+    """Whether a release of a trainer refuses nothing about the model, nor all that is asked."""
     from tunec.compiler.driver import compile_spec
 
     compiled = compile_spec(loaded, (session.registry.resolve(target),), repairing=False)
     errors = (each for each in compiled.diagnostics if each.severity == "error")
-    return all(label.path != "model" for each in errors for label in each.labels)
+    about = {label.path.partition(".")[0] for each in errors for label in each.labels}
+    return about.isdisjoint(("model", ""))
 
 
 def _text(
@@ -125,7 +138,7 @@ def _text(
     diffusion = kind == "diffusion"
     sequence = min(_SEQUENCE, context or _SEQUENCE)
     size = "resolution: 1024" if diffusion else f"sequence: {sequence}"
-    data = "images" if diffusion else "train.jsonl"
+    data = "images" if diffusion else _FILES.get(target, "train.jsonl")
     return f"""\
 # {modeline(output)}
 tunec: 1

@@ -176,7 +176,7 @@ def test_an_unknown_schema_names_those_there_are(tunec):
 
 BEGUN = [
     *("llama-3.1-8b", "glm-4v-9b", "sdxl-base-1.0", "bert-base-uncased", "t5-large"),
-    "stable-diffusion-2-1",
+    *("stable-diffusion-2-1", "minicpm-v-2_6"),
 ]
 
 

@@ -99,9 +99,9 @@ def test_trl_takes_what_its_script_joins(train, more, target):
 @pytest.mark.parametrize(
     ("train", "more", "target", "said"),
     [
-        ("[a.jsonl, b.csv]", "", "trl", "read alike"),
-        ("[org/one, b.csv]", "", "trl", "read alike"),
-        ("[a.jsonl, 's3://bucket/b']", "", "trl", "read alike"),
+        ("[a.jsonl, b.csv]", "", "trl", "read the same way"),
+        ("[org/one, b.csv]", "", "trl", "read the same way"),
+        ("[a.jsonl, 's3://bucket/b']", "", "trl", "read the same way"),
         ("[org/one, org/two]", "evaluation: c.jsonl, ", "trl", "nothing is evaluated on"),
         ("[org/one, org/two]", "", "trl@0.17", "from trl 0.22 on"),
         (TWICE, "", "llama-cookbook", "is given one path"),
