@@ -34,8 +34,8 @@ class Data(Shape):
     format: DataFormat | None = None
     """What a record looks like: `messages` with `role` and `content`, `sharegpt` (`conversations`
     with `from` and `value`), `alpaca` (`instruction`, `input`, `output`), `prompt-completion`
-    (two texts, without a chat template) or `text`. Absent: as the trainer reads data by default, which
-    for most is `messages`."""
+    (two texts, without a chat template) or `text`. Absent: as the trainer reads data by default,
+    which for most is `messages`."""
     samples: PositiveCount | None = None
     """How many training samples an epoch sees, each counted as often as it is seen; how many steps
     the run makes follows from it."""
