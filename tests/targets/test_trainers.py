@@ -195,6 +195,7 @@ def test_a_shell_gives_the_program_the_words_that_were_meant(case):
         if artifact.values.get("nodes", 1) > 1:
             continue
         shown = artifact.text.replace("exec ", "printf '%s\\0' ")
+        shown = shown.replace("mkdir -p ", ": ")  # the folder of the output would stay here
         done = subprocess.run(["bash", "-c", shown], capture_output=True, check=True)
         words = done.stdout.decode().split("\0")[:-1]
         script = artifact.values["script"]
