@@ -328,10 +328,13 @@ def _other_release(target: Target, plan: Plan, version: Version, slot: str) -> s
     known = [Version(each) for each in target.releases]
     able = [each for each in known if _can_say(target, plan, slot, each)]
     later = [each for each in able if each > version]
-    if later:
-        rest = [each for each in known if each >= later[0]]
-        return f"use {target.package} {later[0]}{' or later' if rest == later else ''}, "
-    return f"use {target.package} {able[-1]}, " if able else ""
+    if not able:
+        return ""
+    nearest = later[0] if later else able[-1]
+    rest = [each for each in known if each >= nearest]
+    further = " or later" if later and rest == later else ""
+    name = "" if target.name == target.package else f" (`--target {target.name}@{nearest}`)"
+    return f"use {target.package} {nearest}{further}{name}, "
 
 
 def _can_say(target: Target, plan: Plan, slot: str, version: Version) -> bool:

@@ -99,26 +99,26 @@ class Counts:
         return self.trained + self.adapters
 
     @cached_property
-    def _stepped(self) -> frozenset[int]:
-        return frozenset(id(each) for each in (*self._workload.trained, *self._workload.adapted))
+    def _stepped(self) -> frozenset[Module]:
+        return frozenset((*self._workload.trained, *self._workload.adapted))
 
     @cached_property
     def idle(self) -> int:
         """Trained that no gradient comes to, adapters with modules."""
         workload, stepped = self._workload, self._stepped
-        full = _elements(module for module in workload.idle if id(module) in stepped)
-        adapted = (module for module in workload.idle_adapted if id(module) in stepped)
+        full = _elements(module for module in workload.idle if module in stepped)
+        adapted = (module for module in workload.idle_adapted if module in stepped)
         return full + sum(adapter_elements(workload, module) for module in adapted)
 
     @cached_property
     def resting(self) -> int:
         """In modules to be trained in full that have neither gradient nor state."""
-        return self._beside(m for m in self._workload.idle if id(m) not in self._stepped)
+        return self._beside(m for m in self._workload.idle if m not in self._stepped)
 
     @cached_property
     def resting_adapters(self) -> int:
         """In adapters that have neither."""
-        resting = (m for m in self._workload.idle_adapted if id(m) not in self._stepped)
+        resting = (m for m in self._workload.idle_adapted if m not in self._stepped)
         return sum(adapter_elements(self._workload, module) for module in resting)
 
     @cached_property

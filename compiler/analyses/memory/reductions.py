@@ -128,13 +128,13 @@ _TENSORS: Final = Kept[tuple[Tensor, ...]]("compiler.analyses.memory.reductions.
 
 def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
     blocks = expert_blocks(workload.architecture)
-    idle = {id(module) for module in (*workload.idle_adapted, *workload.idle)}
+    idle = frozenset((*workload.idle_adapted, *workload.idle))
     for module, layer in in_order(workload.adapted):
-        place = layer, module.shape[-1] in inner, module.path.startswith(blocks), id(module) in idle
+        place = layer, module.shape[-1] in inner, module.path.startswith(blocks), module in idle
         for shape in adapter_shapes(module, workload.adapter.rank):
             yield Tensor(prod(shape), *place)
     for module, layer in in_order(workload.trained):
-        place = layer, module.shape[-1] in inner, module.path.startswith(blocks), id(module) in idle
+        place = layer, module.shape[-1] in inner, module.path.startswith(blocks), module in idle
         yield Tensor(prod(module.shape), *place)
         if module.bias:
             yield Tensor(module.bias, *place)

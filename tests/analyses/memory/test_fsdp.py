@@ -1,5 +1,7 @@
 """What accelerate and torch make of FSDP, by release and by how layers are recomputed."""
 
+from copy import copy
+
 import pytest
 from workload_builders import BF16_LORA, FSDP_1, LLAMA_3_8B, full, layout, lora, model, nf4
 
@@ -53,6 +55,14 @@ def test_a_packed_base_is_split_and_its_scales_are_not() -> None:
     elements = sum(m.parameters for m in MODEL.modules if m.kind == "linear" and "{}" in m.path)
     assert found["scales of packed weights"] == elements * 4 / 64
     assert more.phases["optimizer step"]["scales of packed weights"] == elements * 4 / 64
+
+
+@pytest.mark.parametrize("workload", [full(MODEL), lora(MODEL)], ids=["full", "lora"])
+def test_modules_are_told_apart_by_what_they_are(workload: Workload) -> None:
+    """A process that lives long derives a model twice, and a plan may hold modules of both."""
+    trained, adapted = (tuple(map(copy, e)) for e in (workload.trained, workload.adapted))
+    again = replace(workload, trained=trained, adapted=adapted)
+    assert sharded(again).phases == sharded(workload).phases
 
 
 def test_replicas_keep_what_they_summed_to_the_end_of_the_pass() -> None:

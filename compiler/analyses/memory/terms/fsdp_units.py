@@ -169,15 +169,14 @@ def _end(workload: Workload, module: Module) -> str | None:
 
 def _sizes(workload: Workload, states: States) -> Callable[[Module], tuple[float, float]]:
     """How many gathered bytes and trained elements a module has, over all copies."""
-    carried = {id(each) for each in workload.adapted}
-    taught = {id(each) for each in workload.trained}
-    wanting = taught | {id(each) for each in workload.idle}
+    carried, taught = frozenset(workload.adapted), frozenset(workload.trained)
+    wanting = taught.union(workload.idle)
     mixed = BYTES[workload.precision.compute] if states.autocast else 0
 
     def size(module: Module) -> tuple[float, float]:
-        base, learnt = module.parameters, module.parameters if id(module) in taught else 0
-        adapters = adapter_elements(workload, module) if id(module) in carried else 0
-        width = mixed or BYTES[states.trainable if id(module) in wanting else states.weights]
+        base, learnt = module.parameters, module.parameters if module in taught else 0
+        adapters = adapter_elements(workload, module) if module in carried else 0
+        width = mixed or BYTES[states.trainable if module in wanting else states.weights]
         packed = workload.quantization.format in FOUR_BIT and quantizes(workload, module)
         return (
             base * (PACKED if packed else width) + adapters * (mixed or BYTES[states.trainable]),
