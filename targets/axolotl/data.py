@@ -63,7 +63,7 @@ def _type(plan: Plan) -> Mapping[str, Json]:
 def _said_of_records(part: Mapping[str, Any]) -> Mapping[str, Json]:
     """What a data set says of its records, without what it says needlessly."""
     said = {key: each for key, each in part.items() if key not in _WHERE and each is not None}
-    return {key: each for key, each in said.items() if _USUAL.get(key) != each or key not in _USUAL}
+    return {key: each for key, each in said.items() if _USUAL.get(key) != each}
 
 
 def _formats(found: Mapping[str, Json]) -> list[DataFormat | None] | None:
