@@ -290,13 +290,10 @@ def _losses(
 
 
 def _left_out(draft: Draft, plan: Plan) -> Diagnostic:
-    values = (f"{slot} {show(slot, plan[slot])}" for slot in sorted(draft.lost))
-    return Diagnostic(
-        "file-left-out",
-        "note",
-        f"{draft.file.name} is left out: its reader has no key for {joined(values, 'and')}",
-        notes=("the other files describe the whole run without it",),
-    )
+    values = joined((f"{slot} {show(slot, plan[slot])}" for slot in sorted(draft.lost)), "and")
+    message = f"{draft.file.name} is left out: its reader has no key for {values}"
+    notes = ("the other files describe the whole run without it",)
+    return Diagnostic("file-left-out", "note", message, notes=notes)
 
 
 def _unsaid(
@@ -330,9 +327,8 @@ def _other_release(target: Target, plan: Plan, version: Version, slot: str) -> s
     later = [each for each in able if each > version]
     if not able:
         return ""
-    nearest = later[0] if later else able[-1]
-    rest = [each for each in known if each >= nearest]
-    further = " or later" if later and rest == later else ""
+    nearest = (later or able[-1:])[0]
+    further = " or later" if later == known[known.index(nearest) :] else ""
     name = "" if target.name == target.package else f" (`--target {target.name}@{nearest}`)"
     return f"use {target.package} {nearest}{further}{name}, "
 
