@@ -87,7 +87,8 @@ def _finding(
     document: Document, unknown: Mapping[str, Place], mine: frozenset[str], *, is_whole: bool
 ) -> Finding:
     """One for a file; keys like none, or beside those of other classes, may be a script's own."""
-    near = {key: _nearest(key, mine - document.found.keys()) for key in unknown}
+    free = mine.difference(document.found)
+    near = {key: _nearest(key, free) for key in unknown}
     told = [f"`{key}`: {did_you_mean(names)}" for key, names in near.items() if names]
     only = next(iter(near.values())) if len(near) == 1 else []
     return Finding(
