@@ -48,7 +48,7 @@ def _remedy(record: Mapping[str, Any], plan: Plan, target: Target) -> str:
     for name, columns in FORMATS.items():
         said = replace(plan, data=replace(plan.data, format=None if name == "messages" else name))
         if _fits(columns, record) and _reads(target, said, record):
-            return f"say what the records are: `format: {name}` under `data`"
+            return f"write `format: {name}` under `data`, which says what the records are"
     return "give the data these columns, or compile to a trainer that reads it as it is"
 
 

@@ -122,7 +122,7 @@ _DATA: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def _takes(target: str, loaded: Loaded, session: Session) -> bool:
-    """Whether a release of a trainer refuses nothing about the model, nor all that is asked."""
+    """Whether a release of a trainer refuses neither the model nor the spec as a whole."""
     from tunec.compiler.driver import compile_spec
 
     compiled = compile_spec(loaded, (session.registry.resolve(target),), repairing=False)

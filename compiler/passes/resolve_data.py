@@ -46,7 +46,7 @@ def _train(scribe: Scribe) -> None:
 
 
 def _format(scribe: Scribe) -> None:
-    """Say what a record looks like; messages are what trainers look for unasked."""
+    """Say what a record looks like; messages are what trainers look for by default."""
     intent = scribe.facts.spec
     given, kind = intent.data.format, scribe.facts.model.architecture.kind
     objective = "dpo" if intent.objective.dpo else "grpo" if intent.objective.grpo else "sft"

@@ -333,12 +333,12 @@ def parts_only(sources: Sources, without: Iterable[str]) -> Iterator[Diagnostic]
 
 
 def _is_taken(target: Target, slot: str, value: Any) -> bool:
-    """Whether the target cannot do without the slot, does the same anyway, or was told of."""
+    """Whether the target cannot do without the slot, does the same anyway, or reports it."""
     cannot = target.cannot.get(slot)
     if cannot is None:
         return slot in target.requires
-    is_told = slot in OF_THE_DATA and cannot.refuses(value)
-    return is_told or slot in target.requires or value in cannot.harmless
+    is_reported = slot in OF_THE_DATA and cannot.refuses(value)
+    return is_reported or slot in target.requires or value in cannot.harmless
 
 
 def assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
