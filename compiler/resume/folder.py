@@ -27,6 +27,7 @@ _LONGEST: Final = 1000
 _MOST_SIDE: Final = 2**40
 _HEADER: Final = 2**27
 """Bytes of a safetensors header at most: the format's own bound is 100 MB."""
+_HEADS: Final = ("lm_head.weight", "output_layer.weight", "embed_out.weight")
 
 
 class NoCheckpoint(Exception):
@@ -42,6 +43,8 @@ class Weights(Struct, frozen=True):
 
     parameters: int
     dtypes: tuple[str, ...]
+    head: int = 0
+    """Elements of an output projection of an embedding's shape, which may be tied to it."""
 
 
 class Progress(Struct, frozen=True):
@@ -265,21 +268,34 @@ def _settings(file: Path) -> Settings:
 
 def _weights(path: Path) -> Weights | None:
     """Parameters by the headers of safetensors: eight bytes of length, then JSON."""
-    sizes: list[int] = []
+    shapes: dict[str, tuple[int, ...]] = {}
     dtypes: set[str] = set()
     for file in sorted(path.glob("*.safetensors")):
         for name, each in _header(file).items():
             if name != "__metadata__" and isinstance(each, dict):
-                sizes.append(_elements(file, each.get("shape")))
+                shapes[name] = _shape(file, each.get("shape"))
                 dtypes.add(str(each.get("dtype")))
-    return Weights(sum(sizes), tuple(sorted(dtypes))) if sizes else None
+    if not shapes:
+        return None
+    return Weights(sum(map(prod, shapes.values())), tuple(sorted(dtypes)), _head(shapes))
 
 
-def _elements(file: Path, shape: Any) -> int:
+def _head(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """The size of a head that repeats an embedding: ZeRO's copies of tied weights are both saved.
+
+    transformers 5.23.0 trainer.py saves the state dict that `Accelerator.get_state_dict` returns
+    under DeepSpeed, whose tensors no longer share storage.
+    """
+    embeddings = {shape for name, shape in shapes.items() if "embed" in name and len(shape) == 2}
+    heads = (shape for name, shape in shapes.items() if name.endswith(_HEADS))
+    return next((prod(shape) for shape in heads if shape in embeddings), 0)
+
+
+def _shape(file: Path, shape: Any) -> tuple[int, ...]:
     sides = shape if isinstance(shape, list) else [None]
     if not all(type(each) is int and 0 <= each < _MOST_SIDE for each in sides):
         raise NoCheckpoint(f"`{file}` has a tensor of the shape {shortened(str(shape))}")
-    return prod(sides)
+    return tuple(sides)
 
 
 def _header(file: Path) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def lost(report: Report) -> Iterator[str]:
 
 
 _NEAR = 0.02
-"""Part of the parameters by which a plan and a file may differ: buffers, tied heads."""
+"""Part of the parameters by which a plan and a file may differ, such as buffers."""
 
 
 def other_model(report: Report) -> str | None:
@@ -150,7 +150,7 @@ def other_model(report: Report) -> str | None:
     if found.weights is None or found.adapter is not None:
         return None
     there, asked = found.weights.parameters, plan.model.parameters
-    if abs(there - asked) <= _NEAR * asked:
+    if any(abs(each - asked) <= _NEAR * asked for each in (there, there - found.weights.head)):
         return None
     return f"the folder has {there:,} parameters, and the plan's model {asked:,}"
 

@@ -5,6 +5,7 @@ import os
 import pickle
 import zipfile
 from collections import OrderedDict
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,12 @@ def made(folder: Path, names, *, step=500, most=2000) -> Path:
     vars(arguments).update(gradient_accumulation_steps=4, per_device_train_batch_size=2, seed=7)
     torch_file(folder / "training_args.bin", arguments)
     return folder
+
+
+def with_shapes(file: Path, shapes) -> None:
+    """A file of safetensors with its header alone."""
+    header = json.dumps({n: {"dtype": "BF16", "shape": shape} for n, shape in shapes.items()})
+    file.write_bytes(len(header).to_bytes(8, "little") + header.encode())
 
 
 ZERO_2 = [
@@ -170,15 +177,26 @@ def test_the_plan_keeps_the_batch_and_tells_of_the_rate(tunec, tmp_path):
     assert "batch   64 samples a step, as before" in told.out
     assert "along the same curve at step 50 of 100 after 0.0001" in told.out
     assert "random states of 8 ranks do not fit 4" in told.out
-    header = json.dumps({"a": {"dtype": "BF16", "shape": [3, 5], "data_offsets": [0, 30]}}).encode()
-    weights = len(header).to_bytes(8, "little") + header + bytes(30)
-    (folder / "model.safetensors").write_bytes(weights)
+    with_shapes(folder / "model.safetensors", {"a": [3, 5]})
     assert "the folder has 15 parameters, and the plan's model 1,2" in tunec(*again).out
     longer = tunec(*again, "--set", "train.epochs=2").out
     assert "step 50 is 25% of the way and not 50%; set train.steps=100 to keep it" in longer
     other = tunec(*again, "--set", "batch.global=32").out
     assert "32 samples a step, and 64 before" in other
     assert "samples are seen twice or left out" in other
+
+
+def test_a_tied_head_that_is_saved_too_is_no_other_model(tunec, tmp_path):
+    """What transformers 5.23.0 and DeepSpeed's ZeRO 1 leave of a tied model."""
+    folder = made(tmp_path / "checkpoint-500", PLAIN)
+    (tmp_path / "spec.yaml").write_text(SPEC.replace("lora", "full"), "utf-8")
+    head = [128256, 2048]
+    of_the_model = {"model.embed_tokens.weight": head, "model.layers": [1_235_814_400 - prod(head)]}
+    for saved in (of_the_model, {**of_the_model, "lm_head.weight": head}):
+        with_shapes(folder / "model.safetensors", saved)
+        said = tunec("resume", folder, "--spec", tmp_path / "spec.yaml")
+        assert said.code == 0, said.err
+        assert "another model" not in said.out
 
 
 def test_a_conversion_is_told_with_its_commands(tunec, tmp_path):

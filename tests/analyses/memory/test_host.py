@@ -88,6 +88,15 @@ def test_every_rank_copies_its_weights_below_stage_3() -> None:
     assert host(adapters, stage=1).phases["saving"]["copied weights"] > base
 
 
+def test_a_tied_weight_is_copied_by_each_of_its_names() -> None:
+    tied = model(LLAMA_3_8B, tie_word_embeddings=True)
+    saved = tied.parameters + tied.vocab * tied.hidden
+    assert host(full(tied), stage=2).phases["saving"]["copied weights"] == 8 * 2 * saved
+    adapted = matching(tied, ("q_proj", "v_proj"))
+    copied = host(lora(tied, adapted=adapted), stage=1).phases["saving"]["copied weights"]
+    assert 8 * 2 * saved < copied < 8 * 2 * 1.01 * saved
+
+
 def test_adapters_alone_are_gathered_since_transformers_5() -> None:
     adapted = matching(MODEL, ("q_proj", "v_proj"))
     new = lora(MODEL, adapted=adapted)

@@ -356,9 +356,9 @@ def saving(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
     At stage 3 rank 0 gathers all weights (deepspeed 0.19.8 `runtime/engine.py`,
     `_zero3_consolidated_16bit_state_dict`), of adapters nothing else since transformers 5.0
     (`trainer.py`, `save_model`: `exclude_frozen_parameters`; 4.57.6 gathers the base too). Below
-    it, every rank copies all that it has to its own host, a frozen base too (accelerate 0.30.1 to
-    1.15.0 `accelerator.py`, `get_state_dict`: `clone_tensors_for_torch_save`, whose device is the
-    CPU). Without an engine there is the file that is being written.
+    it, every rank copies all that it has to its own host, a frozen base too and a tied weight by
+    each of its two names (accelerate 0.30.1 to 1.15.0 `accelerator.py`, `get_state_dict`:
+    `clone_tensors_for_torch_save`, whose device is the CPU). Without an engine there is the file that is being written.
     """
     counts, size = plan.counts, BYTES[plan.states.weights]
     saved = counts.trainable if workload.adapter.kind != "none" else counts.base
@@ -372,7 +372,10 @@ def saving(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
         kept = saved if alone else counts.base + counts.adapters
         return {"gathered weights": float(size * kept * plan.zero.gather_on_save)}
     if plan.deepspeed and workload.architecture.kind != "diffusion":
-        held = frozen_bytes(workload, plan) + plan.parameter * (counts.trained + counts.adapters)
+        trained = counts.trained + counts.adapters + counts.output * counts.tied
+        held = frozen_bytes(workload, plan) + plan.parameter * trained
+        if workload.architecture.tied and not counts.tied:
+            held += size * counts.output
         return {"copied weights": ranks * held}
     largest = _FILE[0] if version is not None and version < _SHARDED_FILES else _FILE[1]
     return {"checkpoint file": float(min(BYTES[plan.states.trainable] * saved, largest))}
