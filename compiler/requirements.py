@@ -85,6 +85,11 @@ def needs(asked: Sequence[Asked]) -> tuple[Need, ...]:
     return (
         *(Need(partial(_needed, target, target.needs)) for target, _ in asked if target.needs),
         *(Need(partial(_needed, target, _starts_plainly), "parallel") for target, _ in plain),
+        *(
+            Need(partial(_needed, target, _starts_without_rank), "parallel")
+            for target, _ in asked
+            if target.heeds_launcher
+        ),
     )
 
 
@@ -149,6 +154,17 @@ def _starts_plainly(spec: Spec, draft: Draft) -> Mapping[str, Any]:
         return {}
     plain = draft.parallel.engine == "fsdp" and draft.parallel.sequence == 1
     return {"launch.launcher": "torchrun"} if plain else {}
+
+
+def _starts_without_rank(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """torchrun for the user's own script, which reads `sys.argv[1]` or parses its own flags.
+
+    DeepSpeed's launcher puts `--local_rank=N` ahead of a script's arguments (deepspeed 0.14.5 to
+    0.19.8 launcher/launch.py). What such a trainer is built on takes its rank from the environment
+    (accelerate 0.30.1 to 1.15.0 state.py `PartialState`).
+    """
+    own = spec.launcher is None and spec.run.script is not None
+    return {"launch.launcher": "torchrun"} if own and draft.parallel.engine == "deepspeed" else {}
 
 
 def counting(asked: Sequence[Asked], versions: Mapping[str, str], spec: Spec) -> Counting:

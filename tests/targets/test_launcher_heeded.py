@@ -57,3 +57,12 @@ def test_a_trainer_whose_own_words_come_first_is_started_by_no_launcher_with_fla
     assert left.planned.plan.launch.launcher == "torchrun"
     named = compiled(f"{asked}launcher: deepspeed\n", target)
     assert [each.id for each in named.diagnostics if each.severity == "error"] == ["E0905"]
+
+
+def test_a_users_own_script_gets_no_rank_before_its_arguments():
+    own = SPEC.replace("engine: fsdp", "engine: deepspeed") + "run: {script: train.py}\n"
+    assert compiled(own, "huggingface", "launch").planned.plan.launch.launcher == "torchrun"
+    named = compiled(f"{own}launcher: deepspeed\n", "huggingface", "launch")
+    assert named.planned.plan.launch.launcher == "deepspeed"
+    raw = compiled(own, "deepspeed", "launch")
+    assert raw.planned.plan.launch.launcher == "deepspeed", "it may need `--local_rank`"
