@@ -175,6 +175,12 @@ UNSAID_WORDS: Final[Mapping[str, str]] = {
         ("data.images.count", "data.images.number", "data.images.n"),
         "write how many images a sample has at `data.images.per_sample`",
     ),
+    **dict.fromkeys(
+        ("data.path", "data.file", "data.files", "data.name", "data.source"),
+        "write it at `data.train`",
+    ),
+    "schedule": "write `epochs` or `steps`, `warmup` and the `schedule` of the learning rate "
+    "below `train`",
     **{
         f"data.{key}": f"write it beside the path: `train: {{path: ..., {key}: ...}}`"
         for key in ("split", "config")
