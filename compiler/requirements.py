@@ -192,9 +192,15 @@ def _pin(target: Target, path: str, value: Any) -> Definition:
 
 
 def entry_of(asked: Iterable[Asked], plan: Plan, software: Mapping[str, str]) -> Definition | None:
-    """What is started if no script is named: the first requested trainer's own program."""
+    """What is started if no script is named: the first requested trainer's own program.
+
+    A trainer that starts itself in its own folder needs that only for others that start it.
+    """
+    asked = tuple(asked)
+    others = any(start.needs_script for target, _ in asked for start in target.starts)
     for target, version in asked:
-        if target.entry is not None:
+        by_itself = any(start.at_home for start in target.starts)
+        if target.entry is not None and (others or not by_itself):
             words = target.entry(plan, target.dialect(version, software))
             value, rests = shlex.join(words), (Origin("target", target.name),)
             reason = f"what starts {target.name}"

@@ -13,6 +13,9 @@ PACKAGES: Final = "requirements.txt"
 UNNAMED: Final = "train.py"
 """What a plan has for `launch.script` where nobody names a script."""
 
+STARTER: Final = "start.py"
+"""In a trainer's folder: it starts a trainer that looks for its files where it is started."""
+
 
 class Start(Struct, frozen=True):
     """One way in which a target's files are started, from the root of their bundle."""

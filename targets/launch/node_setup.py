@@ -9,6 +9,7 @@ from typing import Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.local_paths import SEARCHED, own_modules
+from tunec.compiler.start_commands import STARTER
 from tunec.schemas.data_paths import is_local
 from tunec.schemas.torch_builds import BUILD_TOOLS, BUILT_ON_TORCH, builds_of, wheel
 from tunec.targets.rows import has_images
@@ -108,10 +109,13 @@ def installed_packages(text: str) -> tuple[str, ...]:
 # ── what it reads that is not in the bundle ──────────────────────────────────────────────────────
 
 
+_BUNDLED: Final = re.compile(rf"\w[\w-]*/{re.escape(STARTER)}")
+
+
 def local_files(plan: Plan) -> tuple[str, ...]:
     """Paths of the user's own files that a run reads, as they are seen from where it starts."""
     words = words_of(plan.launch.script)
-    script = [_whole(each) for each in words[:1] if each.endswith(_FILES)]
+    script = [_whole(w) for w in words[:1] if w.endswith(_FILES) and not _BUNDLED.fullmatch(w)]
     named = (each for each in (*training_data(plan), plan.data.evaluation) if each)
     data = [_whole(each) if has_images(plan) else each for each in named if is_local(each)]
     beside = [word for word in words[1:] if word.startswith("../")]

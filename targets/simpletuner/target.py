@@ -17,6 +17,7 @@ from tunec.targets.simpletuner.rows.model import MODEL, PRECISION
 from tunec.targets.simpletuner.rows.optimizer import OPTIMIZER
 from tunec.targets.simpletuner.rows.run import CHECKPOINTING, DATA_FILE, RUN
 from tunec.targets.simpletuner.rows.schedule import SCHEDULE
+from tunec.targets.simpletuner.starter import START_PY, entry
 from tunec.targets.trainers import adding_no_noise, supervised
 
 _RELEASES: Final = (
@@ -78,7 +79,7 @@ _ELSEWHERE: Final = {
     "schedule.log_steps": "every step is logged",
     "runtime.dataloader_workers": "samples come from caches, by threads of the training process",
     "runtime.dataloader_pin_memory": "samples come from caches, by threads of the training process",
-    "launch.script": "`simpletuner train` starts the package's own train.py",
+    "launch.script": "`simpletuner train` and start.py start the package's own train.py",
 }
 _OFFLOADS: Final = (
     *("stage", "offload_optimizer", "offload_param", "nvme_path", "pin_memory", "overlap_comm"),
@@ -150,6 +151,7 @@ TARGET: Final = Target(
             render=data.render,
             parse=data.parse,
         ),
+        START_PY,
         # read as it is: what optimizer and schedule say there, SimpleTuner leaves alone
         # (helpers/training/deepspeed.py prepare_model_for_deepspeed)
         ds_config(PLAIN, when=on_deepspeed),
@@ -178,6 +180,7 @@ TARGET: Final = Target(
     releases=_RELEASES,
     beside={PACKAGE: DEEPSPEED},
     starts=(Start(("simpletuner", "train"), at_home=True),),
+    entry=entry,
     verify="tunec.targets.simpletuner.verify",
 )
 """What `simpletuner train` reads from the folder in which it is started."""

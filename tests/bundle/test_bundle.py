@@ -2,12 +2,16 @@
 
 import itertools
 import json
+import os
 import shlex
+import subprocess
+import sys
 
 import pytest
 import yaml
 
 import tunec
+from tunec.targets.registry import TARGETS
 
 SPEC = {
     "tunec": 1,
@@ -177,6 +181,34 @@ def test_simpletuner_works_in_its_own_folder(write):
     assert config["output_dir"] == "../output"
     data = json.loads(written.text("simpletuner/config/multidatabackend.json"))
     assert data[0]["instance_data_dir"] == "../../images"
+
+
+@pytest.mark.parametrize("other", ["launch", "slurm"])
+def test_simpletuner_is_started_by_others_in_its_own_folder(write, other):
+    """Its loader looks for `config/` where it works, whoever started it."""
+    written = write({**DIFFUSION, "job": {"time": "4h"}}, "simpletuner", other)
+    assert written.compiled.plans[other].launch.script == "simpletuner/start.py"
+    assert written.start().program == ("sbatch" if other == "slurm" else "simpletuner")
+    theirs = written.root / "packages" / "simpletuner"
+    theirs.mkdir(parents=True)
+    (theirs / "__init__.py").touch()
+    (theirs / "train.py").write_text("import os, sys; print(os.getcwd(), sys.argv[1:])", "utf-8")
+    done = subprocess.run(
+        [sys.executable, "simpletuner/start.py", "--a=b"],
+        cwd=written.root,
+        env={**os.environ, "PYTHONPATH": str(theirs.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{written.root / 'simpletuner'} ['--a=b']\n", done.stderr
+
+
+def test_others_can_start_every_trainer():
+    """No launcher is left with a script that nobody wrote."""
+    trainers = [each for each in TARGETS.values() if any(not s.needs_script for s in each.starts)]
+    assert {"glm4", "openrlhf", "simpletuner"} <= {each.name for each in trainers}
+    lacking = [each.name for each in trainers if not (each.entry or each.command)]
+    assert lacking == []
 
 
 def test_paths_of_the_user_are_placed_and_names_are_not(write):

@@ -358,7 +358,8 @@ def saving(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
     (`trainer.py`, `save_model`: `exclude_frozen_parameters`; 4.57.6 gathers the base too). Below
     it, every rank copies all that it has to its own host, a frozen base too and a tied weight by
     each of its two names (accelerate 0.30.1 to 1.15.0 `accelerator.py`, `get_state_dict`:
-    `clone_tensors_for_torch_save`, whose device is the CPU). Without an engine there is the file that is being written.
+    `clone_tensors_for_torch_save`, whose device is the CPU). Without an engine there is the file
+    that is being written.
     """
     counts, size = plan.counts, BYTES[plan.states.weights]
     saved = counts.trainable if workload.adapter.kind != "none" else counts.base
