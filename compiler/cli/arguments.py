@@ -76,6 +76,10 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argpars
     if first and not first.startswith("-") and first not in _commands():
         parser.error(f"there is no command {first!r}{_near(first, _commands())}")
     options, unknown = parser.parse_known_args(arguments)
+    if any(not word.startswith("-") for word in unknown):
+        # argparse fills what may be left out before it comes to the options: `SPEC --all SLOT`
+        again = argparse.Namespace(command=options.command)
+        options, unknown = options.parser.parse_known_intermixed_args(arguments[1:], again)
     if unknown:
         import re
 

@@ -310,7 +310,10 @@ def _sample_images(scribe: Scribe) -> None:
     except UnfitImage as unfit:
         _misfit(scribe, "data.images", str(unfit))
         text = tower = 0
-    _say_images(scribe, count, width, height, text, tower, f"the family's rule {rule.rule!r}")
+    given = scribe.facts.spec.data.images is not None
+    counted = "as given" if given else "not given: one; `images: {per_sample: 0}` is text alone"
+    why = f"the family's rule {rule.rule!r}"
+    _say_images(scribe, count, width, height, text, tower, why, counted)
 
 
 def _image_size(scribe: Scribe, rule: ImageTokens) -> tuple[int, int]:
@@ -334,9 +337,16 @@ def _image_size(scribe: Scribe, rule: ImageTokens) -> tuple[int, int]:
 
 
 def _say_images(
-    scribe: Scribe, count: int, width: int, height: int, text: int, tower: int, why: str
+    scribe: Scribe,
+    count: int,
+    width: int,
+    height: int,
+    text: int,
+    tower: int,
+    why: str,
+    counted: str | None = None,
 ) -> None:
-    scribe.say("data.images", count, why, spec("data.images"))
+    scribe.say("data.images", count, counted or why, spec("data.images"))
     scribe.say("data.image_width", width, why, spec("data.images"))
     scribe.say("data.image_height", height, why, spec("data.images"))
     scribe.say("data.image_tokens", text, why, spec("data.images"), model("config"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -321,3 +322,23 @@ def test_what_compiling_would_refuse_is_told_and_ends_in_an_error(tunec, tmp_pat
     assert found.code == tunec("compile", spec, "-o", tmp_path / "out").code == 1
     assert "nothing brings t.jsonl into a pod" in found.out
     assert "fits" in found.out
+
+
+def test_what_a_plan_recommends_next_can_be_typed(tunec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("spec.yaml").write_bytes(Path(FIVE).read_bytes())
+    said = tunec("plan", "spec.yaml", "--hardware", "a100-80g-x2", "--target", "trl").out
+    commands = re.findall(r"tunec (.+)", said.replace("\\\n", " ").partition("next ")[2])
+    assert len(commands) > 1
+    for command in commands:
+        result = tunec(*shlex.split(command))
+        assert result.code == 0, (command, result.err)
+
+
+def test_a_word_may_stand_behind_the_options(tunec):
+    ahead = tunec("explain", FIVE, "batch.micro", "--target", "trl")
+    behind = tunec("explain", FIVE, "--target", "trl", "batch.micro")
+    assert (behind.code, behind.out) == (0, ahead.out), behind.err
+    beyond = tunec("explain", FIVE, "--target", "trl", "batch.micro", "batch.global")
+    assert beyond.code == 2
+    assert "there is no argument 'batch.global' here" in beyond.err

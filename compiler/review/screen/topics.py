@@ -41,6 +41,15 @@ def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def _sees(plan: Plan) -> bool:
+    """Whether samples hold images that become tokens of the text."""
+    return plan.data.images > 0 and plan.model.kind == "vision-language"
+
+
+def _images(plan: Plan) -> str:
+    return f"{plan.data.images:,} a sample, {plan.data.image_tokens:,} tokens"
+
+
 def _precision(plan: Plan) -> str:
     scaled = plan.precision.loss_scaling == "dynamic"
     return _joined(plan.precision.compute, "dynamic loss scaling" if scaled else "")
@@ -148,6 +157,7 @@ TOPICS: Final = (
     Topic("objective.kind", 95, _unless("objective.kind", "sft"), _objective),
     _other("objective.reference", 70, "none"),
     Topic("generation.engine", 85, _unless("generation.engine", "none"), _generation),
+    Topic("data.images", 75, _sees, _images),
     Topic("quantization.format", 90, _unless("quantization.format", "none"), _quantization),
     Topic("adapter.rank", 80, _is_lora, _adapter),
     Topic("adapter.targets", 55, _is_lora, _targets),
