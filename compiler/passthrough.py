@@ -115,11 +115,11 @@ def _unknown(extra: Extra, path: str, strange: Mapping[str, tuple[str, ...] | No
 
 
 def _schema(file: File, dialect: Dialect, schema_of: SchemaOf) -> Json | None:
-    if file.block is not None:
-        key, inside = file.block
-        return {"properties": {key: schema_of(inside(dialect))}}
-    name = file.schema(dialect) if file.schema else None
-    return None if name is None else schema_of(name)
+    key, schema = file.block or ("", file.schema)
+    name = schema(dialect) if schema else None
+    if name is None:
+        return None
+    return {"properties": {key: schema_of(name)}} if key else schema_of(name)
 
 
 def _speaks_of(entry: Entry, path: str) -> bool:

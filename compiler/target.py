@@ -157,7 +157,7 @@ class File(Struct, frozen=True):
     """Keys whose `auto` another file fills; of others it is no value. None: a word like any."""
     holds: Callable[[Json], Mapping[str, str]] | None = None
     """The texts of other files that are within this one, by their paths."""
-    block: tuple[str, Callable[[Dialect], str]] | None = None
+    block: tuple[str, Callable[[Dialect], str | None]] | None = None
     """Where no schema holds for the whole: a mapping in it, as of flags, and the schema of that."""
     phrases: tuple[Phrase, ...] = ()
     """What its keys say to a spec beside the rows."""

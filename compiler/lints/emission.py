@@ -5,13 +5,14 @@ Clusters differ in much that no file says. A rule says whether it asks for hardw
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Final
 
 from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.emit import rows_of
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.ir.ledger import Definition, Rank
@@ -80,7 +81,7 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
     Rules that ask for a slot are given what was decided, and not what the files' rows read back.
     """
 
-    OF_FILES: ClassVar[tuple[str, ...]] = (*LintContext.OF_FILES, "_carriers", "_decided", "_rows")
+    OF_FILES: ClassVar[tuple[str, ...]] = (*LintContext.OF_FILES, "_tables", "_decided", "_rows")
 
     plan: Plan
 
@@ -113,8 +114,8 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
         if slot not in self._rows:
             self._rows[slot] = tuple(
                 (document, next(filter(None, map(document.get, row.keys)), None))
-                for document, carriers in self._carriers
-                for row in carriers.get(slot, ())
+                for document, table in self._tables
+                for row in table.rows.get(slot, ())
             )
         return self._rows[slot]
 
@@ -122,34 +123,71 @@ class DecidedRun(LintContext, frozen=True, eq=False, dict=True, kw_only=True):
     def _rows(self) -> dict[str, tuple[tuple[Document, Place | None], ...]]:
         return {}
 
+    def slots_at(self, label: Label) -> tuple[str, ...]:
+        """The slots that a place in the files says, by the rows that hold in their release."""
+        name = None if label.span is None else label.span.file
+        tables = (table for document, table in self._tables if document.name == name)
+        return tuple(dict.fromkeys(slot for each in tables for slot in each.slots_at(label.path)))
+
     @cached_property
-    def _carriers(self) -> tuple[tuple[Document, Mapping[str, Sequence[Entry]]], ...]:
-        """Each file with the rows that hold in its release, by the slots that they carry."""
+    def _tables(self) -> tuple[tuple[Document, "Table"], ...]:
+        """Each file with the rows that hold in its release."""
         software = self.environment.software
         return tuple(
-            (each, carriers(each.file, each.target.dialect(version, software)))
+            (each, table_of(each.file, each.target.dialect(version, software)))
             for each in self.documents
             if each.target is not None and each.file is not None
             for version in (self.release(each.target.package).version,)
         )
 
 
-_CARRIERS: Final = Kept[Mapping[str, Sequence[Entry]]](
-    "compiler.lints.emission.carriers", 256, lasting=True
-)
+class Table(Struct, frozen=True):
+    """The rows of a file that hold in a dialect."""
+
+    rows: Mapping[str, Sequence[Entry]]
+    """By each slot that they carry."""
+    keys: Mapping[str, Sequence[str]]
+    """The slots of each key."""
+    blocks: Mapping[str, Sequence[str]]
+    """The slots of all keys in a block."""
+    flags: str
+    """The block of what a script gives to its program."""
+
+    def slots_at(self, path: str) -> Sequence[str]:
+        """The slots of a key, of the keys in a block, or of the nearest key that holds a path."""
+        for each in (path, f"{self.flags}.{path}"):
+            if each in self.keys or each in self.blocks:
+                return (*self.keys.get(each, ()), *self.blocks.get(each, ()))
+        return next((self.keys[each] for each in _around(path) if each in self.keys), ())
 
 
-def carriers(file: File, dialect: Dialect) -> Mapping[str, Sequence[Entry]]:
-    """The rows of a file in a dialect by each slot that they carry."""
+def _around(path: str) -> Iterator[str]:
+    """The blocks that hold a key, the nearest first: of `a.b[0].c` these are `a.b` and `a`."""
+    while path:
+        path = path.rpartition(".")[0]
+        yield path.partition("[")[0]
 
-    def made() -> Mapping[str, Sequence[Entry]]:
-        found: dict[str, list[Entry]] = {}
-        for row in (each for each in file.entries if each.holds_in(dialect)):
-            for slot in row.slots:
-                found.setdefault(slot, []).append(row)
-        return found
 
-    return _CARRIERS.of((file, dialect), (), made)
+_TABLES: Final = Kept[Table]("compiler.lints.emission.tables", 256, lasting=True)
+
+
+def table_of(file: File, dialect: Dialect) -> Table:
+    """The rows of a file that hold in a dialect, by slot and by key."""
+    return _TABLES.of((file, dialect), (), partial(_table_of, file, dialect))
+
+
+def _table_of(file: File, dialect: Dialect) -> Table:
+    rows: dict[str, list[Entry]] = {}
+    keys: dict[str, list[str]] = {}
+    blocks: dict[str, list[str]] = {}
+    for row in rows_of(file, dialect):
+        for slot in row.slots:
+            rows.setdefault(slot, []).append(row)
+        for key in row.keys:
+            keys.setdefault(key, []).extend(row.slots)
+            for block in _around(key):
+                blocks.setdefault(block, []).extend(row.slots)
+    return Table(rows, keys, blocks, file.block[0] if file.block else "")
 
 
 def run_of(
@@ -172,19 +210,14 @@ def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
 
 
 def _of_script(name: str, text: str, target: Target) -> Iterator[Document]:
-    """The documents of a script that a target writes: its launcher's, its program's flags.
-
-    Where the flags are the target's, the command that starts it is the launcher's.
-    """
+    """The documents of a script that a target writes: its launcher's, its program's flags."""
     from tunec.compiler.lints.formats import parse_text
     from tunec.compiler.lints.recognition import recognised
 
-    parts = parse_text(name, text)[0]
-    has_flags = any(each.reader == target.name for each in parts)
-    for each in parts:
-        starts = has_flags and each.part == "launcher"
-        known = None if starts else recognised(each, {target.name: target}, (target.name,))
-        usual = "launch" if starts else kind_by_class(frozenset(each.root.fields or ()))
+    for each in parse_text(name, text)[0]:
+        known = recognised(each, {target.name: target}, (target.name,))
+        is_launcher = each.part == "launcher"
+        usual = "launch" if is_launcher else kind_by_class(frozenset(each.root.fields or ()))
         own, file, kind = known or (None, None, usual)
         if kind is not None:
             yield Document(
@@ -208,7 +241,7 @@ def objections(
     """What rules find wrong with a plan's files: errors, and what else is worth a warning."""
     target, version = asked
     run = run_of(target, artifacts, environment_of(target, version, facts, plan), plan)
-    return told_of(spoken_by(run), target, plan)
+    return told_of(spoken_by(run), run)
 
 
 def spoken_by(run: LintContext) -> Iterator[Diagnostic]:
@@ -223,34 +256,27 @@ def asked_of(run: LintContext) -> Iterator[Rule]:
             yield rule
 
 
-def told_of(found: Iterable[Diagnostic], target: Target, plan: Plan) -> tuple[Diagnostic, ...]:
+def told_of(found: Iterable[Diagnostic], run: DecidedRun) -> tuple[Diagnostic, ...]:
     """Findings at keys as findings at slots, each once; notes are left out."""
-    serious = (each for each in found if each.severity != "note")
-    told = (_at_slots(each, target, plan) for each in serious)
-    return tuple({(each.id, each.message): each for each in told}.values())
+    told: dict[tuple[str, str], Diagnostic] = {}
+    for each in (_at_slots(each, run) for each in found if each.severity != "note"):
+        key = each.id, each.message
+        told[key] = each if each.labels else told.get(key, each)
+    return tuple(told.values())
 
 
-def _at_slots(found: Diagnostic, target: Target, plan: Plan) -> Diagnostic:
+def _at_slots(found: Diagnostic, run: DecidedRun) -> Diagnostic:
     """A finding at a file's key as one at the slots that the key says."""
-    places = [(label.span.file if label.span else "", label.path) for label in found.labels]
-    slots = tuple(dict.fromkeys(slot for at in places for slot in _slots(target, *at)))
-    values = [f"{slot} is {show(slot, plan[slot])}" for slot in slots]
-    names = dict.fromkeys(file for file, _ in places if file)
+    slots = tuple(dict.fromkeys(slot for each in found.labels for slot in run.slots_at(each)))
+    values = [f"{slot} is {show(slot, run.plan[slot])}" for slot in slots]
+    names = dict.fromkeys(each.span.file for each in found.labels if each.span is not None)
     return replace(
         found,
         labels=tuple(Label("decided here", path=slot) for slot in slots),
-        notes=(f"in {', '.join(names)} of {target.name}", *found.notes, *values),
+        notes=(f"in {', '.join(names)} of {', '.join(run.targets)}", *found.notes, *values),
         help=_help(found, slots),
         fix=None,
     )
-
-
-def _slots(target: Target, name: str, path: str) -> Iterator[str]:
-    """The slots that the rows of a file say by a key, or by what it holds."""
-    for file in target.files:
-        for entry in file.entries if file.name == name else ():
-            if any(key == path or key.startswith(f"{path}.") for key in entry.keys):
-                yield from entry.slots
 
 
 def _help(found: Diagnostic, slots: Sequence[str]) -> str:
@@ -264,7 +290,7 @@ class _Judged(Struct, frozen=True):
 
     artifacts: Sequence[Artifact]
     model: ResolvedModel
-    run: LintContext
+    run: DecidedRun
     found: tuple[Diagnostic, ...]
     """By rules that do not ask for hardware."""
     of_hardware: tuple[Rule, ...]
@@ -314,7 +340,8 @@ class Remembered(Struct):
             run = run_of(target, artifacts, environment, plan)
             rules = self._candidates(run, dialect)
             self._judged[key] = _judge(artifacts, facts.model, run, rules)
-        return told_of(self._judged[key].on(environment), target, plan)
+        judged = self._judged[key]
+        return told_of(judged.on(environment), judged.run)
 
     def _candidates(self, run: LintContext, dialect: tuple[Any, ...]) -> tuple[Rule, ...]:
         key = (*dialect, run.kinds, run.keys)
@@ -324,7 +351,7 @@ class Remembered(Struct):
 
 
 def _judge(
-    artifacts: Sequence[Artifact], model: ResolvedModel, run: LintContext, rules: Sequence[Rule]
+    artifacts: Sequence[Artifact], model: ResolvedModel, run: DecidedRun, rules: Sequence[Rule]
 ) -> _Judged:
     found = (each for rule in rules if not rule.hardware for each in findings_of(rule, run))
     of_hardware = tuple(rule for rule in rules if rule.hardware)

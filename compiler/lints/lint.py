@@ -29,7 +29,7 @@ from tunec.compiler.lints.suppression import (
     unless_parsed,
     unless_settled,
 )
-from tunec.compiler.target import Artifact, Target
+from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span
 
@@ -152,21 +152,6 @@ def lint_texts(
     surroundings = environment or Environment()
     runs = apart(Run(read_texts(texts, targets, surroundings.readers)))
     return _together([_checked(each, targets, surroundings, allowances) for each in runs])
-
-
-def check_artifacts(
-    artifacts: Iterable[Artifact],
-    targets: Mapping[str, Target],
-    environment: Environment | None = None,
-) -> tuple[Diagnostic, ...]:
-    """The errors of files that tunec has written itself, as one run of one target.
-
-    `environment` should hold the plan's cluster, model and versions, and the target's name as the
-    one reader. A plan whose files break a rule must not be emitted.
-    """
-    texts = {each.name: each.text for each in artifacts}
-    found = lint_texts(texts, targets, environment)
-    return tuple(each for each in found.diagnostics if each.severity == "error")
 
 
 def _strangers(reading: Reading) -> Iterator[str]:

@@ -8,6 +8,7 @@ from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import (
     OWN,
     OWN_ENGINE,
+    SCRIPTS,
     is_of_trainers,
     starts_engine,
 )
@@ -322,7 +323,7 @@ def _fits(target: Target, file: File, parsed: Parsed) -> bool:
     if parsed.part == "flags" and parsed.reader is None and target.name in _WITH_PROGRAM:
         return False
     if parsed.part in ("launcher", "slurm"):
-        return file.format == "shell"
+        return file.format == "shell" and target.name not in SCRIPTS  # of these, flags are read
     if parsed.format == "shell" and parsed.part != "flags":
         return file.format in ("env", "shell")
     if parsed.part == "flags":

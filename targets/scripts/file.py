@@ -167,7 +167,7 @@ def command_file(
     recognise: Callable[[Json], bool],
     check: Check = lambda _plan, _dialect: (),
     names: tuple[str, ...] = (),
-    schema: Callable[[Dialect], str] | None = None,
+    schema: SchemaOf = lambda _: None,
 ) -> File:
     """A script as a file of a target; `schema` is that of its flags, where it knows every one."""
     return File(
@@ -179,5 +179,5 @@ def command_file(
         parse=parser(style),
         check=check,
         names=names,
-        block=None if schema is None else (FLAGS, schema),
+        block=(FLAGS, schema),
     )

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tunec.compiler.driver import Compiled, compile_spec
+from tunec.compiler.driver import Compiled, compile_spec, plan
+from tunec.compiler.emit import emit
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.emission import EXEMPT, environment_of, run_of
+from tunec.compiler.lints.emission import EXEMPT, environment_of, objections, run_of
 from tunec.compiler.lints.index import rule_names, rule_page, rules, rules_for, rules_of_kinds
 from tunec.compiler.lints.rule import check_rule
 from tunec.targets.registry import TARGETS
@@ -80,6 +81,45 @@ def test_a_plan_that_breaks_a_rule_is_not_emitted(pin: str, name: str) -> None:
     assert all(label.span for label in told.labels), "the pin's own line"
     assert told.help is not None
     assert slot in told.help
+
+
+@pytest.mark.parametrize(
+    ("example", "target", "changes", "name", "slots"),
+    [
+        (  # a flag of a script, which its rows have in a block
+            *("minicpm-v-2_6-lora", "minicpm-v", {"optimizer.learning_rate": 2.0}),
+            *("learning-rate-beyond-adam", ["optimizer.learning_rate"]),
+        ),
+        (  # a variable within what one row writes
+            *("five-lines", "launch", {"launch.environment": (("PYTORCH_CUDA_ALLOC_CONF", "x"),)}),
+            *("allocator-setting-refused", ["launch.environment"]),
+        ),
+        (  # two files say it, and one of them by a key that sets no slot
+            *("simpletuner-sdxl-lora", "simpletuner"),
+            *({"data.image_width": 39, "data.image_height": 39}, "megapixels-taken-for-pixels"),
+            ["data.train", "data.image_width", "data.image_height"],
+        ),
+        (  # transformers 4.40 has no key for quantization.storage
+            *("llama-3.2-3b-mixed-gpus", "huggingface@4.40.2", {}, "fp16-trainable-weights"),
+            [
+                *("states.weights", "quantization.compute", "precision.compute"),
+                *("precision.loss_scaling", "states.autocast"),
+            ],
+        ),
+    ],
+)
+def test_a_finding_is_at_the_slots_of_its_key_in_that_release(
+    example: str, target: str, changes: dict[str, object], name: str, slots: list[str]
+) -> None:
+    asked = TARGETS.resolve(target)
+    planned = plan(load_spec(_EXAMPLES / example / "spec.yaml"), [asked], repairing=False)
+    facts, decided = planned.facts, planned.plan
+    assert facts is not None
+    assert decided is not None
+    changed = decided.with_values(changes)
+    files, _ = emit(asked[0], changed, asked[1], software=facts.versions)
+    found = {each.id: each for each in objections(asked, files, facts, changed)}
+    assert [label.path for label in found[name].labels] == slots
 
 
 def test_a_warning_is_told_and_the_files_are_written() -> None:

@@ -9,6 +9,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from lint_asking import lint
 
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.lint import lint_texts
+from tunec.targets.registry import TARGETS
+
 COMMENTED = """{
   // the stage
   "train_micro_batch_size_per_gpu": 1,
@@ -153,3 +157,15 @@ def test_a_model_that_nobody_knows_is_known_by_its_name(tmp_path: Path) -> None:
     answer = lint(tmp_path, files, ["training_args.yaml", "--model", "google/t5-v9_9-xl"])
     assert "no model is called 'google/t5-v9_9-xl'" in answer.err
     assert answer.names == ["bf16-model-in-fp16"]
+
+
+@pytest.mark.parametrize(
+    ("reader", "command"),
+    [
+        ("llama-cookbook", "torchrun -m llama_cookbook.finetuning --model_name m --use_peft True"),
+        ("openrlhf", "deepspeed --module openrlhf.cli.train_sft --train.seed 42"),
+    ],
+)
+def test_of_a_trainer_that_reads_flags_the_launcher_is_not_its_own(reader, command):
+    linted = lint_texts({"run.sh": command}, TARGETS.readable(), Environment(readers=(reader,)))
+    assert {each.kind for each in linted.run.documents} == {"launch", reader}
