@@ -12,7 +12,6 @@ from msgspec import Struct, field
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
-from tunec.compiler.emit import rows_of
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.ir.ledger import Definition, Rank
@@ -180,7 +179,7 @@ def _table_of(file: File, dialect: Dialect) -> Table:
     rows: dict[str, list[Entry]] = {}
     keys: dict[str, list[str]] = {}
     blocks: dict[str, list[str]] = {}
-    for row in rows_of(file, dialect):
+    for row in (each for each in file.entries if each.holds_in(dialect)):
         for slot in row.slots:
             rows.setdefault(slot, []).append(row)
         for key in row.keys:
