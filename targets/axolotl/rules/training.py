@@ -10,6 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.training_loop import KERNELS, configs, is_whole
 from tunec.compiler.lints.kinds import is_fragment
+from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _OF_THE_BASE: Final = re.compile(r"\^?(model|transformer|lm_head|gpt_neox|backbone|language_model)")
@@ -281,3 +282,20 @@ def _numbers(value: Any) -> set[int]:
         return {each for part in value.values() for each in _numbers(part)}
     given = value if isinstance(value, list) else [value]
     return {each for each in given if is_whole(each)}
+
+
+PACKED_SAMPLES_IN_A_RING: Final = rows(
+    "packed-samples-in-a-ring",
+    "error",
+    "silent",
+    consumers=("axolotl",),
+    rows=(
+        Row(
+            "axolotl:ring_attn_func=batch_ring & sample_packing=true & context_parallel_size>1",
+            "samples of one sequence see each other under batch_ring",
+            "knows no ends of samples",
+            "queries look at the samples before theirs, and the loss is higher",
+            "remove ring_attn_func: varlen_llama3 is taken for packed samples",
+        ),
+    ),
+)
