@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, derived, in_every_plan, same
+from tunec.compiler.target import ALWAYS, Entry, Json, derived, in_every_plan, on_deepspeed, same
 from tunec.schemas.frozen import replace
 
 # ── what rows ask of a plan ──────────────────────────────────────────────────────────────────────
@@ -13,6 +13,11 @@ from tunec.schemas.frozen import replace
 def has_adapter(plan: Plan) -> bool:
     """Whether LoRA adapters are trained: only then do their settings matter."""
     return plan.adapter.kind == "lora"
+
+
+def is_quantised(plan: Plan) -> bool:
+    """Whether the base is stored in fewer bits than it is computed in."""
+    return plan.quantization.format != "none"
 
 
 def in_four_bits(plan: Plan) -> bool:
@@ -30,15 +35,55 @@ def is_rewarded(plan: Plan) -> bool:
     return plan.objective.kind == "grpo"
 
 
+def is_of_pairs(plan: Plan) -> bool:
+    """Whether the model is trained on pairs of answers."""
+    return plan.objective.kind == "dpo"
+
+
 def splits_groups(plan: Plan) -> bool:
     """Whether an evaluation batch over all devices splits a group of answers."""
     evaluates = is_rewarded(plan) and plan.schedule.evaluation_steps is not None
     return evaluates and plan.batch.evaluation * plan.parallel.world % plan.generation.samples > 0
 
 
+def evaluates(plan: Plan) -> bool:
+    """Whether there is data to evaluate on."""
+    return plan.data.evaluation is not None
+
+
+def in_epochs(plan: Plan) -> bool:
+    """Whether the length of training is a number of epochs."""
+    return plan.schedule.epochs is not None
+
+
+def in_steps(plan: Plan) -> bool:
+    """Whether it is a number of steps."""
+    return plan.schedule.epochs is None
+
+
+def rises_over_a_share(plan: Plan) -> bool:
+    """Whether the warm-up is a share of all steps."""
+    return plan.schedule.warmup_share is not None
+
+
+def recomputes_layers(plan: Plan) -> bool:
+    """Whether activations are recomputed layer by layer."""
+    return plan.activation_checkpointing.mode == "layer"
+
+
+def without_deepspeed(plan: Plan) -> bool:
+    """Whether another engine runs, or none."""
+    return not on_deepspeed(plan)
+
+
 def has_images(plan: Plan) -> bool:
     """Whether samples hold images."""
     return plan.data.images > 0
+
+
+def has_text_alone(plan: Plan) -> bool:
+    """Whether they are texts."""
+    return not has_images(plan)
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────

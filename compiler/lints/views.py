@@ -117,7 +117,7 @@ def _accelerate(document: Document) -> Iterator[Document]:
     }
     mixed = document.get("mixed_precision")
     if mixed is not None and isinstance(mixed.value, str) and mixed.value in _PRECISION:
-        found[_PRECISION[mixed.value]] = _as(mixed, value=True)
+        found[_PRECISION[mixed.value]] = read_as(mixed, value=True)
     yield view(document, "deepspeed", found)
 
 
@@ -135,7 +135,7 @@ def _launched(document: Document) -> Iterator[Document]:
     }
     mixed = document.get("flags.mixed_precision")
     if found and mixed is not None and mixed.value in _PRECISION:
-        found[_PRECISION[mixed.value]] = _as(mixed, value=True)
+        found[_PRECISION[mixed.value]] = read_as(mixed, value=True)
     if found:
         yield view(document, "deepspeed", found)
 
@@ -150,10 +150,10 @@ def _alpaca(document: Document) -> Iterator[Document]:
     found = {new: each for old, new in _ALPACA.items() if (each := document.get(old))}
     if base is None:
         return
-    switches = {key: _as(base, value=True) for key in ("fp16", "gradient_checkpointing")}
+    switches = {key: read_as(base, value=True) for key in ("fp16", "gradient_checkpointing")}
     yield view(document, "hf", {**found, **switches})
     adapter = {key: each for key in ("lora_r", "lora_alpha") if (each := document.get(key))}
-    constants = {key: _as(base, value=True) for key in ("load_in_8bit", "use_peft")}
+    constants = {key: read_as(base, value=True) for key in ("load_in_8bit", "use_peft")}
     yield view(document, "model", {"model_name_or_path": base, **constants, **adapter})
 
 
@@ -168,7 +168,7 @@ def _cookbook(document: Document) -> Iterator[Document]:
     bits = document.get("quantization")
     key = _COOKBOOK.get(bits.value) if bits and isinstance(bits.value, str | bool) else None
     if bits is not None and key is not None:
-        yield view(document, "model", {key: _as(bits, value=True)})
+        yield view(document, "model", {key: read_as(bits, value=True)})
 
 
 _SAT: Final[Mapping[str, str]] = {
@@ -196,7 +196,7 @@ def _sat(document: Document) -> Iterator[Document]:
     if len(halves) > 1:
         return  # refused before a file is written
     if stage is not None and stage.value in (1, 2) and not halves:
-        found[_IN_FP16] = _as(stage, value=True)
+        found[_IN_FP16] = read_as(stage, value=True)
     yield view(document, "deepspeed", found)
 
 
@@ -228,11 +228,11 @@ def _loaded_by_script(document: Document) -> Iterator[Document]:
         bits, key = q_lora, _BITS[4]
     if bits is None or key is None:
         return
-    found = {key: _as(bits, value=True)}
+    found = {key: read_as(bits, value=True)}
     for half, word in (("bf16", "bfloat16"), ("fp16", "float16")):
         at = document.get(half)
         if at is not None and str(at.value).lower() == "true" and key == _BITS[4]:
-            found["bnb_4bit_compute_dtype"] = _as(at, value=word)
+            found["bnb_4bit_compute_dtype"] = read_as(at, value=word)
     yield view(document, "model", found)
 
 
@@ -248,10 +248,10 @@ def _whole_by_script(document: Document) -> dict[str, Place]:
         return {}
     if any(str(document.value(key, False)).lower() not in ("false", "none") for key in others):
         return {}
-    return {"use_peft": _as(lora or base, value=False)}
+    return {"use_peft": read_as(lora or base, value=False)}
 
 
-def _as(place: Place, *, value: Any) -> Place:
+def read_as(place: Place, value: Any) -> Place:
     """A place in a document, with the value that another reader takes it for."""
     return Place(place.document, place.path, replace(place.node, value=value))
 
@@ -266,7 +266,7 @@ def _axolotl_precision(document: Document) -> dict[str, Place]:
     said = {key: each for key, each in both.items() if each and isinstance(each.value, bool)}
     if "fp16" in said or "fp16" in document.unknown or "bf16" not in said:
         return said
-    return said | ({"fp16": _as(said["bf16"], value=False)} if said["bf16"].value else {})
+    return said | ({"fp16": read_as(said["bf16"], value=False)} if said["bf16"].value else {})
 
 
 def _is_none(value: Any) -> bool:

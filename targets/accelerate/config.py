@@ -25,6 +25,7 @@ from tunec.targets.accelerate.deepspeed import ALONE, INLINE
 from tunec.targets.accelerate.fsdp import FSDP, WORD
 from tunec.targets.accelerate.packages import PACKAGE
 from tunec.targets.accelerate.ranks import SEQUENCES, processes, uses_every_device
+from tunec.targets.rows import without_deepspeed
 
 _CONFIG = "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `ClusterConfig`"
 
@@ -32,10 +33,6 @@ _CONFIG = "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `ClusterCo
 def by_accelerate(plan: Plan) -> bool:
     """Whether accelerate starts the processes."""
     return plan.launch.launcher == "accelerate"
-
-
-def _without_deepspeed(plan: Plan) -> bool:
-    return not on_deepspeed(plan)
 
 
 # ── which engine, on how many processes ──────────────────────────────────────────────────────────
@@ -131,11 +128,11 @@ def _read_mixed(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _casts(plan: Plan) -> bool:
-    return _without_deepspeed(plan) and plan.states.autocast
+    return without_deepspeed(plan) and plan.states.autocast
 
 
 def _casts_nothing(plan: Plan) -> bool:
-    return _without_deepspeed(plan) and not plan.states.autocast
+    return without_deepspeed(plan) and not plan.states.autocast
 
 
 _MIXED = "accelerate 0.30.1 to 1.15.0 utils/launch.py: ACCELERATE_MIXED_PRECISION, which the HF "

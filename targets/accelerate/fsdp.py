@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Documents, Entry, Found, Json, constant
+from tunec.compiler.target import Documents, Entry, Found, Json, constant, on_fsdp
 from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.packages import PACKAGE
 
@@ -43,11 +43,6 @@ _STATE_DICT: Final[Mapping[str, str]] = {
     "full": "FULL_STATE_DICT",
     "sharded": "SHARDED_STATE_DICT",
 }
-
-
-def on_fsdp(plan: Plan) -> bool:
-    """Whether FSDP runs."""
-    return plan.parallel.engine == "fsdp"
 
 
 def on_first(plan: Plan) -> bool:

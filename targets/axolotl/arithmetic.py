@@ -9,7 +9,7 @@ from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
 from tunec.targets.read_only import observed
-from tunec.targets.rows import row
+from tunec.targets.rows import is_quantised, row
 
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
 _DTYPE: Final = "axolotl 0.8.1 to 0.19.0 utils/config/__init__.py `resolve_dtype`"
@@ -50,26 +50,22 @@ def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
     }
 
 
-def _is_quantised(plan: Plan) -> bool:
-    return plan.quantization.format != "none"
-
-
 def _of_precision(slots: tuple[str, ...], **more: Any) -> Entry:
     return row(_FLAGS, slots, _write_precision, _precision, _DTYPE, **more)
 
 
 def _is_widened(plan: Plan) -> bool:
     """What is left of a quantised base is fp32, beside another dtype of products."""
-    return _is_quantised(plan) and plan.states.weights == "fp32" != plan.precision.compute
+    return is_quantised(plan) and plan.states.weights == "fp32" != plan.precision.compute
 
 
 def _is_quantised_alike(plan: Plan) -> bool:
-    return _is_quantised(plan) and not _is_widened(plan)
+    return is_quantised(plan) and not _is_widened(plan)
 
 
 _WEIGHTS: Final = "states.weights"
 PRECISION: Final = (
-    _of_precision(_SLOTS, when=lambda plan: not _is_quantised(plan)),
+    _of_precision(_SLOTS, when=lambda plan: not is_quantised(plan)),
     _of_precision((*_SLOTS, "quantization.compute"), when=_is_quantised_alike),
     _of_precision(
         (*(each for each in _SLOTS if each != _WEIGHTS), "quantization.compute"),

@@ -9,7 +9,7 @@ from tunec.targets.axolotl.adapter import write_kind
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.axolotl.rewards import BETA, REWARDED, weight
 from tunec.targets.read_only import observed
-from tunec.targets.rows import is_rewarded, is_supervised, row
+from tunec.targets.rows import is_of_pairs, is_rewarded, is_supervised, row
 
 _MODEL: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/model.py `ModelInputConfig`"
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
@@ -110,16 +110,12 @@ _DPO: Final = "axolotl 0.13.2 to 0.19.0 core/builders/rl.py, core/trainers/dpo/_
 _REFERENCE: Final = f"{_DPO}; train.py `setup_reference_model`: with adapters none is loaded"
 
 
-def _of_pairs(plan: Plan) -> bool:
-    return plan.objective.kind == "dpo"
-
-
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
     """Towards texts there is no such key."""
     beta = plan.objective.beta
     if is_rewarded(plan):
         return {"rl": "grpo", BETA: beta}
-    return {"rl": "dpo", "rl_beta": beta} if _of_pairs(plan) else {}
+    return {"rl": "dpo", "rl_beta": beta} if is_of_pairs(plan) else {}
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -164,12 +160,12 @@ def _reference(keys: tuple[str, ...], since: str | None, until: str | None = Non
         since=since,
         until=until,
         absent={"objective.reference": "resident"},
-        when=_of_pairs,
+        when=is_of_pairs,
     )
 
 
 _PAIRS: Final = (
-    fixed("objective.loss", "sigmoid", f"{_DPO}, before 0.17", until="0.17", when=_of_pairs),
+    fixed("objective.loss", "sigmoid", f"{_DPO}, before 0.17", until="0.17", when=is_of_pairs),
     row(
         ("dpo_loss_type",),
         ("objective.loss",),
@@ -178,7 +174,7 @@ _PAIRS: Final = (
         f"{_DPO} `set_training_args_kwargs`",
         since="0.17",
         absent={"objective.loss": "sigmoid"},
-        when=_of_pairs,
+        when=is_of_pairs,
     ),
     _reference(("adapter", "rl"), None, "0.16"),
     _reference((_BEFORE, "adapter", "rl"), "0.16"),

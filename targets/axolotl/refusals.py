@@ -6,7 +6,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.targets.axolotl.model import FP8
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.axolotl.rewards import OWN_REWARDS
-from tunec.targets.rows import has_adapter, is_rewarded, is_supervised, splits_groups
+from tunec.targets.rows import has_adapter, is_quantised, is_rewarded, is_supervised, splits_groups
 from tunec.targets.scripts.refusals import Refusal, seen_by_own_classes
 
 _LOADER: Final = "axolotl 0.13.2 to 0.19.0 loaders/model.py"
@@ -26,10 +26,6 @@ def _widens(plan: Plan) -> bool:
 def _scales_fp16(plan: Plan) -> bool:
     is_fp16 = plan.precision.compute == "fp16" and plan.parallel.engine != "deepspeed"
     return is_fp16 and not has_adapter(plan)
-
-
-def _quantised(plan: Plan) -> bool:
-    return plan.quantization.format != "none"
 
 
 def _is_imported(name: str) -> bool:
@@ -141,7 +137,7 @@ REFUSALS: Final = (
     Refusal(
         ("fsdp.version", "quantization.format"),
         "it refuses a quantised base under FSDP 2 in training on pairs",
-        lambda plan: _quantised(plan) and plan.fsdp.version == 2 and plan.objective.kind == "dpo",
+        lambda plan: is_quantised(plan) and plan.fsdp.version == 2 and plan.objective.kind == "dpo",
         "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py `check_fsdp2_base_model_quant_rl`",
         "use `engine: deepspeed`",
     ),

@@ -19,8 +19,9 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.terms import ScheduleKind
 from tunec.targets.axolotl.data import write_evaluation
 from tunec.targets.axolotl.packages import WRITTEN
+from tunec.targets.huggingface.schedule import write_arguments, write_saving
 from tunec.targets.huggingface.training import OPTIMIZER as TRAINER_OPTIMIZER
-from tunec.targets.rows import row
+from tunec.targets.rows import in_epochs, rises_over_a_share, row
 
 _SCHEMA: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/training.py `HyperparametersConfig`"
 _BUILDER: Final = "core/builders/base.py `TrainerBuilderBase`, before 0.10 core/trainer_builder.py"
@@ -158,26 +159,10 @@ def _write_length(plan: Plan) -> Mapping[str, Json]:
     return {} if plan.schedule.steps is None else {"max_steps": plan.schedule.steps}
 
 
-def _in_epochs(plan: Plan) -> bool:
-    return plan.schedule.epochs is not None
-
-
-def _write_arguments(plan: Plan) -> Mapping[str, Json]:
-    arguments = dict(plan.schedule.arguments)
-    return {"lr_scheduler_kwargs": arguments} if arguments else {}
-
-
 def _write_warmup(plan: Plan) -> Mapping[str, Json]:
     if plan.schedule.warmup_share is not None:
         return {"warmup_ratio": plan.schedule.warmup_share}
     return {"warmup_steps": plan.schedule.warmup_steps}
-
-
-def _write_saving(plan: Plan) -> Mapping[str, Json]:
-    steps = plan.schedule.save_steps
-    if steps is None:
-        return {"save_strategy": "epoch"}
-    return {"save_strategy": "steps", "save_steps": steps}
 
 
 def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
@@ -192,10 +177,6 @@ def _evaluates(plan: Plan) -> bool:
     return plan.schedule.evaluation_steps is not None
 
 
-def _rises_over_a_share(plan: Plan) -> bool:
-    return plan.schedule.warmup_share is not None
-
-
 _LENGTH_KEYS: Final = ("num_epochs", "max_steps")
 _LENGTH: Final = row(
     _LENGTH_KEYS,
@@ -204,7 +185,7 @@ _LENGTH: Final = row(
     _length,
     f"{_SCHEMA}; {_BUILDER}: max_steps wins",
     absent={"schedule.epochs": 1.0},
-    when=_in_epochs,
+    when=in_epochs,
 )
 _WARMUP: Final = row(
     ("warmup_steps", "warmup_ratio"),
@@ -212,7 +193,7 @@ _WARMUP: Final = row(
     _write_warmup,
     _warmup,
     f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: absent, 3 % of all steps and at most 100",
-    when=lambda plan: not _rises_over_a_share(plan),
+    when=lambda plan: not rises_over_a_share(plan),
 )
 _ALL: Final = 1_000_000
 """More checkpoints than a run makes: Axolotl takes none for four."""
@@ -228,7 +209,7 @@ SCHEDULE: Final = (
     replace(
         _LENGTH,
         slots=("schedule.epochs", "schedule.steps"),
-        when=lambda plan: not _in_epochs(plan),
+        when=lambda plan: not in_epochs(plan),
     ),
     named(
         "lr_scheduler",
@@ -240,13 +221,13 @@ SCHEDULE: Final = (
     row(
         ("lr_scheduler_kwargs",),
         ("schedule.arguments",),
-        _write_arguments,
+        write_arguments,
         lambda found: {"schedule.arguments": tuple((found["lr_scheduler_kwargs"] or {}).items())},
         f"axolotl 0.8.1 to 0.19.0 {_BUILDER} `_configure_scheduler`",
         absent={"schedule.arguments": ()},
     ),
     _WARMUP,
-    replace(_WARMUP, slots=("schedule.warmup_share",), when=_rises_over_a_share),
+    replace(_WARMUP, slots=("schedule.warmup_share",), when=rises_over_a_share),
     same(
         "logging_steps",
         "schedule.log_steps",
@@ -255,7 +236,7 @@ SCHEDULE: Final = (
     row(
         ("save_steps", "save_strategy", "saves_per_epoch"),
         ("schedule.save_steps",),
-        _write_saving,
+        write_saving,
         _saving,
         f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: save_steps wins, and absent it is each epoch",
         absent={"schedule.save_steps": None},

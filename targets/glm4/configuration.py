@@ -10,7 +10,7 @@ from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
 from tunec.targets.huggingface.packages import PEFT, schema_of
 from tunec.targets.huggingface.predictions import writes_answers
 from tunec.targets.huggingface.target import TRAINING_ARGS
-from tunec.targets.rows import has_adapter
+from tunec.targets.rows import evaluates, has_adapter
 from tunec.targets.scripts.file import below, checked, every, without
 
 NAME: Final = "finetune.yaml"
@@ -107,11 +107,6 @@ _PARTS: Final = (
 
 _GENERATES: Final = f"{_SCRIPTS} `prediction_step`: without it output_ids has no value"
 _ANSWERS: Final = f"{_CONFIG} `from_dict`: GenerationConfig(**gen_config), so it must be there"
-
-
-def evaluates(plan: Plan) -> bool:
-    """Whether there is an evaluation, in which the scripts always generate."""
-    return plan.data.evaluation is not None
 
 
 def _evaluates_nothing(plan: Plan) -> bool:

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, Json
+from tunec.compiler.target import Entry, Json, on_fsdp
 from tunec.targets.accelerate.fsdp import (
     PREFETCH,
     SHARDING,
     WRAP,
     on_first,
-    on_fsdp,
     on_second,
     true,
     worded,

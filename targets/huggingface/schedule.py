@@ -7,6 +7,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, constant, named, same
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import ScheduleKind
+from tunec.targets.rows import in_epochs, in_steps, rises_over_a_share
 
 _SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
 
@@ -31,16 +32,8 @@ def _steps_of(found: Mapping[str, Any]) -> int | None:
     return steps if isinstance(steps, int) and steps > 0 else None
 
 
-def _in_epochs(plan: Plan) -> bool:
-    """Whether the run ends with the data: then the Trainer counts the steps."""
-    return plan.schedule.epochs is not None
-
-
-def _in_steps(plan: Plan) -> bool:
-    return not _in_epochs(plan)
-
-
-def _write_arguments(plan: Plan) -> Mapping[str, Any]:
+def write_arguments(plan: Plan) -> Mapping[str, Any]:
+    """The arguments of the schedule, where there are any."""
     arguments = dict(plan.schedule.arguments)
     return {"lr_scheduler_kwargs": arguments} if arguments else {}
 
@@ -54,7 +47,7 @@ LENGTH = (
         _read_epochs,
         f"{_SOURCE}: max_steps above 0 overrides num_train_epochs",
         absent=((ALWAYS, {"schedule.epochs": 3.0}),),
-        when=_in_epochs,
+        when=in_epochs,
     ),
     Entry(
         _LENGTH_KEYS,
@@ -62,7 +55,7 @@ LENGTH = (
         lambda plan: _said("max_steps", plan.schedule.steps),
         _read_steps,
         f"{_SOURCE}: max_steps above 0 overrides num_train_epochs",
-        when=_in_steps,
+        when=in_steps,
     ),
     named(
         "lr_scheduler_type",
@@ -74,7 +67,7 @@ LENGTH = (
     Entry(
         ("lr_scheduler_kwargs",),
         ("schedule.arguments",),
-        _write_arguments,
+        write_arguments,
         lambda found: {"schedule.arguments": tuple((found["lr_scheduler_kwargs"] or {}).items())},
         "transformers 4.40.2 to 5.23.0 optimization.py `get_scheduler`: scheduler_specific_kwargs",
         absent=((ALWAYS, {"schedule.arguments": ()}),),
@@ -97,10 +90,6 @@ def _read_warmup_share(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"schedule.warmup_share": share} if share and 0 < share < 1 else {}
 
 
-def _rises_over_a_share(plan: Plan) -> bool:
-    return plan.schedule.warmup_share is not None
-
-
 def _share(key: str, *, since: str | None = None, until: str | None = None) -> Entry:
     return Entry(
         ("warmup_steps", "warmup_ratio"),
@@ -111,7 +100,7 @@ def _share(key: str, *, since: str | None = None, until: str | None = None) -> E
         "warmup_ratio is deprecated, gone in 5.15",
         since,
         until,
-        when=_rises_over_a_share,
+        when=rises_over_a_share,
     )
 
 
@@ -125,7 +114,7 @@ WARMUP = (
         _read_warmup_steps,
         f"{_SOURCE} `get_warmup_steps`",
         absent=((ALWAYS, {"schedule.warmup_steps": 0, "schedule.warmup_share": None}),),
-        when=lambda plan: not _rises_over_a_share(plan),
+        when=lambda plan: not rises_over_a_share(plan),
     ),
 )
 
@@ -142,7 +131,8 @@ TRL_LOG_STEPS = same(
 )
 
 
-def _write_saving(plan: Plan) -> Mapping[str, Any]:
+def write_saving(plan: Plan) -> Mapping[str, Any]:
+    """When checkpoints are saved: after so many steps, or each epoch."""
     steps = plan.schedule.save_steps
     if steps is None:
         return {"save_strategy": "epoch"}
@@ -160,7 +150,7 @@ SAVING = (
     Entry(
         ("save_strategy", "save_steps"),
         ("schedule.save_steps",),
-        _write_saving,
+        write_saving,
         _read_saving,
         _SOURCE,
         absent=((ALWAYS, {"schedule.save_steps": 500}),),

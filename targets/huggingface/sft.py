@@ -38,13 +38,9 @@ from tunec.targets.huggingface.training import (
     TRL_LEARNING_RATE,
     write_liger,
 )
-from tunec.targets.rows import has_images
+from tunec.targets.rows import has_images, has_text_alone
 
 _CONFIG = "trl 0.9.6 to 1.16.0 trainer/sft_config.py `SFTConfig`"
-
-
-def _has_no_images(plan: Plan) -> bool:
-    return not has_images(plan)
 
 
 def _length(
@@ -59,7 +55,7 @@ def _length(
                 f"{_CONFIG}: max_seq_length until 0.15, max_length from 0.16",
                 since=since,
                 until=until,
-                when=_has_no_images,
+                when=has_text_alone,
                 package=TRL,
             ),
             absent=absent,

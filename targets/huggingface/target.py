@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, Documents, File, Json, Target, on_deepspeed
+from tunec.compiler.target import Cannot, Documents, File, Json, Target, on_deepspeed, on_fsdp
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.delegation import BY_CLUSTER, FITTED, by_launcher
@@ -134,10 +134,6 @@ _SCALER = (
 )
 
 
-def _on_fsdp(plan: Plan) -> bool:
-    return plan.parallel.engine == "fsdp"
-
-
 def _has_own_file(plan: Plan) -> bool:
     return plan.parallel.engine in ("deepspeed", "fsdp")
 
@@ -216,7 +212,7 @@ CANNOT: Final = {
             *("hpz_partition", "leaf_modules"),
         )
     },
-    **{slot: Cannot(_NO_FSDP, elsewhere=_on_fsdp) for slot in SLOTS if slot.startswith("fsdp.")},
+    **{slot: Cannot(_NO_FSDP, elsewhere=on_fsdp) for slot in SLOTS if slot.startswith("fsdp.")},
     "activation_checkpointing.mode": Cannot(_UNTOUCHED),
     **{f"launch.{name}": by_launcher() for name in ("launcher", "environment", "script")},
 }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, Json
+from tunec.compiler.target import Entry, Json, on_fsdp
 
 _MAIN: Final = "llama-cookbook 0.0.5.post1 finetuning.py `main`"
 _CONFIG: Final = "llama-cookbook 0.0.5.post1 configs/fsdp.py `fsdp_config`"
@@ -39,11 +39,6 @@ FSDP: Final[Mapping[str, Any]] = {
 Layers are recomputed by the model, in torch's reentrant way unless it is told otherwise, and by
 FSDP's wrapper inside of that.
 """
-
-
-def on_fsdp(plan: Plan) -> bool:
-    """Whether FSDP runs."""
-    return plan.parallel.engine == "fsdp"
 
 
 def recomputes(plan: Plan) -> bool:

@@ -5,9 +5,9 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
-from tunec.targets.llama_cookbook.fsdp import on_fsdp
-from tunec.targets.llama_cookbook.rows import PACKAGE, packs, quantized
-from tunec.targets.rows import has_adapter
+from tunec.compiler.target import on_fsdp
+from tunec.targets.llama_cookbook.rows import PACKAGE, packs
+from tunec.targets.rows import has_adapter, is_quantised
 from tunec.targets.scripts.refusals import Refusal
 
 _FIRST_WITH_IGEMMLT: Final = Version("7.5")
@@ -16,7 +16,7 @@ _FIRST_WITH_IGEMMLT: Final = Version("7.5")
 def _spreads(plan: Plan) -> bool:
     """More than one device is in sight of a model that `device_map="auto"` lays out."""
     seen = len(plan.devices.visible) or plan.devices.per_node
-    return quantized(plan) and seen > 1 and not on_fsdp(plan)
+    return is_quantised(plan) and seen > 1 and not on_fsdp(plan)
 
 
 def _int8_without_kernels(plan: Plan) -> bool:

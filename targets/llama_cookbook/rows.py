@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, on_fsdp, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.llama_cookbook.fsdp import ROWS as FSDP_ROWS
-from tunec.targets.llama_cookbook.fsdp import on_fsdp
-from tunec.targets.rows import has_adapter, in_four_bits
+from tunec.targets.rows import has_adapter, in_epochs, in_four_bits, in_steps
 from tunec.targets.scripts.file import started
 
 SCRIPT: Final = "llama_cookbook.finetuning"
@@ -130,11 +129,6 @@ _PRECISION: Final = (
 )
 _QUANTIZED: Final = f"{PACKAGE} configs/quantization.py `quantization_config`"
 _DTYPES: Final[Mapping[Any, str]] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-
-
-def quantized(plan: Plan) -> bool:
-    """The base is stored in fewer bits."""
-    return plan.quantization.format != "none"
 
 
 def _write_format(plan: Plan) -> Mapping[str, Json]:
@@ -297,10 +291,6 @@ def _read_length(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {**said, "schedule.epochs": None} if epochs >= most else said
 
 
-def _in_steps(plan: Plan) -> bool:
-    return plan.schedule.epochs is None
-
-
 _SCHEDULE: Final = (
     Entry(
         _LENGTH,
@@ -309,7 +299,7 @@ _SCHEDULE: Final = (
         _read_length,
         f"{_LOOP}: an epoch ends with the data",
         absent=((ALWAYS, _read_length({})),),
-        when=lambda plan: not _in_steps(plan),
+        when=in_epochs,
     ),
     Entry(
         _LENGTH,
@@ -317,7 +307,7 @@ _SCHEDULE: Final = (
         _write_length,
         _read_length,
         f"{_LOOP}: total_train_steps counts micro batches",
-        when=_in_steps,
+        when=in_steps,
     ),
     named("gamma", "schedule.kind", {"constant": 1.0}, f"{_MAIN}: StepLR, once an epoch"),
     fixed("schedule.warmup_steps", 0, f"{_MAIN}: StepLR"),

@@ -13,7 +13,7 @@ from tunec.compiler.target import Entry, File, Json, constant, derived
 from tunec.schemas.data_paths import FORMATS, Record, chosen, data_kind, data_name, usual_split
 from tunec.schemas.terms import DataFormat
 from tunec.targets.llamafactory.packages import WRITTEN
-from tunec.targets.rows import has_images, is_supervised
+from tunec.targets.rows import evaluates, has_images, is_supervised
 
 FOLDER: Final = "llamafactory"
 """The folder of the target's files, as the program sees it from the root of a bundle."""
@@ -34,14 +34,10 @@ def _names(plan: Plan) -> str:
     return ",".join(_TRAIN[: len(training_data(plan))])
 
 
-def _evaluates(plan: Plan) -> bool:
-    return plan.data.evaluation is not None
-
-
 NAMES: Final = (
     constant("dataset_dir", FOLDER, f"{_PARSER}: DATA_CONFIG"),
     derived("dataset", _names, f"{_PARSER}; {INFO} says what each is"),
-    constant("eval_dataset", _EVALUATION, f"{_PARSER}; {INFO} says what it is", when=_evaluates),
+    constant("eval_dataset", _EVALUATION, f"{_PARSER}; {INFO} says what it is", when=evaluates),
     derived(
         "media_dir",
         lambda plan: posixpath.dirname(plan.data.train) or ".",

@@ -20,7 +20,7 @@ from tunec.targets.llamafactory.datasets import NAMES, is_explained
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.llamafactory.templates import template_names, templates_of
 from tunec.targets.read_only import named_word, observed, split_names
-from tunec.targets.rows import has_images, is_supervised, length, row
+from tunec.targets.rows import has_images, is_of_pairs, is_supervised, length, row
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
@@ -57,10 +57,6 @@ def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
         return {}
     beta = {"objective.beta": found.get("pref_beta", 0.1)}
     return {"objective.kind": stage, "objective.loss": loss, **beta}
-
-
-def _of_pairs(plan: Plan) -> bool:
-    return plan.objective.kind == "dpo"
 
 
 def _write_reference(plan: Plan) -> Mapping[str, Json]:
@@ -101,7 +97,7 @@ OBJECTIVE: Final = (
         _write_reference,
         _reference,
         "llamafactory 0.9.1 to 0.9.5 train/trainer_utils.py `create_ref_model`",
-        when=_of_pairs,
+        when=is_of_pairs,
     ),
     row(
         ("enable_liger_kernel", "stage"),

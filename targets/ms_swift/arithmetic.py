@@ -10,7 +10,7 @@ from tunec.targets.huggingface.arithmetic import has_flag
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.ms_swift.packages import TRAINER
 from tunec.targets.read_only import observed
-from tunec.targets.rows import row
+from tunec.targets.rows import recomputes_layers, row
 
 _DTYPE: Final = (
     "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py `_init_mixed_precision`: flags that "
@@ -114,10 +114,6 @@ _VARIANT: Final = "activation_checkpointing.reentrant"
 _KEY: Final = "gradient_checkpointing"
 
 
-def _recomputes(plan: Plan) -> bool:
-    return plan.activation_checkpointing.mode == "layer"
-
-
 CHECKPOINTING: Final = (
     fixed("activation_checkpointing.segment", 1, f"{_RECOMPUTES}: a layer by itself"),
     fixed("activation_checkpointing.gap", 0, f"{_RECOMPUTES}: every layer"),
@@ -129,7 +125,7 @@ CHECKPOINTING: Final = (
     row(
         (_KEY,),
         (_MODE,),
-        lambda plan: {_KEY: _recomputes(plan)},
+        lambda plan: {_KEY: recomputes_layers(plan)},
         lambda found: {_MODE: "layer" if found[_KEY] else "none"},
         "ms-swift 4.0.4 to 4.6.0 trainers/arguments.py `TrainArgumentsMixin`",
         absent={_MODE: "layer"},
@@ -141,6 +137,6 @@ CHECKPOINTING: Final = (
         lambda found: {_VARIANT: found[f"{_KEY}_kwargs.use_reentrant"]},
         "ms-swift 4.0.4 to 4.6.0 trainers/mixin.py `_fix_gradient_checkpointing`: absent it is off "
         "for several processes without an engine that shards",
-        when=_recomputes,
+        when=recomputes_layers,
     ),
 )

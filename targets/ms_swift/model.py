@@ -8,10 +8,10 @@ from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, in_no_
 from tunec.schemas.data_paths import chosen
 from tunec.schemas.frozen import replace
 from tunec.targets.ms_swift.models import is_named, type_and_template
-from tunec.targets.ms_swift.packages import RELEASES, by_rlhf, is_of_pairs
+from tunec.targets.ms_swift.packages import RELEASES, by_rlhf
 from tunec.targets.ms_swift.rewards import KIND, REWARDED
 from tunec.targets.read_only import named_word, observed, split_names
-from tunec.targets.rows import has_images, is_rewarded, is_supervised, row
+from tunec.targets.rows import has_images, is_of_pairs, is_rewarded, is_supervised, row
 
 _MODEL: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/model_args.py `ModelArguments`"
 _DATA: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py `DataArguments`"

@@ -79,11 +79,6 @@ def brought(version: Version) -> Mapping[str, str]:
     return held[-1] if held else _BROUGHT[0][1]
 
 
-def is_of_pairs(plan: Plan) -> bool:
-    """Whether the model learns which of two answers is preferred."""
-    return plan.objective.kind == "dpo"
-
-
 def by_rlhf(plan: Plan) -> bool:
     """Whether `swift rlhf` trains it, and not `swift sft`."""
     return plan.objective.kind in ("dpo", "grpo")

@@ -6,9 +6,9 @@ from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.data_paths import chosen, usual_split
 from tunec.targets.ms_swift.models import is_named, type_and_template
-from tunec.targets.ms_swift.packages import PACKAGE, RELEASES, is_of_pairs
+from tunec.targets.ms_swift.packages import PACKAGE, RELEASES
 from tunec.targets.ms_swift.rewards import REGISTERED, plugin_of
-from tunec.targets.rows import has_images, is_rewarded
+from tunec.targets.rows import has_images, is_of_pairs, is_rewarded
 from tunec.targets.scripts.launchers import refusing_rank_flag
 from tunec.targets.scripts.refusals import Refusal
 

@@ -36,13 +36,12 @@ from tunec.targets.ms_swift.packages import (
     brought,
     by_rlhf,
     companions,
-    is_of_pairs,
     ranges,
 )
 from tunec.targets.ms_swift.refusals import REFUSALS
 from tunec.targets.ms_swift.training import TRAINING
 from tunec.targets.read_only import schema_of
-from tunec.targets.rows import is_rewarded
+from tunec.targets.rows import is_of_pairs, is_rewarded
 from tunec.targets.scripts.launchers import without_rank_flag
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import (

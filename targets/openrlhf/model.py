@@ -10,7 +10,7 @@ from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.read_only import means_every_layer, named_word
-from tunec.targets.rows import has_adapter, in_four_bits, is_supervised, row
+from tunec.targets.rows import has_adapter, in_four_bits, is_supervised, recomputes_layers, row
 
 _ACTOR: Final = f"{SOURCE} models/actor.py `Actor.__init__`"
 _FLAGS: Final = f"{SOURCE} cli/train_sft.py, cli/train_dpo.py"
@@ -195,10 +195,6 @@ _REENTRANT: Final = "model.gradient_checkpointing_reentrant"
 _MODE: Final = "activation_checkpointing.mode"
 
 
-def _recomputes(plan: Plan) -> bool:
-    return plan.activation_checkpointing.mode == "layer"
-
-
 CHECKPOINTING: Final = (
     named(_RECOMPUTED, _MODE, {"layer": True, "none": False}, _FLAGS, absent=((ALWAYS, "none"),)),
     same(
@@ -206,7 +202,7 @@ CHECKPOINTING: Final = (
         "activation_checkpointing.reentrant",
         _FLAGS,
         absent=((ALWAYS, False),),
-        when=_recomputes,
+        when=recomputes_layers,
     ),
     fixed("activation_checkpointing.segment", 1, f"{_FLAGS}: a layer by itself"),
     fixed("activation_checkpointing.gap", 0, f"{_FLAGS}: every layer"),

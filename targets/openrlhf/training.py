@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, named, same
 from tunec.targets.openrlhf.packages import SOURCE
-from tunec.targets.rows import row
+from tunec.targets.rows import rises_over_a_share, row
 
 _FLAGS: Final = f"{SOURCE} cli/train_sft.py, cli/train_dpo.py"
 _STRATEGY: Final = f"{SOURCE} utils/deepspeed/deepspeed.py `DeepspeedStrategy`"
@@ -151,10 +151,6 @@ def _write_warmup(plan: Plan) -> Mapping[str, Json]:
     return {} if share is None else {_SHARE: share}
 
 
-def _warms_by_share(plan: Plan) -> bool:
-    return plan.schedule.warmup_share is not None
-
-
 def schedule(epochs: int) -> tuple[Entry, ...]:
     """The rows of length and rate of a program that trains for so many epochs by default."""
     return (
@@ -181,13 +177,13 @@ def schedule(epochs: int) -> tuple[Entry, ...]:
             lambda found: {"schedule.warmup_share": found[_SHARE]},
             f"{_MAKES}: the next whole number of the steps' share",
             absent={"schedule.warmup_share": 0.03},
-            when=_warms_by_share,
+            when=rises_over_a_share,
         ),
         derived(
             _SHARE,
             lambda plan: _write_warmup(plan).get(_SHARE),
             f"{_MAKES}: math.ceil",
-            when=lambda plan: not _warms_by_share(plan),
+            when=lambda plan: not rises_over_a_share(plan),
         ),
     )
 

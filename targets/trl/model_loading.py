@@ -10,11 +10,11 @@ from typing import Any, Final
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, derived, fixed, in_every_plan, on_deepspeed, same
+from tunec.compiler.target import Entry, derived, fixed, in_every_plan, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.packages import TRL
-from tunec.targets.rows import in_four_bits
+from tunec.targets.rows import in_four_bits, is_quantised, without_deepspeed
 
 _BY_KEYS: Final = "0.26"
 _BY_TRAINER: Final = "0.22"
@@ -35,21 +35,13 @@ def by_keys(entries: Iterable[Entry]) -> Iterator[Entry]:
             yield replace(each, since=since)
 
 
-def _is_quantised(plan: Plan) -> bool:
-    return plan.quantization.format != "none"
-
-
-def _is_loaded_by_itself(plan: Plan) -> bool:
-    """Whether what is loaded stays: DeepSpeed casts the module, whatever its dtype was."""
-    return not on_deepspeed(plan)
-
-
 def _fixed(slot: str, value: Any, when: Callable[[Plan], bool] = in_every_plan) -> Entry:
     return fixed(slot, value, _SCRIPT, until=_BY_TRAINER, when=when, package=TRL)
 
 
 _BY_SCRIPT: Final = (
-    _fixed("states.weights", "fp32", _is_loaded_by_itself),
+    # DeepSpeed casts the module, whatever its dtype was
+    _fixed("states.weights", "fp32", without_deepspeed),
     _fixed("attention.implementation", "sdpa"),
     _fixed("quantization.format", "none"),
     same(
@@ -63,7 +55,7 @@ _BY_SCRIPT: Final = (
 
 
 def _write_format(plan: Plan) -> Mapping[str, Any]:
-    if not _is_quantised(plan):
+    if not is_quantised(plan):
         return {}
     if not in_four_bits(plan):
         return {f"{_BITS}.load_in_8bit": True}
@@ -102,7 +94,7 @@ def _loaded(
 
 
 def _is_whole(plan: Plan) -> bool:
-    return not _is_quantised(plan)
+    return not is_quantised(plan)
 
 
 def _weights(name: str, since: str, until: str) -> tuple[Entry, ...]:
@@ -114,7 +106,7 @@ def _weights(name: str, since: str, until: str) -> tuple[Entry, ...]:
 
     return (
         _loaded(key, "states.weights", _is_whole, since=since, until=until),
-        derived(key, write, _TRAINER, since=since, until=until, when=_is_quantised, package=TRL),
+        derived(key, write, _TRAINER, since=since, until=until, when=is_quantised, package=TRL),
     )
 
 

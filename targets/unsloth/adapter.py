@@ -8,8 +8,8 @@ from tunec.compiler.target import ALWAYS, Entry, Json, fixed, named, same
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.read_only import split_names
-from tunec.targets.rows import has_adapter, in_four_bits, row
-from tunec.targets.unsloth.row import CONFIG, TRAINER, has_text_alone
+from tunec.targets.rows import has_adapter, has_text_alone, in_four_bits, row
+from tunec.targets.unsloth.row import CONFIG, TRAINER
 
 _LORA: Final = f"{CONFIG} `LoraConfig`"
 _TRAINING: Final = f"{CONFIG} `TrainingConfig`"

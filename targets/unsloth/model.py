@@ -7,8 +7,8 @@ from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Json, fixed, same
 from tunec.schemas.data_paths import is_local
 from tunec.schemas.frozen import replace
-from tunec.targets.rows import has_images, length, row
-from tunec.targets.unsloth.row import CONFIG, TRAINER, has_text_alone
+from tunec.targets.rows import has_images, has_text_alone, length, row
+from tunec.targets.unsloth.row import CONFIG, TRAINER
 
 _DATA: Final = f"{CONFIG} `DataConfig`"
 _TRAINING: Final = f"{CONFIG} `TrainingConfig`"

@@ -6,8 +6,8 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, fixed, same
 from tunec.schemas.frozen import replace
-from tunec.targets.rows import has_images, row
-from tunec.targets.unsloth.row import CONFIG, TRAIN, TRAINER, has_text_alone
+from tunec.targets.rows import has_images, has_text_alone, in_epochs, row
+from tunec.targets.unsloth.row import CONFIG, TRAIN, TRAINER
 
 _TRAINING: Final = f"{CONFIG} `TrainingConfig`"
 _LOGGING: Final = f"{CONFIG} `LoggingConfig`"
@@ -89,10 +89,6 @@ CHECKPOINTING: Final = (
 _EPOCHS, _STEPS = "training.num_epochs", "training.max_steps"
 
 
-def _in_epochs(plan: Plan) -> bool:
-    return plan.schedule.epochs is not None
-
-
 def _write_epochs(plan: Plan) -> Mapping[str, Json]:
     """Whole passes alone."""
     epochs = plan.schedule.epochs
@@ -140,7 +136,7 @@ SCHEDULE: Final = (
         _epochs,
         f"{_TRAINING}; {_WORKER}: max_steps above 0 wins",
         absent={"schedule.epochs": 3},
-        when=_in_epochs,
+        when=in_epochs,
     ),
     row(
         (_EPOCHS, _STEPS),
@@ -148,7 +144,7 @@ SCHEDULE: Final = (
         lambda plan: _said(_STEPS, plan.schedule.steps),
         _steps,
         f"{_TRAINING}; {_WORKER}: max_steps above 0 wins",
-        when=lambda plan: not _in_epochs(plan),
+        when=lambda plan: not in_epochs(plan),
     ),
     replace(fixed("schedule.kind", "linear", f"{_WORKER}: lr_scheduler_type"), when=has_text_alone),
     replace(fixed("schedule.kind", "cosine", f"{_WORKER}: lr_scheduler_type"), when=has_images),

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
-from tunec.targets.accelerate.fsdp import on_first, on_fsdp, on_second
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, on_fsdp, same
+from tunec.targets.accelerate.fsdp import on_first, on_second
 from tunec.targets.rows import row
 from tunec.targets.verl.packages import SOURCE
 

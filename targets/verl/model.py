@@ -7,7 +7,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.read_only import split_names
-from tunec.targets.rows import has_adapter, row
+from tunec.targets.rows import has_adapter, recomputes_layers, row
 from tunec.targets.verl.packages import SOURCE
 
 _MODEL: Final = f"{SOURCE} workers/config/model.py `HFModelConfig`"
@@ -112,23 +112,22 @@ _MODE: Final = "activation_checkpointing.mode"
 _RECOMPUTES: Final = f"{_BUILDS} `_build_module`: gradient_checkpointing_enable"
 
 
-def _recomputes(plan: Plan) -> bool:
-    return plan.activation_checkpointing.mode == "layer"
-
-
 def _recomputing(at: str) -> tuple[Entry, ...]:
     key = f"{at}.enable_gradient_checkpointing"
     return (
         row(
             (key,),
             (_MODE,),
-            lambda plan: {key: _recomputes(plan)},
+            lambda plan: {key: recomputes_layers(plan)},
             lambda found: {_MODE: "layer" if found[key] else "none"},
             _RECOMPUTES,
             absent={_MODE: "layer"},
         ),
         fixed(
-            "activation_checkpointing.reentrant", value=False, source=_RECOMPUTES, when=_recomputes
+            "activation_checkpointing.reentrant",
+            value=False,
+            source=_RECOMPUTES,
+            when=recomputes_layers,
         ),
         fixed("activation_checkpointing.segment", 1, f"{_RECOMPUTES}: a layer by itself"),
         fixed("activation_checkpointing.gap", 0, f"{_RECOMPUTES}: every layer"),

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
-from tunec.targets.rows import row
+from tunec.targets.rows import in_steps, row
 from tunec.targets.verl.packages import SOURCE
 
 _YAML: Final = f"{SOURCE} trainer/config/sft_trainer_engine.yaml"
@@ -83,10 +83,6 @@ def _read_length(found: Mapping[str, Json], usual: int) -> Mapping[str, Any]:
     return {"schedule.epochs": None, "schedule.steps": steps} if epochs >= steps else {}
 
 
-def _in_steps(plan: Plan) -> bool:
-    return plan.schedule.epochs is None
-
-
 _LENGTH: Final = ("trainer.total_epochs", "trainer.total_training_steps")
 _EACH: Final = "after_each_epoch"
 
@@ -139,7 +135,7 @@ def lasting(usual: int, source: str) -> tuple[Entry, ...]:
             read,
             source,
             absent={"schedule.epochs": float(usual)},
-            when=lambda plan: not _in_steps(plan),
+            when=lambda plan: not in_steps(plan),
         ),
         row(
             _LENGTH,
@@ -147,7 +143,7 @@ def lasting(usual: int, source: str) -> tuple[Entry, ...]:
             _write_length,
             read,
             f"{source}: epochs end it too",
-            when=_in_steps,
+            when=in_steps,
         ),
     )
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, in_no_plan, named, same
 from tunec.targets.read_only import observed
+from tunec.targets.rows import is_quantised, rises_over_a_share
 from tunec.targets.scripts.file import started
 
 SCRIPT: Final = "finetune_visualglm.py"
@@ -109,10 +110,6 @@ def _read_layers(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"adapter.targets": TARGETS.replace(r"\d+", f"({layers})")}
 
 
-def _quantized(plan: Plan) -> bool:
-    return plan.quantization.format != "none"
-
-
 _ADAPTER: Final = (
     Entry(
         ("use_lora", "use_qlora"),
@@ -141,13 +138,13 @@ _ADAPTER: Final = (
         "quantization.double",
         value=True,
         source="bitsandbytes nn/modules.py `Linear4bit`: compress_statistics",
-        when=_quantized,
+        when=is_quantised,
     ),
     fixed(
         "quantization.storage",
         None,
         "bitsandbytes nn/modules.py `Linear4bit`: quant_storage is uint8",
-        when=_quantized,
+        when=is_quantised,
     ),
 )
 
@@ -206,10 +203,6 @@ def _read_share(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"schedule.kind": "constant_with_warmup", "schedule.warmup_share": share}
 
 
-def _rises_over_a_share(plan: Plan) -> bool:
-    return plan.schedule.warmup_share is not None
-
-
 def _write_length(plan: Plan) -> Mapping[str, Json]:
     """One of the two: both are refused. Steps are those of the optimizer."""
     epochs, steps = plan.schedule.epochs, plan.schedule.steps
@@ -237,7 +230,7 @@ _SCHEDULE: Final = (
         _write_rates,
         _read_rates,
         _RATES,
-        when=lambda plan: not _rises_over_a_share(plan),
+        when=lambda plan: not rises_over_a_share(plan),
     ),
     Entry(
         _SHARES,
@@ -245,7 +238,7 @@ _SCHEDULE: Final = (
         _write_share,
         _read_share,
         _RATES,
-        when=_rises_over_a_share,
+        when=rises_over_a_share,
     ),
     Entry(
         ("train-iters", "epochs"),

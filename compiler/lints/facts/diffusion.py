@@ -17,7 +17,7 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.training_loop import number_of
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import keys
-from tunec.compiler.lints.views import view
+from tunec.compiler.lints.views import read_as, view
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 
@@ -120,9 +120,9 @@ def extra(document: Document) -> Mapping[str, Place]:
         found = _WORD.match(text)
         if found is not None:
             name, value = found[1], found[2]
-            flags[name] = _worth(at, True if value is None else value)
+            flags[name] = read_as(at, True if value is None else value)
         elif name:
-            flags[name] = _worth(at, text)
+            flags[name] = read_as(at, text)
     return flags
 
 
@@ -137,7 +137,7 @@ def flags_view(document: Document) -> Document | None:
     from tunec.compiler.frontend.shell_flags import typed  # compiling reads no shell
 
     told = {**dict(_of_variables(document)), **extra(document)}
-    found = {flag: _worth(at, typed(str(at.value))) for flag, at in told.items()}
+    found = {flag: read_as(at, typed(str(at.value))) for flag, at in told.items()}
     unknown = {VARIABLES[name] for name in document.unknown if name in VARIABLES}
     return replace(view(document, document.kind, found), unknown=frozenset(unknown))
 
@@ -147,10 +147,6 @@ def _of_variables(document: Document) -> Iterator[tuple[str, Place]]:
         at = document.get(name)
         if at is not None and str(at.value).strip().lower() not in ("", "false"):
             yield flag, at
-
-
-def _worth(at: Place, value: Any) -> Place:
-    return Place(at.document, at.path, replace(at.node, value=value))
 
 
 class DataSet(Struct, frozen=True):
@@ -368,9 +364,5 @@ def example_view(document: Document, program: str) -> Document | None:
         del told["lora_rank"]
     if "resolution" not in held:
         told["resolution"] = _SIDE * (2 if "_sdxl" in program else 1)
-    found = {**held, **{key: _as(base, value) for key, value in told.items()}}
+    found = {**held, **{key: read_as(base, value) for key, value in told.items()}}
     return view(document, EXAMPLE, found)
-
-
-def _as(place: Place, value: Any) -> Place:
-    return Place(place.document, place.path, replace(place.node, value=value))

@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
-from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import keys
 
 ALL_LINEAR: Final = "all-linear"
@@ -265,11 +264,6 @@ def _names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
         return ()
     return tuple(value)
-
-
-def number(value: Any) -> float | None:
-    """A number, and no boolean."""
-    return float(value) if is_number(value) else None
 
 
 def last(name: str) -> str:

@@ -95,7 +95,8 @@ def words(place: Place) -> tuple[str, ...]:
     value = place.value
     if isinstance(value, str):
         return tuple(value.split())
-    return tuple(each for each in value if isinstance(each, str)) if _is_list(value) else ()
+    every = value if isinstance(value, list | tuple) else ()
+    return tuple(each for each in every if isinstance(each, str))
 
 
 def offloaded(each: Asked) -> Place | None:
@@ -114,10 +115,6 @@ def is_true(place: Place | None) -> bool:
 def is_false(place: Place | None) -> bool:
     """Whether a key says no, as a truth value or as a word."""
     return place is not None and str(place.value).lower() in ("false", "0", "no")
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list | tuple)
 
 
 def _accelerate(document: Document) -> Asked | None:

@@ -1,7 +1,7 @@
 """Calls of `Accelerator` in Python whose arguments something else overrides."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.python_calls import Call, Calls
@@ -9,6 +9,7 @@ from tunec.compiler.lints.checks.keys.trainer_calls import scripts_of
 from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.python_files import calls_of, is_accelerator, is_plugin
 from tunec.compiler.lints.rule import Finding, keys, rule
 
@@ -44,7 +45,7 @@ def _launched(run: LintContext) -> Place | None:
     for document in run.of("accelerate"):
         engine, steps = document.get("distributed_type"), document.get(_OF_FILE)
         if engine is not None and engine.value == "DEEPSPEED" and steps is not None:
-            return steps if _number(steps.value) else None
+            return steps if is_whole(steps.value) else None
     return None
 
 
@@ -54,13 +55,13 @@ def _clashes(
     own = call.fields.get(_STEPS)
     place = None if own is None else Place(document, _STEPS, own)
     said = 1 if place is None else place.value
-    if not _number(said):
+    if not is_whole(said):
         return
     plugin = _plugin(call, calls)
     if plugin is not None and is_checked(run, _OWN):
         node = plugin.fields[_STEPS]
         other = Place(document, _STEPS, node)
-        if _number(other.value) and other.value != said:
+        if is_whole(other.value) and other.value != said:
             yield _beside_plugin(other, place, said, run)
     elif not (place is None or launched is None or launched.value == said or _has_plugin(call)):
         yield _beside_file(place, launched)
@@ -79,10 +80,6 @@ def _plugin(call: Call, calls: Calls) -> Call | None:
         if is_it and is_plugin(each.origin) and _STEPS in each.fields:
             return each
     return None
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _beside_plugin(other: Place, own: Place | None, said: int, run: LintContext) -> Finding:

@@ -32,7 +32,7 @@ def optimizer_made_by_script(run: LintContext) -> Iterator[Finding]:
     """An optimizer or a scheduler in DeepSpeed's file, for a script that makes its own."""
     for document in launches(run, "accelerate"):
         script = document.get("script")
-        if script is None or not _OWN_LOOP.search(_name(script)):
+        if script is None or not _OWN_LOOP.search(script.first_word):
             continue
         for key in ("optimizer", "scheduler"):
             section = run.said("deepspeed", key)
@@ -40,14 +40,9 @@ def optimizer_made_by_script(run: LintContext) -> Iterator[Finding]:
                 yield _made_finding(section, key, script)
 
 
-def _name(script: Place) -> str:
-    words = script.value if isinstance(script.value, list) else [script.value]
-    return str(words[0]) if words else ""
-
-
 def _made_finding(section: Place, key: str, script: Place) -> Finding:
     return Finding(
-        f"DeepSpeed's file has a section {key}, and {_name(script)} creates its own",
+        f"DeepSpeed's file has a section {key}, and {script.first_word} creates its own",
         (section.key_label("refused"), script.label(f"makes its own {key}", primary=False)),
         (f"You cannot specify {_WORDS[key]} in the config file and in the code at the same time",),
         f"remove the section {key}",

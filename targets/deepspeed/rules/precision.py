@@ -8,6 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.effective import Effective
+from tunec.compiler.lints.facts.lora import is_true
 from tunec.compiler.lints.facts.precision import below, with_capability
 from tunec.compiler.lints.facts.training_loop import is_number
 from tunec.compiler.lints.rule import Finding, keys, rule
@@ -243,7 +244,7 @@ def half_master_weights_without_zero(run: LintContext) -> Iterator[Finding]:
     stage = run.effective("deepspeed", "zero_optimization.stage")
     for key in _KEYS:
         for place in run.each("deepspeed", key):
-            if _is_on(place.value) and stage.known:
+            if is_true(place.value) and stage.known:
                 yield from _at(run, place, stage.value, stage.place)
     yield from _states_alone(run)
 
@@ -262,16 +263,11 @@ def _at(run: LintContext, place: Place, stage: object, where: Place | None) -> I
     )
 
 
-def _is_on(value: object) -> bool:
-    """Also as a text, which DeepSpeed takes for what it says."""
-    return value is True or (isinstance(value, str) and value.lower() == "true")
-
-
 def _states_alone(run: LintContext) -> Iterator[Finding]:
     """Optimizer states in bf16 need master weights in bf16."""
     for place in run.each("deepspeed", "bf16.bf16_optimizer_states"):
         weights = place.document.value("bf16.bf16_master_weights_and_grads")
-        if _is_on(place.value) and not _is_on(weights):
+        if is_true(place.value) and not is_true(weights):
             yield Finding(
                 "bf16_optimizer_states without bf16_master_weights_and_grads",
                 (place.label("refused"),),

@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.facts.launch import packages
+from tunec.compiler.lints.facts.launch import is_unknown, packages
 from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm, is_true
 from tunec.compiler.lints.facts.sharding import stage_of
 from tunec.compiler.lints.facts.training_loop import number_of
@@ -69,15 +69,15 @@ def _of_script(run: LintContext, document: Document) -> Iterator[Finding]:
 
 def _of_series(document: Document) -> Iterator[Finding]:
     lora, llm = document.get("lora_enable"), document.get("freeze_llm")
-    if _is_on(lora) and not _is_open(document, "freeze_llm") and not _is_on(llm):
+    if _is_on(lora) and not is_unknown(document, "freeze_llm") and not _is_on(llm):
         yield _clash((llm, lora), "lora_enable needs freeze_llm true", "raises ValueError")
     vision, tower = document.get("vision_lora"), document.get("freeze_vision_tower")
     if not _is_on(vision):
         return
-    if not _is_on(tower) and not _is_open(document, "freeze_vision_tower"):
+    if not _is_on(tower) and not is_unknown(document, "freeze_vision_tower"):
         told = "vision_lora needs freeze_vision_tower true"
         yield _clash((tower, vision), told, "raises ValueError")
-    if not _is_on(lora) and not _is_open(document, "lora_enable"):
+    if not _is_on(lora) and not is_unknown(document, "lora_enable"):
         yield _clash((vision, lora), "vision_lora needs lora_enable true", "AssertionError")
 
 
@@ -119,7 +119,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
         )
     kind, base = document.get("mm_projector_type"), document.get("model_name_or_path")
     names = f"{base.value if base else ''} {projector.value if projector else ''}".lower()
-    is_left_out = kind is None and not _is_open(document, "mm_projector_type")
+    is_left_out = kind is None and not is_unknown(document, "mm_projector_type")
     if is_left_out and projector is not None and ("v1.5" in names or "mlp2x" in names):
         yield _clash(
             (projector, base),
@@ -212,7 +212,7 @@ def _of_internvl(document: Document) -> Iterator[Finding]:
 def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
     lora, q_lora = document.get("use_lora"), document.get("q_lora")
     base, stage = document.get("model_name_or_path"), stage_of(run)
-    if _is_on(q_lora) and not _is_on(lora) and not _is_open(document, "use_lora"):
+    if _is_on(q_lora) and not _is_on(lora) and not is_unknown(document, "use_lora"):
         told = "q_lora does nothing without use_lora"
         yield _clash((q_lora, lora), told, "it is read where LoRA is put in", "silent")
     elif _is_on(q_lora) and base is not None and _is_whole(base):
@@ -316,10 +316,6 @@ def _is_whole(base: Place) -> bool:
 
 def _is_on(place: Place | None) -> bool:
     return place is not None and is_true(place.value)
-
-
-def _is_open(document: Document, key: str) -> bool:
-    return key in document.unknown
 
 
 def _clash(

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, named, on_deepspeed
+from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, named
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import FloatDtype, QuantFormat
-from tunec.targets.rows import has_adapter
+from tunec.targets.rows import has_adapter, without_deepspeed
 from tunec.targets.simpletuner import families
 
 ADAPTERS: Final = "simpletuner 3.1.6 and 4.10.1, helpers/models/common.py add_lora_adapter"
@@ -255,11 +255,6 @@ def _read_held(found: Mapping[str, Json]) -> Mapping[str, Any]:
 _STORED: Final = ("quantization.format", "quantization.double", "quantization.compute")
 _HELD_IN: Final = ("states.weights", "states.trainable", "states.gradients")
 """Slots that `weight_dtype` settles, unless DeepSpeed casts and copies."""
-
-
-def without_deepspeed(plan: Plan) -> bool:
-    """Whether accelerate alone does."""
-    return not on_deepspeed(plan)
 
 
 PRECISION: Final = (

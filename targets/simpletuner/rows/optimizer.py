@@ -6,14 +6,9 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, on_deepspeed, same
 from tunec.schemas.terms import StateDtype
+from tunec.targets.rows import without_deepspeed
 from tunec.targets.simpletuner import optimizers
-from tunec.targets.simpletuner.rows.model import (
-    DTYPE_FLAGS,
-    TRAINER,
-    dtype_flags,
-    weight_dtype,
-    without_deepspeed,
-)
+from tunec.targets.simpletuner.rows.model import DTYPE_FLAGS, TRAINER, dtype_flags, weight_dtype
 
 BETAS_MERGE: Final = "4.7.0"
 """First release that takes betas beside `optimizer_config`; before, they are ignored there."""

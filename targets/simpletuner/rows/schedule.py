@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
+from tunec.targets.rows import in_steps, without_deepspeed
 from tunec.targets.simpletuner.families import LAZY_REGISTRY
-from tunec.targets.simpletuner.rows.model import TRAINER, without_deepspeed
+from tunec.targets.simpletuner.rows.model import TRAINER
 
 SCHEDULES: Final = "helpers/training/custom_schedule.py get_lr_scheduler"
 
@@ -112,10 +113,6 @@ def lacks_steps(plan: Plan) -> bool:
     return schedule.warmup_steps is None or ends
 
 
-def _is_in_steps(plan: Plan) -> bool:
-    return plan.schedule.epochs is None
-
-
 def _write_epochs(plan: Plan) -> Mapping[str, Json]:
     epochs = plan.schedule.epochs
     if epochs is None or epochs != int(epochs):
@@ -171,7 +168,7 @@ SCHEDULE: Final = (
         lambda plan: {"max_train_steps": plan.schedule.steps, "num_train_epochs": 0},
         _read_steps,
         "helpers/configuration/cmd_args.py: both above 0 are refused, and epochs default to 1",
-        when=_is_in_steps,
+        when=in_steps,
     ),
     constant(
         "ignore_final_epochs",
@@ -179,7 +176,7 @@ SCHEDULE: Final = (
         "3.1.6 to 4.4.1 helpers/training/trainer.py train: the run ends with the epochs that the "
         "steps are thought to take, each epoch's tail counted as a step",
         until="4.5",
-        when=_is_in_steps,
+        when=in_steps,
     ),
     Entry(
         ("max_train_steps", "num_train_epochs"),

@@ -15,9 +15,8 @@ from tunec.compiler.lints.facts.lora import (
     last,
     lora_keys,
     loras,
-    number,
 )
-from tunec.compiler.lints.facts.training_loop import is_number, is_whole
+from tunec.compiler.lints.facts.training_loop import is_number, is_whole, real
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _NEEDED: Final = ("r", "lora_alpha", "lora_dropout")
@@ -142,7 +141,7 @@ def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
     """LoRA's alpha is zero or negative."""
     for lora in loras(run):
         at = lora.place("lora_alpha")
-        alpha = None if at is None else number(at.value)
+        alpha = None if at is None else real(at.value)
         if at is None or alpha is None or alpha > 0:
             continue
         if lora.document.kind == "llamafactory" and alpha == 0:
@@ -168,7 +167,7 @@ def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
     """LoRA's dropout is no probability, or drops everything."""
     for lora in loras(run):
         at = lora.place("lora_dropout")
-        share = None if at is None else number(at.value)
+        share = None if at is None else real(at.value)
         if at is None or share is None or 0 <= share < 1:
             continue
         if share < 0:
@@ -200,7 +199,7 @@ def lora_rank_not_positive(run: LintContext) -> Iterator[Finding]:
     """LoRA's rank is zero or less."""
     for lora in loras(run):
         for at in _ranks(lora):
-            rank = number(at.value)
+            rank = real(at.value)
             if rank is not None and rank < 1:
                 yield Finding(
                     f"LoRA's rank is {at.value}",

@@ -7,17 +7,10 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
-from tunec.compiler.lints.facts.lora import (
-    Lora,
-    adapters,
-    has_adapter,
-    is_true,
-    lora_keys,
-    loras,
-    number,
-)
+from tunec.compiler.lints.facts.lora import Lora, adapters, has_adapter, is_true, lora_keys, loras
 from tunec.compiler.lints.facts.precision import quantised, stored_form
 from tunec.compiler.lints.facts.sharding import ungathered
+from tunec.compiler.lints.facts.training_loop import real
 from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.rule import Finding, keys, rule
 
@@ -219,7 +212,7 @@ def learning_rate_of_the_other_method(run: LintContext) -> Iterator[Finding]:
     """A rate for adapters moves the whole model, or one for the whole model moves adapters."""
     rate, kind = run.observed("optimizer.learning_rate"), run.slot("adapter.kind")
     at = run.place(rate)
-    value = number(rate.value) if rate is not None else None
+    value = real(rate.value) if rate is not None else None
     if at is None or value is None or kind is None or run.value("optimizer.name") not in _ADAMS:
         return
     is_full = kind.value == "none" and not list(loras(run)) and not _is_otherwise(run)

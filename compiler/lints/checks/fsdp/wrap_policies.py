@@ -244,11 +244,8 @@ def _wrap_class_finding(message: str, place: Place, name: str, meant: str) -> Fi
 def _names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(each.strip() for each in value.split(","))
-    return tuple(each for each in value if isinstance(each, str)) if _is_list(value) else ()
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list | tuple)
+    every = value if isinstance(value, list | tuple) else ()
+    return tuple(each for each in every if isinstance(each, str))
 
 
 _POLICY: Final = "auto_wrap_policy"

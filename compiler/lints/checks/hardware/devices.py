@@ -242,13 +242,8 @@ def _asked_kernel(run: LintContext) -> tuple[str, Place] | None:
                 if isinstance(each.value, str) and each.value in _LEAST:
                     return each.value, each
     started = (each.get("script") for each in run.of("launch"))
-    patched = (at for at in started if at is not None and _PATCHED.search(_first(at)))
+    patched = (at for at in started if at is not None and _PATCHED.search(at.first_word))
     return next((("flash_attention_2", at) for at in patched), None)
-
-
-def _first(at: Place) -> str:
-    words = at.value if isinstance(at.value, list) else [at.value]
-    return str(words[0]) if words else ""
 
 
 _FP8_KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (

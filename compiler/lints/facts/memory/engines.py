@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.sharding import Asked, asked, is_false, is_true, words
-from tunec.compiler.lints.views import view
+from tunec.compiler.lints.views import read_as, view
 from tunec.compiler.target import File, Target
 from tunec.schemas.frozen import replace
 
@@ -161,12 +161,8 @@ def _engine_of(run: LintContext, document: Document) -> Iterator[Document]:
         held = {key: at for key, at in mine.found.items() if not at.node.fields}
         stage = held.get("zero_optimization.stage")
         if stage is not None:
-            held |= {f"zero_optimization.{key}": _as(stage, value=_ZERO[key]) for key in _ZERO}
+            held |= {f"zero_optimization.{key}": read_as(stage, value=_ZERO[key]) for key in _ZERO}
         yield replace(view(document, "deepspeed", held), target=reader, file=file)
-
-
-def _as(place: Place, *, value: Any) -> Place:
-    return Place(place.document, place.path, replace(place.node, value=value))
 
 
 _OF_SIMPLETUNER: Final = (
