@@ -20,6 +20,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.effective import OLDER_NAMES
 from tunec.compiler.lints.rule import Consequence, Finding, Rule, rule
+from tunec.schemas.frozen import replace
 
 SLOT: Final = "slot"
 """The kind of a condition on what a run comes to, as in `slot:parallel.world>1`."""
@@ -80,6 +81,23 @@ class Row(Struct, frozen=True):
     consequence: Consequence | None = None
     """Where it differs from the rule's own."""
     severity: Severity | None = None
+
+
+class Form(Struct, frozen=True):
+    """Rows that say one sentence of two keys; called, it is the row of two conditions."""
+
+    kind: str
+    message: str
+    label: str = "refused"
+    lacks: bool = False
+    """Whether the second condition is what does not hold beside the first."""
+    at_key: bool = False
+
+    def __call__(self, when: str, other: str, why: str, help: str, **more: Any) -> Row:
+        """The row; `more` are further fields of it."""
+        beside = f"no {other}" if self.lacks else other
+        row = Row(f"{self.kind}:{when}", self.message, self.label, why, help, beside=(beside,))
+        return replace(row, at_key=self.at_key, **more)
 
 
 class _Met(Struct, frozen=True):

@@ -5,26 +5,15 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
-from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rows import Form, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.schemas.frozen import replace
 
 _OTHERS: Final = "attn_impl=sdpa|eager|flex_attention"
 _FLAT: Final = "samples are kept apart by the kernel, and no other keeps them apart"
 _WITHOUT: Final = "cpo|orpo|simpo|rm|ppo"
 
 
-def _pair(when: str, beside: str, why: str, help: str, since: str = "") -> Row:
-    """A key that is refused beside another one."""
-    return Row(
-        f"ms-swift:{when}",
-        "{0.key} {0.value} is refused beside {1.key} {1.value}",
-        "refused",
-        why,
-        help,
-        beside=(beside,),
-        since=since,
-    )
+_pair: Final = Form("ms-swift", "{0.key} {0.value} is refused beside {1.key} {1.value}")
 
 
 def _without_kernel(key: str) -> tuple[Row, Row]:
@@ -53,13 +42,11 @@ _TOGETHER: Final = (
         "remove one",
     ),
     _pair("fsdp", "deepspeed", "each shards by itself", "remove one of the two"),
-    replace(
-        _pair(
-            "save_only_model=true",
-            "fsdp=fsdp2",
-            "its preset saves shards, and no whole model",
-            "remove save_only_model",
-        ),
+    _pair(
+        "save_only_model=true",
+        "fsdp=fsdp2",
+        "its preset saves shards, and no whole model",
+        "remove save_only_model",
         consequence="init",  # transformers 5.23.0 trainer.py 912
     ),
     Row(

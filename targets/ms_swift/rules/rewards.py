@@ -2,28 +2,18 @@
 
 from typing import Final
 
-from tunec.compiler.lints.rows import Row, rows
-from tunec.schemas.frozen import replace
+from tunec.compiler.lints.rows import Form, Row, rows
 
 _IS: Final = "rlhf_type=grpo"
 _LIGER: Final = "Liger's loss over answers computes none of that"
 
 
-def _pair(when: str, beside: str, why: str, help: str, *others: str) -> Row:
-    """A key that is refused beside another one."""
-    return Row(
-        f"ms-swift:{when}",
-        "{0.key} {0.value} is refused beside {1.key} {1.value}",
-        "refused",
-        why,
-        help,
-        beside=(beside, *others),
-    )
+_pair: Final = Form("ms-swift", "{0.key} {0.value} is refused beside {1.key} {1.value}")
 
 
 def _beside_liger(key: str, test: str) -> Row:
     mend = f"remove {key}, or use_liger_kernel"
-    return _pair(key + test, "use_liger_kernel=true", _LIGER, mend, "rlhf_type=grpo")
+    return _pair(key + test, f"use_liger_kernel=true & {_IS}", _LIGER, mend)
 
 
 _OF_REWARDS: Final = (
@@ -44,21 +34,22 @@ _OF_REWARDS: Final = (
     ),
 )
 _RLSD: Final = "advantage_reweight=rlsd"
+_IN_GRPO: Final = f"{_RLSD} & {_IS}"
+_SDAR: Final = f"sdar_loss_coef>0 & {_IS}"
 _TEACHER: Final = "teacher_model_server"
 _TEACHERS: Final = ("teacher_model", _TEACHER)
 _OF_TEACHERS: Final = (
     *(
-        _pair(key, _RLSD, "the teacher's part is weighed token by token", f"remove {key}", _IS)
+        _pair(key, _IN_GRPO, "the teacher's part is weighed token by token", f"remove {key}")
         for key in ("off_policy_sequence_mask_delta", _TEACHER)
     ),
     _pair(
         "loss_type=real|fipo",
-        _RLSD,
+        _IN_GRPO,
         "the loss has one weight a sequence, and a teacher weighs tokens",
         "write loss_type: grpo",
-        _IS,
     ),
-    _pair("use_liger_kernel=true", _RLSD, _LIGER, "remove use_liger_kernel", _IS),
+    _pair("use_liger_kernel=true", _IN_GRPO, _LIGER, "remove use_liger_kernel"),
     Row(
         f"ms-swift:{_RLSD} & no reward_funcs",
         "advantage_reweight rlsd is refused without reward_funcs",
@@ -68,13 +59,12 @@ _OF_TEACHERS: Final = (
         beside=(_IS,),
         since="ms-swift>=4.5",
     ),
-    _pair("use_liger_kernel=true", "sdar_loss_coef>0", _LIGER, "remove use_liger_kernel", _IS),
+    _pair("use_liger_kernel=true", _SDAR, _LIGER, "remove use_liger_kernel"),
     _pair(
         _TEACHER,
-        "sdar_loss_coef>0",
+        _SDAR,
         "the teacher is a model at hand, or the policy itself",
         "name it under teacher_model",
-        _IS,
     ),
     *(
         Row(
@@ -139,8 +129,11 @@ _OF_TEACHERS: Final = (
         beside=("rlhf_type=gkd",),
         since="ms-swift>=4.1",
     ),
-    replace(
-        _pair(_TEACHER, "teacher_model", "there is one teacher", "remove one of the two"),
+    _pair(
+        _TEACHER,
+        "teacher_model",
+        "there is one teacher",
+        "remove one of the two",
         since="ms-swift>=4.4",
     ),
     _pair(
@@ -149,7 +142,7 @@ _OF_TEACHERS: Final = (
         "its answers are of the policy as it is",
         "remove async_generate",
     ),
-    _pair("sdar_loss_coef>0", _RLSD, "a teacher is used in one of two ways", "remove one", _IS),
+    _pair("sdar_loss_coef>0", _IN_GRPO, "a teacher is used in one of two ways", "remove one"),
     Row(
         f"ms-swift:{_TEACHER} & no gkd_logits_topk",
         "teacher_model_server is refused without gkd_logits_topk",
@@ -167,13 +160,15 @@ _OF_TEACHERS: Final = (
     ),
     _pair(
         "gkd_logits_topk>0",
-        "use_liger_kernel=true",
+        "use_liger_kernel=true & rlhf_type=gkd",
         "Liger's loss takes all logits",
         "remove one of the two",
-        "rlhf_type=gkd",
     ),
-    replace(
-        _pair("seq_kd=true", "rlhf_type=gkd", "it is not implemented", "remove seq_kd"),
+    _pair(
+        "seq_kd=true",
+        "rlhf_type=gkd",
+        "it is not implemented",
+        "remove seq_kd",
         since="ms-swift>=4.4",
     ),
 )

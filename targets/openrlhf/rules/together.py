@@ -2,32 +2,17 @@
 
 from typing import Final
 
-from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rows import Form, Row, rows
+from tunec.schemas.frozen import replace
 
 _ASSERTION: Final = "AssertionError before the model is loaded"
-_JOIN: Final = "write --ds.packing_samples"
 
 
-def _without(when: str, needed: str, help: str, kind: str = "openrlhf") -> Row:
-    return Row(
-        f"{kind}:{when}",
-        f"--{{0.path}} is refused without --{needed}",
-        "refused",
-        _ASSERTION,
-        help,
-        beside=(f"no {needed}=true",),
-    )
-
-
-def _in_bf16(when: str, why: str, kind: str = "openrlhf") -> Row:
-    return Row(
-        f"{kind}:{when}",
-        "--{0.path} is refused beside --{1.path} {1.value}",
-        "refused",
-        why,
-        "write --ds.param_dtype bf16",
-        beside=("ds.param_dtype=fp16",),
-    )
+_BOTH: Final = "openrlhf|openrlhf-rm"
+_without: Final = Form("openrlhf", "--{0.path} is refused without --{1.path}", lacks=True)
+_refused: Final = Form("openrlhf", "--{0.path} is refused beside --{1.path} {1.value}")
+_FP16: Final = "ds.param_dtype=fp16"
+_BF16: Final = "write --ds.param_dtype bf16"
 
 
 OPENRLHF_FLAGS_CLASH: Final = rows(
@@ -37,17 +22,26 @@ OPENRLHF_FLAGS_CLASH: Final = rows(
     consumers=("openrlhf",),
     rows=(
         _without(
-            "data.multiturn=true", "data.apply_chat_template", "write --data.apply_chat_template"
+            "data.multiturn=true",
+            "data.apply_chat_template=true",
+            _ASSERTION,
+            "write --data.apply_chat_template",
         ),
-        *(
-            _without("ds.ring_attn_size>1", "ds.packing_samples", _JOIN, kind)
-            for kind in ("openrlhf", "openrlhf-rm")
+        replace(_without, kind=_BOTH)(
+            "ds.ring_attn_size>1",
+            "ds.packing_samples=true",
+            _ASSERTION,
+            "write --ds.packing_samples",
         ),
-        *(
-            _in_bf16("ds.load_in_4bit=true", "a base in 4 bits is expanded to bf16 alone", kind)
-            for kind in ("openrlhf", "openrlhf-rm")
+        replace(_refused, kind=_BOTH)(
+            "ds.load_in_4bit=true", _FP16, "a base in 4 bits is expanded to bf16 alone", _BF16
         ),
-        _in_bf16("ds.tensor_parallel_size>1", "BF16 is required for tensor parallel training"),
+        _refused(
+            "ds.tensor_parallel_size>1",
+            _FP16,
+            "BF16 is required for tensor parallel training",
+            _BF16,
+        ),
         Row(
             "openrlhf:ds.zero_stage>3",
             "ZeRO has no stage {0.value}",
@@ -82,30 +76,12 @@ OPENRLHF_FLAGS_CLASH: Final = rows(
 )
 
 
-def _needs(key: str, other: str, why: str, help: str) -> Row:
-    return Row(
-        f"openrlhf:{key}",
-        "--{0.path} does nothing here",
-        "not read",
-        why,
-        help,
-        beside=(f"no {other}",),
-        at_key=True,
-    )
-
-
-def _beside(key: str, other: str, why: str, help: str) -> Row:
-    return Row(
-        f"openrlhf:{key}",
-        "--{0.path} does nothing beside --{1.path}",
-        "not read",
-        why,
-        help,
-        beside=(other,),
-        at_key=True,
-    )
-
-
+_needs: Final = Form(
+    "openrlhf", "--{0.path} does nothing here", "not read", lacks=True, at_key=True
+)
+_beside: Final = Form(
+    "openrlhf", "--{0.path} does nothing beside --{1.path}", "not read", at_key=True
+)
 _ADAPTED: Final = "the whole model is trained: --ds.lora.rank is 0 by default"
 _SHARDED: Final = "it is read at stage 3, and 2 is the default"
 FLAG_UNREAD_BY_OPENRLHF: Final = rows(
