@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Severity
-from tunec.compiler.lints.conditions import Pair, is_checked, notes, one_of_two, severity
+from tunec.compiler.lints.conditions import is_checked, notes, one_of_two, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.facts.diffusion import (
@@ -24,19 +24,6 @@ _FLAGS_LATE: Final = "simpletuner>=4.0"
 _OWN: Final = ("sdnq", "fp8-native", "transformerengine")
 """simpletuner 4.10.1 helpers/training/quantisation/__init__.py: MANUAL_QUANTIZATION_PRESETS without
 PIPELINE_QUANTIZATION_PRESETS."""
-_PAIRS: Final = (
-    Pair(
-        "fsdp_enable=true",
-        "base_model_precision~quanto",
-        "Quanto's kernels have no rules for sharded tensors, and FSDP is version 2 by default",
-        _FLAGS_LATE,
-    ),
-    Pair(
-        "validation_adapter_path",
-        "validation_adapter_config",
-        "each names the adapters of validation",
-    ),
-)
 _SKIPPED: Final = ("sd3", "wan", "wan_s2v", "zlab_i1", "moss_image")
 _ENGINES: Final = ("quanto", "torchao")
 _OF_PIPELINES: Final = ("-bnb", "-torchao", "-quanto")
@@ -70,32 +57,27 @@ def flags_at_odds(run: LintContext) -> Iterator[Finding]:
 
 
 def _pairs(run: LintContext, document: Document) -> Iterator[Finding]:
-    for pair in _PAIRS:
-        at, beside = _held(document, pair.condition), _held(document, pair.other)
-        if at is None or beside is None or not is_checked(run, pair.since):
-            continue
-        if pair.condition.startswith("fsdp") and amount(said(document, "fsdp_version")) == 1:
-            continue
-        yield _finding(run, at, beside, pair)
+    path = said(document, "validation_adapter_path")
+    adapters = said(document, "validation_adapter_config")
+    if path is not None and adapters is not None:
+        yield _beside_value(run, path, adapters, "each names the adapters of validation")
+    fsdp, base = said(document, "fsdp_enable"), said(document, "base_model_precision")
+    if fsdp is None or base is None or not is_checked(run, _FLAGS_LATE):
+        return
+    is_first = amount(said(document, "fsdp_version")) == 1
+    is_quanto = "quanto" in word(document, "base_model_precision")
+    if word(document, "fsdp_enable") == "true" and is_quanto and not is_first:
+        why = "Quanto's kernels have no rules for sharded tensors, and FSDP is version 2 by default"
+        yield _beside_value(run, fsdp, base, why, _FLAGS_LATE)
 
 
-def _held(document: Document, condition: str) -> Place | None:
-    """The place of a flag that says what a condition of `conditions` asks for."""
-    for sign in ("~", "="):
-        flag, found, wanted = condition.partition(sign)
-        if found:
-            text, at = word(document, flag), said(document, flag)
-            return at if (wanted in text if sign == "~" else text == wanted) else None
-    return said(document, condition)
-
-
-def _finding(run: LintContext, at: Place, beside: Place, pair: Pair) -> Finding:
+def _beside_value(run: LintContext, at: Place, beside: Place, why: str, since: str = "") -> Finding:
     return Finding(
         f"{at.path} cannot stand beside {beside.path} {beside.value}",
         (at.label("refused"), beside.label("", primary=False)),
-        notes(run, pair.why, pair.since),
+        notes(run, why, since),
         "remove one of the two",
-        severity=severity(run, pair.since),
+        severity=severity(run, since),
     )
 
 
