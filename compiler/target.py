@@ -47,11 +47,6 @@ def on_deepspeed(plan: Plan) -> bool:
     return plan.parallel.engine == "deepspeed"
 
 
-def on_fsdp(plan: Plan) -> bool:
-    """Whether FSDP runs it."""
-    return plan.parallel.engine == "fsdp"
-
-
 class Entry(Struct, frozen=True):
     """One row: keys of one file <-> slots.
 

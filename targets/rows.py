@@ -71,6 +71,11 @@ def recomputes_layers(plan: Plan) -> bool:
     return plan.activation_checkpointing.mode == "layer"
 
 
+def on_fsdp(plan: Plan) -> bool:
+    """Whether FSDP runs."""
+    return plan.parallel.engine == "fsdp"
+
+
 def without_deepspeed(plan: Plan) -> bool:
     """Whether another engine runs, or none."""
     return not on_deepspeed(plan)

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Documents, Entry, Found, Json, constant, on_fsdp
+from tunec.compiler.target import Documents, Entry, Found, Json, constant
 from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.packages import PACKAGE
+from tunec.targets.rows import on_fsdp
 
 NAME: Final = "accelerate.yaml"
 WORD: Final = "FSDP"

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Json, fixed, on_fsdp
+from tunec.compiler.target import Json, fixed
 from tunec.targets.accelerate.fsdp import WRAP, on_first, on_second, sharding_of, true, worded
 from tunec.targets.axolotl.packages import WRITTEN
 from tunec.targets.huggingface.fsdp import recomputes_by_fsdp
 from tunec.targets.read_only import observed
-from tunec.targets.rows import row
+from tunec.targets.rows import on_fsdp, row
 
 _CONFIG: Final = "fsdp_config"
 _OLDER: Final = "fsdp_"

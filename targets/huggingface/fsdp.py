@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, Json, on_fsdp
+from tunec.compiler.target import Entry, Json
 from tunec.targets.accelerate.fsdp import (
     PREFETCH,
     SHARDING,
@@ -30,6 +30,7 @@ from tunec.targets.huggingface.fsdp_row import (
     row,
     version_of,
 )
+from tunec.targets.rows import on_fsdp
 
 # ── the engine, its version and its sharding ─────────────────────────────────────────────────────
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, Json, on_fsdp
+from tunec.compiler.target import Entry, Json
 from tunec.targets.accelerate.config import by_accelerate
 from tunec.targets.accelerate.fsdp import SHARDING
+from tunec.targets.rows import on_fsdp
 
 ARGUMENTS: Final = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
 PROCESS: Final = "transformers 5.0.0 to 5.23.0 training_args.py `_process_fsdp_args`"

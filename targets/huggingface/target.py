@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, Documents, File, Json, Target, on_deepspeed, on_fsdp
+from tunec.compiler.target import Cannot, Documents, File, Json, Target, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.delegation import BY_CLUSTER, FITTED, by_launcher
@@ -42,6 +42,7 @@ from tunec.targets.huggingface.training import (
     OPTIMIZER,
     RUNTIME,
 )
+from tunec.targets.rows import on_fsdp
 from tunec.targets.trainers import supervised
 
 _TRAINING = (

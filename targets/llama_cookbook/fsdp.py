@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, Json, on_fsdp
+from tunec.compiler.target import Entry, Json
+from tunec.targets.rows import on_fsdp
 
 _MAIN: Final = "llama-cookbook 0.0.5.post1 finetuning.py `main`"
 _CONFIG: Final = "llama-cookbook 0.0.5.post1 configs/fsdp.py `fsdp_config`"

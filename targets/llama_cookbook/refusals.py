@@ -5,9 +5,8 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import on_fsdp
 from tunec.targets.llama_cookbook.rows import PACKAGE, packs
-from tunec.targets.rows import has_adapter, is_quantised
+from tunec.targets.rows import has_adapter, is_quantised, on_fsdp
 from tunec.targets.scripts.refusals import Refusal
 
 _FIRST_WITH_IGEMMLT: Final = Version("7.5")

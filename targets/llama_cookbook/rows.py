@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, on_fsdp, same
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
 from tunec.targets.huggingface.adapter import whole
 from tunec.targets.llama_cookbook.fsdp import ROWS as FSDP_ROWS
-from tunec.targets.rows import has_adapter, in_epochs, in_four_bits, in_steps
+from tunec.targets.rows import has_adapter, in_epochs, in_four_bits, in_steps, on_fsdp
 from tunec.targets.scripts.file import started
 
 SCRIPT: Final = "llama_cookbook.finetuning"

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, on_fsdp, same
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
 from tunec.targets.accelerate.fsdp import on_first, on_second
-from tunec.targets.rows import row
+from tunec.targets.rows import on_fsdp, row
 from tunec.targets.verl.packages import SOURCE
 
 _ENGINE: Final = f"{SOURCE} workers/config/engine.py `FSDPEngineConfig`"
