@@ -6,7 +6,7 @@ Clusters differ in much that no file says. A rule says whether it asks for hardw
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct, field
 from packaging.version import Version
@@ -30,6 +30,9 @@ from tunec.compiler.target import Artifact, Dialect, Entry, File, Target
 from tunec.schemas.caches import Kept
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import Span, start_of
+
+if TYPE_CHECKING:
+    from tunec.compiler.lints.formats import Parsed
 
 EXEMPT: Final = {
     "device-memory-exceeded": "the pass `fit` has already applied this memory account to the plan",
@@ -215,13 +218,22 @@ def _of_script(name: str, text: str, target: Target) -> Iterator[Document]:
 
     for each in parse_text(name, text)[0]:
         known = recognised(each, {target.name: target}, (target.name,))
-        is_launcher = each.part == "launcher"
-        usual = "launch" if is_launcher else kind_by_class(frozenset(each.root.fields or ()))
-        own, file, kind = known or (None, None, usual)
+        own, file, kind = known or (None, None, _kind_without_table(each))
         if kind is not None:
             yield Document(
                 name, kind, each.format, each.text, each.root, own, file, unknown=each.unknown
             )
+
+
+def _kind_without_table(part: "Parsed") -> str | None:
+    """What rules call a part of a script that no table of the target reads."""
+    from tunec.compiler.frontend.shell_references import SCRIPTS
+
+    if part.part == "launcher":
+        return "launch"
+    if part.reader in SCRIPTS:
+        return part.reader
+    return kind_by_class(frozenset(part.root.fields or ()))
 
 
 def _node(value: Any, file: Span) -> Node:

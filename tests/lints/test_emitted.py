@@ -122,6 +122,17 @@ def test_a_finding_is_at_the_slots_of_its_key_in_that_release(
     assert [label.path for label in found[name].labels] == slots
 
 
+def test_flags_that_no_table_reads_are_judged_as_lint_judges_them() -> None:
+    target, version = TARGETS.resolve("visualglm")
+    planned = plan(load_spec(_FIVE_LINES), [(target, version)], repairing=False)
+    facts, decided = planned.facts, planned.plan
+    assert facts is not None
+    assert decided is not None
+    files, _ = emit(target, decided, version, software=facts.versions)
+    run = run_of(target, files, environment_of(target, version, facts, decided), decided)
+    assert [each.kind for each in run.documents] == ["visualglm", "sat", "deepspeed"]
+
+
 def test_a_warning_is_told_and_the_files_are_written() -> None:
     compiled = _compiled("huggingface", "pin.runtime.dataloader_workers=500")
     (told,) = [each for each in compiled.diagnostics if each.severity == "warning"]
