@@ -38,8 +38,6 @@ EXEMPT: Final = {
     "device-memory-exceeded": "the pass `fit` has already applied this memory account to the plan",
     "device-older-than-torch": "the plan's torch is a build that has the device's kernels, and a "
     "release without one is refused; a note says where the build comes from",
-    "epochs-beside-steps": "the plan's steps are those of its epochs; files state both, so that "
-    "they can be read back",
     "fp16-refused-by-deepspeed": "the precision pass refuses it itself, unless the spec sets "
     "precision.deprecated_fp16, which the launch files express and the ds_config cannot",
     "image-longer-than-sequence": "the plan's sequence holds the images that the spec names, in "
