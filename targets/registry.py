@@ -36,6 +36,7 @@ _MODULES: Final[Mapping[str, str]] = {
 
 READERS: Final[Mapping[str, str]] = {
     "sd-scripts": "tunec.targets.sd_scripts.target",
+    "musubi-tuner": "tunec.targets.musubi_tuner.target",
     "ai-toolkit": "tunec.targets.ai_toolkit.target",
     "torchtune": "tunec.targets.torchtune.target",
     "axolotl": "tunec.targets.axolotl.target",

@@ -22,6 +22,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "axolotl": "Axolotl",
     "simpletuner": "SimpleTuner",
     "sd-scripts": "of sd-scripts",
+    "musubi-tuner": "of musubi-tuner",
     "ai-toolkit": "of ai-toolkit",
     "torchtune": "of torchtune",
     "lycoris": "LyCORIS",

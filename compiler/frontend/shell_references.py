@@ -132,6 +132,17 @@ _SD_MARKS: Final = frozenset(
     }
 )
 """Flags of each of them, one of which every command has (library/train_util.py, config_util.py)."""
+_MUSUBI: Final = re.compile(
+    r"(?:\A|/)(?:flux_2|flux_kontext|fpack|hidream_o1|hv|hv_1_5|ideogram4|kandinsky5|krea2|qwen_image|"
+    r"wan|zimage)_train(?:_network(?:_self_flow)?)?\.py\Z"
+)
+"""Scripts of kohya-ss/musubi-tuner that train."""
+_MUSUBI_MARKS: Final = frozenset({"config_file", "dataset_config", "dit", "network_module"})
+"""Flags one of which every command has (training/trainer_base.py `_validate_args_and_init`)."""
+_OF_KOHYA: Final = (
+    ("sd-scripts", _SD_SCRIPTS, _SD_MARKS),
+    ("musubi-tuner", _MUSUBI, _MUSUBI_MARKS),
+)
 SCRIPTS: Final = (
     *("diffusers", "llama-cookbook", "alpaca-lora", "sat", "openrlhf", "openrlhf-rm"),
     "openrlhf-ppo",
@@ -175,7 +186,10 @@ _FLAGS: Final[Mapping[str, str]] = {
 }
 _OF_DIALECT: Final[Mapping[str, Mapping[str, str]]] = {
     "trl": {"config": "trl"},
-    "sd-scripts": dict.fromkeys(("config_file", "dataset_config"), "sd-scripts"),
+    **{
+        name: dict.fromkeys(("config_file", "dataset_config"), name)
+        for name in ("sd-scripts", "musubi-tuner")
+    },
 }
 _FILE: Final = re.compile(r"[^\0]+\.(json|ya?ml|toml|env)", re.IGNORECASE)
 
@@ -197,8 +211,9 @@ def dialect_of(program: str, node: Node) -> str | None:
         return _OF_OPENRLHF[trains[2]]
     if _EXAMPLES.search(program):
         return "diffusers"
-    if _SD_SCRIPTS.search(program) and keys & _SD_MARKS:
-        return "sd-scripts"
+    kohya = (name for name, own, marks in _OF_KOHYA if own.search(program) and keys & marks)
+    if name := next(kohya, None):
+        return name
     if _COOKBOOK.search(program) and _is_cookbook(keys):
         return "llama-cookbook"
     if _ALPACA.search(program) and "base_model" in keys and keys & _ALPACA_MARKS:

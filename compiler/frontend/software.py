@@ -22,6 +22,7 @@ PROGRAMS: Final = (
     "llama-cookbook",
     "llamafactory",
     "ms-swift",
+    "musubi-tuner",
     "openrlhf",
     "peft",
     "sd-scripts",

@@ -24,9 +24,9 @@ def undashed(root: Node) -> tuple[Node, dict[str, str]]:
 def unsectioned(root: Node) -> tuple[Node, dict[str, str]]:
     """A tree without its sections, and the path of each key that stood in one.
 
-    kohya-ss/sd-scripts 0.8.8 to 0.10.1 library/train_util.py `read_config_from_file`: a section's
-    name means nothing, and of two keys with one name the later one holds; the earlier one keeps its
-    path.
+    kohya-ss/sd-scripts 0.8.8 to 0.10.1 library/train_util.py `read_config_from_file`, and
+    musubi-tuner 0.2.0 to 0.3.4 of the same name: a section's name means nothing, and of two keys
+    with one name the later one holds; the earlier one keeps its path.
     """
     fields: dict[str, Node] = {}
     paths: dict[str, str] = {}
@@ -84,8 +84,8 @@ def _paths(fields: Mapping[str, Node], prefix: str) -> Iterator[str]:
 
 _FORMS: Final = {
     "simpletuner": undashed,
-    "sd-scripts": unsectioned,
-    "sd-scripts-data": numbered,
+    **dict.fromkeys(("sd-scripts", "musubi-tuner"), unsectioned),
+    **dict.fromkeys(("sd-scripts-data", "musubi-tuner-data"), numbered),
     "ai-toolkit": of_process,
 }
 """How files of a kind are spelled otherwise than their keys are called."""

@@ -314,7 +314,7 @@ def _deepspeed_default(version: str, key: str) -> Any:
         return _MISSING
 
 
-OF_PARSERS: Final = ("sd-scripts",)
+OF_PARSERS: Final = ("sd-scripts", "musubi-tuner")
 """Kinds whose schemas are what parsers of command lines take, by the package's name."""
 
 

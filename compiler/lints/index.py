@@ -20,9 +20,10 @@ _READERS: Final[Mapping[str, frozenset[str]]] = {
     "glm4": frozenset({"glm4"}),
     "llama_cookbook": frozenset({"llama-cookbook"}),
     "llamafactory": frozenset({"axolotl", "llamafactory", "simpletuner"}),
+    "musubi_tuner": frozenset({"musubi-tuner", "musubi-tuner-data"}),
     "openrlhf": frozenset({"openrlhf", "openrlhf-ppo", "openrlhf-rm"}),
     "scripts": frozenset({"alpaca-lora", "diffusers"}),
-    "sd_scripts": frozenset({"sd-scripts", "sd-scripts-data"}),
+    "sd_scripts": frozenset({"sd-scripts", "sd-scripts-data", "musubi-tuner"}),
     "simpletuner": frozenset({"diffusers", "lycoris", "simpletuner", "simpletuner-data"}),
     "visualglm": frozenset({"sat"}),
 }

@@ -32,6 +32,7 @@ from tunec.compiler.target import File, Target
 _FIRST: Final = (
     *(
         "ai-toolkit",
+        "musubi-tuner",
         "sd-scripts",
         "torchtune",
         "axolotl",
@@ -43,12 +44,13 @@ _FIRST: Final = (
     *("simpletuner", "accelerate", "trl"),
 )
 _LAST: Final = ("glm4", "minicpm-v")
-_TOML: Final = ("simpletuner", "sd-scripts")
+_TOML: Final = ("simpletuner", "sd-scripts", "musubi-tuner")
 """Who reads TOML, which no other program that is known does, and no YAML: simpletuner 4.10.1
 helpers/configuration/loader.py, scripts of diffusers' kind having many of its keys;
 kohya-ss/sd-scripts 0.10.1 library/train_util.py `read_config_from_file`."""
 _WITH_PROGRAM: Final = (
     *(
+        "musubi-tuner",
         "sd-scripts",
         "axolotl",
         "llamafactory",

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from tunec.compiler.target import Json
 from tunec.targets.read_only import observed
+from tunec.targets.scripts.flag_rows import sides
 from tunec.targets.sd_scripts.packages import SOURCE
-from tunec.targets.sd_scripts.rows import sides
 
 SETS: Final = tuple(f"datasets.[{number}]" for number in range(8))
 FOLDERS: Final = tuple(f"{at}.subsets.[{number}]" for at in SETS for number in range(16))

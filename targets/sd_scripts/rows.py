@@ -1,18 +1,26 @@
 """Keys of sd-scripts' configs, which are its flags, as slots: read, and never written."""
 
-import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.target import Json, fixed, named
+from tunec.compiler.target import fixed, named
 from tunec.targets.read_only import as_it_is, observed
+from tunec.targets.scripts.flag_rows import (
+    ADAPTER,
+    OPTIMIZER_SLOTS,
+    Found,
+    Values,
+    arguments,
+    optimizer_slots,
+    run_rows,
+    schedule_rows,
+    sides,
+)
 from tunec.targets.sd_scripts.models import repository
 from tunec.targets.sd_scripts.packages import SOURCE
 
 _UTIL: Final = f"{SOURCE} library/train_util.py"
 _TRAIN: Final = f"{SOURCE} train_network.py `NetworkTrainer.train`"
-Values = Mapping[str, Any]
-Found = Mapping[str, Json]
 
 
 # ── model and adapters ───────────────────────────────────────────────────────────────────────────
@@ -30,15 +38,6 @@ _TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
 """Names that diffusers has for the layers which a network module adapts unless its arguments say
 otherwise: every linear layer, and convolution of one pixel, of the blocks (networks/lora.py
 `LoRANetwork.UNET_TARGET_REPLACE_MODULE`, networks/lora_flux.py `FLUX_TARGET_REPLACE_MODULE_*`)."""
-ADAPTER: Final[Values] = {
-    "adapter.kind": "none",
-    "adapter.rank": 0,
-    "adapter.alpha": 0.0,
-    "adapter.dropout": 0.0,
-    "adapter.dora": False,
-    "adapter.targets": (),
-}
-"""The slots of an adapter without one."""
 _NETWORK: Final = ("network_module", "network_dim", "network_alpha", "network_args")
 _PLAIN_ARGUMENTS: Final = ("verbose", "train_t5xxl", "split_qkv", "train_blocks")
 
@@ -63,25 +62,6 @@ def _is_plain(name: str, value: Any) -> bool:
     """Whether an argument of a network is as if it were left out."""
     usual = {"train_blocks": "all"}.get(name, False)
     return name == "verbose" or (name in _PLAIN_ARGUMENTS and str(value) == str(usual))
-
-
-def arguments(words: Json) -> Values | None:
-    """What `name=value` words say; None where a word has another form."""
-    found: dict[str, Any] = {}
-    for word in [words] if isinstance(words, str) else words or ():
-        name, equals, text = str(word).partition("=")
-        if not equals:
-            return None
-        found[name] = literal(text)
-    return found
-
-
-def literal(text: str) -> Any:
-    """A Python literal's value; the text where it is none."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
 
 
 def _model(found: Found) -> Values:
@@ -144,14 +124,6 @@ def _micro(found: Found) -> Values:
     return {} if micro is None else {"batch.micro": micro}
 
 
-def sides(resolution: Json) -> Values:
-    """`512`, `"512"` or `"512,768"`; nothing for another form."""
-    words = resolution if isinstance(resolution, list) else str(resolution).split(",")
-    if len(words) not in (1, 2) or not all(str(each).strip().isdigit() for each in words):
-        return {}
-    return {"data.image_width": int(words[0]), "data.image_height": int(words[-1])}
-
-
 def _resolution(found: Found) -> Values:
     return sides(found["resolution"])
 
@@ -202,10 +174,6 @@ _OPTIMIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "pagedlion8bit": ("paged_lion_8bit", "bitsandbytes"),
 }
 _OF_OPTIMIZER: Final = ("optimizer_type", "use_8bit_adam", "use_lion_optimizer", "optimizer_args")
-_SLOTS: Final = (
-    *("optimizer.name", "optimizer.kernel", "optimizer.beta1", "optimizer.beta2"),
-    *("optimizer.epsilon", "optimizer.weight_decay"),
-)
 
 
 def optimizer_of(found: Found) -> str:
@@ -220,19 +188,7 @@ def optimizer_of(found: Found) -> str:
 
 
 def _optimizer(found: Found) -> Values:
-    known, told = _OPTIMIZERS.get(optimizer_of(found)), arguments(found.get("optimizer_args"))
-    if known is None or told is None or told.keys() - {"weight_decay", "betas", "eps"}:
-        return {}
-    name, kernel = known
-    is_lion = "lion" in name
-    betas = told.get("betas", (0.9, 0.99) if is_lion else (0.9, 0.999))
-    if not isinstance(betas, tuple | list) or len(betas) != 2:
-        return {}
-    values = dict(zip(_SLOTS, (name, kernel, *betas, told.get("eps", 1e-8)), strict=False))
-    decay = told.get("weight_decay", 0.0 if is_lion else 0.01)
-    left_out = ("optimizer.epsilon",) if is_lion else ()
-    said = {**values, "optimizer.weight_decay": float(decay)}
-    return {slot: value for slot, value in said.items() if value != "" and slot not in left_out}
+    return optimizer_slots(_OPTIMIZERS, optimizer_of(found), found.get("optimizer_args"))
 
 
 _USUAL: Final = _optimizer({})
@@ -245,7 +201,7 @@ def _rate(found: Found) -> Values:
 
 
 OPTIMIZER: Final = (
-    observed(_OF_OPTIMIZER, _SLOTS, _optimizer, f"{_UTIL} `get_optimizer`", absent=_USUAL),
+    observed(_OF_OPTIMIZER, OPTIMIZER_SLOTS, _optimizer, f"{_UTIL} `get_optimizer`", absent=_USUAL),
     observed(
         ("learning_rate", "unet_lr"),
         ("optimizer.learning_rate",),
@@ -263,115 +219,6 @@ OPTIMIZER: Final = (
 )
 
 
-# ── length and rate ──────────────────────────────────────────────────────────────────────────────
-
-_SCHEDULE: Final = f"{_UTIL} `get_scheduler_fix`"
-_CYCLES: Final = "lr_scheduler_num_cycles"
-_RATES: Final = (
-    "lr_scheduler",
-    "lr_warmup_steps",
-    _CYCLES,
-    "lr_scheduler_power",
-    "lr_scheduler_min_lr_ratio",
-)
-_SHAPE: Final = (
-    "schedule.kind",
-    "schedule.arguments",
-    "schedule.warmup_steps",
-    "schedule.warmup_share",
-)
-_KINDS: Final = (
-    *("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts"),
-    *("cosine_with_min_lr", "polynomial"),
-)
-
-
-def _shape(found: Found) -> Values:
-    kind = found.get("lr_scheduler", "constant")
-    if kind not in _KINDS or optimizer_of(found).endswith("schedulefree"):
-        return {}
-    warmup = found.get("lr_warmup_steps") or 0
-    if isinstance(warmup, str):
-        return {}
-    length = (
-        {"schedule.warmup_share": warmup, "schedule.warmup_steps": None}
-        if isinstance(warmup, float) and warmup < 1
-        else {"schedule.warmup_steps": int(warmup), "schedule.warmup_share": None}
-    )
-    return {"schedule.kind": kind, "schedule.arguments": tuple(_arguments(kind, found)), **length}
-
-
-def _arguments(kind: str, found: Found) -> Iterator[tuple[str, Any]]:
-    """What transformers' schedules get beside length and warm-up."""
-    cycles, power = found.get(_CYCLES, 1), found.get("lr_scheduler_power", 1)
-    if kind == "cosine_with_restarts" and cycles != 1:
-        yield "num_cycles", cycles
-    if kind == "cosine_with_min_lr":
-        yield "min_lr_rate", found.get("lr_scheduler_min_lr_ratio")
-    if kind == "polynomial" and power != 1:
-        yield "power", power
-
-
-def _length(found: Found) -> Values:
-    """Epochs go before steps."""
-    epochs = found.get("max_train_epochs")
-    if epochs is not None:
-        return {"schedule.epochs": float(epochs), "schedule.steps": None}
-    return {"schedule.epochs": None, "schedule.steps": found.get("max_train_steps", 1600)}
-
-
-def _saving(found: Found) -> Values:
-    steps, epochs = found.get("save_every_n_steps"), found.get("save_every_n_epochs")
-    if steps and epochs is None:
-        return {"schedule.save_steps": steps}
-    return {"schedule.save_steps": None} if epochs == 1 and not steps else {}
-
-
-SCHEDULE: Final = (
-    observed(
-        (*_RATES, "optimizer_type"),
-        _SHAPE,
-        _shape,
-        _SCHEDULE,
-        absent={"schedule.kind": "constant", "schedule.arguments": (), "schedule.warmup_steps": 0},
-    ),
-    observed(
-        ("max_train_epochs", "max_train_steps"),
-        ("schedule.epochs", "schedule.steps"),
-        _length,
-        f"{_TRAIN}: override steps",
-        absent={"schedule.steps": 1600, "schedule.epochs": None},
-    ),
-    observed(
-        ("save_every_n_steps", "save_every_n_epochs"),
-        ("schedule.save_steps",),
-        _saving,
-        f"{_TRAIN}: the weights alone, unless save_state is given",
-    ),
-)
-
-
-# ── what surrounds the loop ──────────────────────────────────────────────────────────────────────
-
-
-def _trackers(found: Found) -> Values:
-    with_, folder = found.get("log_with"), found.get("logging_dir")
-    if with_ == "all":
-        return {}
-    trackers = (with_,) if with_ else ("tensorboard",) if folder else ()
-    return {"runtime.report_to": trackers}
-
-
-RUN: Final = (
-    as_it_is("seed", "runtime.seed", f"{_TRAIN}: set_seed"),
-    as_it_is("output_dir", "runtime.output", _TRAIN),
-    observed(
-        ("log_with", "logging_dir"),
-        ("runtime.report_to",),
-        _trackers,
-        f"{_UTIL} `prepare_accelerator`",
-        absent={"runtime.report_to": ()},
-    ),
-    as_it_is("max_data_loader_n_workers", "runtime.dataloader_workers", _TRAIN, 8),
-)
+SCHEDULE: Final = schedule_rows(optimizer_of, f"{_UTIL} `get_scheduler_fix`", _TRAIN)
+RUN: Final = run_rows(f"{_UTIL} `prepare_accelerator`", _TRAIN)
 ROWS: Final = (*MODEL, *COMPUTE, *DATA, *OPTIMIZER, *SCHEDULE, *RUN)

@@ -7,22 +7,15 @@ default, with the flags that a script lacks.
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Any
 
 from tunec.targets.clones import write_tables
 from tunec.targets.scripts.functions import Tree, flags
+from tunec.targets.scripts.parser_tables import table_of
 from tunec.targets.sd_scripts.packages import COMMITS, PACKAGE
-
-_TYPES: Final = {
-    "int": "integer",
-    "float": "number",
-    "int_or_float": "number",
-    "switch": "boolean",
-    "str": "string",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,39 +35,11 @@ def _document(clone: Path, release: str, commit: str) -> dict[str, Any]:
         for stem, module in modules.items()
         if module is not None
     }
-    every = sorted({flag for each in found.values() for flag in each})
-    return {
-        "$comment": "setup_parser of each script that trains",
-        "x-consumer": f"{PACKAGE}=={release}",
-        "properties": {
-            flag: _property([e[flag] for e in found.values() if flag in e]) for flag in every
-        },
-        "x-lacks": {
-            stem: [flag for flag in every if flag not in each] for stem, each in found.items()
-        },
-    }
+    return table_of(PACKAGE, release, found)
 
 
 def _trains(name: str) -> bool:
     return name.endswith(".py") and ("train" in name or name == "fine_tune.py")
-
-
-def _property(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One flag as all scripts that have it take it; what differs between them is left open."""
-    first = told[0]
-    kind = _TYPES[first["type"]]
-    found: dict[str, Any] = {"type": kind}
-    if first.get("many"):
-        found = {"type": "array", "items": found}
-    words = [each.get("choices") for each in told]
-    if all(words):
-        found["enum"] = list(dict.fromkeys(word for each in words for word in each or ()))
-    defaults = [each.get("default") for each in told]
-    if defaults[0] is not None and all(each == defaults[0] for each in defaults):
-        found["default"] = defaults[0]
-    if all(each.get("required") for each in told):
-        found["x-required"] = True
-    return found
 
 
 def _git(clone: Path, *arguments: str) -> str | None:

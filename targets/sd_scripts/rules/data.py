@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.wording import nearest, nearly
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.targets.sd_scripts.rows import sides
+from tunec.targets.scripts.flag_rows import sides
 
 _OF_FOLDER: Final[Mapping[str, str]] = {
     **dict.fromkeys(("color_aug", "flip_aug", "random_crop", "shuffle_caption"), "bool"),
