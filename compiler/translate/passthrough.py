@@ -17,7 +17,7 @@ from tunec.compiler.passthrough import Placed, placed_alone
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import File, Target
-from tunec.compiler.translate.accounts import given_up
+from tunec.compiler.translate.accounts import given_up, kept_apart
 from tunec.compiler.translate.carried_keys import is_its_own
 from tunec.compiler.translate.leftovers import Read, listed, says_nothing
 from tunec.compiler.translate.partial import Unsaid
@@ -130,6 +130,9 @@ def _carried(
     moved = next(given_up(read), None)
     if moved is not None:
         return Dropped(place, moved.instead, moved.changes_nothing(place.value))
+    apart = kept_apart(read)
+    if apart is not None:
+        return Dropped(place, apart)
     if own is not None and runner(own) != own.name:
         return Dropped(place, f"it is a key of {own.name}, but {runner(own)} will run the spec")
     return Dropped(place, "none of the spec's targets has such a file")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tunec.compiler.consumers.moved_keys import gone
 from tunec.compiler.releases import Releases
 from tunec.compiler.target import Entry, File, Json, Target, in_no_plan
 from tunec.targets.accelerate.packages import ACCELERATE, PACKAGE
@@ -268,6 +269,14 @@ def _is_batch(document: Json) -> bool:
     return bool(marks & set(document))
 
 
+_LEAVES: Final = (
+    gone(
+        "flags.num_cpu_threads_per_process",
+        "accelerate 0.33.0 to 1.15.0 utils/launch.py: OMP_NUM_THREADS",
+        "the new command sets how many threads of the host a process has",
+    ),
+)
+
 TARGET: Final = Target(
     name="launchers",
     package="torch",
@@ -281,6 +290,7 @@ TARGET: Final = Target(
             (*LAUNCH_SH.entries, *_ACCELERATE),
             _is_accelerate,
             when=in_no_plan,
+            leaves=_LEAVES,
         ),
         File("sbatch", "shell", _BATCH, _is_batch, when=in_no_plan),
     ),

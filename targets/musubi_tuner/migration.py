@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.consumers.moved_keys import Moved, always, gone, one_of, only_here
+from tunec.targets.musubi_tuner.models import ELSEWHERE
 from tunec.targets.musubi_tuner.packages import SOURCE
 
 _FLAGS: Final = f"{SOURCE} training/parser_common.py `setup_parser_common`"
@@ -166,6 +167,8 @@ def _leaves() -> Iterator[Moved]:
         yield from (gone(each, source, why, changes_nothing=_OFF) for each in names)
     for why, names in _HERE_ALONE:
         yield from (only_here(each, _SCRIPTS, why) for each in names)
+    for module, why in ELSEWHERE.items():
+        yield only_here("network_module", f"{SOURCE} networks", why, module)
 
 
 LEAVES: Final = tuple(_leaves())

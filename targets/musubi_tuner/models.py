@@ -63,6 +63,16 @@ _PUBLISHED: Final[Mapping[str, str]] = {
 ending: a script that trains whole models has no network, which would say the family."""
 
 
+ELSEWHERE: Final[Mapping[str, str]] = {
+    module: f"no program that tunec writes for trains {family}"
+    for module, family in FAMILIES.items()
+    if family not in _KNOWN
+} | {
+    f"networks.{kind.lower()}": f"{kind} is no adapter that a spec has" for kind in ("LoHa", "LoKr")
+}
+"""Network modules that are not carried over, and why."""
+
+
 def family_of(found: Mapping[str, Json]) -> str | None:
     """The family whose network is trained; None where none of its own is named."""
     module = str(found.get("network_module", "")).removeprefix("musubi_tuner.")
@@ -75,11 +85,13 @@ def repository(found: Mapping[str, Json]) -> str | None:
         return None
     held: Any = _KNOWN.get(family_of(found) or "")
     if held is None:
-        return None if "network_module" in found else _by_file(str(found.get("dit", "")))
+        return None if "network_module" in found else _whole(found)
     flag, names, usual = held
     name: str | None = names.get(str(found.get(flag, usual)) if flag else "")
     return name
 
 
-def _by_file(path: str) -> str | None:
-    return _PUBLISHED.get(PurePosixPath(path.replace("\\", "/")).stem)
+def _whole(found: Mapping[str, Json]) -> str | None:
+    """Of a script that trains whole models, by the version's word or the file of weights."""
+    path = PurePosixPath(str(found.get("dit", "")).replace("\\", "/"))
+    return _QWEN.get(str(found.get("model_version"))) or _PUBLISHED.get(path.stem)
