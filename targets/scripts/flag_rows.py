@@ -50,6 +50,14 @@ def sides(resolution: Json) -> Values:
     return {"data.image_width": int(words[0]), "data.image_height": int(words[-1])}
 
 
+SCHEDULES: Final = (
+    "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|"
+    "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|adafactor|"
+    "piecewise_constant|"
+)
+"""transformers 4.36 to 4.54 trainer_utils.py `SchedulerType`, and what is asked before it."""
+
+
 # ── optimizer ────────────────────────────────────────────────────────────────────────────────────
 
 OPTIMIZER_SLOTS: Final = (

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.diagnostics.wording import nearest, nearly
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.scripts.data_schema import DataSchema
 from tunec.targets.scripts.flag_rows import sides
 
 _OF_FOLDER: Final[Mapping[str, str]] = {
@@ -39,23 +38,18 @@ _OF_SET: Final[Mapping[str, str]] = {
     "resize_interpolation": "str",
 }
 """`DATASET_ASCENDABLE_SCHEMA`."""
-_TYPES: Final = {
-    "bool": (bool,),
-    "int": (int,),
-    "str": (str,),
-    "float": (float,),
-    "number": (int, float),
-}
-_WANTED: Final = {
-    "bool": "true or false",
-    "int": "a whole number",
-    "str": "a text",
-    "float": "a number with a point",
-    "number": "a number",
-    "two": "two numbers with a point",
-    "sides": "a whole number, or two",
-}
-_REFUSED: Final = "voluptuous.MultipleInvalid: extra keys not allowed"
+_SCHEMA: Final = DataSchema(
+    {
+        "folder": {**_OF_FOLDER, **_OF_ONE},
+        "set": {**_OF_FOLDER, **_OF_SET},
+        "general": {**_OF_FOLDER, **_OF_SET},
+    },
+    {
+        "set": "[[datasets]]",
+        "folder": "[[datasets.subsets]]",
+        "general": "[general]",
+    },
+)
 _CACHED: Final = {
     "cache_text_encoder_outputs": (
         *("shuffle_caption", "caption_dropout_rate", "token_warmup_step"),
@@ -82,7 +76,7 @@ def data_refused_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
                 continue
             if ".custom_attributes" in holder:
                 continue
-            yield from _key(holder, key, place)
+            yield from _SCHEMA.check(_level(holder), key, place)
         for at in _folders(document):
             yield from _folder(document, at)
         for at in _sets(document):
@@ -97,59 +91,6 @@ def _level(holder: str) -> str:
     if ".subsets." in holder:
         return "folder"
     return {"": "top", "general": "general"}.get(holder, "set")
-
-
-def _known(level: str) -> Mapping[str, str]:
-    if level == "folder":
-        return {**_OF_FOLDER, **_OF_ONE}
-    return {**_OF_FOLDER, **_OF_SET} if level != "top" else {}
-
-
-def _key(holder: str, key: str, place: Place) -> Iterator[Finding]:
-    level = _level(holder)
-    known = _known(level)
-    if key not in known:
-        yield _unknown(level, key, place, known)
-    elif not _fits(known[key], place.value):
-        yield Finding(
-            f"{key} has to be {_WANTED[known[key]]}",
-            (place.label("refused"),),
-            (f"voluptuous.MultipleInvalid: expected {known[key]}",),
-            f"write {_WANTED[known[key]]}",
-        )
-
-
-_PLACES: Final = {
-    "set": "[[datasets]]",
-    "folder": "[[datasets.subsets]]",
-    "general": "[general]",
-}
-
-
-def _unknown(level: str, key: str, place: Place, known: Mapping[str, str]) -> Finding:
-    others = [each for each in _PLACES if each != level and key in _known(each)]
-    near = nearest(key, frozenset(known))[:1]
-    is_meant = not others and nearly(key, frozenset(known), 0.88) is not None
-    where = _PLACES.get(level, "the top")
-    move = f"move it to {_PLACES[others[0]]}" if others else "remove it"
-    return Finding(
-        f"{where} has no key {key}",
-        (place.key_label("refused"),),
-        (_REFUSED,),
-        f"did you mean {near[0]}?" if is_meant else move,
-        Fix((place.renamed(near[0]),), "unsafe") if is_meant else None,
-    )
-
-
-def _fits(kind: str, value: Any) -> bool:
-    if kind == "any":
-        return True
-    if kind == "two":
-        return isinstance(value, list) and [type(each) for each in value] == [float, float]
-    if kind == "sides":
-        each = value if isinstance(value, list) else [value]
-        return len(each) in (1, 2) and all(isinstance(side, int) for side in each)
-    return isinstance(value, _TYPES[kind])
 
 
 # ── sets and folders ─────────────────────────────────────────────────────────────────────────────

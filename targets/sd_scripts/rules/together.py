@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from tunec.compiler.lints.rows import Row, rows
+from tunec.targets.scripts.flag_rows import SCHEDULES
 
 _KIND: Final = "sd-scripts"
 _VALUE: Final = "ValueError before the model is loaded"
@@ -39,13 +40,6 @@ _CAPTIONS: Final = (
     *("shuffle_caption", "caption_dropout_rate>0", "token_warmup_step>0"),
     "caption_tag_dropout_rate>0",
 )
-_KINDS: Final = (
-    "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|"
-    "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|adafactor|"
-    "piecewise_constant|"
-)
-"""transformers 4.36 to 4.54 trainer_utils.py `SchedulerType`, and what is asked before it."""
-
 SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
     "sd-scripts-flags-refused",
     "error",
@@ -129,7 +123,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
             "write optimizer_type Adafactor, or another lr_scheduler",
         ),
         Row(
-            f"{_KIND}:lr_scheduler!={_KINDS}",
+            f"{_KIND}:lr_scheduler!={SCHEDULES}",
             "lr_scheduler {0.value} is no schedule of transformers",
             "refused",
             "ValueError: it is looked up among transformers' SchedulerType",

@@ -1,0 +1,1 @@
+"""Runs within musubi-tuner's own environment."""

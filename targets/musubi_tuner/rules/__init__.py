@@ -1,0 +1,1 @@
+"""Rules about configs, commands and data of musubi-tuner."""

@@ -1,0 +1,35 @@
+"""Keys and values of musubi-tuner's configs, whose reader checks neither, and of its commands."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.musubi_tuner.packages import PACKAGE
+from tunec.targets.scripts.flag_configs import FlagConfigs
+
+_CONFIGS: Final = FlagConfigs(PACKAGE, harmless=("sampler_preset",))
+
+
+@rule(
+    "key-unread-by-musubi-tuner",
+    "error",
+    "silent",
+    consumers=("musubi-tuner",),
+    reads=("musubi-tuner:*",),
+)
+def key_unread_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
+    """A key that no parser has: in a config it is passed over, and as a flag refused."""
+    return _CONFIGS.unread(run)
+
+
+@rule(
+    "value-refused-by-musubi-tuner",
+    "error",
+    "init",
+    consumers=("musubi-tuner",),
+    reads=("musubi-tuner:*",),
+)
+def value_refused_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
+    """A value of another type than the flag's, which nothing converts in a config."""
+    return _CONFIGS.refused(run)
