@@ -48,6 +48,16 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository at a commit, the folder of the modules, and what git calls each module."""
+
+    name: str
+    commit: str
+    folder: str
+    blobs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Validators:
     """The places of one program at one release, and which lint finds."""
 
@@ -55,6 +65,8 @@ class Validators:
     version: str
     package: str
     modules: tuple[str, ...]
+    repository: "Repository | None"
+    """Where its source is, if its program is on no package index."""
     sites: tuple[Site, ...]
     found: tuple[Site, ...]
     asked: tuple[Site, ...]
@@ -98,8 +110,9 @@ def _validators(table: Mapping[str, Any]) -> Validators:
     return Validators(
         program,
         version,
-        table["package"],
-        tuple(table["modules"]),
+        table.get("package", ""),
+        tuple(table.get("modules", ())),
+        Repository(**table["repository"]) if "repository" in table else None,
         sites,
         tuple(found),
         tuple(heard),

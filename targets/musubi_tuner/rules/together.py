@@ -68,7 +68,7 @@ _TRAINING: Final = (
         "fp8_scaled=true",
         "fp8_base=true",
         f"{_ASSERTION}: fp8_scaled requires fp8_base",
-        f"no {_KIND}:network_module=networks.lora_hidream_o1",
+        "no launch:script~qwen_image_train.py|zimage_train.py|hidream_o1",
     ),
     _row(
         "dit",

@@ -21,9 +21,13 @@ def find(question: Mapping[str, Any]) -> dict[str, list[Site]]:
     assert spec.submodule_search_locations
     root = Path(next(iter(spec.submodule_search_locations)))
     found = {path for each in question["modules"] for path in root.glob(each)}
-    read = {path: ast.parse(path.read_text("utf-8")) for path in sorted(found)}
-    sites = {path: list(_sites(tree, (), {})) for path, tree in read.items()}
+    sites = {path: sites_of(path.read_text("utf-8")) for path in sorted(found)}
     return {path.relative_to(root).as_posix(): held for path, held in sites.items() if held}
+
+
+def sites_of(text: str) -> list[Site]:
+    """The sites of a module's text, in their order."""
+    return list(_sites(ast.parse(text), (), {}))
 
 
 def _sites(node: ast.AST, names: tuple[str, ...], kept: Mapping[str, str]) -> Iterator[Site]:
