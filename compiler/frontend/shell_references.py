@@ -209,11 +209,11 @@ def dialect_of(program: str, node: Node) -> str | None:
     keys = set(node.fields or ())
     if trains := _OPENRLHF.search(program):
         return _OF_OPENRLHF[trains[2]]
-    if _EXAMPLES.search(program):
-        return "diffusers"
     kohya = (name for name, own, marks in _OF_KOHYA if own.search(program) and keys & marks)
     if name := next(kohya, None):
         return name
+    if _EXAMPLES.search(program):
+        return "diffusers"
     if _COOKBOOK.search(program) and _is_cookbook(keys):
         return "llama-cookbook"
     if _ALPACA.search(program) and "base_model" in keys and keys & _ALPACA_MARKS:

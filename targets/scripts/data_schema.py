@@ -1,6 +1,7 @@
 """The types and places of a data file's keys, as voluptuous checks them before training."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any, Final
 
 from msgspec import Struct
@@ -26,7 +27,12 @@ _WANTED: Final = {
     "two": "two numbers with a point",
     "sides": "a whole number, or two",
     "ints": "a list of whole numbers",
+    "interpolation": "a word that says how pictures are resized",
 }
+_INTERPOLATIONS: Final = (
+    *("lanczos", "nearest", "bilinear", "linear", "bicubic", "cubic", "area", "box"),
+)
+"""kohya-ss/sd-scripts 0.10.1 library/utils.py `validate_interpolation_fn`."""
 _REFUSED: Final = "voluptuous.MultipleInvalid: extra keys not allowed"
 
 
@@ -67,6 +73,8 @@ class DataSchema(Struct, frozen=True):
 def _fits(kind: str, value: Any) -> bool:
     if kind == "any":
         return True
+    if kind == "interpolation":
+        return value in _INTERPOLATIONS
     if kind == "ints":
         return isinstance(value, list) and all(isinstance(each, int) for each in value)
     if kind == "two":
@@ -75,3 +83,18 @@ def _fits(kind: str, value: Any) -> bool:
         each = value if isinstance(value, list) else [value]
         return len(each) in (1, 2) and all(isinstance(side, int) for side in each)
     return isinstance(value, _TYPES[kind])
+
+
+_FORMATS: Final = (".toml", ".json")
+
+
+def unread_format(place: Place) -> Iterator[Finding]:
+    """A file of data by a name that no reader takes (library/config_util.py `load_user_config`)."""
+    name = place.value
+    if isinstance(name, str) and "$" not in name and PurePath(name).suffix.lower() not in _FORMATS:
+        yield Finding(
+            f"the data's own file {name} is neither TOML nor JSON by its name",
+            (place.label("refused"),),
+            ("ValueError: not supported config file format",),
+            "give it a name that ends in .toml",
+        )

@@ -1,14 +1,13 @@
 """The data's own file of musubi-tuner, of which every key and type is checked before training."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.musubi_tuner.data import OLDER
-from tunec.targets.scripts.data_schema import DataSchema
+from tunec.targets.scripts.data_schema import DataSchema, unread_format
 
 _OF_ALL: Final[Mapping[str, str]] = {
     "caption_extension": "str",
@@ -47,7 +46,6 @@ _SCHEMA: Final = DataSchema(
     },
 )
 _FOLDERS: Final = ("cache_directory", "image_directory", "video_directory")
-_FORMATS: Final = (".toml", ".json")
 
 
 @rule(
@@ -66,7 +64,7 @@ def data_refused_by_musubi_tuner(run: LintContext) -> Iterator[Finding]:
                 yield from _SCHEMA.check(_level(document, holder), key, place)
         yield from _caches(document)
     for place in run.each("musubi-tuner", "dataset_config"):
-        yield from _format(place)
+        yield from unread_format(place)
 
 
 def _level(document: Document, holder: str) -> str:
@@ -94,14 +92,3 @@ def _caches(document: Document) -> Iterator[Finding]:
                 ("ValueError: cache directory should be unique for each dataset",),
                 "write a cache_directory of its own for each set",
             )
-
-
-def _format(place: Place) -> Iterator[Finding]:
-    name = place.value
-    if isinstance(name, str) and "$" not in name and PurePath(name).suffix.lower() not in _FORMATS:
-        yield Finding(
-            f"the data's own file {name} is neither TOML nor JSON by its name",
-            (place.label("refused"),),
-            ("ValueError: not supported config file format",),
-            "give it a name that ends in .toml",
-        )

@@ -1,12 +1,14 @@
 """The data's own file of sd-scripts, of which every key and type is checked before training."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import PurePath
 from typing import Any, Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place, also
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.targets.scripts.data_schema import DataSchema
+from tunec.targets.scripts.data_schema import DataSchema, unread_format
 from tunec.targets.scripts.flag_rows import sides
 
 _OF_FOLDER: Final[Mapping[str, str]] = {
@@ -15,10 +17,11 @@ _OF_FOLDER: Final[Mapping[str, str]] = {
     **dict.fromkeys(("num_repeats", "keep_tokens", "token_warmup_min"), "int"),
     "caption_dropout_every_n_epochs": "int",
     **dict.fromkeys(("keep_tokens_separator", "secondary_separator", "caption_separator"), "str"),
-    **dict.fromkeys(("caption_prefix", "caption_suffix", "resize_interpolation"), "str"),
+    **dict.fromkeys(("caption_prefix", "caption_suffix"), "str"),
     **dict.fromkeys(("caption_extension", "class_tokens"), "str"),
     **dict.fromkeys(("token_warmup_step", "caption_dropout_rate"), "number"),
     "caption_tag_dropout_rate": "number",
+    "resize_interpolation": "interpolation",
     "face_crop_aug_range": "two",
     "custom_attributes": "any",
 }
@@ -35,7 +38,7 @@ _OF_SET: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bucket_no_upscale", "enable_bucket"), "bool"),
     **dict.fromkeys(("validation_split", "network_multiplier"), "float"),
     "resolution": "sides",
-    "resize_interpolation": "str",
+    "resize_interpolation": "interpolation",
 }
 """`DATASET_ASCENDABLE_SCHEMA`."""
 _SCHEMA: Final = DataSchema(
@@ -65,7 +68,7 @@ _FEWEST: Final = 1
     "error",
     "init",
     consumers=("sd-scripts",),
-    reads=("sd-scripts-data:*", "sd-scripts:enable_bucket"),
+    reads=("sd-scripts-data:*", "sd-scripts:enable_bucket", "sd-scripts:dataset_config"),
 )
 def data_refused_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
     """A key, a type or a number that the reader of the data's own file does not take."""
@@ -81,7 +84,10 @@ def data_refused_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
             yield from _folder(document, at)
         for at in _sets(document):
             yield from _buckets(run, document, at)
+            yield from _set(run, document, at)
         yield from _cached(run, document)
+    for place in run.each("sd-scripts", "dataset_config"):
+        yield from unread_format(place)
     for document in () if run.of("sd-scripts-data") else run.of("sd-scripts"):
         yield from outside_of_buckets(document.get)
 
@@ -135,17 +141,66 @@ def _folder(document: Document, at: str) -> Iterator[Finding]:
         )
 
 
-def _buckets(run: LintContext, document: Document, at: str) -> Iterator[Finding]:
-    """Bounds of buckets that leave no room for the resolution, but for what rounding gives."""
+def _said(run: LintContext, document: Document, at: str, key: str) -> Place | None:
+    """What holds for a set: said by itself, for all, or by the training's own config."""
+    found = (document.get(f"{each}.{key}") for each in (at, "general"))
+    return next((each for each in found if each is not None), None) or run.said("sd-scripts", key)
 
-    def said(key: str) -> Place | None:
-        """What holds for a set: said by itself, for all, or by the training's own config."""
-        found = (document.get(f"{each}.{key}") for each in (at, "general"))
-        return next((each for each in found if each is not None), None) or run.said(
-            "sd-scripts", key
+
+def _buckets(run: LintContext, document: Document, at: str) -> Iterator[Finding]:
+    """Bounds of buckets that leave no room for the resolution, and steps that no model takes."""
+    said = partial(_said, run, document, at)
+    yield from outside_of_buckets(said)
+    step, is_on = said("bucket_reso_steps"), said("enable_bucket")
+    least = _least_steps(run)
+    if step is None or is_on is None or is_on.value is not True or not isinstance(step.value, int):
+        return
+    if step.value % least:
+        yield Finding(
+            f"bucket_reso_steps {step.value} is not divisible by {least}",
+            (step.label("refused"),),
+            ("AssertionError: bucket_reso_steps must be divisible by it",),
+            f"write {-(-step.value // least) * least}",
         )
 
-    yield from outside_of_buckets(said)
+
+_LEAST_STEPS: Final = (
+    ("sd3_train.py", 8),
+    *((name, 16) for name in ("anima_", "flux_train.py", "flux_train_control", "lumina_train.py")),
+    *((name, 32) for name in ("sdxl_", "flux_", "sd3_", "lumina_", "hunyuan_image_")),
+    *((name, 64) for name in ("train_", "fine_tune.py")),
+)
+"""What each script asks of steps (`verify_bucket_reso_steps`), the first that fits."""
+
+
+def _least_steps(run: LintContext) -> int:
+    """What the script that is started asks of steps; of no script, the least that any does."""
+    started = [PurePath(each.first_word).name for each in run.each("launch", "script")]
+    asked = [next((n for name, n in _LEAST_STEPS if each.startswith(name)), 8) for each in started]
+    return min(asked, default=8)
+
+
+def _set(run: LintContext, document: Document, at: str) -> Iterator[Finding]:
+    """A set is of folders with captions beside the pictures, or of files that name both."""
+    place, held = document.get(at), document.value(f"{at}.subsets")
+    if place is None or not _is_block(held):
+        return
+    listed = {bool(document.get(f"{at}.subsets.{each}.metadata_file")) for each in held}
+    if len(listed) > 1:
+        yield Finding(
+            "a set has folders with captions and files of metadata",
+            (place.label("refused"),),
+            ("ValueError: DreamBooth subset and fine tuning subset cannot be mixed",),
+            "write a set of its own for each kind",
+        )
+    is_known = run.of("sd-scripts") and not run.said("sd-scripts", "config_file")
+    if is_known and listed == {False} and _said(run, document, at, "resolution") is None:
+        yield Finding(
+            "a set has no resolution",
+            (place.label("resolution is missing"),),
+            ("AssertionError: resolution is required",),
+            "write resolution",
+        )
 
 
 def outside_of_buckets(said: Callable[[str], Place | None]) -> Iterator[Finding]:

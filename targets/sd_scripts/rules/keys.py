@@ -1,6 +1,6 @@
 """Keys and values of sd-scripts' configs, whose reader checks neither, and of its commands."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
@@ -39,7 +39,53 @@ def key_unread_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
 )
 def value_refused_by_sd_scripts(run: LintContext) -> Iterator[Finding]:
     """A value of another type than the flag's, which nothing converts in a config."""
-    return _CONFIGS.refused(run)
+    yield from _CONFIGS.refused(run)
+    for key, (is_fit, wanted, why) in _PARTS.items():
+        for place in run.each(PACKAGE, key):
+            parts = [each.strip() for each in str(place.value).split(",")]
+            if isinstance(place.value, str) and not is_fit(parts):
+                yield Finding(
+                    f"{key} {place.value} is not {wanted}",
+                    (place.label("refused"),),
+                    (f"AssertionError: {why}",),
+                    f"write {wanted}",
+                )
+    for first in run.each(PACKAGE, "initial_step"):
+        last = first.document.get("max_train_steps")
+        epochs = first.document.get("max_train_epochs")
+        if last is not None and epochs is None and _is_after(first.value, last.value):
+            yield Finding(
+                f"training begins at step {first.value}, and ends at step {last.value}",
+                (first.label("refused"), *also(last, "the end")),
+                ("AssertionError: max_train_steps should be greater than initial step",),
+                "write more max_train_steps",
+            )
+
+
+def _is_after(first: object, last: object) -> bool:
+    return isinstance(first, int) and isinstance(last, int) and first >= last > 0
+
+
+_BLOCKS: Final = 23
+_PARTS: Final[Mapping[str, tuple[Callable[[list[str]], bool], str, str]]] = {
+    "resolution": (
+        lambda parts: len(parts) in (1, 2),
+        "one size, or a width and a height",
+        "resolution must be 'size' or 'width,height'",
+    ),
+    "face_crop_aug_range": (
+        lambda parts: len(parts) == 2 and parts[0] <= parts[1],
+        "a lower and a higher number",
+        "face_crop_aug_range must be two floats",
+    ),
+    "block_lr": (
+        lambda parts: len(parts) == _BLOCKS,
+        f"{_BLOCKS} rates",
+        f"block_lr must have {_BLOCKS} values",
+    ),
+}
+"""Texts that are split at commas, and how many parts each has: library/train_util.py
+`prepare_dataset_args`, sdxl_train.py `train`."""
 
 
 @rule(

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from tunec.compiler.lints.rows import Row, rows
 from tunec.targets.scripts.flag_rows import SCHEDULES
+from tunec.targets.sd_scripts.rules.scripts import OF_SCRIPTS
 
 _KIND: Final = "sd-scripts"
 _VALUE: Final = "ValueError before the model is loaded"
@@ -183,6 +184,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
             "ValueError: persistent_workers option needs num_workers > 0",
             "remove persistent_data_loader_workers",
         ),
+        *OF_SCRIPTS,
     ),
 )
 
