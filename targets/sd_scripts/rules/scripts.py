@@ -129,6 +129,13 @@ _OTHERS: Final = (
         _started("sdxl_"),
     ),
     _row(
+        "model_type!=flux",
+        "model_type {0.value} is refused for a ControlNet of FLUX",
+        f"{_VALUE}: FLUX.1 ControlNet training requires model_type flux",
+        "write model_type flux",
+        _started("flux_train_control_net"),
+    ),
+    _row(
         "random_crop=true",
         "random_crop is refused for a ControlNet: its picture would be cut elsewhere",
         f"{_ASSERTION}: random_crop is not supported in ControlNetDataset",
