@@ -15,16 +15,21 @@ from tunec.targets.scripts.file import own_script
 from tunec.targets.trainers import training_denoisers
 
 _JOBS: Final = ("extension", "train")
+_TYPES: Final = ("sd_trainer", "diffusion_trainer", "ui_trainer")
+_AROUND: Final = frozenset({"job", "config", "meta"})
+"""The only keys around a process."""
 
 
 def _is_config(document: Json) -> bool:
-    """Whether a document is a job with a process that has a type, and trains."""
-    if not isinstance(document, Mapping) or document.get("job") not in _JOBS:
+    """Whether a document is a job with a process that trains, or what is left of one."""
+    if not isinstance(document, Mapping):
         return False
-    held = document.get("config")
+    held, job = document.get("config"), document.get("job")
     processes = held.get("process") if isinstance(held, Mapping) else None
     first = processes[0] if isinstance(processes, list) and processes else None
-    return isinstance(first, Mapping) and "train" in first
+    if isinstance(first, Mapping) and "train" in first:
+        return job in _JOBS or (job is None and first.get("type") in _TYPES)
+    return job == "extension" and not processes and not document.keys() - _AROUND
 
 
 def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,6 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, nearly
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
-from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.caches import cached
 from tunec.targets.ai_toolkit.packages import PACKAGE
@@ -61,84 +60,6 @@ def _unread(block: str, key: str, place: Place) -> Finding:
         Fix((place.renamed(near[0]),), "unsafe") if is_meant else None,
         severity=None if is_meant or others else "warning",
     )
-
-
-_ERROR: Final = "ValueError before the model is loaded"
-
-
-def _refused(when: str, beside: tuple[str, ...], message: str, help: str, why: str = _ERROR) -> Row:
-    return Row(f"{_KIND}:{when}", message, "refused", why, help, beside=beside)
-
-
-AI_TOOLKIT_CONFIG_REFUSED: Final = rows(
-    "ai-toolkit-config-refused",
-    "error",
-    "init",
-    consumers=(_KIND,),
-    rows=(
-        _refused(
-            "save.save_format!=safetensors|diffusers",
-            (),
-            "save_format {0.value} is neither safetensors nor diffusers",
-            "write safetensors",
-        ),
-        _refused(
-            "train.gradient_accumulation>1",
-            ("train.gradient_accumulation_steps!=1",),
-            "gradient_accumulation is refused beside gradient_accumulation_steps {1.value}",
-            "remove gradient_accumulation_steps",
-        ),
-        *(
-            _refused(
-                f"model.{flag}=true",
-                ("no model.is_flux=true", "no model.arch=flux|flex1"),
-                "{0.key} is refused for a model that is not FLUX",
-                "remove {0.key}, or write arch: flux",
-            )
-            for flag in ("split_model_over_gpus", "attn_masking")
-        ),
-        _refused(
-            "train.bypass_guidance_embedding=true",
-            ("train.do_guidance_loss=true",),
-            "bypass_guidance_embedding is refused beside do_guidance_loss",
-            "remove one of the two",
-        ),
-        _refused(
-            "model.accuracy_recovery_adapter",
-            ("model.assistant_lora_path",),
-            "accuracy_recovery_adapter is refused beside assistant_lora_path",
-            "remove one of the two",
-        ),
-        *(
-            _refused(
-                f"model.qtype~accuracy_recovery_adapters/{family}",
-                (f"no model.arch~{family}",),
-                f"the recovery adapter is one of {family}, and model.arch is another",
-                "write qtype: qfloat8, or the adapter of this model",
-                "no layer has its names: there are not any lora modules in this network",
-            )
-            for family in ("wan22", "qwen_image")
-        ),
-        _refused(
-            "train.diff_output_preservation=true",
-            ("train.blank_prompt_preservation=true",),
-            "diff_output_preservation is refused beside blank_prompt_preservation",
-            "remove one of the two",
-        ),
-        _refused(
-            "model.arch=qwen_image_edit",
-            ("train.unload_text_encoder=true",),
-            "unload_text_encoder is refused for {0.value}, which encodes pictures with the text",
-            "remove unload_text_encoder",
-        ),
-        _refused(
-            "model",
-            ("no model.name_or_path?",),
-            "no name_or_path says which model is trained",
-            "write name_or_path",
-        ),
-    ),
-)
 
 
 @rule(

@@ -1,8 +1,10 @@
 """What ai-toolkit's own classes refuse, keep without asking, or replace, where lint says so."""
 
 import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -11,15 +13,11 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
 from programs import example  # noqa: E402
 from test_scripts import asked  # noqa: E402
+from tests.lints.refusals import Refusal, refusals  # noqa: E402
 
 from tunec.targets.ai_toolkit.verify import REQUIREMENTS, SCRIPT, question  # noqa: E402
 
-REFUSED = (
-    (0, "gradient_accumulation and gradient_accumulation_steps are mutually exclusive"),
-    (1, "split_model_over_gpus is only supported with flux models"),
-    (2, "Cannot use both differential output preservation and blank prompt preservation"),
-    (3, "save_format must be safetensors or diffusers, got ckpt"),
-)
+CASES: Final = [each for each in refusals() if each.is_asked and each.program == "ai-toolkit"]
 
 
 def answer(rule: str, kind: str, number: int = 0) -> dict[str, Any]:
@@ -29,11 +27,21 @@ def answer(rule: str, kind: str, number: int = 0) -> dict[str, Any]:
     return dict(told)
 
 
-@pytest.mark.parametrize(("number", "says"), REFUSED)
-def test_classes_refuse_settings_together(number: int, says: str) -> None:
+@cache
+def verdicts() -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Of each case the answers about its bad and its mended form."""
+    texts = [each.files["config.yaml"] for case in CASES for each in (case.bad, case.mended)]
+    processes = [yaml.safe_load(text)["config"]["process"][0] for text in texts]
+    answers = iter(asked(REQUIREMENTS, SCRIPT, [question(each) for each in processes]))
+    return {case.id: (next(answers), next(answers)) for case in CASES}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_classes_refuse_settings_together(case: Refusal) -> None:
     """ai-toolkit-config-refused"""
-    assert says in answer("ai-toolkit-config-refused", "bad", number)["refused"]
-    assert answer("ai-toolkit-config-refused", "good")["refused"] is None
+    refused, taken = verdicts()[case.id]
+    assert case.says in str(refused["refused"])
+    assert taken["refused"] is None
 
 
 def test_a_class_takes_any_key() -> None:

@@ -1,11 +1,12 @@
 """What sd-scripts' own functions refuse or pass over, where lint says so; and what they take."""
 
 import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 import pytest
@@ -16,6 +17,8 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 from programs import example  # noqa: E402
 from test_scripts import asked  # noqa: E402
 from tests.lints.lint_asking import lint  # noqa: E402
+from tests.lints.lint_pages import Example  # noqa: E402
+from tests.lints.refusals import Refusal, refusals  # noqa: E402
 from tests.tables import table  # noqa: E402
 
 from tunec.compiler.read import found_plain, read  # noqa: E402
@@ -47,6 +50,7 @@ num_repeats = 2
 """
 _TRUE: Final = "true"
 
+CASES: Final = [each for each in refusals() if each.is_asked and each.program == "sd-scripts"]
 REFUSED: Final[Mapping[str, Any]] = table(__file__)["refused"]
 DATA: Final[Mapping[str, tuple[str, str, str]]] = {
     "a key of nobody's": ("batch_size", "batchsize", "extra keys not allowed"),
@@ -104,6 +108,31 @@ def test_flags_are_refused_before_training(name: str, tmp_path: Path) -> None:
     assert taken["refused"] is None
     assert case["rule"] in names(tmp_path, config(case["flags"]))
     assert names(tmp_path, config(case["mended"])) == []
+
+
+def command(given: Example) -> dict[str, Any]:
+    """The question about an example's command, whose data is a text."""
+    words = shlex.split(given.files["train.sh"].replace("\\\n", " "))
+    script = next(at for at, word in enumerate(words) if word.endswith(".py"))
+    argv = words[script + 1 :]
+    at = argv.index("--dataset_config")
+    del argv[at : at + 2]
+    return question(PurePath(words[script]).stem, tuple(argv), None, given.files["data.toml"])
+
+
+@cache
+def judged() -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Of each listed refusal the answers about its bad and its mended form."""
+    questions = [command(each) for case in CASES for each in (case.bad, case.mended)]
+    answers = iter(asked(REQUIREMENTS, SCRIPT, questions))
+    return {case.id: (next(answers), next(answers)) for case in CASES}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_listed_refusals_are_those_of_the_program(case: Refusal) -> None:
+    refused, taken = judged()[case.id]
+    assert case.says in str(refused["refused"])
+    assert case.says not in str(taken["refused"])
 
 
 @pytest.mark.parametrize("name", DATA)
