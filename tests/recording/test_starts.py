@@ -11,7 +11,7 @@ from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.consumers.queries import replies
 
 STARTS = starts()
-OF_ONE_FILE = {"ai_toolkit", "glm4", "minicpm_v", "sd_scripts"}
+OF_ONE_FILE = {"ai_toolkit", "glm4", "minicpm_v", "musubi_tuner", "sd_scripts"}
 """Each question names files that only their repository has: their own tests obtain them and ask."""
 
 

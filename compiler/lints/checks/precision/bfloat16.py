@@ -107,6 +107,7 @@ _KEYS: Final = (
     ("launch", "environment.ACCELERATE_MIXED_PRECISION"),
     ("simpletuner", "mixed_precision"),
     ("sd-scripts", "mixed_precision"),
+    ("musubi-tuner", "mixed_precision"),
     ("ai-toolkit", "train.dtype"),
     ("axolotl", "bf16"),
     ("diffusers", "mixed_precision"),
@@ -114,7 +115,14 @@ _KEYS: Final = (
 )
 
 _ENGINES: Final = ("deepspeed", "sat")
-_ACCELERATED: Final = ("accelerate", "launch", "simpletuner", "sd-scripts", "diffusers")
+_ACCELERATED: Final = (
+    "accelerate",
+    "launch",
+    "simpletuner",
+    "sd-scripts",
+    "musubi-tuner",
+    "diffusers",
+)
 _REFUSING: Final = {
     **dict.fromkeys(_ENGINES, "DeepSpeed"),
     **dict.fromkeys(_ACCELERATED, "accelerate"),
@@ -129,7 +137,15 @@ Trainer does. accelerate 0.30.1 to 1.15.0 accelerator.py `Accelerator.__init__`:
     "error",
     "parse",
     consumers=(
-        *("transformers", "deepspeed", "accelerate", "simpletuner", "diffusers", "sd-scripts"),
+        *(
+            "transformers",
+            "deepspeed",
+            "accelerate",
+            "simpletuner",
+            "diffusers",
+            "sd-scripts",
+            "musubi-tuner",
+        ),
         "ai-toolkit",
     ),
     reads=(
@@ -244,7 +260,7 @@ def tf32_without_hardware(run: LintContext) -> Iterator[Finding]:
         )
 
 
-_OWNERS = ("diffusers", "simpletuner", "sd-scripts")
+_OWNERS = ("diffusers", "simpletuner", "sd-scripts", "musubi-tuner")
 _DIFFERS_OTHER = {"bf16": "fp16", "fp16": "bf16"}
 
 

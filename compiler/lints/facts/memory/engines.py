@@ -178,6 +178,12 @@ _OF_SD_SCRIPTS: Final = (
     *("single_blocks_to_swap", "token_string"),
 )
 """Flags of sd-scripts that do so (kohya-ss/sd-scripts 0.10.1)."""
+_OF_MUSUBI: Final = (
+    *("blocks_to_swap", "fp8_base", "fp8_scaled", "gradient_checkpointing_cpu_offload"),
+    *("img_in_txt_in_offloading", "fused_backward_pass", "full_bf16", "full_fp16", "split_attn"),
+    *("dit_high_noise", "trainable_modules", "self_flow"),
+)
+"""Flags of musubi-tuner that do so (kohya-ss/musubi-tuner 0.3.4)."""
 _OF_AI_TOOLKIT: Final = (
     *("model.quantize", "model.layer_offloading", "model.auto_memory", "model.low_vram"),
     *("model.split_model_over_gpus", "adapter", "embedding", "decorator", "slider"),
@@ -187,6 +193,7 @@ _OF_AI_TOOLKIT: Final = (
 ELSEWHERE: Final = {
     "simpletuner": _OF_SIMPLETUNER,
     "sd-scripts": _OF_SD_SCRIPTS,
+    "musubi-tuner": _OF_MUSUBI,
     "ai-toolkit": _OF_AI_TOOLKIT,
 }
 """By kind, the keys by which a denoiser is stored, stepped or split as no slot says."""

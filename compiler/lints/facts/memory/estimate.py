@@ -58,7 +58,7 @@ _SWITCHES = ("tune_mm_mlp_adapter", "freeze_backbone", "freeze_llm", "freeze_vlm
 
 _MODE: Final = "activation_checkpointing.mode"
 _WRITERS = ("causal-lm", "vision-language")
-_DENOISERS = ("simpletuner", "diffusers-run", "sd-scripts", "ai-toolkit")
+_DENOISERS = ("simpletuner", "diffusers-run", "sd-scripts", "musubi-tuner", "ai-toolkit")
 _OFF = ("false", "none", "0", "1", "")
 
 

@@ -256,7 +256,9 @@ def states_for(run: LintContext, workload: "Workload", engine: Any, stage: int) 
 
 def _in_fp32(run: LintContext) -> bool:
     """fp16 has to scale fp32 gradients; diffusers and LLaMA-Factory cast what they train."""
-    if run.of("diffusers", "sd-scripts") and not run.said("sd-scripts", "full_bf16"):
+    if run.of("diffusers", "sd-scripts", "musubi-tuner") and not run.said(
+        "sd-scripts", "full_bf16"
+    ):
         return True
     if compute_of(run) != "bf16" or run.value("states.weights") == "fp32":
         return True

@@ -177,9 +177,10 @@ def encoders(run: LintContext) -> "tuple[Architecture, ...]":
     """Text encoders and VAE that are on the device together before there is a model to train.
 
     Those of sd-scripts wait on the host: kohya-ss/sd-scripts 0.10.1 train_network.py
-    `NetworkTrainer.train`, vae.to("cpu"). Those of ai-toolkit may be quantised apart.
+    `NetworkTrainer.train`, vae.to("cpu"). Those of ai-toolkit may be quantised apart, and
+    musubi-tuner has none in training: what they give is cached by other scripts.
     """
-    if run.of("sd-scripts", "ai-toolkit"):
+    if run.of("sd-scripts", "ai-toolkit", "musubi-tuner"):
         return ()
     apart = _is_asked(run, ("offload_during_startup",))
     return () if run.model is None or apart else run.model.components
