@@ -64,7 +64,7 @@ ending: a script that trains whole models has no network, which would say the fa
 
 
 ELSEWHERE: Final[Mapping[str, str]] = {
-    module: f"no program that tunec writes for trains {family}"
+    module: f"tunec knows no model of {family}, and plans none"
     for module, family in FAMILIES.items()
     if family not in _KNOWN
 } | {
