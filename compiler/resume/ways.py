@@ -214,6 +214,23 @@ def _bare(found: Checkpoint, _: Goal) -> Way:
     )
 
 
+def _unscheduled(found: Checkpoint, _: Goal) -> Way:
+    return Way(
+        "weights alone",
+        "the Trainer reads the optimizer's state only where scheduler.pt lies beside it, and "
+        "begins anew without a word",
+        "transformers 5.23.0 trainer.py `_load_optimizer_and_scheduler`",
+        (),
+        (f"model: {found.path}, and no resume_from_checkpoint",),
+        _state(found),
+    )
+
+
+def _has_no_schedule(found: Checkpoint, _: Goal) -> bool:
+    """Of what the Trainer wrote; a loop of accelerate may have had none."""
+    return not found.has_schedule and (found.kind == "trainer" or found.progress is not None)
+
+
 def _has_none(found: Checkpoint, _: Goal) -> bool:
     return not found.has_optimizer
 
@@ -226,6 +243,8 @@ _ANY: Final[tuple[Family, ...]] = ("deepspeed", "fsdp", "plain")
 _ROWS: Final = (
     _Row(("weights",), _ANY, _bare),
     _Row(_PLAIN, ("plain",), _bare, _has_none),
+    _Row(_PLAIN, ("plain",), _unscheduled, _has_no_schedule),
+    _Row(_FSDP, ("fsdp",), _unscheduled, _has_no_schedule),
     _Row(("deepspeed",), ("deepspeed",), _zero_same, _is_of_ranks),
     _Row(("deepspeed",), ("deepspeed",), _zero_other, _is_of_stage),
     _Row(("universal",), ("deepspeed",), _universal, _is_of_stage),

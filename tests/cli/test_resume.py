@@ -152,6 +152,14 @@ def test_nothing_of_a_pickle_is_run(tmp_path):
     assert objects(tmp_path / "torn.pt") is None
 
 
+@pytest.mark.parametrize(("names", "family"), [(PLAIN, "plain"), (SHARDED, "fsdp")])
+def test_the_trainer_begins_anew_without_a_schedule(tmp_path, names, family):
+    found = look(made(tmp_path, [each for each in names if each != "scheduler.pt"]))
+    way = way_of(found, Goal(family, 8, None))
+    assert way.outcome == "weights alone"
+    assert "scheduler.pt" in way.why
+
+
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run["what"])
 def test_what_real_runs_did(run, tmp_path):
     """Losses are as without a stop where it is said that the state goes on; else not."""
