@@ -45,7 +45,8 @@ def read_sweep(text: str) -> Sweep:
         raise NotASweep("a sweep must have the form path=values")
     found = _doubled(values.strip()) or tuple(each.strip() for each in values.split(","))
     if not all(found):
-        raise NotASweep(f"`{values}` has an empty value")
+        why = f"`{values}` has an empty value" if values.strip() else f"`{path}` has no value"
+        raise NotASweep(why)
     if len(set(found)) < len(found):
         raise NotASweep(f"`{values}` has a value twice", "give each value once")
     if len(found) > MOST:

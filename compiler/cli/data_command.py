@@ -12,7 +12,7 @@ from tunec.compiler.cli.inputs import asked_targets
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
 from tunec.compiler.dataset.counting import Characters, Counter, Tokenizer
 from tunec.compiler.dataset.files import Unread
-from tunec.compiler.dataset.measuring import Measured, Source, kept, measure, text_of
+from tunec.compiler.dataset.measuring import Measured, Source, kept, measure, missing, text_of
 from tunec.compiler.dataset.report import Report, report_json, report_text
 from tunec.compiler.dataset.templates import ChatTemplate
 from tunec.compiler.dataset.tokenizers import find
@@ -56,7 +56,8 @@ def run(options: Namespace, session: Session) -> int:
         line = f"--model {options.model or ''}"
         at = Span(COMMAND_LINE, 1, 1, 1, len(line) + 1)
         fault = error("E0305", str(why), at, help=why.help)
-        return session.refuse((fault,), {COMMAND_LINE: line})
+        gone = missing(_sources(options, loaded))
+        return session.refuse((fault, *gone), {COMMAND_LINE: line})
     found = measure(_sources(options, loaded), counting.counter, options.text)
     if found.measured is None:
         return session.refuse(found.faults, {})

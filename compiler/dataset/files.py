@@ -37,12 +37,14 @@ Reader = Callable[[Path], Iterator[Placed]]
 
 def records(path: Path) -> Iterator[Placed]:
     """Every record of a file in order; raise Unread."""
+    if path.is_dir():
+        raise Unread("it is a directory", "name the files in it")
+    if path.exists() and not path.is_file():
+        raise Unread("it is not a regular file")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         known = ", ".join(READERS)
         raise Unread(f"`{path.name}` has no suffix of a data file", f"tunec reads {known}")
-    if path.exists() and not path.is_file():
-        raise Unread("it is not a regular file")
     try:
         yield from reader(path)
     except UnicodeDecodeError as fault:

@@ -124,6 +124,22 @@ def measure(sources: Sequence[Source], counter: Counter, text: str | None = None
     return outcome
 
 
+def missing(sources: Iterable[Source]) -> list[Diagnostic]:
+    """A fault for each file that cannot be opened, where nothing counts its tokens."""
+    faults = []
+    for path in (source.path for source in sources):
+        try:
+            next(records(path), None)
+        except Unread as fault:
+            faults.append(_unread(path, fault))
+    return faults
+
+
+def _unread(path: Path, fault: Unread) -> Diagnostic:
+    at = Span(str(path), fault.line, fault.column, fault.line, fault.column + 1)
+    return error("E0201", f"cannot read `{path}`: {fault}", at, help=fault.help)
+
+
 def _measure(
     path: Path, counter: Counter, form: Form | None, text: str | None, faults: list[Diagnostic]
 ) -> tuple[list[Length], Form | None]:
@@ -135,8 +151,7 @@ def _measure(
             form, samples = _samples(path, batch, form, text, torn)
             found += _counted(path, samples, counter, torn)
     except Unread as fault:
-        at = Span(str(path), fault.line, fault.column, fault.line, fault.column + 1)
-        torn.append(error("E0201", f"cannot read `{path}`: {fault}", at, help=fault.help))
+        torn.append(_unread(path, fault))
     if not found and not torn:
         torn.append(error("E0302", f"`{path}` holds no sample", start_of(str(path))))
     faults += torn[:_MOST_TOLD]

@@ -66,6 +66,8 @@ def _on_disk(path: Path, most: int) -> bytes:
 
 def near_files(path: Path) -> str | None:
     """What file was probably meant, among those of the directory, for a help line."""
+    if os.path.lexists(path):
+        return None
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())[:1000]
     except (OSError, ValueError):

@@ -28,7 +28,7 @@ def test_values_of_a_sweep(text, values):
         ("data.sequence", "must have the form path=values"),
         ("=1,2", "must have the form path=values"),
         ("a=1,,2", "has an empty value"),
-        ("a=", "has an empty value"),
+        ("a=", "`a` has no value"),
         ("a=8,8", "has a value twice"),
         ("a=32k..2k", "begins above its end"),
         ("a=2k...4k", "is not a range"),

@@ -242,6 +242,9 @@ def test_a_tokenizer_that_is_not_here_is_told_with_what_fetches_it(tunec, traine
     told = tunec("data", trained / "train.jsonl", "--model", "llama-3.2-1b")
     assert told.code == 1
     assert "hf download meta-llama/Llama-3.2-1B --include" in " ".join(told.err.split())
+    both = tunec("data", trained / "none.jsonl", "--model", "llama-3.2-1b")
+    assert "tokenizer of meta-llama" in both.err
+    assert "there is no such file" in both.err
     guessed = tunec("data", trained / "train.jsonl", "--estimate")
     assert guessed.code == 0
     assert "AN ESTIMATE by characters" in guessed.out
