@@ -20,7 +20,7 @@ from tunec.schemas.hardware.measurements import Ran, Seconds
 from tunec.schemas.terms import Resource
 
 ROOT: Final = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests/analyses" / name) for name in ("time", "memory")]
+sys.path[:0] = [str(ROOT), *(str(ROOT / "tests/analyses" / each) for each in ("time", "memory"))]
 from measured_runs import Run, runs  # type: ignore[import-not-found]  # noqa: E402
 
 README: Final = Path(__file__).with_name("README.md")

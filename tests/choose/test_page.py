@@ -40,7 +40,7 @@ def test_the_page_is_whole_and_loads_nothing(page, arguments):
 def test_it_has_the_front_every_option_and_the_sources(page):
     text = page()
     for said in (
-        "g5.2xlarge: 7.6 h, $9.26",
+        "g5.2xlarge: 7.6 h, $9.25",
         "$55.04"[1:],
         "aws us-east-1",
         "no price",

@@ -8,6 +8,7 @@ from tunec.compiler.analyses.memory.modules import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.segments import repeated_share
 from tunec.compiler.analyses.memory.terms.passes import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.accumulation import accumulated_bytes
 from tunec.compiler.analyses.time.coefficients import FITTED, Constants
 from tunec.compiler.analyses.time.communication import rearranged_bytes
 from tunec.compiler.analyses.time.conversions import converted_bytes, is_wide, wide_head
@@ -22,10 +23,12 @@ from tunec.compiler.analyses.time.flops import (
 )
 from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, units
 from tunec.compiler.analyses.time.kernels import (
+    SCATTERED,
     Launched,
     exchanging,
     is_read_back,
     kernels,
+    scattered,
     sliced_bytes,
 )
 from tunec.compiler.analyses.time.machine import Machine
@@ -74,6 +77,10 @@ class Work(NamedTuple):
     """Bytes of gradients of experts that are slices."""
     rearranged: float
     """Bytes of copies around exchanges of those that share a sequence."""
+    scattered: float
+    """Elements that experts add to their tokens, in all passes."""
+    accumulated: float
+    """Bytes that adding gradients to those of earlier micro batches moves."""
     adapter_traffic: float
     """Bytes of adapters' outputs, by pass."""
     added: bool
@@ -120,12 +127,14 @@ def compute(work: Work, machine: Machine, at: Constants = FITTED) -> dict[str, f
         "encoders": work.encoding / rate,
         "dequantization": _expansion(work, machine, at),
     }
-    return busy | _waits(work, machine, at, busy)
+    # a layer's last kernel, before the host waits: no launch hides it
+    added = {"sums of experts": work.scattered / SCATTERED}
+    return busy | _waits(work, machine, at, busy) | added
 
 
 def _once(work: Work) -> float:
     """Bytes that are known to the byte."""
-    return work.sliced + work.rearranged
+    return work.sliced + work.rearranged + work.accumulated
 
 
 def _expansion(work: Work, machine: Machine, at: Constants) -> float:
@@ -225,6 +234,8 @@ def work_of(workload: Workload, layout: Layout) -> Work:
         fused=workload.loss == "fused" or _brings_kernels(workload),
         sliced=moved.sliced,
         rearranged=samples * (2 + repeated) * rearranged_bytes(workload, parallel.sequence),
+        scattered=samples * (1 + repeated) * scattered(workload),
+        accumulated=accumulated_bytes(workload, layout),
         adapter_traffic=samples * moved.adapters,
         added=by_unsloth(workload) and not workload.adapter.dropout,
         loss=samples * moved.loss,

@@ -165,9 +165,9 @@ _REACHED: Final[Mapping[str, float]] = {
     "mi355x": 0.680,
     "mi325x": 0.604,
     "mi300x": 0.514,
-    "v100-sxm2-16g": 0.678,
-    "v100-sxm2-32g": 0.678,
-    "t4": 0.40,
+    "v100-sxm2-16g": 0.668,
+    "v100-sxm2-32g": 0.668,
+    "t4": 0.395,
 }
 """Share of the data sheet's 16-bit rate that the fastest large product keeps up, power limit and
 all: stas00/ml-engineering 744d01e, compute/accelerator, Maximum Achievable Matmul FLOPS. That of a
@@ -177,7 +177,7 @@ _USUAL: Final = 0.85
 _GEFORCE: Final = 1.1
 """Of GeForce cards, which run at clocks above the one that the data sheet counts with. A
 judgement, made when runs of `fsdp_qlora` on an RTX 3090 and 4090 had been seen."""
-_ADA_WATT: Final = 0.712e12
+_ADA_WATT: Final = 0.706e12
 """Operations a second that a chip of the Ada generation keeps up for each watt that it may take:
 what `l40_40gb.csv` shows of 300 W. At 300 W an RTX 6000 Ada has the same."""
 
@@ -224,8 +224,9 @@ def _attention(device: Device, share: float) -> float:
     """Share of the rate that fused attention keeps up, of which products keep up `share`.
 
     Between its products it takes exponentials, of which each unit does 16 in a clock, whatever it
-    multiplies (CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions"): chips
-    that multiply less in a clock wait less for them, as an A100 shows by how much it waits.
+    multiplies (CUDA C++ Programming Guide, "Compute Capability 8.x, Architecture": 16 special
+    function units, as 7.x and 9.0 have; arXiv 2407.08608, 3.1, footnote 5): chips that multiply
+    less in a clock wait less for them, as an A100 shows by how much it waits.
     """
     capability, done = device.compute_capability or (0, 0), device.silicon.operations
     if capability in _ATTENTION:

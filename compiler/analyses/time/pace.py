@@ -26,6 +26,7 @@ WAITS_FOR: Final[Mapping[str, Resource]] = {
     "conversions": "memory",
     "loss": "memory",
     "dequantization": "memory",
+    "sums of experts": "memory",
     "optimizer step": "memory",
     "generation": "memory",
     "kernel launches": "host",

@@ -15,7 +15,7 @@ from statistics import fmean, median
 from typing import Final
 
 HERE: Final = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "memory")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "memory"), str(HERE.parents[2])]
 from judging import judged  # noqa: E402
 from measured_runs import Run, Split, runs  # noqa: E402
 

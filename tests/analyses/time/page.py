@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 HERE: Final = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "memory")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "memory"), str(HERE.parents[2])]
 from judging import Judged, by_class, judged, ranked  # noqa: E402
 from measured_runs import SOURCES, Run, Split, runs  # noqa: E402
 from measurements import quantile  # noqa: E402
@@ -41,7 +41,9 @@ tokens they have, were found in the source of transformers when the account was 
 that DeepSpeed's Adam has one thread where `accelerate launch` starts it, that its gradients go down
 behind the backward pass, and that the host narrows its weights, was read in the sources when
 ulysses-sp was seen to be far off; so were the settings of automodel, the length of flux-qlora's
-texts and the kernels of Unsloth, each where its source has it. Copies and launches around exchanges
+texts and the kernels of Unsloth, each where its source has it. What experts add to their tokens one
+by one was read in the source of transformers when fms-moe was read again; how fast that is comes
+from measurements of others. Copies and launches around exchanges
 of those that share a sequence were read in DeepSpeed's source when ulysses-sp was read again, and
 the bucket of Qwen's runs on two nodes in the file that they name; that devices without a link have
 a third of their slots for each other comes from measurements that were looked for when fsdp_qlora's
@@ -63,21 +65,25 @@ _KNOWN: Final = """\
 - Qwen-7B on two nodes takes 1.75 times as long as on one device at every length from 512 tokens on.
   The text says one sample and eight micro batches, as on one device, and so does its memory. The
   script that it names, finetune/finetune_lora_ds.sh, has two samples, with which the account would
-  be off by -0.01 to +0.16 from 256 to 8,192 tokens. The text's number is taken; these runs are in
-  most of the pairs that the account ranks wrongly.
+  be off by -0.01 to +0.16 from 256 to 8,192 tokens. But the memory rules them out: with them a
+  device would hold 51 GB at 8,192 tokens, and all four together held 155.5. The text's number is
+  taken; these runs are in most of the pairs that the account ranks wrongly.
 - ulysses-sp takes 27 seconds a step at 8,192 tokens on one device as on four. Its data set streams
   whole books, and TRL of its time (0.26, `trl/data_utils.py`, `truncate_dataset`) turns a thousand
   of them into tokens before the first of its 50 steps, on each rank: what is published is probably
   the whole run's speed. From 32,768 to 65,536 tokens a step takes 6 seconds more, in which the
   devices could not do even the added attention (9 seconds at their full rate): its texts are
-  shorter than that.
+  shorter than that. Its memory speaks against its text too: 76.4 GB on one device, and 23.4 GB on
+  each of four, are what optimizer states on the devices take. The text says that they are on the
+  host, and so they are accounted for.
 - xtuner's Llama 3 8B on two devices, which its 16-bit weights and optimizer states fill, takes
-  twice the time of the account: what a full device costs is not known to it.
+  twice the time of the account: what a full device costs is not known to it, and no other run
+  shows it.
 - fsdp_qlora's RTX 6000 Ada take 1.4 times the time of the account: its text says that devices
   without NVLink waited for their links, whose bandwidth it does not give. Two devices and four
   behave as if all of the time went into links of 1.6 GB/s, a twentieth of their slots; a third is
   accounted for.
-- Experts of Granite, each a slice of all (fms-moe), take 1.24 times as long as the account has it.
+- Experts of Granite, each a slice of all (fms-moe), take 1.16 times as long as the account has it.
 - Texts of 256 and 512 tokens on one device (Qwen) take up to a quarter less: what fits into a
   device's cache does not cross its memory.
 """

@@ -1,6 +1,7 @@
 """What the time account counts besides arithmetic: launches, gathers, and rates kept up."""
 
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import pytest
@@ -19,12 +20,13 @@ from workload_builders import (
 )
 
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Layout
+from tunec.compiler.analyses.time.accumulation import accumulated_bytes
 from tunec.compiler.analyses.time.coefficients import FITTED
 from tunec.compiler.analyses.time.compute import compute, product_rate, work_of
 from tunec.compiler.analyses.time.conversions import converted_bytes, is_wide
 from tunec.compiler.analyses.time.flops import operations
 from tunec.compiler.analyses.time.gathering import found_whole, gathers, hooks, units
-from tunec.compiler.analyses.time.kernels import kernels, sliced_bytes
+from tunec.compiler.analyses.time.kernels import kernels, scattered, sliced_bytes
 from tunec.compiler.analyses.time.machine import Machine, machine_of, rate_of, reached
 from tunec.compiler.analyses.time.tiles import Product, products_of, slowed
 from tunec.schemas.frozen import replace
@@ -220,6 +222,25 @@ def test_half_of_the_last_wave_has_no_tile() -> None:
     assert 1.05 < slowed((one,), 108) < 1.5  # smaller tiles, each slower, fill the wave better
     assert slowed((one,), 0) == 1
     assert slowed((), 108) == 1
+
+
+def test_experts_in_a_loop_add_to_their_tokens_one_by_one() -> None:
+    one_pass = scattered(full(GRANITE, sequence=512, versions=BEFORE))
+    assert one_pass == 512 * 2 * 2 * 256  # tokens, layers, active experts, width
+    assert scattered(full(GRANITE, sequence=512, versions=SINCE)) == 0
+
+
+def test_micro_batches_add_their_gradients() -> None:
+    workload = full(LARGE)
+    trained = 2 * sum(prod(module.shape) * module.copies for module in LARGE.modules)
+    plain = {"trainable": "bf16", "gradients": "bf16"}
+    zero = {"engine": "deepspeed", "world": 4, **plain}
+    assert accumulated_bytes(workload, layout(accumulation=1, **plain)) == 0
+    assert accumulated_bytes(workload, layout(accumulation=4, **plain)) == 3 * 3 / 4 * trained
+    whole = accumulated_bytes(workload, layout(accumulation=4, stage=1, **zero))
+    assert accumulated_bytes(workload, layout(accumulation=4, stage=2, **zero)) == whole / 4
+    joined = layout(accumulation=4, engine="fsdp", world=2, fsdp=FSDP_1, **plain)
+    assert accumulated_bytes(workload, joined) == (3 * 3 / 4 + 2) * trained
 
 
 @pytest.mark.parametrize("columns", [64, 1024, 1025, 4096, 14336])

@@ -21,9 +21,9 @@ REACHED: Final[dict[str, tuple[float, float]]] = {
     # class: median and 95th percentile of the absolute errors of judging runs
     "all": (0.08, 0.39),
     "dense": (0.08, 0.49),
-    "experts": (0.22, 0.26),
+    "experts": (0.15, 0.19),
     "diffusion": (0.04, 0.09),
-    "full": (0.22, 1.21),
+    "full": (0.19, 1.21),
     "LoRA": (0.08, 0.50),
     "QLoRA": (0.08, 0.32),
     "one device": (0.07, 0.21),
