@@ -196,8 +196,8 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         crosses=special.crosses or workload.architecture.kind == "encoder-decoder",
         fused_norms=(workload.version("torch") or _FUSED_RMS_NORM) >= _FUSED_RMS_NORM,
         readers=_readers(inside, stacks),
-        fused_qkv=any(_is_fused_qkv(m, stack) for m in inside for stack in stacks),
-        fused_gate=any(_is_fused_gate(m, stack) for m in adapted for stack in stacks),
+        fused_qkv=any(is_fused_qkv(m, stack) for m in inside for stack in stacks),
+        fused_gate=any(is_fused_gate(m, stack) for m in adapted for stack in stacks),
         reads_product=any(m.shape[-1] == stack.ffn for m in adapted for stack in stacks),
         drops=workload.adapter.dropout > 0,
         masks=masks,
@@ -269,11 +269,13 @@ def _readers(linears: list[Module], stacks: list[Stack]) -> float:
     return (reading - as_wide) / layers
 
 
-def _is_fused_qkv(module: Module, stack: Stack) -> bool:
+def is_fused_qkv(module: Module, stack: Stack) -> bool:
+    """Whether a projection is that of queries, keys and values together."""
     return module.shape[0] >= (stack.heads + 2 * stack.kv_heads) * stack.head_dim and (
         "qkv" in module.path or "query_key_value" in module.path or "c_attn" in module.path
     )
 
 
-def _is_fused_gate(module: Module, stack: Stack) -> bool:
+def is_fused_gate(module: Module, stack: Stack) -> bool:
+    """Whether a projection is that of a gate and of what it multiplies together."""
     return stack.gated and module.shape == (2 * stack.ffn, stack.hidden)

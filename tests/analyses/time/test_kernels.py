@@ -230,6 +230,13 @@ def test_experts_in_a_loop_add_to_their_tokens_one_by_one() -> None:
     assert scattered(full(GRANITE, sequence=512, versions=SINCE)) == 0
 
 
+def test_projections_together_launch_what_they_launch_apart() -> None:
+    config = {**LLAMA_32_1B, "model_type": "phi3", "num_key_value_heads": 32}
+    apart, together = model({**config, "model_type": "llama"}), model(config)
+    assert len(together.modules) == len(apart.modules) - 3
+    assert kernels(full(together), repeated=0) == kernels(full(apart), repeated=0)
+
+
 def test_micro_batches_add_their_gradients() -> None:
     workload = full(LARGE)
     trained = 2 * sum(prod(module.shape) * module.copies for module in LARGE.modules)
