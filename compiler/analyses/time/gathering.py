@@ -23,7 +23,9 @@ def gathers(workload: Workload, layout: Layout) -> int:
 def found_whole(workload: Workload, layout: Layout) -> int:
     """How often a hook of stage 3 finds a module whose weight no rank lets go of.
 
-    deepspeed 0.19.8 `runtime/zero/parameter_offload.py`, `mark_persistent_parameters`.
+    deepspeed 0.19.8 `runtime/zero/parameter_offload.py`, `mark_persistent_parameters`. Both halves
+    of an adapter are modules too, and are found whole or on their way: what is fetched ahead of a
+    layer takes small ones together (`partitioned_param_coordinator.py`, `fetch_sub_module`).
     """
     if not _is_sharded(layout) or layout.zero.stage != PARAMETERS:
         return 0
@@ -67,7 +69,8 @@ class _Modules(NamedTuple):
 def _modules(workload: Workload, threshold: int) -> _Modules:
     every = workload.architecture.modules
     whole = sum(module.copies for module in every if prod(module.shape) <= threshold)
-    return _Modules(sum(module.copies for module in every) - whole, whole)
+    halves = 2 * sum(module.copies for module in workload.adapted)
+    return _Modules(sum(module.copies for module in every) - whole, whole + halves)
 
 
 @cached(256)

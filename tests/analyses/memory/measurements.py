@@ -44,7 +44,7 @@ from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.ir.slots import AttentionKernel
 from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.models.catalogue import card
 
 Row = dict[str, Any]
@@ -310,7 +310,20 @@ def qwen(name: str) -> Architecture:
     found = model(
         LLAMA_2_7B | sizes | more | {"num_hidden_layers": layers, "vocab_size": vocabulary}
     )
-    return replace(found, context=0)  # its own code keeps no table of positions in a layer
+    # its own code keeps no table of positions in a layer
+    return replace(found, context=0, modules=tuple(_joined(found.modules)))
+
+
+def _joined(modules: Iterable[Module]) -> Iterator[Module]:
+    """Queries, keys and values in one projection (finetune.py, `lora_target_modules`: c_attn)."""
+    for module in modules:
+        name = module.path.rpartition(".")[2]
+        if name == "q_proj":
+            rows, columns = module.shape
+            path = module.path.replace(name, "c_attn")
+            yield replace(module, path=path, shape=(3 * rows, columns))
+        elif name not in ("k_proj", "v_proj"):
+            yield module
 
 
 SINGLE = {"autocast": True, **BF16_LORA}
@@ -332,6 +345,7 @@ def qwen_account(row: Row) -> Account:
     ends = "embeddings" in row["peft"]["targets"]
     outer = (architecture.embedding, architecture.head)
     beside = tuple(module for module in architecture.modules if module.path in outer)
+    given["targets"] = ("c_attn", *ALL_LINEAR)
     workload = lora(architecture, rank=64, dropout=0.05, also_train=beside if ends else (), **given)
     states: dict[str, Any] = SINGLE
     if ranks > 1:
@@ -356,7 +370,7 @@ def swift_account(row: Row) -> Account:
     if row["method"] == "full":
         return account(full(architecture, **given), layout(micro, checkpointed=checkpointed))
     everything = row["peft"]["targets"] == "ALL"
-    targets = ALL_LINEAR if everything else ("q_proj", "k_proj", "v_proj")
+    targets = ("c_attn", *(ALL_LINEAR if everything else ("q_proj", "k_proj", "v_proj")))
     workload = lora(architecture, rank=row["peft"]["r"], dropout=0.05, targets=targets, **given)
     return account(workload, layout(micro, checkpointed=checkpointed, **SINGLE))
 
