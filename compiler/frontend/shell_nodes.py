@@ -75,6 +75,10 @@ _INCLUDE: Final = ("include", "i", "deepspeed_inclusion_filter")
 _EXCLUDE: Final = ("exclude", "e", "deepspeed_exclusion_filter")
 _HERE: Final = re.compile(r"localhost:(\d+(?:,\d+)*)")
 _COUNTED: Final = ("nodes", "per_node", "processes", "master_port")
+_BY_VARIABLES: Final = ("ms-swift", "llamafactory")
+_VARIABLES: Final = {"nodes": "NNODES", "per_node": "NPROC_PER_NODE", "master_port": "MASTER_PORT"}
+"""What programs that start torchrun themselves hand to it: ms-swift 4.0.4 to 4.6.0 cli/main.py
+`get_torchrun_args`; llamafactory 0.9.1 to 0.9.5 launcher.py `launch`."""
 
 
 def processes(launcher: str, flags: Node) -> dict[str, Node]:
@@ -128,6 +132,18 @@ def _on_one_node(found: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
         yield "per_node", replace(include, items=None, value=len(include.items or ()))
     elif "per_node" in found and not found.keys() & {"nodes", "hostfile"}:
         yield "nodes", replace(found["per_node"], value=1, written=None)
+
+
+def _by_variables(
+    launcher: str, environment: Mapping[str, Field], builder: Builder
+) -> Iterator[tuple[str, Node]]:
+    """How many processes a program starts by itself, where it is started for several."""
+    if launcher not in _BY_VARIABLES or _VARIABLES["per_node"] not in environment:
+        return
+    for key, name in _VARIABLES.items():
+        node = builder.leaf(environment[name]) if name in environment else None
+        if node is not None and type(node.value) is int:
+            yield key, replace(node, key_span=node.span)
 
 
 # ── Slurm's batch options ────────────────────────────────────────────────────────────────────────
@@ -304,6 +320,7 @@ def _launcher(launch: Launch, run: Run, number: int, builder: Builder) -> ShellD
         "launcher": replace(name, key_span=name.span),
         **{key: builder.leaf(hidden) for key in counted if hidden is not None},
         **processes(launch.launcher, flags),
+        **dict(_by_variables(launch.launcher, run.environment, builder)),
         "environment": _variables(run.environment, builder),
         "flags": flags,
     }
