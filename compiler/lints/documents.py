@@ -376,7 +376,7 @@ def _settled(
 ) -> Iterator[Document]:
     """Give each ds_config.json the table of who reads it: that depends on what else was read."""
     kinds = {each.kind for each in documents}
-    reader = "huggingface" if kinds & {*TRAINERS, "axolotl"} else ""
+    reader = "huggingface" if kinds & {*TRAINERS, "axolotl", "ms-swift"} else ""
     reader = reader or ("simpletuner" if "simpletuner" in kinds else "deepspeed")
     target = targets["deepspeed" if "deepspeed" in readers else reader]
     for each in documents:

@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.python_settings import Given, given_by
-from tunec.compiler.frontend.shell_script import follow
-from tunec.compiler.frontend.shell_variables import UNKNOWN as LEFT_OPEN
-from tunec.compiler.frontend.shell_words import whole
+from tunec.compiler.frontend.shell_written import written_in
 from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.repository import Reach
-from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
 
@@ -35,36 +32,10 @@ LONGEST: Final = 500
 """Characters of a file's name."""
 
 
-_OPEN_WORD: Final = re.compile(
-    rf'"[^"\n]*{LEFT_OPEN}[^"\n]*"|[^\s",:{{}}\[\]]*{LEFT_OPEN}[^\s",:{{}}\[\]]*'
-)
-"""A word of a text with a variable whose value the script does not say."""
-
-
-def written_in(script: Document, named: str) -> str | None:
-    """What a script writes to a file before it starts the program: empty where that is not known.
-
-    None: it writes none of that name.
-    """
-    name = Path(named).name
-    if script.format != "shell":
-        return None
-    texts = [text for path, text in _files_of(script.text).items() if Path(path).name == name]
-    if len(texts) == 1:
-        return _OPEN_WORD.sub('"???"', texts[0])
-    return "" if texts or f"> {name}" in script.text.replace("./", "") else None
-
-
-@cached(1)
-def _files_of(text: str) -> Mapping[str, str]:
-    """The files that a script writes: each of its commands asks for them."""
-    return follow(whole(text)).files
-
-
 def written_by(documents: Iterable[Document], named: str) -> tuple[str, str | None]:
     """The script that writes a file, and what it writes, as `written_in` has it."""
-    scripts = {each.name: each for each in documents if each.format == "shell"}
-    found = ((name, written_in(each, named)) for name, each in scripts.items())
+    scripts = {each.name: each.text for each in documents if each.format == "shell"}
+    found = ((name, written_in(text, named)) for name, text in scripts.items())
     return next((each for each in found if each[1] is not None), ("", None))
 
 
@@ -200,8 +171,27 @@ _AXOLOTL: Final[Mapping[str, tuple[int, Mapping[str, Any], Mapping[str, Any]]]] 
     "zero3_bf16_cpuoffload_params.json": (3, {"offload_param": _CPU}, _BF16),
 }
 """axolotl-ai-cloud/axolotl v0.18.0 deepspeed_configs, without zero2.json: it has changed."""
+_GATHERED: Final = {
+    "allgather_partitions": True, "allgather_bucket_size": 2e8, "reduce_scatter": True,
+    "overlap_comm": False, "reduce_bucket_size": 2e8, "contiguous_gradients": True,
+}
+_IN_PARTS: Final = {
+    "overlap_comm": False, "contiguous_gradients": True, "sub_group_size": 1e9,
+    **dict.fromkeys(("reduce_bucket_size", "stage3_prefetch_bucket_size"), "auto"),
+    "stage3_param_persistence_threshold": "auto",
+    **dict.fromkeys(("stage3_max_live_parameters", "stage3_max_reuse_distance"), 1e9),
+}
+_MS_SWIFT: Final[Mapping[str, tuple[int, Mapping[str, Any], Mapping[str, Any]]]] = {
+    "zero0": (0, _GATHERED, _EITHER),
+    "zero1": (1, _GATHERED, _EITHER),
+    "zero2": (2, _GATHERED, _EITHER),
+    "zero3": (3, _IN_PARTS, _EITHER),
+    "zero2_offload": (2, {**_GATHERED, **_OPTIMIZER}, _EITHER),
+    "zero3_offload": (3, {**_IN_PARTS, **_BOTH}, _EITHER),
+}
+"""ms-swift 4.0.4 to 4.6.0 config, by the words of arguments/sft_args.py `_init_deepspeed`."""
 _FOLDERS: Final = ("deepspeed_configs", "deepspeed")
-_MAKERS: Final = {"llamafactory": "LLaMA-Factory", "axolotl": "Axolotl"}
+_MAKERS: Final = {"llamafactory": "LLaMA-Factory", "axolotl": "Axolotl", "ms-swift": "ms-swift"}
 
 
 def as_shipped(
@@ -214,13 +204,16 @@ def as_shipped(
     if any(each.kind == "deepspeed" for each in documents):
         return (), tuple(missing)
     engines = {each.place: _engine(each.place) for each in missing}
+    named = (each.get("deepspeed") for each in documents if each.kind == "ms-swift")
+    own = [_engine(place) for place in named if place is not None]
     told = (
         replace(each, why=f"{each.why}, and it is taken as {_maker(each)} ships it")
         if engines[each.place] is not None
         else each
         for each in missing
     )
-    return tuple(each for each in engines.values() if each is not None), tuple(told)
+    every = (*engines.values(), *own)
+    return tuple(each for each in every if each is not None), tuple(told)
 
 
 def is_shipped(document: Document) -> bool:
@@ -237,12 +230,12 @@ def _engine(place: Place) -> Document | None:
     """What a file holds, each key at the key that names it: no edit can be made there."""
     name = PurePosixPath(str(place.value))
     kind = place.document.kind
-    if place.path != "deepspeed" or place.document.format == "shell":
+    if place.path != "deepspeed" or (place.document.format == "shell" and kind != "ms-swift"):
         return None
-    table = _LLAMAFACTORY if kind == "llamafactory" else {}
+    table = {"llamafactory": _LLAMAFACTORY, "ms-swift": _MS_SWIFT}.get(kind, {})
     if kind == "axolotl" and name.parent.name in _FOLDERS:
         table = _AXOLOTL
-    held = table.get(name.name)
+    held = table.get(str(name) if kind == "ms-swift" else name.name)
     if held is None:
         return None
     root = _at(place.node, _content(*held))

@@ -53,6 +53,8 @@ def _told(
     """What a program gets of the keys of a dialect that it runs, and a dialect of its keys."""
     reads = {each.key: each for each in sources.reads if each.place.document is document}
     for carry in _between(document, target, file, sources, dialect):
+        if any(map(sources.is_given, carry.slots)):
+            continue
         every = (*carry.keys, *carry.beside)
         there = {key: document.flat[key].value for key in every if key in document.flat}
         try:

@@ -9,6 +9,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.kinds import known_keys
+from tunec.compiler.lints.neighbours import is_shipped
 from tunec.compiler.target import File, Target
 from tunec.compiler.translate.scripts import with_own_scripts
 from tunec.schemas.frozen import replace
@@ -38,9 +39,14 @@ class Documents(Struct, frozen=True):
     defaults there, those of its other classes have not."""
 
 
-def documents_of(documents: Iterable[Document], run: LintContext) -> Documents:
-    """The documents that have a table, as far as a run is said by them: views say it again."""
-    read = [each for each in documents if not each.is_view and each.target is not None]
+def documents_of(documents: Sequence[Document], run: LintContext) -> Documents:
+    """The documents that have a table, as far as a run is said by them: views say it again.
+
+    An engine that its program has itself is said by its name alone.
+    """
+    shipped = (replace(each, origin=None, paths={}) for each in documents if is_shipped(each))
+    told = (*(each for each in documents if not each.is_view), *shipped)
+    read = [each for each in told if each.target is not None]
     own = with_own_scripts(read, run.targets, run.environment.readers)
     own = _beside_the_trainers(each for each in own if not _is_argument(each))
     own = _with_flags(own)

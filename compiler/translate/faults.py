@@ -9,7 +9,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import invalid
 from tunec.compiler.ir.values import show
-from tunec.compiler.read import WRONG_SHAPE
+from tunec.compiler.read import WRONG_SHAPE, found_plain, settle
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Dialect, Json, Target, refused
 from tunec.compiler.translate.admission import schema_of
@@ -160,6 +160,8 @@ def _losses(
 
 _WAYS: Final = ("loss.path", "optimizer.kernel", "attention.implementation")
 """Ways to compute the same: the program that runs a dialect may have its own."""
+_PLACES: Final = ("generation.offload_training", "generation.engine_sleeps")
+"""Where things lie while others work: without a word for it, the same needs more memory."""
 
 
 def lost_ways(
@@ -172,10 +174,28 @@ def lost_ways(
     said = frozenset(slot for draft in drafts for slot in draft.said)
     lost = frozenset(slot for draft in drafts for slot in draft.lost)
     lost |= refused(target.cannot, said | lost, known.values).keys()
-    own = [slot for slot in _WAYS if slot in lost]
+    own = [slot for slot in (*_WAYS, *_PLACES) if slot in lost]
     if is_dialect(sources.run):
         return frozenset(own)
     return frozenset(slot for slot in own if target.run_by and not sources.is_written(slot))
+
+
+def with_more_memory(
+    target: Target, slots: Collection[str], sources: Sources
+) -> Iterator[Diagnostic]:
+    """That the new program leaves on the devices what the one that was read moves away."""
+    left = [slot for slot in _PLACES if slot in slots and sources.is_written(slot)]
+    if left:
+        what = joined((f"{slot} {show(slot, sources.known.values[slot])}" for slot in left), "and")
+        yield Diagnostic(
+            "not-carried-over",
+            "warning",
+            f"{target.name} cannot express {what}, so the new run needs more memory",
+            tuple(map(sources.label, left)),
+            tuple(dict.fromkeys(target.cannot[slot].reason for slot in left)),
+            help="leave vLLM a smaller share of the device with --set "
+            "generation.device_share=VALUE, or use more devices",
+        )
 
 
 def in_its_own_way(target: Target, slots: Collection[str]) -> Iterator[Diagnostic]:
@@ -278,10 +298,25 @@ def _refused_by(
 ) -> Iterator[Diagnostic]:
     """What the reader's schema refuses, and its program though every key is well formed."""
     target, version = asked
+    plan = _as_written(drafts, filled, dialect).plan()
     for draft in drafts:
         yield from invalid(draft.file, draft.values, dialect)
-        yield from _as_known(draft.file.check(filled.plan(), dialect))
-    yield from _as_known(target.check(filled.plan(), version))
+        yield from _as_known(draft.file.check(plan, dialect))
+    yield from _as_known(target.check(plan, version))
+
+
+def _as_written(drafts: Sequence[Draft], filled: Partial, dialect: Dialect) -> Partial:
+    """What is known, with slots that kept keys say as the new files have them."""
+    values = dict(filled.values)
+    for draft in drafts:
+        kept = frozenset(slot for each in draft.kept for slot in each.slots)
+        there = {key: each.value for key, each in found_plain(draft.values).items()}
+        for entry in draft.file.entries if kept else ():
+            if entry.holds_in(dialect) and not kept.isdisjoint(entry.slots):
+                present = {key: there[key] for key in entry.keys if key in there}
+                read = settle(entry, present) if present else {}
+                values |= {slot: value for slot, value in read.items() if slot in kept}
+    return Partial(values, filled.possible)
 
 
 def _as_known(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:

@@ -208,7 +208,7 @@ def _unsaid(run: LintContext, document: Document, path: str, value: Any) -> Fate
         return "filled"
     if document.kind in _STARTING and path.rpartition(".")[2] in MEETING:
         return "meeting"
-    if _names_a_document(run, value):
+    if _names_a_document(run, value) or _is_of_an_engine(run, document, path):
         return "file"
     default = default_of(run, document.kind, path)
     as_absent = value in (None, {}) if not default.known else is_same(default.value, value)
@@ -218,6 +218,12 @@ def _unsaid(run: LintContext, document: Document, path: str, value: Any) -> Fate
 def _names_a_document(run: LintContext, value: Any) -> bool:
     """Whether it says which other file to read, or the folder of one, and that has been read."""
     return isinstance(value, str) and PurePath(value).name in _NAMES.of(run.documents)
+
+
+def _is_of_an_engine(run: LintContext, document: Document, path: str) -> bool:
+    """Whether a word names an engine's file that the program has itself."""
+    engines = (each for each in run.documents if each.kind == "deepspeed")
+    return path == "deepspeed" and any(each.name == document.name for each in engines)
 
 
 def _names_of(documents: Sequence[Document]) -> frozenset[str]:

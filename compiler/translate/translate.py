@@ -131,7 +131,9 @@ def _given(word: str) -> Definition:
 
 
 def _typed(slot: str, value: Any) -> Any:
-    """YAML 1.1 has `1e-5` as text, which is no number of a slot that holds one."""
+    """YAML 1.1 has `1e-5` as text, no number of a slot that holds one; `a, b` is a list."""
+    if SLOTS[slot].type == tuple[str, ...] and isinstance(value, str):
+        return tuple(map(str.strip, value.split(",")))
     if isinstance(value, list):
         return tuple(value)
     is_number = SLOTS[slot].type in (float, float | None)
@@ -319,8 +321,9 @@ def _not_carried(
 def parts_only(sources: Sources, without: Iterable[str]) -> Iterator[Diagnostic]:
     """What a dialect's own program alone makes of its words."""
     for at, why in foreign(sources.run):
-        if not is_named(at.path, without):
-            is_data = any(each.startswith("data.") for each in slots_of(at.document, at.path))
+        slots = tuple(slots_of(at.document, at.path))
+        if not is_named(at.path, without) and not any(map(sources.is_given, slots)):
+            is_data = any(each.startswith("data.") for each in slots)
             yield Diagnostic(
                 "not-carried-over",
                 "warning",

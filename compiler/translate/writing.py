@@ -15,7 +15,13 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
 from tunec.compiler.translate.carried_keys import Kept
 from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_defaults
-from tunec.compiler.translate.faults import faults_of, in_its_own_way, lost_ways, nothing
+from tunec.compiler.translate.faults import (
+    faults_of,
+    in_its_own_way,
+    lost_ways,
+    nothing,
+    with_more_memory,
+)
 from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import is_dialect
@@ -68,6 +74,7 @@ def write(
         return Written((), (nothing(target),))
     found = faults_of((target, version), drafts, known, filled, sources, software)
     found += in_its_own_way(target, () if is_dialect(sources.run) else ways)
+    found += with_more_memory(target, ways, sources)
     artifacts, faulty = ((), []) if has_errors(found) else _artifacts(drafts, header)
     rows = (each for draft in drafts for each in draft.file.entries if each.holds_in(dialect))
     return Written(

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of, only_here
 from tunec.compiler.target import Json
+from tunec.targets.ms_swift import grpo_migration as grpo
 from tunec.targets.read_only import split_names
 
 _DATA: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/data_args.py `DataArguments`"
@@ -47,6 +48,7 @@ def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """What a name means to ms-swift alone: its hub, and how samples are drawn."""
+    yield from grpo.foreign(found)
     names = split_names(found.get("dataset"))
     cut = [each for each in names if "#" in each]
     if cut:
@@ -133,6 +135,7 @@ CARRIES: Final = (
     _renamed("padding_free", f"{_TEMPLATE}; trl trainer/sft_config.py"),
     _renamed("router_aux_loss_coef", f"{_MODEL}; trl trainer/sft_config.py, grpo_config.py"),
     _renamed("model_revision", f"{_MODEL}; trl trainer/model_config.py"),
+    *grpo.CARRIES,
 )
 
 
@@ -162,6 +165,7 @@ _ONLY_HERE: Final = (
 
 LEAVES: Final = (
     *_ONLY_HERE,
+    *grpo.LEAVES,
     gone("load_from_cache_file", _DATA, "`datasets` reuses what its cache holds"),
     gone("download_mode", _DATA, "`datasets` reuses what its cache holds"),
     gone("check_model", _MODEL, "the files of a model are not compared with its hub's"),

@@ -28,32 +28,39 @@ _LOSSES: Final[Mapping[Any, tuple[tuple[str, ...], str, float]]] = {
 }
 """Losses of a method, and the loss and the beta that it has by default: `_init_grpo`,
 `_set_default`."""
-_RLHF_KEYS: Final = ("rlhf_type", "loss_type", "beta")
 
 
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
     """Without `rlhf_type` it is the file of `swift sft`."""
     if is_supervised(plan):
         return {}
-    objective = plan.objective
-    return {"rlhf_type": objective.kind, "loss_type": objective.loss, "beta": objective.beta}
+    return {KIND: plan.objective.kind, "beta": plan.objective.beta}
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """DPO or GRPO with one loss of its own; other methods are no slot's value."""
-    kind, loss = found.get(KIND), found.get("loss_type")
+    """DPO or GRPO; other methods are no slot's value."""
+    kind = found.get(KIND)
     if kind is None:
-        return {"objective.kind": "sft", "objective.loss": "nll", "objective.beta": 0.0}
-    known, usual, weight = _LOSSES.get(kind, ((), "", 0.0))
-    losses = split_names(loss if loss is not None else usual)
-    if len(losses) != 1 or losses[0] not in known:
+        return {"objective.kind": "sft", "objective.beta": 0.0}
+    if kind not in _LOSSES:
         return {}
-    beta = found.get("beta")
-    return {
-        "objective.kind": kind,
-        "objective.loss": losses[0],
-        "objective.beta": weight if beta is None else beta,
-    }
+    beta, (_, _, usual) = found.get("beta"), _LOSSES[kind]
+    return {"objective.kind": kind, "objective.beta": usual if beta is None else beta}
+
+
+def _write_loss(plan: Plan) -> Mapping[str, Json]:
+    objective = plan.objective
+    return {} if is_supervised(plan) else {KIND: objective.kind, "loss_type": objective.loss}
+
+
+def _loss(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """One loss that its method and a slot have."""
+    kind, said = found.get(KIND), found.get("loss_type")
+    if kind is None:
+        return {"objective.loss": "nll"}
+    known, usual, _ = _LOSSES.get(kind, ((), "", 0.0))
+    losses = split_names(said if said is not None else usual)
+    return {"objective.loss": losses[0]} if len(losses) == 1 and losses[0] in known else {}
 
 
 def _write_reference(plan: Plan) -> Mapping[str, Json]:
@@ -75,12 +82,21 @@ def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 OBJECTIVE: Final = (
     row(
-        _RLHF_KEYS,
-        ("objective.kind", "objective.loss", "objective.beta"),
+        (KIND, "beta"),
+        ("objective.kind", "objective.beta"),
         _write_objective,
         _objective,
         f"{_RLHF}; `rlhf_type` is no flag of `swift sft`",
         absent=_objective({}),
+    ),
+    row(
+        ("loss_type", KIND),
+        ("objective.loss",),
+        _write_loss,
+        _loss,
+        f"{_RLHF} `_set_default`",
+        absent=_loss({}),
+        beside=(KIND,),
     ),
     row(
         ("rlhf_type", "tuner_type", "ref_model", "model", "beta"),
@@ -175,7 +191,8 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {} if found.get("split_dataset_ratio") else {"data.evaluation": None}
 
 
-def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
+def write_evaluation(plan: Plan) -> Mapping[str, Json]:
+    """The data to evaluate on, if there is any."""
     return {} if plan.data.evaluation is None else {"val_dataset": [plan.data.evaluation]}
 
 
@@ -222,7 +239,7 @@ DATA: Final = (
     row(
         ("val_dataset", "split_dataset_ratio"),
         ("data.evaluation",),
-        _write_evaluation,
+        write_evaluation,
         _evaluation,
         f"{_DATA}: without either nothing is evaluated",
         absent={"data.evaluation": None},

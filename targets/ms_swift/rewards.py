@@ -17,7 +17,8 @@ KIND: Final = "rlhf_type"
 _IS: Final[Mapping[str, Json]] = {KIND: "grpo"}
 
 
-def _is(found: Mapping[str, Json]) -> bool:
+def is_rewarding(found: Mapping[str, Json]) -> bool:
+    """Whether keys are those of a run with rewards."""
     return found.get(KIND) == "grpo"
 
 
@@ -27,7 +28,7 @@ def _of_answers(key: str, slot: str, usual: Json, source: str = _RLHF) -> Entry:
         (key, KIND),
         (slot,),
         lambda plan: {key: plan[slot], **_IS},
-        lambda found: {slot: found.get(key, usual)} if _is(found) else {},
+        lambda found: {slot: found.get(key, usual)} if is_rewarding(found) else {},
         source,
         when=is_rewarded,
     )
@@ -44,7 +45,7 @@ def _write_lengths(plan: Plan) -> Mapping[str, Json]:
 def _read_lengths(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """Prompts are by default as long as the model allows."""
     prompt, answer = found.get("max_length"), found.get("max_completion_length", 512)
-    if not _is(found) or not isinstance(answer, int):
+    if not is_rewarding(found) or not isinstance(answer, int):
         return {}
     known = {"generation.completion": answer}
     if not isinstance(prompt, int):
@@ -69,7 +70,7 @@ def _write_engine(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_engine(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    if not _is(found):
+    if not is_rewarding(found):
         return {}
     if found.get("use_vllm") is not True:
         return {_ENGINE: "transformers", _SHARE: 0.0}
@@ -79,18 +80,35 @@ def _read_engine(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {_ENGINE: "vllm_colocate", _SHARE: share}
 
 
+_WHERE: Final = ("use_vllm", "vllm_mode")
+
+
+def _is_beside(found: Mapping[str, Json]) -> bool:
+    """Whether vLLM is on the devices that train."""
+    return found.get("use_vllm") is True and found.get("vllm_mode") == "colocate"
+
+
+def _where(plan: Plan) -> Mapping[str, Json]:
+    return {**{key: each for key, each in _write_engine(plan).items() if key in _WHERE}, **_IS}
+
+
+def _read_sleep(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    sleeps = _is_beside(found) and bool(found.get("sleep_level"))
+    return {"generation.engine_sleeps": sleeps} if is_rewarding(found) else {}
+
+
 _TURNS: Final = "generation.offload_training"
 _OFFLOADS: Final = ("offload_model", "offload_optimizer")
 
 
 def _write_turns(plan: Plan) -> Mapping[str, Json]:
-    return {**dict.fromkeys(_OFFLOADS, plan.generation.offload_training), **_IS}
+    return {**dict.fromkeys(_OFFLOADS, plan.generation.offload_training), **_where(plan)}
 
 
 def _read_turns(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Weights and states together, or neither."""
-    said = {found.get(key, False) is True for key in _OFFLOADS}
-    return {_TURNS: said == {True}} if _is(found) and len(said) == 1 else {}
+    """Weights and states together, or neither; with vLLM elsewhere nothing is offloaded."""
+    said = {_is_beside(found) and found.get(key, False) is True for key in _OFFLOADS}
+    return {_TURNS: said == {True}} if is_rewarding(found) and len(said) == 1 else {}
 
 
 # ── rewards ──────────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +136,7 @@ def _read_rewards(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """With one file of plugins, names that are none of its own are those that it registers."""
     names = split_names(found.get("reward_funcs"))
     files = split_names(found.get("external_plugins"))
-    if not _is(found) or not names or len(files) > 1:
+    if not is_rewarding(found) or not names or len(files) > 1:
         return {}
     path = f"{files[0]}:" if files else ""
     return {
@@ -146,22 +164,22 @@ REWARDED: Final = (
         when=is_rewarded,
     ),
     row(
-        ("sleep_level", KIND),
+        ("sleep_level", *_WHERE, KIND),
         ("generation.engine_sleeps",),
-        lambda plan: {"sleep_level": int(plan.generation.engine_sleeps), **_IS},
-        lambda found: (
-            {"generation.engine_sleeps": bool(found.get("sleep_level"))} if _is(found) else {}
-        ),
+        lambda plan: {"sleep_level": int(plan.generation.engine_sleeps), **_where(plan)},
+        _read_sleep,
         f"{_ROLLOUT}; {_RLHF} `_init_grpo`: 0 without vLLM on the same devices",
         when=is_rewarded,
+        beside=(*_WHERE, KIND),
     ),
     row(
-        (*_OFFLOADS, KIND),
+        (*_OFFLOADS, *_WHERE, KIND),
         (_TURNS,),
         _write_turns,
         _read_turns,
-        _ROLLOUT,
+        f"{_ROLLOUT}; rlhf_trainers/rollout_mixin.py `enable_offload`",
         when=is_rewarded,
+        beside=(*_WHERE, KIND),
     ),
     row(
         ("reward_funcs", "external_plugins", KIND),

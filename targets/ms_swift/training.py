@@ -4,11 +4,14 @@ Its classes have defaults of their own: trainers/arguments.py `TrainArgumentsMix
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
+from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant
 from tunec.schemas.frozen import replace
 from tunec.targets.huggingface import schedule, training
+from tunec.targets.ms_swift.model import write_evaluation
 from tunec.targets.ms_swift.packages import TRAINER
 from tunec.targets.rows import row
 
@@ -23,15 +26,48 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "adam_beta2": {"optimizer.beta2": 0.95},
     "lr_scheduler_type": {"schedule.kind": "cosine"},
     "logging_steps": {"schedule.log_steps": 5},
-    "eval_strategy": {},
-    "evaluation_strategy": {},
     "output_dir": {},
     "dataloader_num_workers": {"runtime.dataloader_workers": 1},
     "report_to": {"runtime.report_to": ("tensorboard",)},
 }
 """By a row's first key: trainers/arguments.py `TrainArgumentsMixin`, 16 samples in one step without
-`gradient_accumulation_steps`; `SftArguments._init_override`: evaluation goes with saving, the
-folder is named by the model."""
+`gradient_accumulation_steps`; `SftArguments._init_override`: the folder is named by the model."""
+
+
+_DATA_KEYS: Final = ("val_dataset", "split_dataset_ratio")
+_SAVING: Final = ("save_strategy", "save_steps")
+
+
+def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Nothing without data to evaluate on; unsaid, as often as it saves."""
+    word = next(
+        (found[key] for key in ("eval_strategy", "evaluation_strategy") if found.get(key)),
+        found.get("save_strategy") or "steps",
+    )
+    if word == "no" or not any(found.get(key) for key in _DATA_KEYS):
+        return {"schedule.evaluation_steps": None}
+    steps = found.get("eval_steps") or found.get("save_steps") or 500
+    return {"schedule.evaluation_steps": steps} if word == "steps" else {}
+
+
+def _write_evaluation(row: Entry, plan: Plan) -> Mapping[str, Json]:
+    """When, and on what: without that there is no evaluation."""
+    return {**row.write(plan), **write_evaluation(plan)}
+
+
+def _evaluating() -> Iterator[Entry]:
+    """When it evaluates, by its own defaults."""
+    others = (*_DATA_KEYS, *_SAVING)
+    source = f"{_SFT} `__post_init__`, `_init_eval_strategy`"
+    for each in schedule.EVALUATION:
+        yield replace(
+            each,
+            keys=(*each.keys, *others),
+            write=partial(_write_evaluation, each),
+            read=_evaluation,
+            source=source,
+            beside=others,
+        )
 
 
 def of_the_trainer() -> Iterator[Entry]:
@@ -44,7 +80,7 @@ def of_the_trainer() -> Iterator[Entry]:
         *schedule.LOGGING,
         schedule.LOG_STEPS,
         *schedule.SAVING,
-        *schedule.EVALUATION,
+        *_evaluating(),
         *training.RUNTIME,
     )
     for each in rows:
