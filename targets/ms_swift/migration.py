@@ -82,12 +82,29 @@ def _renamed(key: str, source: str) -> Carry:
     return Carry((key,), write, source)
 
 
-def _mixed(found: Mapping[str, Json]) -> Mapping[str, Json]:
+def _mixed(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
     """The likelihood of what was chosen, beside the loss of pairs."""
     weight, loss = found["rpo_alpha"], found.get("loss_type") or "sigmoid"
     if not weight or not isinstance(loss, str):
-        return {}
+        return {} if weight else None
     return {"loss_type": [loss, "sft"], "loss_weights": [1.0, weight]}
+
+
+_OF_PAIRS: Final = frozenset(
+    {
+        *("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard"),
+        *("aot", "discopop", "apo_zero", "apo_down", "sft"),
+    }
+)
+
+
+def _losses(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Losses of pairs that no slot has, alone or weighed together."""
+    names, weights = split_names(found.get("loss_type")), found.get("loss_weights")
+    is_known = bool(names) and _OF_PAIRS.issuperset(names) and not found.get("rpo_alpha")
+    if found.get("rlhf_type") != "dpo" or not is_known:
+        return {}
+    return {"loss_type": [*names], **({"loss_weights": weights} if weights else {})}
 
 
 def _stream(found: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -106,6 +123,13 @@ CARRIES: Final = (
         f"{_RLHF}; rlhf_trainers/dpo_trainer.py `get_batch_loss_metrics`; trl 0.24.0 to 1.16.0 "
         "trainer/dpo_config.py, dpo_trainer.py",
         beside=("loss_type",),
+    ),
+    Carry(
+        ("loss_type", "loss_weights"),
+        _losses,
+        f"{_RLHF} `_process_loss_type`; trl 0.20.0 to 1.16.0 trainer/dpo_config.py",
+        beside=("rlhf_type", "rpo_alpha"),
+        slots=("objective.loss",),
     ),
     Carry(
         ("enable_dft_loss",),

@@ -82,12 +82,13 @@ def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 OBJECTIVE: Final = (
     row(
-        (KIND, "beta"),
+        (KIND, "beta", "loss_type"),
         ("objective.kind", "objective.beta"),
         _write_objective,
         _objective,
-        f"{_RLHF}; `rlhf_type` is no flag of `swift sft`",
+        f"{_RLHF}; `rlhf_type` is no flag of `swift sft`, `loss_type` one of both",
         absent=_objective({}),
+        beside=("loss_type",),
     ),
     row(
         ("loss_type", KIND),

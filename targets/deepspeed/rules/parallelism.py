@@ -180,7 +180,7 @@ def experts_are_no_leaf(run: LintContext) -> Iterator[Finding]:
     block = BLOCKS.get(kind)
     if stage.value != 3 or stage.place is None or block is None:
         return
-    if run.said("deepspeed", *_SAID) or run.of("llamafactory"):
+    if run.said("deepspeed", *_SAID) or run.of("llamafactory", "ms-swift"):
         return
     if run.said("accelerate", "deepspeed_config.deepspeed_moe_layer_cls_names"):
         return
