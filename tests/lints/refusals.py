@@ -10,6 +10,7 @@ and these. `command`: the file is a script of it, with what would else be the fi
 What is refused is an error, what is passed over a warning, unless `severity` says otherwise.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -73,7 +74,12 @@ def _example(
     held = {key: None if value is _NULL else value for key, value in held.items()}
     said: Any = [held, *data["others"]] if "others" in data else held
     command = case.get("command", data.get("command"))
-    files = {data["file"]: said if command is None else _command(command, held)}
+    said = nested(held) if data.get("nested") and command is None else said
+    files = {
+        data["file"]: said
+        if command is None
+        else _command(command, held, is_hydras=data.get("nested", False))
+    }
     shared = {name: each for name, each in data.get("files", {}).items() if name in str(held)}
     is_mended = change is case["mended"] and "mended_files" in case
     own = case["mended_files"] if is_mended else case.get("files", {})
@@ -82,7 +88,22 @@ def _example(
     return Example("", is_bad=True, files=texts, arguments=arguments)
 
 
-def _command(start: str, flags: Mapping[str, Any]) -> str:
+def nested(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys in the blocks that their dots name."""
+    whole: dict[str, Any] = {}
+    for key, value in held.items():
+        *blocks, last = key.split(".")
+        inner = whole
+        for block in blocks:
+            inner = inner.setdefault(block, {})
+        inner[last] = value
+    return whole
+
+
+def _command(start: str, flags: Mapping[str, Any], *, is_hydras: bool) -> str:
+    if is_hydras:
+        words = [f"{key}={json.dumps(value).strip(chr(34))}" for key, value in flags.items()]
+        return " \\\n  ".join([start, *words]) + "\n"
     words = [
         f"--{key}" if value is True else f"--{key} {value}"
         for key, value in flags.items()

@@ -65,10 +65,10 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
     """Fill the answer as far as the program comes, then raise what stopped it."""
     program: Any = importlib.import_module("verl.trainer.sft_trainer")
     with stage("compose"):
-        config = _composed(program, question["name"])
+        config = composed(program, question["name"])
     omegaconf: Any = importlib.import_module("omegaconf").OmegaConf
     answer["values"] = plain(omegaconf.to_container(config, resolve=True))
-    own = _composed(program)
+    own = composed(program)
     answer["unread"] = [
         f"{name}.{key}" for name in _PLAIN for key in config[name] if key not in own[name]
     ]
@@ -86,7 +86,7 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
         answer["derived"] = dict(_derived(trainer, question))
 
 
-def _composed(program: Any, name: str = "") -> Any:
+def composed(program: Any, name: str = "") -> Any:
     """What the program's own entry hands to its trainer; without a name its own file."""
     found: list[Any] = []
     named = ["--config-dir", FOLDER, "--config-name", name] if name else []

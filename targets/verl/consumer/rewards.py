@@ -68,21 +68,21 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
     """Fill the answer as far as the program comes, then raise what stopped it."""
     program: Any = importlib.import_module("verl.trainer.main_ppo")
     omegaconf: Any = importlib.import_module("omegaconf").OmegaConf
-    with _taking_any_rank():
+    with taking_any_rank():
         with stage("compose"):
-            config = _composed(program, question["name"])
+            config = composed(program, question["name"])
         answer["values"] = plain(omegaconf.to_container(config, resolve=True))
         own = _own()
         answer["unread"] = [
             f"{name}.{key}" for name in _PLAIN for key in config[name] if key not in own[name]
         ]
         with stage("validation"):
-            answer["derived"] = dict(_validated(config))
+            answer["derived"] = dict(validated(config))
     with stage("training"):
         answer["derived"] |= dict(_derived(config, question))
 
 
-def _composed(program: Any, name: str) -> Any:
+def composed(program: Any, name: str) -> Any:
     """What the program's own entry hands on to Ray."""
     found: list[Any] = []
     words = [program.__file__, "--config-dir", FOLDER, "--config-name", name]
@@ -102,14 +102,14 @@ def _own() -> Any:
         return hydra.compose("ppo_trainer")
 
 
-def _taking_any_rank() -> Any:
+def taking_any_rank() -> Any:
     """vLLM's own list of the ranks of adapters, which is not here: each is taken."""
     package, module = types.ModuleType(_RANKS), types.ModuleType(f"{_RANKS}.utils")
     module.__dict__["get_vllm_max_lora_rank"] = int
     return patch.dict(sys.modules, {_RANKS: package, f"{_RANKS}.utils": module})
 
 
-def _validated(config: Any) -> Iterator[tuple[str, Any]]:
+def validated(config: Any) -> Iterator[tuple[str, Any]]:
     """The program's own checks of the whole, and the classes of its sections."""
     utils: Any = importlib.import_module("verl.trainer.ppo.utils")
     checks: Any = importlib.import_module("verl.utils.config")

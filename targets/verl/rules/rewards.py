@@ -3,6 +3,7 @@
 from typing import Final
 
 from tunec.compiler.lints.rows import Row, rows
+from tunec.targets.verl.rules.classes import OF_DISTILLATION, OF_ROLLOUT
 
 _ACTOR: Final = "actor_rollout_ref.actor"
 _REF: Final = "actor_rollout_ref.ref"
@@ -136,6 +137,8 @@ REWARDED_SETTING_REFUSED: Final = rows(
             "answers that are validated are to be sampled",
             "write a temperature above 0, or val_kwargs.do_sample: false",
         ),
+        *OF_ROLLOUT,
+        *OF_DISTILLATION,
     ),
 )
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tunec.compiler.lints.rows import Row, rows
+from tunec.targets.verl.rules.classes import OF_ENGINES
 
 _REFUSED: Final = "{0.path} {0.value} is refused"
 
@@ -48,6 +49,7 @@ SETTING_REFUSED_BY_VERL: Final = rows(
             "remove model.use_remove_padding, which is true by default",
             beside=("model.use_remove_padding=false",),
         ),
+        *OF_ENGINES,
     ),
 )
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import yaml
 from tests.lints.lint_pages import Example, examples
+from tests.lints.refusals import nested
 
 from tunec.compiler.consumers import runner
 from tunec.compiler.consumers.environments import prepare
@@ -220,6 +221,28 @@ def _openrlhf_rewards(example: Example) -> Question:
     return {**_openrlhf(example), "verb": "check"}
 
 
+_GROUPS: Final = ("model_engine", "engine", "optim")
+
+
+def _composed(program: str, script: str) -> str:
+    """A file that says what Hydra's words of a command say over the program's own file."""
+    words = shlex.split(script.replace("\\\n", " "))[3:]
+    said = dict(word.split("=", 1) for word in words)
+    own = "ppo_trainer" if program == "ppo" else "sft_trainer_engine"
+    groups = [{f"override {key}": said.pop(key)} for key in _GROUPS if key in said]
+    values = nested({key: yaml.safe_load(value) for key, value in said.items()})
+    return yaml.safe_dump({"defaults": [own, *groups, "_self_"], **values})
+
+
+def _verl(program: str) -> Callable[[Example], Question]:
+    def ask(example: Example) -> Question:
+        held = next(iter(example.files.items()))
+        text = held[1] if held[0].endswith(".yaml") else _composed(program, held[1])
+        return {"verb": "check", "program": program, "yaml": text}
+
+    return ask
+
+
 PROGRAMS: Final[Mapping[str, Program]] = {
     "trainer": Program("transformers", "tunec.targets.huggingface.consumer", _training),
     "deepspeed": Program("deepspeed", "tunec.targets.deepspeed.consumer", _engine("resolve")),
@@ -236,6 +259,8 @@ PROGRAMS: Final[Mapping[str, Program]] = {
     "openrlhf-rewards": Program(
         "openrlhf", "lints.consumers.openrlhf_rewards", _openrlhf_rewards, FOLDER
     ),
+    "verl": Program("verl", "tunec.targets.verl.consumer", _verl("ppo")),
+    "verl-sft": Program("verl", "tunec.targets.verl.consumer", _verl("sft")),
     "unsloth": Program("unsloth", "tunec.targets.unsloth.consumer", _unsloth),
 }
 
