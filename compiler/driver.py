@@ -53,6 +53,7 @@ from tunec.compiler.requirements import (
 )
 from tunec.compiler.resolve import Unresolved, resolve
 from tunec.compiler.target import Artifact
+from tunec.compiler.together import compiled_apart
 from tunec.compiler.watch.probe_files import Carried, carried
 from tunec.schemas.caches import Kept
 from tunec.schemas.frozen import replace
@@ -260,7 +261,11 @@ def compile_spec(
     With an `outset` they are a bundle: their paths hold where they are started, and `run` starts
     them. Without it each file is by itself, with paths as the spec has them.
     """
-    return written(plan(loaded, asked, repairing=repairing), asked, outset)
+    made = written(plan(loaded, asked, repairing=repairing), asked, outset)
+    if made.ok or not repairing:
+        return made
+    alone = (compile_spec(loaded, [each], outset, repairing=False).ok for each in asked)
+    return replace(made, diagnostics=compiled_apart(made.diagnostics, asked, alone))
 
 
 def written(

@@ -172,11 +172,17 @@ _AXOLOTL: Final[Mapping[str, tuple[int, Mapping[str, Any], Mapping[str, Any]]]] 
 }
 """axolotl-ai-cloud/axolotl v0.18.0 deepspeed_configs, without zero2.json: it has changed."""
 _GATHERED: Final = {
-    "allgather_partitions": True, "allgather_bucket_size": 2e8, "reduce_scatter": True,
-    "overlap_comm": False, "reduce_bucket_size": 2e8, "contiguous_gradients": True,
+    "allgather_partitions": True,
+    "allgather_bucket_size": 2e8,
+    "reduce_scatter": True,
+    "overlap_comm": False,
+    "reduce_bucket_size": 2e8,
+    "contiguous_gradients": True,
 }
 _IN_PARTS: Final = {
-    "overlap_comm": False, "contiguous_gradients": True, "sub_group_size": 1e9,
+    "overlap_comm": False,
+    "contiguous_gradients": True,
+    "sub_group_size": 1e9,
     **dict.fromkeys(("reduce_bucket_size", "stage3_prefetch_bucket_size"), "auto"),
     "stage3_param_persistence_threshold": "auto",
     **dict.fromkeys(("stage3_max_live_parameters", "stage3_max_reuse_distance"), 1e9),

@@ -210,7 +210,30 @@ def _at_first(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"eval_on_start": True} if has_data and is_asked else {}
 
 
+def is_warmed_unasked(found: Mapping[str, Json]) -> bool:
+    """Whether no key says how long the rate rises."""
+    return found.get("warmup_steps") is None and found.get("warmup_ratio") is None
+
+
+def _warms(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """3 % of all steps by default, and at most 100; a single one is made two."""
+    most = found.get("max_steps")
+    if not is_warmed_unasked(found):
+        return {}
+    if not isinstance(most, int) or most <= 0:
+        return {"warmup_steps": 0.03}
+    steps = min(int(0.03 * most), 100)
+    return {"warmup_steps": 2 if steps == 1 else steps}
+
+
 CARRIES: Final = (
+    Carry(
+        ("micro_batch_size",),
+        _warms,
+        "axolotl 0.8.1 to 0.19.0 core/builders/base.py `_configure_warmup_and_logging`",
+        beside=("max_steps", "warmup_steps", "warmup_ratio"),
+        slots=("schedule.warmup_steps", "schedule.warmup_share"),
+    ),
     Carry(
         ("micro_batch_size",),
         lambda found: {} if found.get("rl") else {"average_tokens_across_devices": False},

@@ -252,6 +252,12 @@ DATA: Final = (
         "`prompt` by itself",
         when=is_of_pairs,
     ),
+    derived(
+        "use_chat_template",
+        lambda plan: False if plan.data.format == "prompt-completion" else None,
+        f"{_TEMPLATE}; template/template_meta.py `to_generate_template_meta`: texts one behind the "
+        "other, and the end",
+    ),
     *_length(),
     derived(
         "truncation_strategy",

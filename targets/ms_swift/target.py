@@ -160,6 +160,7 @@ _CANNOT: Final = {
         "it knows records by their columns, and puts its chat template around every text",
         "sharegpt",
         "alpaca",
+        "prompt-completion",
     ),
     "data.images": Cannot("the data has them, and a template puts them before the model"),
     "data.sequence": Cannot("max_length counts the tokens of images too"),

@@ -280,7 +280,6 @@ def data(length: int) -> tuple[Entry, ...]:
             absent=_evaluation({}),
         ),
         constant("data.max_samples", _ALL, f"{_BLEND}: absent, a million of each"),
-        constant("data.apply_chat_template", True, f"{SOURCE} datasets: lists of messages"),
         same("data.max_len", "data.sequence", f"{SOURCE} datasets", absent=((ALWAYS, length),)),
         same(
             "ds.packing_samples",
@@ -293,11 +292,40 @@ def data(length: int) -> tuple[Entry, ...]:
 
 _MESSAGES: Final = f"{SOURCE} datasets/sft_dataset.py `SFTDataset`"
 _PAIRS: Final = f"{SOURCE} datasets/reward_dataset.py `RewardDataset`"
+_CHATS: Final[Mapping[str, Json]] = {
+    "data.input_key": "messages",
+    "data.multiturn": True,
+    "data.apply_chat_template": True,
+}
+"""Lists of messages, of which every answer is learned."""
+_PARTS: Final[Mapping[str, Json]] = {
+    "data.input_key": "prompt",
+    "data.output_key": "completion",
+    "data.input_template": "{}",
+}
+"""Texts one behind the other: the template by default is `User: {}`, and an answer."""
+_RECORDS: Final = tuple(dict.fromkeys((*_CHATS, *_PARTS)))
+
+
+def _write_records(plan: Plan) -> Mapping[str, Json]:
+    if plan.data.format == "prompt-completion":
+        return _PARTS
+    return _CHATS if plan.data.format is None else {}
+
+
+def _read_records(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """By the names of columns, and whether they are put into a template."""
+    key, is_chat = found.get("data.input_key"), found.get("data.apply_chat_template") is True
+    if key == "messages" and is_chat:
+        return {"data.format": None}
+    is_plain = not is_chat and all(found.get(name) == value for name, value in _PARTS.items())
+    return {"data.format": "prompt-completion"} if is_plain else {}
+
+
 OF_TEXTS: Final = (
     fixed("objective.kind", "sft", f"{SOURCE} cli/train_sft.py", when=is_supervised),
     *data(2048),
-    constant("data.input_key", "messages", _MESSAGES),
-    constant("data.multiturn", True, f"{_MESSAGES}: every answer is learned"),
+    row(_RECORDS, ("data.format",), _write_records, _read_records, _MESSAGES),
 )
 
 
@@ -349,5 +377,6 @@ OF_PAIRS: Final = (
         absent={"objective.reference": "resident"},
     ),
     *data(512),
+    constant("data.apply_chat_template", True, f"{_PAIRS}: lists of messages"),
     constant("data.prompt_key", "prompt", _PAIRS),
 )

@@ -142,7 +142,11 @@ _CANNOT: Final = {
     **beside_fsdp_and_rewards(),
     **evaluating_by_loss("OpenRLHF"),
     **adding_no_noise("OpenRLHF"),
-    **reading_formats("its files name the column `messages`, of which every answer is learned"),
+    **reading_formats(
+        "its files name the column `messages`, of which every answer is learned, or texts as "
+        "prompt and completion",
+        "prompt-completion",
+    ),
     "objective.kind": Cannot(
         "its trainers by rewards, which Ray starts, are no part of these files",
         True,
@@ -207,6 +211,8 @@ def records(plan: Plan) -> tuple[Record, ...]:
     """datasets/sft_dataset.py `SFTDataset`, datasets/reward_dataset.py: behind a chat template."""
     if plan.objective.kind == "dpo":
         return (Record(("prompt", "chosen", "rejected"), "chat"),)
+    if plan.data.format == "prompt-completion":
+        return (Record(("prompt", "completion"), "text"),)
     return (Record(("messages",), "chat"),)
 
 

@@ -67,8 +67,8 @@ def test_llamafactory_is_told_the_columns(form, formatting, columns):
         ("trl", {"alpaca"}),
         ("axolotl", set()),
         ("llamafactory", {"prompt-completion", "text"}),
-        ("ms-swift", {"prompt-completion", "text"}),
-        ("openrlhf", {"sharegpt", "alpaca", "prompt-completion", "text"}),
+        ("ms-swift", {"text"}),
+        ("openrlhf", {"sharegpt", "alpaca", "text"}),
     ],
 )
 def test_what_a_trainer_cannot_read_is_refused(target, refused):

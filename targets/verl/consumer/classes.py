@@ -70,7 +70,7 @@ def _sections(config: Any) -> Iterator[Any]:
                 yield from _sections(held)
 
 
-_BY_WORKERS: Final = ("ref", "reward_manager", "profiler", "global_profiler", "skip")
+_BY_WORKERS: Final = ("ref", "reward", "profiler", "global_profiler", "skip")
 """Sections that workers take apart, or that say nothing of training."""
 
 

@@ -71,7 +71,6 @@ OF_ENGINES: Final = (
         for engine in ("megatron", "veomni")
     ),
     _words("engine.router_replay.mode", "disabled|R2|R3"),
-    _words(f"{_ACTOR}.router_replay.mode", "disabled|R2|R3"),
     Row(
         f"verl:{_ACTOR}.megatron.router_replay.mode=R2"
         " & algorithm.rollout_correction.bypass_mode=true",
@@ -165,12 +164,12 @@ OF_ROLLOUT: Final = (
         )
     ),
     Row(
-        "verl:critic.ppo_micro_batch_size & critic.ppo_micro_batch_size_per_gpu"
+        "verl:critic.ppo_micro_batch_size & no critic.ppo_micro_batch_size_per_gpu=null"
         " & no critic.use_dynamic_bsz=true",
-        "{0.key} is refused beside {1.key}",
+        "{0.key} is refused beside ppo_micro_batch_size_per_gpu",
         "given twice",
-        "the first counts all devices, and is deprecated",
-        "remove ppo_micro_batch_size",
+        "the number for each device is the same by default",
+        "write ppo_micro_batch_size_per_gpu instead",
     ),
     Row(
         "verl:algorithm.adv_estimator=gae & actor_rollout_ref.model.path & no "

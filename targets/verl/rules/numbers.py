@@ -232,7 +232,9 @@ def teacher_refused_by_verl(run: LintContext) -> Iterator[Finding]:
 def _pool(document: Document, enabled: Place, others: Mapping[str, Any]) -> Iterator[Finding]:
     """Devices of several teachers, which have to be those of their pool."""
     nodes, each = document.get(_POOL[1]), document.value(_POOL[0], 8)
-    replicas = [held.get("num_replicas") for held in others.values() if isinstance(held, dict)]
+    replicas: list[Any] = [
+        held.get("num_replicas") for held in others.values() if isinstance(held, dict)
+    ]
     if nodes is None or any("inference" in held for held in others.values()):
         return
     if not others or not all(isinstance(n, int) for n in (*replicas, nodes.value, each)):

@@ -1,5 +1,6 @@
 """Keys that the class, the call or the section which holds them does not have."""
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Final
@@ -207,15 +208,18 @@ KINDS: Final = ("unsloth", "verl")
 def key_outside_its_section(run: LintContext) -> Iterator[Finding]:
     """A key that the section which holds it does not have."""
     for document in chain.from_iterable(map(run.of, KINDS)):
-        if _OF_ANOTHER in document.text:
-            continue  # the keys of that program are others
+        if _OF_ANOTHER.search(document.text):
+            continue  # the keys of that program, or of that engine, are others
         for fault in faults(run, document):
             if fault.what == "unknown":
                 yield _not_here(fault, schemas(run, document)[0])
 
 
-_OF_ANOTHER: Final = "fsdp_sft_trainer"
-"""verl 0.3 to 0.7 trainer/fsdp_sft_trainer.py: another program, with keys of its own."""
+_OF_ANOTHER: Final = re.compile(
+    r"fsdp_sft_trainer|\bmodel_engine=(?!dp\b)\w|(?:^|\s)engine=(?!fsdp\b)\w", re.MULTILINE
+)
+"""verl 0.3 to 0.7 trainer/fsdp_sft_trainer.py, another program, with keys of its own; 0.8.0 to
+0.9.1 trainer/config/model_engine, engine: groups of Hydra whose sections have others."""
 
 
 def _not_here(fault: Fault, whole: Schema) -> Finding:

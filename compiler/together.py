@@ -1,0 +1,33 @@
+"""Several targets of one plan that cannot all be written, though each by itself can."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.wording import joined
+from tunec.schemas.frozen import replace
+
+if TYPE_CHECKING:
+    from tunec.compiler.requirements import Asked
+
+_LOST = "E0901"
+"""A target has no word for a value."""
+
+
+def compiled_apart(
+    found: Sequence[Diagnostic], asked: Sequence["Asked"], alone: Iterable[bool]
+) -> tuple[Diagnostic, ...]:
+    """The diagnostics, those of a value that one target cannot say with the way out.
+
+    `alone`: of each target whether its files are written where no other is asked for.
+    """
+    errors = [each for each in found if each.severity == "error"]
+    if len(asked) < 2 or any(each.id != _LOST for each in errors):
+        return tuple(found)
+    if not errors or not all(alone):
+        return tuple(found)
+    names = joined((f"`--target {target.name}`" for target, _ in asked), "and")
+    note = f"each of these targets can be written alone: compile {names} apart"
+    return tuple(
+        replace(each, notes=(*each.notes, note)) if each in errors else each for each in found
+    )
