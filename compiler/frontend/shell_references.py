@@ -163,10 +163,12 @@ _OF_MAKERS: Final = re.compile(
 """haotian-liu/LLaVA c121f04, lm-sys/FastChat 0e6d3e4, OpenGVLab/InternVL 2410d1d, QwenLM/Qwen3-VL
 9658872, huggingface/alignment-handbook and artidoro/qlora 00e5ad2: scripts that give their flags to
 TrainingArguments."""
+_SWIFT: Final = re.compile(r"(?:\A|/)swift([./])cli\1(?:pt|sft|rlhf)(?:\.py)?\Z")
+"""ms-swift 3.0 to 4.6.0 cli: what `swift sft` and its like start, by itself."""
 _OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift[/.]cli|open_instruct)[/.]")
-"""The example scripts of transformers with a loop of their own share some of the flags, and so does
-ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), and Open Instruct,
-with losses of its own (allenai/open-instruct open_instruct/dpo_utils.py)."""
+"""The example scripts of transformers with a loop of their own share some of the flags, and so do
+other commands of ms-swift, and Open Instruct, with losses of its own (allenai/open-instruct
+open_instruct/dpo_utils.py)."""
 _SERVES: Final = re.compile(r"\Atrl\b.*\bvllm[-_]serve\b")
 """TRL's server trains nothing (trl 0.16 to 1.16.0 scripts/vllm_serve.py)."""
 OWN_ENGINE: Final = frozenset(
@@ -204,6 +206,8 @@ def dialect_of(program: str, node: Node) -> str | None:
     first = program.partition(" ")[0].partition(".")[0]
     if first in _PROGRAMS:
         return _PROGRAMS[first]
+    if _SWIFT.search(program):
+        return "ms-swift"
     if _OWN_LOOP.search(program):
         return OWN
     keys = set(node.fields or ())

@@ -121,14 +121,14 @@ def of_cells(cells: Notebook) -> tuple[str, list[Diagnostic]]:
 
 @cached(64)
 def calls_of(name: str, text: str) -> Calls | None:
-    """The calls of trainers' classes, of Accelerate's and of what loads a model of scores."""
+    """The calls of trainers' classes, of Accelerate's and of what loads a model."""
     cells = read_notebook(text, name)[0] if is_notebook(name) else None
     script, origin = (text, Origin(name)) if cells is None else (of_cells(cells)[0], cells.origin)
     return read_calls(script, origin, _is_called)[0]
 
 
 def _is_called(origin: str) -> bool:
-    if origin.endswith("ForSequenceClassification.from_pretrained"):
+    if _loads(origin):
         return True
     return _is_trainer(origin) or is_accelerator(origin) or is_plugin(origin)
 
@@ -164,13 +164,22 @@ def _is_wanted(origin: str) -> bool:
     short = _short(origin)
     if short in _TRAINERS or short in _HEIRS or short in (_BITS, _LORA):
         return True
-    package, _, rest = origin.partition(".")
-    holder, _, method = rest.rpartition(".")
-    is_model = package == "transformers" and _MODELS.fullmatch(holder.rpartition(".")[2])
-    is_fast = package == _UNSLOTH and holder.rpartition(".")[2] in _FAST
-    if method == _LOAD:
-        return bool(is_model or is_fast) or origin.endswith("PeftModel.from_pretrained")
-    return (is_fast and method == _ADAPT) or _is_trainer(origin)
+    if origin.endswith("PeftModel.from_pretrained") or _loads(origin):
+        return True
+    return (_is_fast(origin) and origin.endswith(f".{_ADAPT}")) or _is_trainer(origin)
+
+
+def _loads(origin: str) -> bool:
+    """Whether a call loads a model, by a class of transformers or of Unsloth."""
+    holder, _, method = origin.rpartition(".")
+    is_model = _MODELS.fullmatch(holder.rpartition(".")[2]) is not None
+    is_its = is_model and origin.startswith("transformers.")
+    return method == _LOAD and (is_its or _is_fast(origin))
+
+
+def _is_fast(origin: str) -> bool:
+    holder = origin.rpartition(".")[0].rpartition(".")[2]
+    return origin.startswith(f"{_UNSLOTH}.") and holder in _FAST
 
 
 # ── documents ────────────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.facts.launch import COMMANDS, count, flags, hostfiles, launches
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.schemas.frozen import replace
 from tunec.targets.launch.flags import KNOWN, is_read_by_programs
 from tunec.targets.launch.lines import (
     ASSIGNED,
@@ -145,10 +146,18 @@ def variable_not_exported(run: LintContext) -> Iterator[Finding]:
         if _EXPORTS_ALL.search(document.text):
             continue
         used = {each[1] for each in _EXPANDED.finditer(document.text)}
+        own = _COUNTED if document.value("launcher") in _STARTERS else frozenset[str]()
         for word, name in _held_back(document):
             is_inherited = name.startswith("ACCELERATE_")  # of the job that starts the script
-            if is_read_by_programs(name) and name not in used and not is_inherited:
+            is_read = is_read_by_programs(name) or name in own
+            if is_read and name not in used and not is_inherited:
                 yield _exported_finding(document, word, name)
+
+
+_STARTERS: Final = ("ms-swift", "llamafactory")
+_COUNTED: Final = frozenset({"NPROC_PER_NODE", "NNODES"})
+"""Variables by which they start torchrun: ms-swift 4.6.0 cli/main.py `use_torchrun`, llamafactory
+0.9.5 launcher.py."""
 
 
 def _held_back(document: Document) -> Iterator[tuple[Word, str]]:
@@ -177,7 +186,7 @@ def _name(word: Word) -> str | None:
 def _exported_finding(document: Document, word: Word, name: str) -> Finding:
     return Finding(
         f"{name} is set for the shell only: no program that the script starts sees it",
-        (at_offset(document, word.written.at[0], len(name), "not exported"),),
+        (replace(at_offset(document, word.written.at[0], len(name), "not exported"), path=name),),
         ("it holds for programs only where the caller's own environment already has the variable",),
         f"write export {name}=..., or put it on the line of the command",
     )

@@ -41,6 +41,23 @@ _TOGETHER: Final = (
         "a stream has no samples to come back to",
         "remove one",
     ),
+    Row(
+        "ms-swift:streaming=true & no max_steps>0",
+        "streaming is refused without max_steps",
+        "has no length",
+        "the learning rate is planned over the steps, and a stream does not say how many there are",
+        "also write max_steps",
+        consequence="init",  # transformers 5.23.0 trainer.py: max_steps has to be specified
+    ),
+    Row(
+        "ms-swift:deepspeed_autotp_size>1",
+        "deepspeed_autotp_size {0.value} is refused under deepspeed {1.value}",
+        "refused",
+        "DeepSpeed does not train at stage 3 with weights that are split",
+        "write deepspeed: zero2",
+        beside=("deepspeed=zero3|zero3_offload",),
+        consequence="init",  # as tensor-parallel-under-zero-3
+    ),
     _pair("fsdp", "deepspeed", "each shards by itself", "remove one of the two"),
     _pair(
         "save_only_model=true",

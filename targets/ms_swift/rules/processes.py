@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import also
-from tunec.compiler.lints.facts.launch import variable
+from tunec.compiler.lints.document import Document, Place, also
+from tunec.compiler.lints.facts.launch import count, variable
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -37,3 +38,58 @@ def engine_beside_a_spread_model(run: LintContext) -> Iterator[Finding]:
                 ("without NPROC_PER_NODE ms-swift starts one process, with a device_map",),
                 f"set NPROC_PER_NODE={len(devices)}",
             )
+
+
+_GROUP: Final = "num_generations"
+_BATCH: Final = "per_device_train_batch_size"
+
+
+@rule(
+    "answers-not-in-whole-groups",
+    "error",
+    "parse",
+    consumers=("ms-swift",),
+    reads=keys("ms-swift", _GROUP),
+)
+def answers_not_in_whole_groups(run: LintContext) -> Iterator[Finding]:
+    """The answers that are written at a time are not whole groups.
+
+    ms-swift 4.6.0 rlhf_trainers/args_mixin.py `_init_generation_batch_params`.
+    """
+    for launch in run.of("launch"):
+        processes = variable(launch, "NPROC_PER_NODE")
+        world = count(processes)
+        if processes is not None and world and variable(launch, "NNODES") is None:
+            for document in run.of("ms-swift"):
+                if document.value("rlhf_type") == "grpo" and document.name == launch.name:
+                    yield from _groups(document, processes, world)
+
+
+def _groups(document: Document, processes: Place, world: int) -> Iterator[Finding]:
+    at, micro_at = document.get(_GROUP), document.get(_BATCH)
+    steps_at = document.get("steps_per_generation")
+    if steps_at is None:
+        steps_at = document.get("gradient_accumulation_steps")
+    group, steps = count(at), count(steps_at)
+    micro = 1 if micro_at is None else count(micro_at)
+    if at is None or steps_at is None or not (group and steps and micro):
+        return
+    batch = micro * world * steps
+    if document.get("generation_batch_size") is not None or batch % group == 0:
+        return
+    yield Finding(
+        f"{batch} answers are written at a time, which are no groups of {group}",
+        (
+            at.label("refused"),
+            *also(micro_at, "a process"),
+            *also(processes, "processes"),
+            *also(steps_at, "batches at a time"),
+        ),
+        ("each prompt gets a whole group of answers",),
+        f"let {_BATCH} x processes x {steps_at.path} be a multiple of {group}",
+        sum=(
+            Term("answers a process", micro, ""),
+            Term("processes", world, ""),
+            Term("batches at a time", steps, ""),
+        ),
+    )

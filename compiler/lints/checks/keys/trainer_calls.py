@@ -13,7 +13,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.environment import split_requirement
 from tunec.compiler.lints.python_files import calls_of
-from tunec.compiler.lints.rule import Finding, is_commit, rule
+from tunec.compiler.lints.rule import Consequence, Finding, is_commit, rule
 
 _KINDS: Final = ("hf", "sft", "dpo", "grpo", "kto", "reward", "rloo", "model", "peft")
 
@@ -24,6 +24,7 @@ class Moved(Struct, frozen=True):
     names: frozenset[str]
     since: str
     help: str
+    consequence: Consequence | None = None
 
 
 _NAME: Final = "write `processing_class`"
@@ -48,6 +49,10 @@ _OF_DPO: Final = frozenset(
     }
 )
 _TOKENIZER: Final = frozenset({"tokenizer"})
+_BITS: Final = frozenset({"load_in_4bit", "load_in_8bit"})
+_QUANTIZATION: Final = "give it to BitsAndBytesConfig, which `quantization_config` takes"
+_FLASH: Final = frozenset({"use_flash_attention_2"})
+_ATTENTION: Final = 'write attn_implementation="flash_attention_2"'
 _LOADERS: Final = frozenset({"dispatch_batches", "even_batches", "use_seedable_sampler"})
 MOVED: Final[Mapping[str, tuple[Moved, ...]]] = {
     "trl.SFTTrainer": (
@@ -69,11 +74,17 @@ MOVED: Final[Mapping[str, tuple[Moved, ...]]] = {
     "accelerate.Accelerator": (Moved(_LOADERS, "accelerate>=1.0", _OF_LOADERS),),
     "transformers.Trainer": (Moved(_TOKENIZER, "transformers>=5.0", _NAME),),
     "transformers.Seq2SeqTrainer": (Moved(_TOKENIZER, "transformers>=5.0", _NAME),),
+    "transformers.from_pretrained": (
+        Moved(_BITS, "transformers>=5.0", _QUANTIZATION, "load"),
+        Moved(_FLASH, "transformers>=4.53", _ATTENTION, "load"),
+    ),
 }
 """trl 0.12.2 trainer/sft_trainer.py and dpo_trainer.py, `_deprecate_arguments` until 0.13 and
 `deprecate_kwarg` until 0.16, kto_trainer.py until 0.14, reward_trainer.py until 0.15; 0.17.0 to
 1.16.0: none has the arguments, nor `**kwargs`. transformers 4.57.6 trainer.py, until 5.0.
-accelerate 0.33.0 accelerator.py has three arguments more than 1.1.1, and says: until 1.0."""
+accelerate 0.33.0 accelerator.py has three arguments more than 1.1.1, and says: until 1.0.
+transformers modeling_utils.py `from_pretrained` takes the bits until 4.57.6 and the flag of flash
+attention until 4.52.4; 5.3.0 and 4.53.3 hand them on to the model's class."""
 _PATCHED: Final = re.compile(r"\b(?:import|from)\s+unsloth\b")
 _BEFORE: Final = "unsloth<2026.8.9"
 """unsloth 2026.8.3 and 2026.8.8 trainer.py `_backwards_compatible_trainer`: what moved is read
@@ -151,6 +162,7 @@ def _refused(call: Call, place: Place, moved: Moved, run: LintContext) -> Findin
         _help(call, moved),
         None if renamed is None else Fix((renamed,), "safe"),
         severity=_severity(run, moved.since),
+        consequence=moved.consequence,
     )
 
 
