@@ -108,6 +108,31 @@ def _of_windows(document: Document) -> Finding:
     )
 
 
+_BLANK: Final = re.compile(r"(?:\\[ \t])+(?:--[A-Za-z].*)?")
+"""A backslash before a blank: a word that is the blank, or begins with it."""
+
+
+@rule("blank-taken-for-a-word", "error", "parse", consumers=("bash",), reads=COMMANDS)
+def blank_taken_for_a_word(run: LintContext) -> Iterator[Finding]:
+    """A backslash in the middle of a line, where a command was put into one."""
+    for document in scripts(run):
+        for command in commands_of(document):
+            inner = [each.written for each in command.words[:-1]]
+            blanks = [each for each in inner if _BLANK.fullmatch(each.text)]
+            if blanks and any(each.text.startswith("--") for each in inner):
+                yield _blank(document, blanks[0].at[0], len(blanks))
+
+
+def _blank(document: Document, start: int, number: int) -> Finding:
+    words = "a word" if number == 1 else f"{number} words"
+    return Finding(
+        f"a backslash before a blank makes {words} of blanks",
+        (at_offset(document, start, 1, "continues nothing"),),
+        ("it continues a line only at its end; here the program gets the blank as an argument",),
+        "remove the backslashes, or put each flag on a line of its own",
+    )
+
+
 def _is_rest(document: Document, command: Command) -> bool:
     """Whether a command begins with a flag; `--help)` is a pattern of `case`."""
     if not command.words or command.end == ")":

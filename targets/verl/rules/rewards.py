@@ -84,6 +84,22 @@ REWARDED_SETTING_REFUSED: Final = rows(
             "remove mode",
         ),
         Row(
+            f"verl:{_ROLLOUT}.name!=vllm|sglang|trtllm",
+            _REFUSED,
+            "not taken",
+            "no other program writes the answers",
+            "write vllm, or sglang",
+            consequence="init",
+        ),
+        Row(
+            f"verl:{_ROLLOUT}.load_format=dummy_dtensor|dummy_hf|dummy_megatron|dtensor|megatron",
+            _REFUSED,
+            "not taken",
+            "the word is handed on to the program that writes the answers, and none knows it",
+            "remove load_format, or write dummy",
+            consequence="init",
+        ),
+        Row(
             f"verl:{_ACTOR}.loss_agg_mode!=token-mean|token-sum|seq-mean-token-sum|"
             "seq-mean-token-mean|seq-mean-token-sum-norm",
             _REFUSED,

@@ -92,6 +92,8 @@ def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
         is_old = run.runs("transformers<5") is True
         known = _EVERY if is_old else (*_EVERY, *_SINCE_5)
         for name, at in each.keys.items():
+            if is_old and name == "version" and str(at.value) == "2" and not _launched(run):
+                yield _unread(each, at, _FSDP_1, "use transformers 5, or a file of accelerate's")
             if "." in name or not at.value or name in _reported_elsewhere(each):
                 continue
             if name in _OF_XLA and not is_true(each.get("xla")):
@@ -100,6 +102,17 @@ def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
                 meant = _MEANT.get(name, (None, None))[not is_old]
                 near = did_you_mean(nearest(name, known)[:1])
                 yield _unread(each, at, _WHY, meant or near or "remove it")
+
+
+_FSDP_1: Final = "before transformers 5 it starts FSDP 1, whatever stands there"
+
+
+def _launched(run: LintContext) -> bool:
+    """Whether something else may say which FSDP is meant, as accelerate's FSDP_VERSION does."""
+    return bool([*run.of("accelerate")]) or any(
+        each.get("flags.use_fsdp") or each.get("environment.FSDP_VERSION")
+        for each in run.of("launch")
+    )
 
 
 _WHY: Final = "the Trainer reads its own keys and ignores the others"

@@ -112,14 +112,25 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
                 ),
             ),
             "give the file, or run tunec where the training is started",
-            severity="note" if _is_elsewhere(each) or _is_another_place(run, each) else None,
+            severity="note" if _is_elsewhere(run, each) or _is_another_place(run, each) else None,
         )
 
 
 def _is_another_place(run: LintContext, each: Missing) -> bool:
     """Whether none of the programs lies here that the script starts, though others do."""
-    programs = [name for name in run.started.get(each.place.document.name, {}) if is_python(name)]
+    programs = _programs(run, each)
     return bool(programs) and all(run.own.lacks_program(name) for name in programs)
+
+
+def _programs(run: LintContext, each: Missing) -> list[str]:
+    return [name for name in run.started.get(each.place.document.name, {}) if is_python(name)]
+
+
+def _is_followed(run: LintContext, each: Missing) -> bool:
+    """Whether a script goes to a folder where the program lies that it starts."""
+    folder = each.place.document.folder
+    here = any(not run.own.lacks_program(name) for name in _programs(run, each))
+    return bool(folder) and not folder.startswith(("/", "~", "$")) and here
 
 
 _CHECKOUTS: Final = re.compile(
@@ -133,9 +144,10 @@ _EXAMPLES: Final = re.compile(r"(?:\./)?examples/")
 _WITH_EXAMPLES: Final = re.compile(r"\b(?:axolotl\b|llamafactory-cli\b|src/train(?:_bash)?\.py\b)")
 
 
-def _is_elsewhere(each: Missing) -> bool:
+def _is_elsewhere(run: LintContext, each: Missing) -> bool:
     """Whether the file may lie where the command is run, and not where it is kept."""
-    if _SHIPPED in each.why or _is_left(each.place) or _CHECKOUTS.match(each.path):
+    is_left = _is_left(each.place) and not _is_followed(run, each)
+    if _SHIPPED in each.why or is_left or _CHECKOUTS.match(each.path):
         return True
     if not each.place.path and _DATA.search(each.path):
         return True
