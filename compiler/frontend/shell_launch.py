@@ -92,6 +92,9 @@ _WRAPPERS: Final = frozenset(
         *("torch-run", "nsys", "pdsh", "ssh", "ray"),
     }
 )
+_RUNNERS: Final = frozenset({"uv", "conda", "mamba", "micromamba", "poetry", "pipenv", "hatch"})
+"""Wrappers that start a program by their word `run` alone: `uv pip` and `conda install` do not."""
+_INSTALLERS: Final = frozenset({"pip", "pip3", "apt", "apt-get"})
 STARTERS: Final = ("srun", "mpirun")
 """Programs that start one command several times, on one node or on many, as launches call them."""
 _MPI: Final = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun"})
@@ -129,8 +132,13 @@ def launched(arguments: Sequence[Field]) -> tuple[Launch, ...]:
 
 def _behind(arguments: Sequence[Field]) -> tuple[Launch, ...]:
     """The first word behind a wrapper, or behind one that is not known, that starts a run."""
-    for at in range(1, min(len(arguments), 64)):
-        if _base(arguments[at]) == "srun":
+    words = arguments[1 : min(len(arguments), 64)]
+    if _base(arguments[0]) in _RUNNERS and all(each.text != "run" for each in words):
+        return ()
+    for at, word in enumerate(words, 1):
+        if _base(word) in _INSTALLERS:
+            return ()
+        if _base(word) == "srun":
             return _by_slurm(arguments[at:])
         if _base(arguments[at]) in _MPI:
             return _by_mpi(arguments[at:])

@@ -306,6 +306,16 @@ _LEAST_ALIKE: Final = 3
 """Keys that several sections of one file have, from which on these are alternatives."""
 
 
+_OF_ACCELERATOR: Final = frozenset(
+    {
+        *("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler"),
+        *("non_blocking", "gradient_accumulation_kwargs", "use_configured_state"),
+    }
+)
+"""transformers 4.40.2 to 5.23.0 trainer_pt_utils.py `AcceleratorConfig`: a file of these alone is
+what --accelerator_config names, though some were fields of TrainingArguments, too."""
+
+
 def is_of_others(document: Any) -> bool:
     """Whether keys, or the form of all values, are of a program that nobody knows."""
     if not isinstance(document, dict):
@@ -317,7 +327,9 @@ def is_of_others(document: Any) -> bool:
     is_record = is_record and any("value" in each for each in said)
     is_tokenizer_s = document.keys() <= _TOKENS and not _UNASKED.isdisjoint(document)
     is_evaluation = "task" in document and not _OF_EVALUATION.isdisjoint(document)
-    return is_record or is_tokenizer_s or is_evaluation or not _OF_OTHERS.isdisjoint(document)
+    is_block = bool(document) and document.keys() <= _OF_ACCELERATOR
+    is_of_other_form = is_record or is_tokenizer_s or is_evaluation or is_block
+    return is_of_other_form or not _OF_OTHERS.isdisjoint(document)
 
 
 def has_alternatives(root: Node) -> bool:

@@ -16,7 +16,12 @@ from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.kinds import is_a_config_by_name
-from tunec.compiler.lints.mentions import Mentions, unless_unnamed
+from tunec.compiler.lints.mentions import (
+    Mentions,
+    unless_parsed,
+    unless_settled,
+    unless_unnamed,
+)
 from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, is_python, model_at_hand
 from tunec.compiler.lints.own_source import OwnSource, own_source
 from tunec.compiler.lints.parses import is_of_nobody, is_of_nothing
@@ -26,8 +31,6 @@ from tunec.compiler.lints.run_files import Run, Watch, apart, files_of, read_run
 from tunec.compiler.lints.suppression import (
     unless_guessed,
     unless_own,
-    unless_parsed,
-    unless_settled,
 )
 from tunec.compiler.target import Target
 from tunec.schemas.frozen import replace

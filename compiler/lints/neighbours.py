@@ -372,6 +372,16 @@ _REFERENCES: Final = (
 SimpleTuner and accelerate's command line; GLM-4's scripts; sd-scripts' data."""
 
 
+_BY_PATH: Final = ("deepspeed",)
+"""Keys whose text is the path of a file, however that is called: transformers 4.40.2 to 5.23.0
+integrations/deepspeed.py `HfDeepSpeedConfig.__init__` takes no other text but base64."""
+
+
+def _is_path(text: str) -> bool:
+    is_open = bool(set("{}$=<>?*") & set(text)) or LEFT_OPEN in text
+    return "/" in text.strip("/") and len(text) < LONGEST and not is_open and text[:1] != "-"
+
+
 def is_among(path: str, names: Iterable[str]) -> bool:
     """Whether one of some names is that of a file, wherever it is looked for from."""
     return any(path == name or Path(path).name == Path(name).name for name in names)
@@ -388,5 +398,7 @@ def references(document: Document) -> Iterator[Place]:
     """The places of a document that name another file of the run."""
     for key in _REFERENCES:
         place = document.get(key)
-        if place is not None and isinstance(place.value, str) and is_file_name(place.value):
+        if place is None or not isinstance(place.value, str):
+            continue
+        if is_file_name(place.value) or (key in _BY_PATH and _is_path(place.value)):
             yield place

@@ -43,6 +43,10 @@ _LOADS: Final = re.compile(
     r"yaml\.(?:safe_|full_)?load\(|json\.load\(|OmegaConf\.load\(|tomllib\.load\(|toml\.load\("
 )
 _PARSES: Final = re.compile(r"TrlParser|HfArgumentParser|H4ArgumentParser")
+_IMPORTED: Final = re.compile(
+    r"(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import|import[ \t]+([\w.]+))"
+)
+_IMPORTS_DEEP: Final = 2
 _LEAST_READ, _SHARE_READ = 3, 0.5
 """Keys, and their share, that a script takes out of a file which it reads by itself."""
 _EVERYWHERE: Final = frozenset({"none", "null", "auto", "true", "false", "default", "all", "full"})
@@ -134,6 +138,21 @@ class OwnSource(Struct, frozen=True, dict=True):
         end = "/" + _LEFT_OUT.sub("", path)
         return next((text for each, text in self._files.items() if each.endswith(end)), None)
 
+    def sources_of(self, program: str) -> tuple[str, ...]:
+        """The source of a program, and of the repository's modules that it imports; none: empty."""
+        found = {program: self.text_of(program) or ""}
+        waiting = [found[program]]
+        for _ in range(_IMPORTS_DEEP):
+            named = {_module(each) for text in waiting for each in _IMPORTED.finditer(text)}
+            new = {name: self.text_of(name) or "" for name in sorted(named - found.keys())}
+            found, waiting = {**found, **new}, list(new.values())
+        return tuple(text for text in found.values() if text)
+
+    @cached_property
+    def every_text(self) -> str:
+        """All its files, one below the other."""
+        return "\n".join(self._texts)
+
     def lacks_program(self, program: str) -> bool:
         """Whether there are files, and the program is none of them."""
         return bool(self._files) and self.text_of(program) is None
@@ -186,6 +205,10 @@ class OwnSource(Struct, frozen=True, dict=True):
     @cached_property
     def _words(self) -> frozenset[str]:
         return frozenset(each[1] for text in self._texts for each in _WORD.finditer(text))
+
+
+def _module(found: re.Match[str]) -> str:
+    return (found[1] or found[2] or "").lstrip(".")
 
 
 def _taken_in(text: str) -> Iterator[str]:

@@ -5,7 +5,8 @@ There a lock is believed before what people wrote, and that before what a README
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -192,6 +193,8 @@ def _pin(said: list[Said]) -> Pin:
     first = min(each.rank for each in said)
     held = [each for each in said if each.rank == first]
     pin = _of(held)
+    if first in _LISTS and (others := [e for e in said if e.rank in _LISTS and _differs(e, pin)]):
+        return _of([*held, *others])
     if pin.exact is not None:
         return pin
     for each in sorted(said, key=lambda each: each.rank):
@@ -201,9 +204,18 @@ def _pin(said: list[Said]) -> Pin:
     return pin
 
 
+_LISTS: Final = (rank_of("requirements.txt"), rank_of("requirements_train.txt"))
+"""Lists that lie side by side: which one is installed is not known where they disagree."""
+
+
+def _differs(each: Said, pin: Pin) -> bool:
+    exact = each.stated.exact
+    return each.stated.is_own or (exact is not None and pin.exact not in (None, exact))
+
+
 def _of(held: list[Said]) -> Pin:
     ranges = dict.fromkeys(each.stated.releases for each in held)
-    is_own = all(each.stated.is_own for each in held)
+    is_own = any(each.stated.is_own for each in held)
     return Pin(held[0].stated.package, tuple(ranges), held[0].where, is_own)
 
 
@@ -218,3 +230,28 @@ def unreadable(path: Path, why: object) -> Diagnostic:
     found = error("E0201", f"{path} cannot be read: {what}", at, help=near_files(path))
     is_data = is_folder and any(map(Path.is_file, path.rglob("[!.]*")))
     return replace(found, severity="note") if is_data else found
+
+
+_LIBRARIES: Final = "peft|transformers|trl|accelerate|deepspeed|diffusers"
+_NAMED_SO: Final = re.compile(rf"""(?m)\bname\s*=\s*["'](?:{_LIBRARIES})["']""")
+_SHOWN: Final = ("examples", "tests", "benchmarks", "docs")
+"""Folders of a library's repository that its users do not run."""
+
+
+def is_of_a_copy(file: Path, roots: Sequence[Path]) -> bool:
+    """Whether a file is an example of a library's own, of which the project holds a copy."""
+    full = file.resolve()
+    for folder in full.parents:
+        if not any(root in folder.parents for root in roots):
+            return False
+        if full.relative_to(folder).parts[0] in _SHOWN and _names_itself(folder):
+            return True
+    return False
+
+
+def _names_itself(folder: Path) -> bool:
+    for name in ("setup.py", "pyproject.toml"):
+        with suppress(Unreadable):
+            if _NAMED_SO.search(read_bytes(folder / name).decode("utf-8", "replace")):
+                return True
+    return False

@@ -38,6 +38,9 @@ _BY_GIT: Final = re.compile(
     (?P<owner>[\w.-]+)/(?P<of>[\w.-]+?)(?:\.git)?(?:@[\w./-]+)?(?:\#\S*)?\s*(?:;.*|\\)?""",
     re.VERBOSE,
 )
+_BY_PATH: Final = re.compile(r"\s*(?P<name>[A-Za-z0-9][\w.-]*)\s*@\s*file:(?P<path>\S+).*")
+_BUILT: Final = re.compile(r"/(?:feedstock_root|croot|work|opt/conda|tmp)/")
+"""Where conda builds the packages that it ships."""
 _MAKERS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("transformers", "trl", "peft", "accelerate"), ("huggingface",)),
     "deepspeed": ("microsoft", "deepspeedai"),
@@ -85,6 +88,9 @@ def requirement(text: str, line: int) -> Stated | None:
         of = by_git["of"].lower()
         if by_git["owner"].lower() not in _MAKERS[of]:
             return Stated(_OF_REPOSITORY.get(of, of), ANY, line, is_own=True)
+    if by_path := _BY_PATH.fullmatch(text):
+        is_own = _BUILT.search(f"{by_path['path']}/") is None
+        return Stated(plain_name(by_path["name"]), ANY, line, is_own=is_own)
     if commit := _COMMIT.fullmatch(text):
         of = commit["of"].lower()
         return Stated(plain_name(commit["name"] or _OF_REPOSITORY.get(of, of)), ANY, line)

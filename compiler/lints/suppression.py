@@ -1,15 +1,13 @@
 """Findings that are passed over: those of a baseline, and names that a spec allows.
 
 And those that rest on a guess, as how files go together: they are notes, whatever the rule says.
-So are those that a program of the repository settles: a command's flags are read as the trainer's
-whose fields they are, and the program may parse them by itself, or do what a rule asks for.
+So are those in a file that the repository's own scripts read otherwise.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tunec.compiler.diagnostics.codes import is_code, known_names
@@ -124,7 +122,10 @@ def unless_guessed(
 
 
 _READ_BY_ITSELF: Final = "a script of this repository loads the file, and takes its keys itself"
-_KINDS: Final = (*TRAINERS, "axolotl", "llamafactory", "unsloth", "ms-swift", "accelerate")
+_KINDS: Final = (
+    *TRAINERS,
+    *("axolotl", "llamafactory", "unsloth", "ms-swift", "accelerate", "glm4"),
+)
 _FORMATS: Final = ("yaml", "json", "toml")
 
 
@@ -144,8 +145,10 @@ def unless_own(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagno
         if each.file in own:
             yield _noted(each, own[each.file])
         else:
-            is_set = _is_set(each, by_name.get(each.file), run)
-            yield _noted(each, _SET_LATER) if is_set else each
+            document = by_name.get(each.file)
+            why = _SET_LATER if _is_set(each, document, run) else None
+            why = why or (_OWN_FIELD if _is_own_field(each, document, run) else None)
+            yield each if why is None else _noted(each, why)
 
 
 _TEMPLATE: Final = "much of the file is left empty, as a template's: what fills it is not known"
@@ -176,6 +179,23 @@ def _is_set(found: Diagnostic, document: Document | None, run: LintContext) -> b
     return found.severity != "note" and run.own.sets(label.path.removeprefix("--"))
 
 
+_OWN_FIELD: Final = (
+    "a class of this repository has the field, and its trainer may read it otherwise"
+)
+_OF_FIELDS: Final = ("trl-", "generation")
+"""How the rules begin that are about what TRL's trainers do with their fields."""
+
+
+def _is_own_field(found: Diagnostic, document: Document | None, run: LintContext) -> bool:
+    """Whether a class made of TrainingArguments has the field in place of TRL's."""
+    label = found.primary
+    if label is None or document is None or document.kind not in TRL:
+        return False
+    is_about_it = found.id.startswith(_OF_FIELDS) and found.severity != "note"
+    return is_about_it and run.own.declares(label.path) and run.own.shows(_HEIR)
+
+
+_HEIR: Final = re.compile(r"(?m)^class \w+Config\(\s*(?:transformers\.)?TrainingArguments\s*\)")
 _AXOLOTL_ITSELF: Final = re.compile(r"(?m)^class AxolotlInputConfig\b")
 """Axolotl's repository, or a copy of it: its scripts are the reader that is known."""
 
@@ -212,158 +232,3 @@ def _noted(found: Diagnostic, why: str) -> Diagnostic:
 def _place(found: Diagnostic) -> tuple[object, ...]:
     label = found.primary
     return found.id, None if label is None else label.span
-
-
-# ── programs beside their commands ────────────────────────────────────────────────────────────────
-
-_PARSES: Final = re.compile(
-    r"\bargparse\.ArgumentParser\(|\bArgumentParser\(|\b(?:fire\.Fire|tyro)\b"
-)
-_OF_TRAINER: Final = re.compile(
-    r"HfArgumentParser|TrlParser|TrainingArguments|\w+(?:SFT|DPO|GRPO|KTO|Reward)Config\b|lightning"
-)
-"""What a program has that gives its flags, or what it makes of them, to the Trainer."""
-_OF_CLASSES: Final = ("hf", *TRL)
-
-
-def unless_parsed(run: LintContext) -> LintContext:
-    """The run without flags that a program of the repository parses by itself."""
-    parsed = {name for name in run.started if _parses(run, name)}
-    kept = tuple(each for each in run.documents if not (parsed and _is_of(each, parsed)))
-    return run if len(kept) == len(run.documents) else replace(run, documents=kept)
-
-
-def _parses(run: LintContext, name: str) -> bool:
-    texts = list(_sources(run, name))
-    return bool(texts) and all(
-        text is not None and _PARSES.search(text) and not _OF_TRAINER.search(text) for text in texts
-    )
-
-
-def _sources(run: LintContext, name: str) -> Iterator[str | None]:
-    """The source of each program that a file starts; None where it is not of the repository."""
-    for program in run.started.get(name, {}):
-        yield run.own.text_of(program)
-
-
-def _is_of(document: Document, names: set[str]) -> bool:
-    first = document.origin or document
-    return first.name in names and first.format == "shell" and first.kind in _OF_CLASSES
-
-
-_SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
-    "several-devices-in-one-process": re.compile(
-        r"device_map|\.model_parallel\s*=\s*True|\bPPO(?:v2)?Trainer\("
-    ),
-    "reward-head-not-trained": re.compile(r"\bSEQ_CLS\b"),
-    "reentrant-over-frozen-base": re.compile(
-        r"projector|requires_grad\s*=\s*True|requires_grad_\(True|enable_input_require_grads"
-    ),
-    "generation-length-missing": re.compile(r"max_new_tokens|generation_max_length|\bmax_length="),
-    "bf16-updates-lost": re.compile(r"\A(?![\s\S]*dtype)"),
-    "fp16-trainable-weights": re.compile(
-        r"\A(?![\s\S]*(?:cast_training_params|args\.mixed_precision\s*==\s*[\"']fp16))"
-    ),
-}
-"""What a program's source shows where a rule's finding in its flags is not so: it places the model
-on several devices, builds the adapter for a head, trains what makes the input of the first layer,
-says how long it generates, loads in no dtype that is given, or makes its adapters in fp32."""
-
-
-def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnostic]:
-    """What is found, without what the started program's own source settles otherwise."""
-    every = tuple(found)
-    unread = {name for each in every for name in _unread_by(each, run)}
-    is_off = any(each.id == "config-of-another-engine" for each in every)
-    for each in every:
-        is_lost = each.id == "missing-file" and _FILE in [label.path for label in each.labels]
-        if each.file in unread or (unread and each.id in _OF_ENGINE) or (is_off and is_lost):
-            yield replace(each, severity="note")
-            continue
-        if _is_asked_first(run, each):
-            continue
-        pattern = _SETTLED.get(each.id)
-        text = None if pattern is None else _source_at(run, each)
-        is_unseen = each.id == "reentrant-over-frozen-base" and any(
-            map(run.own.lacks_program, _at(run, each))
-        )
-        if is_unseen:  # what is not there may call enable_input_require_grads()
-            yield replace(each, severity="note")
-        elif pattern is None or text is None or not pattern.search(text):
-            is_note = _is_meant(each) or _is_of_another(run, each)
-            yield replace(each, severity="note") if is_note else each
-
-
-_FILE: Final = "deepspeed_config.deepspeed_config_file"
-_OF_ENGINE: Final = frozenset({"accumulation-left-out", "cpu-optimizer-on-one-thread"})
-"""Rules about a command whose findings follow from the engine that it starts."""
-
-
-def _unread_by(found: Diagnostic, run: LintContext) -> Iterator[str]:
-    """The engine's files that a command names without the switch that starts the engine."""
-    flags = (each.path for each in found.labels)
-    if found.id == "engine-flags-unread" and "flags.deepspeed_config_file" in flags:
-        yield from (each.name for each in run.of("deepspeed"))
-    if found.id == "config-of-another-engine" and any(run.each("accelerate", _FILE)):
-        yield from (each.name for each in run.of("deepspeed"))
-
-
-_BY_RELEASE: Final = frozenset(
-    {"argument-of-no-release", "field-of-another-release", "key-of-another-release"}
-)
-_ASKS: Final = re.compile(r"\bsignature\(|except\s*\(?[^:\n]*\bTypeError\b")
-_ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|[(,]\s*peft_config\s*=")
-
-
-_PASSES_OVER: Final = re.compile(r"return_remaining_strings\s*=\s*True|parse_known_args\(")
-"""How a program parses that takes flags which nobody knows."""
-_OF_FLAGS: Final = _BY_RELEASE | {"key-of-no-class", "required-field-missing"}
-_OF_LOOP: Final = frozenset({"several-devices-in-one-process", "required-field-missing"})
-"""Rules about commands that hold where the Trainer is what they start."""
-
-
-def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
-    """Whether the started program takes flags that it does not know, or trains by nothing known."""
-    if found.id not in _OF_FLAGS | _OF_LOOP or found.severity == "note":
-        return False
-    text = _source_at(run, found)
-    if found.id in _OF_LOOP:
-        is_verls = any(name.startswith("verl") for name in _at(run, found))
-        return is_verls or (text is not None and not _OF_TRAINER.search(text))
-    return text is not None and _PASSES_OVER.search(text) is not None
-
-
-def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
-    """Whether a script asks what it runs with, or makes a config to train nothing with."""
-    if not found.file.endswith(".py"):
-        return False
-    text = next((each.text for each in run.documents if each.name == found.file), "")
-    if found.id in _BY_RELEASE:
-        return _ASKS.search(text) is not None
-    if found.id == "bf16-updates-lost":
-        return "deepspeed_plugin" in text  # DeepSpeed keeps fp32 copies
-    return found.id == "lora-alpha-of-zero" and _ADAPTS.search(text) is None
-
-
-def _is_meant(found: Diagnostic) -> bool:
-    """Whether the file's own name says that what is found is meant."""
-    name = _MEANT.get(found.id)
-    return name is not None and name.search(PurePath(found.file).stem) is not None
-
-
-_MEANT: Final[Mapping[str, re.Pattern[str]]] = {
-    "processes-without-engine": re.compile(r"(?i)single|(?:one|1)[_-]?(?:gpu|device)"),
-}
-
-
-def _source_at(run: LintContext, found: Diagnostic) -> str | None:
-    """The source of the program in whose command a finding stands."""
-    return next((run.own.text_of(name) for name in _at(run, found)), None)
-
-
-def _at(run: LintContext, found: Diagnostic) -> list[str]:
-    """The program in whose command a finding stands, if it is known."""
-    line = 0 if found.span is None else found.span.line
-    started = run.started.get(found.file, {})
-    before = [(at.span.line, name) for name, at in started.items() if at.span.line <= line]
-    return [max(before)[1]] if before else list(started)[:1]

@@ -210,8 +210,18 @@ _MODEL: Final = (
 _ENTRIES: Final = (*_DATA, *_PARTS, _LENGTH, *_MODEL, *_ARGUMENTS, *_ADAPTER)
 
 
+_SECTIONS: Final = frozenset({"data_config", "training_args"})
+_ITS_OWN: Final = frozenset({"combine", "freezeV", "peft_config", *_LENGTHS})
+
+
 def _is_configuration(document: Json) -> bool:
-    return isinstance(document, dict) and {"data_config", "training_args"} <= set(document)
+    """Whether both sections are there, and a key that other programs' files do not have."""
+    if not isinstance(document, dict) or not set(document) >= _SECTIONS:
+        return False
+    data, arguments = document["data_config"], document["training_args"]
+    has_files = isinstance(data, dict) and "train_file" in data
+    generates = isinstance(arguments, dict) and "generation_config" in arguments
+    return has_files or generates or not _ITS_OWN.isdisjoint(document)
 
 
 CONFIGURATION: Final = File(

@@ -64,7 +64,7 @@ def count(place: Place | None) -> int | None:
 
 
 def is_counted_anew(run: LintContext, counted: Place | None) -> bool:
-    """Whether accelerate's file alone counts the processes, and the README's commands do, too.
+    """Whether accelerate's file counts the processes, and the README's or a script's commands, too.
 
     Or a remark beside the number says that the command does.
     """
@@ -72,7 +72,8 @@ def is_counted_anew(run: LintContext, counted: Place | None) -> bool:
         return False
     lines = counted.document.text.splitlines()[counted.span.line - 1 : counted.span.line]
     is_told = not run.of("launch") and "--num_processes" in run.own.readme
-    return is_told or any(map(_COUNTED.search, lines))
+    by_command = (is_unknown(each, "flags.num_processes") for each in every_launch(run))
+    return is_told or any(by_command) or any(map(_COUNTED.search, lines))
 
 
 _COUNTED: Final = re.compile(r"(?i)#.*(?:overrid|overwrit|--num_processes)")

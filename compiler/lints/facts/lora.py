@@ -1,6 +1,7 @@
 """LoRA as each dialect asks for it, under PEFT's own names."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -277,12 +278,45 @@ def is_plain(name: str) -> bool:
 
 
 def is_patched(run: LintContext, lora: Lora) -> bool:
-    """Whether LLaMA-Factory matches the names itself, anywhere in a name: where the model sees.
+    """Whether the names are not those of the model that is known.
 
-    llamafactory 0.9.1 to 0.9.5 model/model_utils/visual.py `patch_target_modules`.
+    LLaMA-Factory matches them itself, anywhere in a name, where the model sees (llamafactory 0.9.1
+    to 0.9.5 model/model_utils/visual.py `patch_target_modules`), and a script may have a list for
+    each family.
     """
     sees = run.model is not None and run.model.architecture.kind == "vision-language"
-    return lora.document.kind == "llamafactory" and sees
+    return (lora.document.kind == "llamafactory" and sees) or _is_of_a_family(lora)
+
+
+_ASKS: Final = re.compile(
+    r"\b(?:el)?if\b(?=.*\b(?:\w*model\w*|name_or_path)\b)(?=.*(?:\bin\b|==|with\())|\belse:"
+)
+"""A line that asks which model it is, or answers for all others."""
+
+
+def _is_of_a_family(lora: Lora) -> bool:
+    """Whether a script makes the adapter below a question for the name of its model."""
+    at = lora.place("target_modules")
+    if at is None or lora.document.format != "python":
+        return False
+    lines = lora.document.text.splitlines()[: at.span.line]
+    depth = len(lines[-1]) - len(lines[-1].lstrip()) if lines else 0
+    for line in reversed(lines[:-1]):
+        indent = len(line) - len(line.lstrip())
+        if not line.strip() or indent >= depth:
+            continue
+        depth = indent
+        if _ASKS.search(line):
+            return "else:" not in line or _asks_above(lines, line, indent)
+    return False
+
+
+def _asks_above(lines: Sequence[str], otherwise: str, indent: int) -> bool:
+    """Whether the question that an `else` answers is one for the model."""
+    above = lines[: len(lines) - 1 - lines[::-1].index(otherwise)]
+    asked = (e for e in reversed(above) if e.strip() and len(e) - len(e.lstrip()) <= indent)
+    first = next(asked, "")
+    return "else:" not in first and _ASKS.search(first) is not None
 
 
 MINICPM_FLAGS: Final = ("tune_vision", "tune_llm")

@@ -216,19 +216,27 @@ _REFUSED_OTHER: Final = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 def launcher_precision_refused(run: LintContext) -> Iterator[Finding]:
     """A precision of the launcher beside a ds_config.json that enables the other one."""
     launched = _launched(run)
-    if launched is None or launched.word not in _REFUSED_OTHER:
+    if launched is None or launched.word not in _REFUSED_OTHER or not _is_started(run, launched):
         return
     mode = _REFUSED_OTHER[launched.word]
     if any(each.value not in (False, None) for each in run.each("trainer", mode)):
         return  # the Trainer sets the variable by its own arguments
     for at in run.each("deepspeed", f"{mode}.enabled"):
-        if at.value is True and not at.document.is_view:
+        if at.value is True and at.document.kind == "deepspeed" and at.document.format == "json":
             yield Finding(
                 f"mixed_precision {launched.value} is refused beside {mode} of {at.document.name}",
                 (launched.label("refused"), at.label("enabled here", primary=False)),
                 (f"accelerate: `--mixed_precision` cannot be set where {mode} is set in the file",),
                 f"write {mode}, or let the file say `auto`",
             )
+
+
+def _is_started(run: LintContext, launched: Place) -> bool:
+    """Whether DeepSpeed may be started beside the precision of accelerate's file or flag."""
+    kind = run.said("accelerate", "distributed_type")
+    flags = run.said("launch", "flags.deepspeed_config_file", "flags.use_deepspeed")
+    is_other = kind is not None and str(kind.value).upper() != "DEEPSPEED"
+    return flags is not None or not is_other or launched.document.kind == "launch"
 
 
 def _launched(run: LintContext) -> Place | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Final
 
-from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
+from tunec.compiler.diagnostics.diagnostic import Fix, Label, Severity, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.facts.sharding import said_in, stage_of, zero_keys
@@ -148,8 +148,15 @@ def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
                 "DeepSpeed rejects fractions from 0.15.0; the trainer rounds from 4.45.0",
             ),
             "write a whole number, as 15099494 for a width of 4096, or use transformers 4.45",
-            severity=None if is_strict else "warning" if width or run.of("trainer") else "note",
+            severity=_bucket_severity(width, is_strict=is_strict is True),
         )
+
+
+def _bucket_severity(width: int | None, *, is_strict: bool) -> Severity | None:
+    """An error needs the width and the release; with neither known nothing may come of it."""
+    if width is not None:
+        return None if is_strict else "warning"
+    return "warning" if is_strict else "note"
 
 
 def _automatic_width(run: LintContext) -> int | None:

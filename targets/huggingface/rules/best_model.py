@@ -51,6 +51,8 @@ def _cadence(run: LintContext, best: Place) -> Iterator[Finding]:
     save = run.effective("trainer", "save_strategy")
     if evaluation is None and run.hides("trainer", "eval_strategy", "evaluation_strategy"):
         return
+    if evaluation is None and _is_elsewhere(run, best.document):
+        return
     asked = _word(evaluation.value) if evaluation else "no"
     if save.value == "best" or not save.known:
         return
@@ -65,6 +67,13 @@ def _cadence(run: LintContext, best: Place) -> Iterator[Finding]:
         )
     elif asked == "steps":
         yield from _steps(run, best)
+
+
+def _is_elsewhere(run: LintContext, document: Document) -> bool:
+    """Whether a command's program is of another repository: its class may have its own default."""
+    programs = run.started.get(document.name, {}) if document.format == "shell" else {}
+    ours = (each for each in programs if each.endswith(".py"))
+    return any(map(run.own.lacks_program, ours))
 
 
 def _steps(run: LintContext, best: Place) -> Iterator[Finding]:

@@ -224,6 +224,7 @@ limit_of_zero_checkpoints = rows(
             label="no limit",
             why="a checkpoint with its states is 6 to 8 times as large as the 16-bit model",
             help='write 1, or save_strategy: "no" for no checkpoint at all',
+            beside=("no save_strategy=no|false",),
         ),
     ),
 )

@@ -139,6 +139,10 @@ _EXPANDED: Final = re.compile(r"\$\{?(\w+)")
 _DECLARING: Final = ("export", "declare", "typeset", "local")
 
 
+_DEFAULTS: Final = ("WANDB_MODE=online",)
+"""What programs do without the variable: wandb 0.31.0 sdk/wandb_settings.py `mode`."""
+
+
 @rule("variable-not-exported", "warning", "silent", consumers=("bash",), reads=COMMANDS)
 def variable_not_exported(run: LintContext) -> Iterator[Finding]:
     """A variable that programs read is set only for the shell."""
@@ -150,7 +154,8 @@ def variable_not_exported(run: LintContext) -> Iterator[Finding]:
         for word, name in _held_back(document):
             is_inherited = name.startswith("ACCELERATE_")  # of the job that starts the script
             is_read = is_read_by_programs(name) or name in own
-            if is_read and name not in used and not is_inherited:
+            is_default = word.written.text in _DEFAULTS
+            if is_read and not (name in used or is_inherited or is_default):
                 yield _exported_finding(document, word, name)
 
 

@@ -192,6 +192,7 @@ _AS_SIGMOID: Final = "since 0.9.4 it is not passed on, and the loss is sigmoid"
     "step",
     consumers=("trl", "llamafactory"),
     reads=("dpo:loss_type", "llamafactory:pref_loss"),
+    unless="quoted",
 )
 def dpo_loss_unknown(run: LintContext) -> Iterator[Finding]:
     """A DPO loss that the release does not know."""

@@ -1,5 +1,6 @@
 """Numbers of LoRA and of other adapters that PEFT refuses."""
 
+import re
 from collections.abc import Iterator
 from math import isfinite
 from typing import Any, Final
@@ -206,7 +207,17 @@ def lora_rank_not_positive(run: LintContext) -> Iterator[Finding]:
                     (at.label("has to be 1 or more"),),
                     ("PEFT refuses a rank below 1",),
                     "write 8 or 16",
+                    severity=None if _is_written_there(at) else "note",
                 )
+
+
+def _is_written_there(at: Place) -> bool:
+    """Whether the number stands at the call: a default of 0 elsewhere often means no adapter."""
+    if at.document.format != "python":
+        return True
+    lines = at.document.text.splitlines()
+    line = lines[at.span.line - 1] if at.span.line <= len(lines) else ""
+    return re.search(r"\br\s*=\s*-?\d", line) is not None
 
 
 def _ranks(lora: Lora) -> Iterator[Place]:

@@ -29,6 +29,7 @@ _KINDS: Final = ("hf", *TRL, "llamafactory")
     "init",
     consumers=("deepspeed", "transformers", "peft"),
     reads=("deepspeed:*", "trainer:*", "peft:*"),
+    unless="quoted",
 )
 def value_out_of_range(run: LintContext) -> Iterator[Finding]:
     """A value that is none of the words, or outside the range, that its reader takes."""
