@@ -79,11 +79,6 @@ class Mentions(Struct, frozen=True, dict=True):
         return bool(mine) and not any(_TAKES[kind].search(text) for text in mine)
 
     @cached_property
-    def has_programs(self) -> bool:
-        """Whether there is a program, which could name a file."""
-        return any(path.endswith(_PROGRAMS) for path, _ in self._texts)
-
-    @cached_property
     def _named(self) -> dict[str, bool]:
         return {}
 
@@ -121,8 +116,8 @@ def unless_unnamed(
         unnamed = {each for each in mine & told if not mentions.names(each)}
         if unnamed and mentions.leaves_to_nobody(kind):
             dead |= dict.fromkeys(unnamed, UNNAMED)
-        elif mentions.has_programs or any(map(mentions.names, mine - unnamed)):
-            idle |= unnamed
+        elif len(unnamed) > 1 or any(map(mentions.names, mine - unnamed)):
+            idle |= unnamed  # one of several choices, of which another may be taken
             unsure |= unnamed if kind == "deepspeed" else set()
     for each in every:
         yield _noted(each, dead, idle, unsure)
@@ -229,13 +224,17 @@ _SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
     ),
     "longer-than-context": re.compile(r"rope_scaling|rope_parameters|max_position_embeddings\s*="),
     "fsdp-model-left-in-shards": re.compile(r"set_state_dict_type\(|FULL_STATE_DICT"),
+    "adapter-saved-empty": re.compile(r"maybe_zero_3|GatheredParameters\("),
 }
 """What a program's source shows where a rule's finding in its flags is not so: it places the model
 on several devices, builds the adapter for a head, trains what makes the input of the first layer,
 says how long it generates, loads in no dtype that is given, makes its adapters in fp32, stretches
-the model's positions, or asks FSDP for a whole model before it saves."""
+the model's positions, asks FSDP for a whole model before it saves, or gathers the shards itself."""
 _FURTHER: Final = frozenset(
-    {"reentrant-over-frozen-base", "longer-than-context", "fsdp-model-left-in-shards"}
+    {
+        *("reentrant-over-frozen-base", "longer-than-context", "fsdp-model-left-in-shards"),
+        "adapter-saved-empty",
+    }
 )
 """Rules whose pattern may stand in what the program imports, too."""
 _OF_TRAINERS_LOOP: Final = frozenset({"deepspeed-and-trainer-differ", "limit-of-zero-checkpoints"})
@@ -292,7 +291,21 @@ def _is_of_own_loop(run: LintContext, found: Diagnostic) -> bool:
         return True
     text = "\n".join(_texts_of(run, found)) or run.own.every_text
     made = frozenset(_MADE.findall(text))
-    return bool(made) and made <= frozenset(_ALONE.findall(text))
+    return bool(made) and made <= _own_classes(text) and _TAKEN.search(text) is None
+
+
+_BELOW: Final = re.compile(r"(?m)^class (\w+)\(\s*(\w+)\s*\):")
+_TAKEN: Final = re.compile(
+    r"(?s)from (?:transformers|trl)[\w.]* import (?:\([^)]*|[^\n(]*)\b\w*Trainer\b"
+)
+
+
+def _own_classes(text: str) -> frozenset[str]:
+    """Classes that come from no other package, nor do those that they are made of."""
+    own, below = set(_ALONE.findall(text)), _BELOW.findall(text)
+    while new := {name for name, base in below if base in own} - own:
+        own |= new
+    return frozenset(own)
 
 
 _FILE: Final = "deepspeed_config.deepspeed_config_file"
@@ -313,6 +326,9 @@ _BY_RELEASE: Final = frozenset(
     {"argument-of-no-release", "field-of-another-release", "key-of-another-release"}
 )
 _ASKS: Final = re.compile(r"\bsignature\(|except\s*\(?[^:\n]*\bTypeError\b")
+_OF_ADAPTERS: Final = frozenset(
+    {"lora-alpha-of-zero", "lora-rank-not-positive", "lora-pair-refused"}
+)
 _ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|[(,]\s*peft_config\s*=")
 
 
@@ -348,7 +364,7 @@ def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
         return _ASKS.search(text) is not None
     if found.id == "bf16-updates-lost":
         return "deepspeed_plugin" in text  # DeepSpeed keeps fp32 copies
-    return found.id == "lora-alpha-of-zero" and _ADAPTS.search(text) is None
+    return found.id in _OF_ADAPTERS and _ADAPTS.search(text) is None
 
 
 def _is_meant(found: Diagnostic) -> bool:

@@ -32,6 +32,23 @@ _BLOCK += "deepspeed_config: {zero_stage: 2}\n"
 _ENGINE = "accelerate launch --config_file a.yaml{0} train.py\n"
 _COUNT = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: {0}\n"
 _COUNT += "num_processes: 8\n"
+_BOTH = _START + "# deepspeed train.py --deepspeed {1}\n"
+_HALF = '{"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 1}'
+_HEIR = "from transformers import HfArgumentParser, Trainer, TrainingArguments\nTrainer(model)\n"
+_SET_LATE = "training_args.deepspeed = 'a.json'\n"
+_LOOP = "from transformers import HfArgumentParser\nclass MyTrainer:\n    x = 1\nMyTrainer(args)\n"
+_LONG = "torchrun train.py --model_name_or_path meta-llama/Llama-2-7b-hf --output_dir out"
+_LONG += " --model_max_length 8192 --num_train_epochs 1 --per_device_train_batch_size 1"
+_LONG += " --learning_rate 1e-5 --bf16 true --save_steps 5\n"
+_STRETCHED = "def load(config):\n    config.rope_scaling = {'type': 'linear', 'factor': 2.0}\n"
+_FAMILY = """from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+model_name = "meta-llama/Llama-2-7b-hf"
+model = AutoModelForCausalLM.from_pretrained(model_name)
+if {0}:
+    model = get_peft_model(model, LoraConfig(r=8, target_modules=["query_key_value"]))
+"""
+_NEWEST = {"requirements.txt": "transformers==4.57.1\n"}
 _CASES = {
     "a file beside the one that is named": (
         "unknown-key",
@@ -80,6 +97,46 @@ _CASES = {
         "count-without-a-number",
         {"a.yaml": _COUNT.format("two")},
         {"a.yaml": _COUNT.format("HOST_NUM")},
+    ),
+    "one of several that nothing names": (
+        "value-of-another-type",
+        {"a.json": _LATE, "train.py": _PARSED},
+        {"a.json": _LATE, "b.json": _LATE, "train.py": _PARSED},
+    ),
+    "a file that remarks alone name": (
+        "unknown-key",
+        {"a.json": _KEY, "b.json": _SOUND, "run.sh": _START.format("a.json")},
+        {"a.json": _KEY, "b.json": _SOUND, "run.sh": _BOTH.format("b.json", "a.json")},
+    ),
+    "an example of a library's copy": (
+        "unknown-key",
+        {"peft/examples/a.json": _KEY},
+        {"peft/examples/a.json": _KEY, "peft/setup.py": 'setup(name="peft")\n'},
+    ),
+    "arguments that get their file when they are made": (
+        "deepspeed-and-trainer-differ",
+        {"a.json": _HALF, "run.sh": _START.format("a.json"), "train.py": _HEIR},
+        {"a.json": _HALF, "run.sh": _START.format("a.json"), "train.py": _HEIR + _SET_LATE},
+    ),
+    "a trainer of the repository's own": (
+        "deepspeed-and-trainer-differ",
+        {"a.json": _HALF, "run.sh": _START.format("a.json"), "train.py": _HEIR},
+        {"a.json": _HALF, "run.sh": _START.format("a.json"), "train.py": _LOOP},
+    ),
+    "positions that the program stretches": (
+        "longer-than-context",
+        {"run.sh": _LONG, "train.py": "from models import load\n"},
+        {"run.sh": _LONG, "train.py": "from models import load\n", "models.py": _STRETCHED},
+    ),
+    "an adapter for another family": (
+        "lora-targets-match-nothing",
+        {"train.py": _FAMILY.format("True")},
+        {"train.py": _FAMILY.format("'falcon' in model_name")},
+    ),
+    "a file of the library's own block": (
+        "key-of-another-release",
+        {"a.json": '{"output_dir": "out", "split_batches": true, "bf16": true}', **_NEWEST},
+        {"a.json": '{"split_batches": true, "dispatch_batches": null}', **_NEWEST},
     ),
 }
 

@@ -166,6 +166,12 @@ def test_what_a_trainer_installs_holds_inside_its_files(tmp_path: Path) -> None:
     assert "transformers 4.44.2 (requirements.txt:2)" in asked(tmp_path, files).err
 
 
+@pytest.mark.parametrize("other", ["transformers==4.40.2\n", "transformers @ file:///src/hf\n"])
+def test_lists_that_disagree_leave_the_release_open(other: str, tmp_path: Path) -> None:
+    both = {"requirements.txt": "transformers==4.57.1\n", "requirements_train.txt": other}
+    assert not told(asked(tmp_path, both))
+
+
 def test_a_setup_is_read_and_never_run(tmp_path: Path) -> None:
     text = (
         "import os\nos.system('touch was-run')\nextras = {}\n"

@@ -277,9 +277,9 @@ def _word(document: Document) -> Iterator[Finding]:
     form = document.get(f"{_PARAMS}warmup_type")
     if form is not None and form.value not in ("log", "linear"):
         yield Finding(
-            f"warmup_type {form.value} is replaced by log",
+            f"DeepSpeed has no warmup_type {form.value}, and takes log",
             (form.label("not taken"),),
-            ("taken: log, linear; a line of the log says so",),
+            ("it has log and linear; one line of the run's output reports the change",),
             "write linear",
         )
 

@@ -80,7 +80,7 @@ def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
 
 
 _UNSAVED: Final = Row(
-    "trainer:save_steps<=0",
+    "trainer:save_steps=0|0.0",
     "save_steps {0.value}: no checkpoint is written before the end",
     label="never",
     why="a run that is stopped has to start from scratch",

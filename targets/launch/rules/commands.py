@@ -159,7 +159,7 @@ def _cut(document: Document, command: Command) -> Finding:
 def _why(before: str) -> str:
     above = before.removesuffix("\n").rpartition("\n")[2]
     if above.lstrip().startswith("#"):
-        return "a comment ends the command, also where the line above goes on"
+        return "a comment between the lines ends the command, even after a backslash"
     if above.rstrip().endswith("\\"):
         return "a backslash continues a line only if it is the last character of it"
     return "the line above does not end in a backslash"

@@ -58,8 +58,8 @@ def _not_from_zero(document: Document) -> Iterator[Finding]:
     beyond = [each for each in names if each.isdigit() and int(each) >= len(names)]
     if visible is not None and beyond:
         yield Finding(
-            f"CUDA_VISIBLE_DEVICES {','.join(names)}: the launcher counts {len(names)} devices, "
-            f"and finds no device {beyond[0]}",
+            f"CUDA_VISIBLE_DEVICES {','.join(names)}: the launcher counts from 0 to "
+            f"{len(names) - 1}, and finds no device {beyond[0]}",
             (visible.label("refused"),),
             (
                 (

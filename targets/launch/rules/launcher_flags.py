@@ -179,7 +179,8 @@ def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
             continue
         for item in script.node.items[1:]:
             name = _name(item)
-            if name in _FLAGS[launcher] and document.get(f"flags.{name}") is None:
+            is_given = document.get(f"flags.{name}") or f"flags.{name}" in document.unknown
+            if name in _FLAGS[launcher] and not is_given:
                 yield _flags_finding(document, launcher, item, script.node.items[0])
         if launcher == "accelerate" and document.get("flags.config_file") is None:
             yield from _of_file(document, script.node.items)

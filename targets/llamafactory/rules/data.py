@@ -37,12 +37,12 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
             yield from _of_nobody(run, at, fitting[0])
             continue
         note = (
-            "this one handles images: others refuse them"
+            "it takes images, which templates without them refuse"
             if sees(fitting[0])
             else "turns end with other tokens than the model was tuned on, also when it is served"
         )
         yield Finding(
-            f"template {at.value} for {model.value}",
+            f"template {at.value} is not the one for {model.value}",
             (at.label("another family's"), model.label("", primary=False)),
             (f"LLaMA-Factory's own template for this model is {fitting[0]}", note),
             f"write template: {fitting[0]}",

@@ -182,7 +182,7 @@ def _of_another_method(run: LintContext, place: Place) -> Iterator[Finding]:
     yield Finding(
         f"{place.document.kind} has no key `{place.path}`",
         (place.key_label("of another method"),),
-        (f"it is one of {', '.join(owners)}", why),
+        (f"it is a key of {', '.join(owners)}", why),
         "remove it",
         severity="note" if is_dropped else "warning",
         consequence=consequence,

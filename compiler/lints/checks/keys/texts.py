@@ -311,7 +311,7 @@ def _written(number: int | float) -> str:
 def _number_finding(place: Place, path: str, text: str, number: int | float) -> Finding:
     is_bare = place.node.written is not None
     why = (
-        "YAML 1.1 reads a number with an exponent only with a point and a sign: 5.0e+8"
+        "YAML 1.1 takes a number with an exponent for text unless it has a point and a sign: 5.0e+8"
         if is_bare
         else "in quotes it is text"
     )

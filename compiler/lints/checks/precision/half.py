@@ -30,6 +30,10 @@ _FP16: Final = (
 _OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
 """Models whose activations are seen to leave fp16, so that hardware without bf16 is no way out."""
 
+_TURNED_NAN: Final = re.compile(r"(^|[/_-])(flux|minicpm-v)\b", re.IGNORECASE)
+"""Models of which people report such runs (OpenBMB/MiniCPM-V#496; huggingface/diffusers#9237). Of
+the others most train in fp16 as well: it is a note there."""
+
 
 @rule("bf16-model-in-fp16", "warning", "step", consumers=("torch",), reads=_FP16, hardware=True)
 def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
@@ -81,6 +85,7 @@ def _model_of_examples(run: LintContext) -> Iterator[Finding]:
 def _model_finding(run: LintContext, path: str, place: Place) -> Finding:
     device = run.environment.weakest
     cannot = device is not None and not device.supports("bf16")
+    is_seen = _is_seen_to_overflow(path) or (not cannot and _TURNED_NAN.search(path) is not None)
     return Finding(
         f"{path} was trained in bf16, and the run computes in fp16",
         (place.label("fp16"),),
@@ -92,7 +97,7 @@ def _model_finding(run: LintContext, path: str, place: Place) -> Finding:
             *((f"{device.title} has no bf16 arithmetic",) if device and cannot else ()),
         ),
         "watch the loss scale, and keep layers that overflow in fp32" if cannot else "use bf16",
-        severity="note" if cannot and not _is_seen_to_overflow(path) else None,
+        severity=None if is_seen else "note",
     )
 
 

@@ -301,7 +301,6 @@ def _in_bf16(run: LintContext) -> Iterator[Finding]:
         (half.label("its kernels compute in fp16"), name.label("", primary=False)),
         ("with Triton's kernels: Both operands must be same dtype. Got fp16 and bf16",),
         "train in fp16, or quantise a base of full precision when it is loaded",
-        severity="note",  # AutoAWQ's other kernels cast what comes in and goes out
     )
 
 

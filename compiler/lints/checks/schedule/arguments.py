@@ -39,7 +39,7 @@ def schedule_argument_missing(run: LintContext) -> Iterator[Finding]:
             continue
         given = document.get("lr_scheduler_kwargs")
         arguments = arguments_of(given)
-        is_hidden = "lr_scheduler_kwargs" in document.unknown
+        is_hidden = any(each.startswith("lr_scheduler_kwargs") for each in document.unknown)
         is_own = run.own.declares("min_lr_ratio", as_flag=True)
         is_own = is_own or run.own.sets("lr_scheduler_kwargs")
         if arguments is None or is_hidden or is_own:

@@ -297,7 +297,7 @@ def longer_than_context(run: LintContext) -> Iterator[Finding]:
         (at.label("longer than the model was made for"),),
         (
             "positions beyond the context were never trained, and without scaling mean nothing",
-            "learned positions end there: an index error",
+            "a model with learned positions ends there with an index error",
         ),
         f"write {context}, or scale its positions (rope_scaling)",
         severity="note" if _CHANGED.search(at.document.text) else None,
