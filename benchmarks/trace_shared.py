@@ -27,6 +27,19 @@ def fully_sharded(one: Combination) -> Iterator[Combination]:
     if one.model in ("qwen2.5-0.5b", "qwen2.5-7b", "llama-3.1-8b"):
         short = 2048 if one.model == "qwen2.5-0.5b" else 256
         yield from _replicated_and_moved(replace(sharded, checkpointed=True, sequence=short))
+        yield from heads_in_tiles(replace(sharded, checkpointed=True))
+
+
+def heads_in_tiles(sharded: Combination) -> Iterator[Combination]:
+    """TRL's loss, which makes a head whole that FSDP's hooks pass by: with adapters."""
+    tiled = replace(sharded, loss="chunked")
+    yield tiled
+    for method in ("lora", "qlora"):
+        yield replace(tiled, method=method)
+    one = replace(tiled, method="lora")
+    yield replace(one, moved=True)
+    yield replace(one, checkpointed=False)
+    yield replace(one, fsdp="grad_op", sequence=256, micro=4, packing=False)
 
 
 def _replicated_and_moved(sharded: Combination) -> Iterator[Combination]:

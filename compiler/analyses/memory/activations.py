@@ -6,7 +6,7 @@ keep everything.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct, field
 
@@ -143,6 +143,8 @@ class Pass(Struct, frozen=True):
     """Whether a micro batch is one sample."""
     nested: bool = False
     """Whether attention is recomputed by itself inside of its layer, and its input kept."""
+    head: Literal["unit", "loss", "host"] = "unit"
+    """Who makes a sharded output projection whole for the loss (`terms.fsdp_ends.head_of`)."""
 
     def split(self, layers: int) -> Recomputed:
         """What becomes of so many layers."""

@@ -47,6 +47,10 @@ class LossBytes(Struct, frozen=True):
     """While the loss is differentiated, whatever the number of tokens."""
 
 
+ON_HOST: Final = LossBytes(0, 0, 0)
+"""What a loss that is computed on the host takes of the device."""
+
+
 def fused(hidden: int, vocab: int, version: Version | None, *, head_trained: bool) -> LossBytes:
     """Liger's fused linear cross entropy (arXiv 2410.10989, section 3.2).
 

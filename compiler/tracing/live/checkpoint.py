@@ -76,11 +76,8 @@ def _units(model: Any) -> None:
 def _on_host(storages: Storages) -> Callable[[Any, Any, Any], Any]:
     """Answers with stand-ins for what is copied to the host: no memory of the device's."""
     others = storages.answer
-    wrapping = torch.ops._c10d_functional._wrap_tensor_autograd.default  # noqa: SLF001
 
     def answer(func: Any, args: Any, kwargs: Any) -> Any:
-        if func is wrapping:  # a class around the tensor; on meta alone it is a second one
-            return args[0].detach()
         device = kwargs.get("device")
         copies = func is torch.ops.aten._to_copy.default  # noqa: SLF001
         if copies and device is not None and torch.device(device).type == "cpu":

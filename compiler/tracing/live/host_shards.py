@@ -54,10 +54,10 @@ def moving_shards(storages: Storages) -> Iterator[None]:
             return args[0]
         return NotImplemented if others is None else others(func, args, kwargs)
 
-    storages.answer = answer
+    storages.answer, storages.passes_host = answer, True
     with replaced(group, "_validate_cpu_offload_params", lambda _: None):
         yield
-    storages.answer = others
+    storages.answer, storages.passes_host = others, False
 
 
 def _goes(kwargs: Any) -> bool:

@@ -29,6 +29,8 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
         self.phase = ""
         self.places: list[str] = []
         self.is_hidden = False
+        self.passes_host = False
+        """Whether what is made on the host is no memory of the device's."""
         self.answer = answer
         self._made_by: dict[int, str] = {}
         self._elsewhere: set[int] = set()
@@ -62,6 +64,8 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
 
     def follow(self, value: torch.Tensor, operation: str, category: Category | None = None) -> None:
         """Record the tensor's storage, if it is new."""
+        if self.passes_host and value.device.type == "cpu":
+            return
         storage = value.untyped_storage()
         key = storage._cdata  # noqa: SLF001  the identity of the C++ storage
         if key in self._elsewhere:

@@ -51,6 +51,7 @@ _SDXL, _FLUX, _QWEN_VL = (
     model(dict(card(n).config)) for n in ("sdxl", "flux.1-dev", "qwen2.5-vl-7b")
 )
 _AUTOCAST = FP32 | {"autocast": True}
+_ADAPTING = BF16_LORA | {"autocast": True}
 _ZERO: Final = {"engine": "deepspeed", "world": 8, **MIXED}
 _FSDP_2 = replace(USUAL_FSDP, state_dict="full")
 _ANSWERS = Generation(768, 8, by_sample=True, steps=256)
@@ -127,6 +128,20 @@ PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
         full(_1B),
         layout(
             engine="fsdp", world=8, fsdp=_FSDP_2, accumulation=2, checkpointed=True, **_AUTOCAST
+        ),
+    ),
+    "FSDP 2, adapters, a loss in tiles": lambda: (
+        lora(_8B, loss="chunked"),
+        layout(engine="fsdp", world=8, fsdp=_FSDP_2, checkpointed=True, **_ADAPTING),
+    ),
+    "FSDP 2, adapters, a loss in tiles on the host": lambda: (
+        lora(_8B, loss="chunked"),
+        layout(
+            engine="fsdp",
+            world=8,
+            fsdp=replace(_FSDP_2, offload_params=True),
+            checkpointed=True,
+            **_ADAPTING,
         ),
     ),
     "FSDP 2 of accelerate 1.12": lambda: (

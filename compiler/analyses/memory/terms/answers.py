@@ -47,10 +47,6 @@ from tunec.compiler.analyses.memory.workload import Generation, Preference, Work
 from tunec.schemas.frozen import replace
 
 _STAYS: Final = frozenset({"key-value cache", "gathered parameters"})
-_COPIES: Final = 2
-"""A DTensor made whole is gathered, and wrapped in a copy (torch 2.13 `_functional_collectives.py`,
-`all_gather_tensor`; traced)."""
-
 _Put = Callable[[Sizes, Moment], Iterable[Term]]
 """Makes terms of what answers hold at a moment."""
 
@@ -286,5 +282,4 @@ def _handed(workload: Workload, plan: Sharding) -> Sizes:
             **merged(workload, plan, repeated=True),
         }
     largest = max((prod(m.shape) for m in workload.architecture.modules), default=0)
-    copies = _COPIES if plan.fsdp.version == 2 else 1
-    return {"gathered parameters": float(copies * size * largest * sharded)}
+    return {"gathered parameters": float(size * largest * sharded)}

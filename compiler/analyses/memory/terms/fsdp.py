@@ -103,7 +103,7 @@ def _gather_buffer(run: Run, unit: Unit) -> float:
 def _forward(run: Run) -> Sizes:
     """At the loss: the last unit, and its buffer, which the next gathering would let go."""
     units = run.units
-    last = units.layer if run.shares or not units.tail.size else units.tail
+    last = units.layer if run.shares or run.by != "unit" or not units.tail.size else units.tail
     return {
         **_whole(run),
         "gather buffer": _gather_buffer(run, last),
@@ -131,7 +131,7 @@ def _again(run: Run) -> Sizes:
     Before 1.14 accelerate had it let go of after the forward pass (1.13 `utils/fsdp_utils.py`,
     `fsdp2_prepare_model`: `reshard_after_forward` of all units).
     """
-    if _keeps(run) or run.units.tail.size or run.shares:
+    if _keeps(run) or run.units.tail.size or run.shares or run.by == "host":
         return {}
     size = run.units.root.size
     waiting = {"accumulated gradients": run.waiting(run.units.every)}
@@ -308,15 +308,21 @@ def _reductions(run: Run, layers: int) -> tuple[tuple[float, Sizes], ...]:
 
 
 def _begins(run: Run) -> Sizes:
-    """When the first layer is copied out of its buffer, and a tied embedding's is held still."""
+    """When the first layer is copied out of its buffer, and a tied embedding's is held still.
+
+    One of its own is let go of by then, unless all are kept; it came beside the root's buffer.
+    """
     units = run.units
-    if _keeps(run) or not run.shares or units.tail.size <= units.layer.size:
+    root, own, layer = units.root.size, units.embedding.size, units.layer.size
+    if not run.shares and own > layer:
+        made = {"gathered parameters": root + own, "gather buffer": root + own}
+        kept = own * _keeps(run)
+        then = {"gathered parameters": root + kept + layer, "gather buffer": own + layer}
+        return max(made, then, key=_sum)
+    if _keeps(run) or not run.shares or units.tail.size <= layer:
         return {}
-    both = units.tail.size + units.layer.size
-    return {
-        "gathered parameters": units.root.size + both,
-        "gather buffer": both,
-    }
+    both = units.tail.size + layer
+    return {"gathered parameters": root + both, "gather buffer": both}
 
 
 def _in_layer(run: Run) -> Sizes:
@@ -335,7 +341,7 @@ def _gathering_kept(run: Run, layers: int) -> tuple[float, Sizes]:
     """What is gathered of whole units: at the last layer, or at a head of its own behind it."""
     every, layer = run.units.every.size, run.units.layer.size
     tail = 0.0 if run.shares else run.units.tail.size
-    if 2 * tail > layer:
+    if 2 * tail > layer and run.by == "unit":
         return 1.0, {"gathered parameters": every, "gather buffer": layer + tail}
     return 1 - 1 / layers, {"gathered parameters": every - tail, "gather buffer": 2 * layer}
 
@@ -355,7 +361,7 @@ def _gathering(run: Run, layers: int) -> tuple[float, Sizes]:
         whole = {"gathered parameters": units.root.size + units.layer.size}
         buffers = {"gather buffer": units.root.size + units.layer.size}
         return 0.0, {**whole, **buffers}
-    ends = 0.0 if run.shares else units.layer.size + 2 * units.tail.size
+    ends = 0.0 if run.shares or run.by != "unit" else units.layer.size + 2 * units.tail.size
     kept = units.root.size + (units.tail.size if run.shares else 0.0)
     share = 1.0 if ends > 3 * units.layer.size else 1 - 1 / layers
     return share, {

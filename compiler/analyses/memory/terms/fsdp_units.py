@@ -1,7 +1,6 @@
 """The units into which FSDP cuts a model, each gathered together, and what a step makes of them.
 
-accelerate makes the embedding and the head units of their own (from 1.14 `utils/fsdp_utils.py`,
-`fsdp2_prepare_model`); the root unit of version 1 holds both.
+What becomes of both ends is in `fsdp_ends`; the root unit of version 1 holds both.
 """
 
 from collections import Counter
@@ -19,6 +18,7 @@ from tunec.compiler.analyses.memory.modules import (
     quantizes,
 )
 from tunec.compiler.analyses.memory.sharding import Sharding
+from tunec.compiler.analyses.memory.terms.fsdp_ends import Head, end_of, has_ends, head_of
 from tunec.compiler.analyses.memory.terms.optimizer import step_bytes
 from tunec.compiler.analyses.memory.timeline import At, Sizes
 from tunec.compiler.analyses.memory.workload import Workload
@@ -62,15 +62,15 @@ def retained(kept: Sizes, layers: int) -> Sizes:
     return {"retained layer inputs": others, "gradients of layer inputs": others}
 
 
-_OWN_UNITS: Final = Version("1.14")
-"""The first accelerate that makes the embedding and the head units of their own."""
-
-
 class Unit(NamedTuple):
     """What is gathered together, in bytes of the gathered copy, and its trained elements."""
 
     size: float
     trained: float
+
+    def times(self, factor: float) -> "Unit":
+        """The same unit, of which so many times the bytes are gathered."""
+        return Unit(factor * self.size, self.trained)
 
 
 class Units(NamedTuple):
@@ -122,8 +122,8 @@ def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
                 found[1] += learnt / len(places)
             inside[0] += gathered
             inside[1] += learnt
-        elif _has_ends(workload, fsdp):
-            end = _end(workload, module)
+        elif has_ends(workload, fsdp):
+            end = end_of(workload, module)
             if end:
                 ends[end][0] += gathered
                 ends[end][1] += learnt
@@ -150,21 +150,6 @@ def unit_sizes(workload: Workload, fsdp: Fsdp, states: States) -> tuple[tuple[fl
         for unit in units:
             found[unit] = found.get(unit, 0.0) + gathered / len(units)
     return tuple(Counter(found.values()).items())
-
-
-def _has_ends(workload: Workload, fsdp: Fsdp) -> bool:
-    version = workload.version("accelerate")
-    return fsdp.version == 2 and (version is None or version >= _OWN_UNITS)
-
-
-def _end(workload: Workload, module: Module) -> str | None:
-    """Which end of the model a module is, if any."""
-    model = workload.architecture
-    if module.path == model.embedding:
-        return "tail" if model.tied else "embedding"
-    adapted = workload.adapter.kind != "none"
-    final = module.kind == "norm" and not adapted and module.part == "text"
-    return "tail" if module.path == model.head or final else None
 
 
 def _sizes(workload: Workload, states: States) -> Callable[[Module], tuple[float, float]]:
@@ -246,6 +231,8 @@ class Run(NamedTuple):
     """Whether the loss is taken in tiles, outside of the output projection."""
     adapted: bool
     """Whether adapters have units of their own."""
+    by: Head
+    """Who makes the output projection whole for the loss (`head_of`)."""
 
     def gradient(self, unit: Unit) -> float:
         """Bytes of a unit's whole gradient."""
@@ -271,6 +258,10 @@ def run_of(workload: Workload, plan: Sharding) -> Run:
     if plan.fsdp.version == 1 and plan.fsdp.sharding == "none":
         units = _where_they_lie(units, trained=mixed)
     width = BYTES[workload.precision.compute] if mixed else plan.parameter
+    by = head_of(workload, plan.fsdp)
+    if by != "unit":
+        gathered = plan.parameter / width if units.tail.trained else 1.0
+        units = units._replace(tail=units.tail.times(gathered * (by == "loss")))
     shards = 1 if plan.fsdp.sharding == "none" else plan.shards
     if plan.fsdp.version == 1 and plan.fsdp.offload_params:
         units = _with_shards(units, shards) if _comes_as_it_is(workload, plan) else units
@@ -291,6 +282,7 @@ def run_of(workload: Workload, plan: Sharding) -> Run:
         layers=main_layers(workload),
         tiled=workload.loss == "chunked",
         adapted=workload.adapter.kind != "none",
+        by=by,
     )
 
 

@@ -10,6 +10,7 @@ from tunec.compiler.analyses.memory.lora import merged_on_host
 from tunec.compiler.analyses.memory.modules import BYTES, PACKED
 from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, sharding_of
+from tunec.compiler.analyses.memory.terms.fsdp_ends import head_on_host
 from tunec.compiler.analyses.memory.terms.fsdp_units import unit_sizes
 from tunec.compiler.analyses.memory.terms.optimizer import (
     MASTER_BYTES,
@@ -170,7 +171,7 @@ def _terms(workload: Workload, layout: Layout) -> Iterator[Term]:
     ranks = -(-layout.parallel.world // layout.nodes)
     away = _away(rank, plan, stepped, ranks)
     moved = {"offloaded activations": moved_activations(workload, layout).taken * ranks}
-    aside = {**moved, **waiting(rank, stepped, ranks)}
+    aside = {**moved, **waiting(rank, stepped, ranks), **head_on_host(rank, plan, ranks)}
     trains = {**away.held, **aside, **_data_loading(workload, layout, ranks)}
     processes = {"processes": float(_PROCESS * ranks)}
     yield from lasting(processes, _At.LOADING, _At.SAVING_STATES)

@@ -20,9 +20,10 @@ from tunec.compiler.analyses.memory.lora import (
     experts_merging,
     weights_kept,
 )
-from tunec.compiler.analyses.memory.loss import LossBytes, judged_tokens, loss_bytes
+from tunec.compiler.analyses.memory.loss import ON_HOST, LossBytes, judged_tokens, loss_bytes
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.sharding import PARAMETERS
+from tunec.compiler.analyses.memory.terms.fsdp_ends import head_of
 from tunec.compiler.analyses.memory.terms.fsdp_units import (
     computed_states,
     retained,
@@ -121,6 +122,7 @@ def pass_of(
         keeps_inputs=on_zero,
         alone=alone and _is_less_alone(workload.architecture),
         nested=fsdp.checkpointing and workload.architecture.family in NESTED_ATTENTION,
+        head=head_of(workload, fsdp),
     )
 
 
@@ -223,7 +225,8 @@ def losing(workload: Workload, run: Pass) -> Losing:
     """What the loss of a pass takes."""
     ranks = run.sequence_parallel
     tokens, judged = text_tokens(workload) / ranks, judged_tokens(workload) / ranks
-    return Losing(loss_of(workload, run.states, short=run.short), tokens, judged)
+    loss = loss_of(workload, run.states, short=run.short, as_stored=run.head == "loss")
+    return Losing(ON_HOST if run.head == "host" else loss, tokens, judged)
 
 
 def _of_loss(workload: Workload, run: Pass) -> Iterator[Term]:
@@ -361,8 +364,13 @@ def activations(workload: Workload, run: Pass) -> Activations:
 
 
 @cached(1024)
-def loss_of(workload: Workload, states: States, *, short: bool = False) -> LossBytes:
-    """What the loss of this workload holds, in bytes a token."""
+def loss_of(
+    workload: Workload, states: States, *, short: bool = False, as_stored: bool = False
+) -> LossBytes:
+    """What the loss of this workload holds, in bytes a token.
+
+    `as_stored`: whether it reads the head as FSDP stores it, in fp32 where autocast trains it.
+    """
     counts = count(workload)
     widths = arithmetic(workload, states, main_part(workload))
     trained = counts.head > 0 or counts.tied
@@ -371,7 +379,7 @@ def loss_of(workload: Workload, states: States, *, short: bool = False) -> LossB
         widths.compute,
         head_trained=trained,
         autocast=states.autocast,
-        casts=widths.casts,
+        casts=widths.casts or (as_stored and trained and states.autocast),
         short=short,
     )
     last = workload.architecture.stacks[-1] if workload.architecture.stacks else None

@@ -1,0 +1,74 @@
+"""The ends of a model under FSDP 2: the embedding, and the output projection with its norm.
+
+accelerate makes them units of their own (from 1.14 `utils/fsdp_utils.py`, `fsdp2_prepare_model`).
+"""
+
+from typing import Final, Literal
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.sharding import Sharding
+from tunec.compiler.analyses.memory.timeline import Sizes
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.slots import Fsdp
+from tunec.schemas.models.architecture import Module
+
+_OWN_UNITS: Final = Version("1.14")
+"""The first accelerate that makes the embedding and the head units of their own."""
+
+Head = Literal["unit", "loss", "host"]
+"""Who makes the output projection whole for the loss: its unit, or the loss, there or on the host.
+"""
+
+
+def has_ends(workload: Workload, fsdp: Fsdp) -> bool:
+    """Whether the ends are units of their own."""
+    version = workload.version("accelerate")
+    return fsdp.version == 2 and (version is None or version >= _OWN_UNITS)
+
+
+def end_of(workload: Workload, module: Module) -> str | None:
+    """Which end of the model a module is, if any."""
+    model = workload.architecture
+    if module.path == model.embedding:
+        return "tail" if model.tied else "embedding"
+    return "tail" if module.path == model.head or _is_final(workload, module) else None
+
+
+_TOP: Final = 2
+"""Names in the path of what the base model holds itself: `model.norm`, `transformer.ln_f`."""
+
+
+def _is_final(workload: Workload, module: Module) -> bool:
+    """Whether accelerate finds a module as the norm in front of the head.
+
+    It looks among the base model's own children, which peft's wrapper hides, and a model that sees
+    has deeper (accelerate 1.15 `utils/fsdp_utils.py`, `_find_final_norm`).
+    """
+    is_top = len(module.path.split(".")) <= _TOP and "{}" not in module.path
+    return module.kind == "norm" and is_top and workload.adapter.kind == "none"
+
+
+def head_of(workload: Workload, fsdp: Fsdp) -> Head:
+    """Who makes the output projection whole for the loss, and where.
+
+    TRL's loss in tiles reads the weight and never calls the head, so that no hook gathers it unless
+    the norm in front of it, or a tied embedding, is of its unit. The loss gathers the others
+    itself, as they are stored, and is computed where they lie (trl 1.16 `trainer/utils.py`,
+    `add_fused_lm_head`: `hidden_states.to(lm_head.weight.device)`, `weight.full_tensor()`).
+    """
+    model = workload.architecture
+    if workload.loss != "chunked" or not has_ends(workload, fsdp) or model.tied:
+        return "unit"
+    if any(_is_final(workload, each) for each in model.modules):
+        return "unit"
+    return "host" if fsdp.offload_params else "loss"
+
+
+def head_on_host(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
+    """The output projection on a node's ranks, each of which makes it whole for its loss there."""
+    if head_of(workload, plan.fsdp) != "host":
+        return {}
+    size = plan.parameter if plan.counts.head else BYTES[plan.states.weights]
+    return {"gathered output projection": float(size * plan.counts.output * ranks)}
