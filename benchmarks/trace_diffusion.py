@@ -10,12 +10,20 @@ from tunec.schemas.frozen import replace
 
 _SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
 """Families for which SimpleTuner takes an interval."""
+_MEASURED: Final = frozenset({"pixart-sigma-xl-2-1024", "wan2.1-t2v-1.3b"})
+"""Those whose blocks were read off their class: adapters on them alone."""
+_ATTENTION: Final = ("to_q", "to_k", "to_v", "to_out.0", "to_out.{}")
 
 
 def denoisers(model: Model) -> Iterator[Combination]:
     """The whole model and adapters, with and without recomputation."""
     one = Combination(model.name, sequence=0, packing=False)
-    targets = ("to_q", "to_k", "to_v", "to_out.0")
+    targets = _ATTENTION
+    adapters = replace(one, method="lora", states="bf16-adapters", targets=targets, micro=2)
+    if model.name in _MEASURED:
+        yield adapters
+        yield replace(adapters, checkpointed=True)
+        return
     yield one
     yield replace(one, checkpointed=True, micro=2)
     yield replace(one, method="lora", states="bf16-adapters", targets=targets)
@@ -32,3 +40,4 @@ def denoisers(model: Model) -> Iterator[Combination]:
         yield replace(four, gap=1)
         yield replace(four, segment=2, gap=2)
         yield replace(four, offload=True)
+        yield adapters

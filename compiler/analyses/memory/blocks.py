@@ -1,6 +1,7 @@
 """Diffusion transformers whose blocks were read off their class, in bytes a sample."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.activations import (
@@ -197,9 +198,11 @@ def _adapters(
         s.layers for s, own in zip(model.stacks, denoiser.lists, strict=False) if own == path
     )
     own = [each for each in workload.adapted if _is_in(each, path)]
-    size = _adapters_saved(workload, own, widths, tokens) / (alike or layers)
+    saved = _adapters_saved(workload, own, widths, tokens, several=not run.alone)
+    size = (saved + _normed(workload, own, widths, tokens)) / (alike or layers)
     if run.keeps_inputs and not widths.trained:
-        every = inputs_kept(workload, "denoiser", widths, lambda each: rows(denoiser, each, tokens))
+        number = partial(rows, denoiser, tokens=tokens)
+        every = inputs_kept(workload, "denoiser", widths, number, several=not run.alone)
         size += every / layers
     return size
 
@@ -210,10 +213,35 @@ def _is_in(module: Module, path: str) -> bool:
 
 
 def _adapters_saved(
-    workload: Workload, adapted: Sequence[Module], widths: Arithmetic, tokens: Tokens
+    workload: Workload,
+    adapted: Sequence[Module],
+    widths: Arithmetic,
+    tokens: Tokens,
+    *,
+    several: bool,
 ) -> float:
     denoiser = workload.architecture.denoiser or Denoiser(0, {}, ())
-    return adapters_saved(workload, adapted, widths, lambda each: rows(denoiser, each, tokens))
+    number = partial(rows, denoiser, tokens=tokens)
+    return adapters_saved(workload, adapted, widths, number, several=several)
+
+
+def _normed(
+    workload: Workload, adapted: Sequence[Module], widths: Arithmetic, tokens: Tokens
+) -> float:
+    """Bytes of one sample that norms of the text's keys keep since adapters make them learn.
+
+    A block attends to a text that nothing trained has made: its keys want no gradient without
+    adapters of their own, so that a norm of theirs keeps nothing (Wan, LTX; traced).
+    """
+    if widths.trained:
+        return 0.0
+    denoiser = workload.architecture.denoiser or Denoiser(0, {}, ())
+    norms = {each.path for each in workload.architecture.modules if each.kind == "norm"}
+    return sum(
+        each.copies * rows(denoiser, each, tokens) * widths.compute * each.shape[0]
+        for each in adapted
+        if each.path.endswith("attn2.to_k") and each.path.replace("to_k", "norm_k") in norms
+    )
 
 
 def _around(workload: Workload, widths: Arithmetic, run: Pass, tokens: Tokens) -> float:
@@ -225,4 +253,4 @@ def _around(workload: Workload, widths: Arithmetic, run: Pass, tokens: Tokens) -
     lists = (model.denoiser.lists if model.denoiser else ()) or ("",)
     outer = [m for m in workload.adapted if not any(_is_in(m, each) for each in lists)]
     size = highest(found.saved, *tokens) if found is not None else 0.0
-    return size + _adapters_saved(workload, outer, widths, tokens)
+    return size + _adapters_saved(workload, outer, widths, tokens, several=not run.alone)

@@ -92,7 +92,9 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     tokens = denoiser_tokens(workload) / run.sequence_parallel
     stacks = workload.architecture.stacks
     layers = sum(stack.layers for stack in stacks)
-    adapters = _adapters(workload, widths) / (layers * denoiser_tokens(workload))
+    adapters = _adapters(workload, widths, several=not run.alone) / (
+        layers * denoiser_tokens(workload)
+    )
     seconds = second_attentions(workload)
     second = second_saved(stacks[0], widths) if seconds else 0
     one = [
@@ -118,10 +120,14 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     )
 
 
-def _adapters(workload: Workload, widths: Arithmetic) -> float:
-    """Bytes of one sample that all adapters keep."""
+def _adapters(workload: Workload, widths: Arithmetic, *, several: bool) -> float:
+    """Bytes of one sample that all adapters keep; `several`: there are more in a micro batch."""
     return adapters_saved(
-        workload, workload.adapted, widths, lambda module: module_tokens(workload, module)
+        workload,
+        workload.adapted,
+        widths,
+        lambda module: module_tokens(workload, module),
+        several=several,
     )
 
 

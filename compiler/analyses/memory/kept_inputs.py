@@ -11,24 +11,53 @@ from tunec.schemas.models.architecture import Architecture, Module
 _OF_STATES: Final = re.compile(r"(\b(conv|mamba|linear_attn)\.\w+|mixer\.out_proj)$")
 """Projections of what a convolution or a state space gives, which are called as attention's are
 (transformers 5.23 `Lfm2ShortConv`, `Mamba2`, `Qwen3NextGatedDeltaNet` and their like)."""
+_LINEAR: Final = frozenset({"SanaTransformer2DModel", "SanaVideoTransformer3DModel"})
+"""Denoisers whose first attention in a block is linear, whose result nothing keeps (diffusers 0.42
+`attention_processor.py`, `SanaLinearAttnProcessor2_0`; `transformer_sana_video.py`)."""
 _GATES: Final = ("gate_proj", "g_proj")
 """How the projection of a gate on what attention gives is called in it."""
 
 
-def is_kept(model: Architecture, module: Module, widths: Arithmetic, *, in_order: bool) -> bool:
+def is_kept(
+    model: Architecture,
+    module: Module,
+    widths: Arithmetic,
+    *,
+    in_order: bool,
+    several: bool = False,
+) -> bool:
     """Whether a module reads a tensor that is kept without it, in the dtype of products.
 
-    `in_order`: whether attention gives its result in token order whatever it is given.
+    `in_order`: whether attention gives its result in token order whatever it is given. `several`:
+    whether a micro batch has more than one sample.
     """
     if _is_of_relu(model, module, widths):
         return True
     as_given = in_order or widths.rotary != "concatenated"
-    return as_given and _reads_kernel(model, module)
+    copied = several and _reads_part(model, module)
+    return as_given and not copied and _reads_kernel(model, module)
+
+
+def _reads_part(model: Architecture, module: Module) -> bool:
+    """Whether a module reads the picture's or the text's share of what one kernel gave for both.
+
+    Such shares of several samples do not lie together, so that a product copies its own (diffusers
+    0.42 `transformer_flux.py`, `FluxAttnProcessor`: `split_with_sizes`; traced).
+    """
+    parent = module.path.partition(".to_")[0]
+    return f"{parent}.to_add_out" in _paths(model)
+
+
+@cached(256)
+def _paths(model: Architecture) -> frozenset[str]:
+    return frozenset(module.path for module in model.modules)
 
 
 def _reads_kernel(model: Architecture, module: Module) -> bool:
     """Whether a module reads what attention's kernel gives, as it is."""
     if not reads_attention(module) or _OF_STATES.search(module.path):
+        return False
+    if model.family in _LINEAR and ".attn1." in module.path:
         return False
     return (module.path, module.indices) not in _gated(model)
 

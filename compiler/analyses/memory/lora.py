@@ -27,6 +27,7 @@ def adapters_saved(
     tokens: Callable[[Module], float],
     *,
     in_order: bool = False,
+    several: bool = False,
 ) -> float:
     """Bytes of one sample that the adapters on some modules keep.
 
@@ -40,7 +41,8 @@ def adapters_saved(
     `DoraLinearLayer.forward`); with dropout it takes the base's anew, in the adapter's dtype.
 
     `tokens`: how many tokens of one sample a module works on. `in_order`: whether attention gives
-    its result in token order whatever it is given, as the kernel that takes a mask does.
+    its result in token order whatever it is given, as the kernel that takes a mask does. `several`:
+    whether a micro batch has more than one sample.
     """
     inner = widths.adapter_product * workload.adapter.rank
     masked = bool(workload.adapter.dropout)
@@ -54,7 +56,8 @@ def adapters_saved(
         if is_stack(module):
             continue
         source = _source(module)
-        as_it_is = narrow and is_kept(model, module, widths, in_order=in_order)
+        how = {"in_order": in_order, "several": several}
+        as_it_is = narrow and is_kept(model, module, widths, **how)
         kept = as_it_is or (shared and source in read)
         if not kept:
             read.add(source)
@@ -68,6 +71,8 @@ def inputs_kept(
     part: Part,
     widths: Arithmetic,
     tokens: Callable[[Module], float] = lambda _: 1.0,
+    *,
+    several: bool = False,
 ) -> float:
     """Bytes of what frozen linear layers of a part read, where each keeps it: by default, a token.
 
@@ -81,7 +86,9 @@ def inputs_kept(
     for module in model.modules:
         inside = module.kind == "linear" and module.part == part and "{}" in module.path
         read = _source(module)
-        if inside and read not in known and not is_kept(model, module, widths, in_order=False):
+        if not inside or read in known:
+            continue
+        if not is_kept(model, module, widths, in_order=False, several=several):
             known.add(read)
             kept += module.copies * tokens(module) * widths.compute * module.shape[-1]
     return kept

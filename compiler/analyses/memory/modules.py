@@ -44,7 +44,7 @@ def quantized_bytes(quantization: Quantization) -> float:
 
 
 _READS_ATTENTION: Final = re.compile(
-    r"(o_proj|out_proj|to_out\.0|to_add_out|attn\.(c_)?proj|att(entio)?n\.(output\.)?dense)$"
+    r"(o_proj|out_proj|to_out\.(0|\{\})|to_add_out|attn\.(c_)?proj|att(entio)?n\.(output\.)?dense)$"
 )
 """Projections of the attention's output, which its kernel keeps anyway."""
 _FEED_FORWARD: Final = re.compile(r"(mlp|ffn|feed_forward|experts|fc1|fc2|ff)\b")

@@ -47,8 +47,8 @@ _MIXTRAL = model(
     | {"vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2}
 )
 _T5 = model({"model_type": "t5"})
-_SDXL, _FLUX, _QWEN_VL = (
-    model(dict(card(n).config)) for n in ("sdxl", "flux.1-dev", "qwen2.5-vl-7b")
+_SDXL, _FLUX, _WAN, _QWEN_VL = (
+    model(dict(card(n).config)) for n in ("sdxl", "flux.1-dev", "wan2.1-t2v-1.3b", "qwen2.5-vl-7b")
 )
 _AUTOCAST = FP32 | {"autocast": True}
 _ADAPTING = BF16_LORA | {"autocast": True}
@@ -82,6 +82,14 @@ _TEXT_ALONE = tuple(m for m in matching(_QWEN_VL, ATTENTION) if m.part == "text"
 
 def _adapter(workload: Workload, **changes: Any) -> Workload:
     return replace(workload, adapter=replace(workload.adapter, **changes))
+
+
+def _of_attention(architecture: Architecture, side: int) -> Workload:
+    """16-bit adapters on all attention of a denoiser."""
+    names = (".to_q", ".to_k", ".to_v", ".to_out.0", ".to_out.{}")
+    adapted = tuple(m for m in architecture.modules if m.path.endswith(names))
+    picture = {"images": 1, "image_width": side, "image_height": side}
+    return lora(architecture, sequence=0, adapted=adapted, **picture)
 
 
 PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
@@ -225,6 +233,11 @@ PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
             adapted=tuple(m for m in _FLUX.modules if m.path.endswith("attn.to_q")),
         ),
         layout(**BF16_LORA),
+    ),
+    "a diffusion transformer, two samples": lambda: (_of_attention(_FLUX, 1024), layout(2)),
+    "a diffusion transformer that attends to its text": lambda: (
+        _of_attention(_WAN, 512),
+        layout(),
     ),
 }
 

@@ -129,7 +129,7 @@ def pass_of(
 def _is_less_alone(model: Architecture) -> bool:
     """Whether one sample may take less than each of several; no pass differs where none does."""
     measured = (each for stack in model.stacks for each in stack.measured)
-    return model.denoiser is not None or any(each.way.endswith(ALONE) for each in measured)
+    return model.kind == "diffusion" or any(each.way.endswith(ALONE) for each in measured)
 
 
 @cached(2048)
