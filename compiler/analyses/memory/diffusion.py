@@ -106,12 +106,17 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
     total -= second * (layers - seconds)
     sizes = (max(one), total / layers, working, widths.stream * stacks[0].hidden)
-    held, split = Layers(*(tokens * size for size in sizes)), run.split(layers)
+    held = Layers(*(tokens * size for size in sizes))
+    # each list of blocks is cut for itself
+    splits = [run.split(stack.layers) for stack in stacks]
+    split = splits[-1]._replace(
+        segments=sum(each.segments for each in splits), whole=sum(each.whole for each in splits)
+    )
     others, name = beside(held, split), named("denoiser", split)
     layer = held.most + held.working
     return Activations(
         kept={**kept("denoiser", held, split, offload=run.offload, transit=1), "final norm": final},
-        last_layer={name: at_last(held, split)},
+        last_layer={name: at_last(held, splits[-1])},
         first_layer={name: layer + held.inputs},
         one_layer={name: held.most + held.inputs},
         forward={"denoiser forward pass": tokens * working},
