@@ -76,4 +76,5 @@ def embedding_in_two_units(
 
 def _is_shared(model: Architecture) -> bool:
     """Whether each half of an encoder-decoder holds the embedding as its own module."""
-    return model.family in _SHARED_ALWAYS or (model.kind == "encoder-decoder" and model.tied)
+    reads_text = model.kind == "encoder-decoder" and not model.source
+    return model.family in _SHARED_ALWAYS or (reads_text and model.tied)

@@ -39,7 +39,8 @@ class Subject(Struct, frozen=True):
     def is_padded(self) -> bool:
         """Whether samples of different length share a micro batch, so that a mask is needed."""
         several = self.layout.batch.micro > 1 or self.workload.preference is not None
-        return several and not self.workload.data.packing
+        masked = not self.workload.data.packing and not self.workload.architecture.source
+        return several and masked
 
     @property
     def evaluates(self) -> bool:

@@ -48,6 +48,9 @@ class Module(Struct, frozen=True):
     """Whether its class never trains it, such as a table of sinusoids."""
     calls: Some = 1
     """How often each token passes it: twice where one attention reads encoder and decoder."""
+    positions: Count = 0
+    """What it works on of each sample, however long the text is, such as the sound that a decoder
+    attends to; 0: the tokens of the text."""
 
     @property
     def parameters(self) -> int:
@@ -120,6 +123,9 @@ class Stack(Struct, frozen=True):
     """Tokens-side width of a cross attention in each layer; 0: none."""
     joint: Literal["none", "double", "single"] = "none"
     """Diffusion transformers: two streams with joint attention, or one fused stream."""
+    positions: Count = 0
+    """What its layers work on of each sample, however long the text is: 1,500 of thirty seconds of
+    sound; 0: the tokens of the text."""
     attends: bool = True
     """Whether its tokens are compared with each other; not in state spaces."""
     measured: tuple[Measured, ...] = ()
@@ -281,6 +287,11 @@ class Architecture(Struct, frozen=True, dict=True):
     def parameters(self) -> int:
         """All parameters, each once."""
         return sum(module.parameters for module in self.modules)
+
+    @cached_property
+    def source(self) -> int:
+        """Positions of what an encoder reads that is no text; 0: there is no such encoder."""
+        return max((stack.positions for stack in self.stacks), default=0)
 
     @cached_property
     def by_part(self) -> dict[Part, int]:

@@ -26,8 +26,6 @@ def _own(family: str) -> str:
 
 
 UNPLANNED: Final[Mapping[str, str]] = {
-    "openai/whisper-": _SOUND,
-    "distil-whisper/": _SOUND,
     "google/gemma-3n-": f"its vision tower is a class of timm, and {_UNPACKED}",
     "unsloth/gemma-3n-": f"its vision tower is a class of timm, and {_UNPACKED}",
     "moonshotai/Kimi-K2-": "its class is code of its own (`kimi_k2`), and its weights are "

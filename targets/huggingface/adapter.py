@@ -1,7 +1,7 @@
 """adapter_config.json: PEFT's LoraConfig."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, named, same
@@ -10,7 +10,7 @@ from tunec.targets.rows import has_adapter
 
 _SOURCE = "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig`"
 
-TASKS = {
+_TASKS = {
     "causal-lm": "CAUSAL_LM",
     "vision-language": "CAUSAL_LM",
     "encoder-decoder": "SEQ_2_SEQ_LM",
@@ -19,6 +19,15 @@ TASKS = {
     "token-classifier": "TOKEN_CLS",
 }
 """peft 0.10.0 to 0.21.2 utils/peft_types.py `TaskType`, by kind of model."""
+_OF_NO_TASK: Final = frozenset({"whisper"})
+"""Families whose class reads no tokens, which PEFT's classes for tasks hand it all the same (peft
+0.21.2 peft_model.py, `PeftModelForSeq2SeqLM.forward`: `input_ids`); run without a task they train.
+"""
+
+
+def task_of(plan: Plan) -> str | None:
+    """What PEFT calls the task of a plan's model; None: none of its classes takes it."""
+    return None if plan.model.family in _OF_NO_TASK else _TASKS.get(plan.model.kind)
 
 
 def whole(value: float) -> float:
@@ -41,7 +50,7 @@ def _read_also(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _ENTRIES = (
     named("peft_type", "adapter.kind", {"lora": "LORA"}, _SOURCE, package=PEFT),
-    derived("task_type", lambda plan: TASKS.get(plan.model.kind), _SOURCE, package=PEFT),
+    derived("task_type", task_of, _SOURCE, package=PEFT),
     same(
         "base_model_name_or_path",
         "model.path",

@@ -8,7 +8,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, named, same
 from tunec.schemas.frozen import replace
 from tunec.schemas.terms import FloatDtype, QuantFormat
-from tunec.targets.huggingface.adapter import TASKS, whole
+from tunec.targets.huggingface.adapter import task_of, whole
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.rows import has_adapter, in_four_bits
 
@@ -283,7 +283,7 @@ ADAPTER = (
     ),
     derived(
         "lora_task_type",
-        lambda plan: TASKS.get(plan.model.kind),
+        task_of,
         _SOURCE,
         when=has_adapter,
         package=TRL,

@@ -4,19 +4,18 @@ Layers are recomputed in segments, each from its first layer's input; the layers
 keep everything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.attention import (
     attention_saved,
     exchanged_saved,
     is_windowed,
     mask_saved,
-    masks_kept,
     scores_working,
 )
 from tunec.compiler.analyses.memory.experts import (
@@ -24,20 +23,16 @@ from tunec.compiler.analyses.memory.experts import (
     experts_pass,
     experts_saved,
 )
-from tunec.compiler.analyses.memory.layer_measures import around, common, saved
+from tunec.compiler.analyses.memory.layer_measures import common, saved
 from tunec.compiler.analyses.memory.layer_measures import working as worked
 from tunec.compiler.analyses.memory.layers import (
     adapters_ending,
     dropped_saved,
-    embedding_saved,
-    encoder_end_saved,
     expanding_working,
     feed_forward_saved,
-    final_input_saved,
     forward_working,
     inputs_waiting,
     norm_saved,
-    position_biases,
     reentrant_working,
 )
 from tunec.compiler.analyses.memory.lora import (
@@ -46,6 +41,7 @@ from tunec.compiler.analyses.memory.lora import (
 )
 from tunec.compiler.analyses.memory.modules import (
     is_after_attention,
+    is_in_encoder,
     is_in_feed_forward,
     norms_after,
 )
@@ -53,9 +49,10 @@ from tunec.compiler.analyses.memory.segments import Recomputed, recomputed
 from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
-from tunec.schemas.caches import cached
-from tunec.schemas.frozen import replace
-from tunec.schemas.models.architecture import Architecture, Part, Stack
+from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
+
+Half = Literal["", "encoder", "decoder"]
+"""A half of a model whose encoder reads no text; "": both, or there are none."""
 
 IN_TRANSIT: Final = 4
 """Inputs of layers that are on the device though they wait on the host, all together.
@@ -174,6 +171,8 @@ class Activations(Struct, frozen=True):
     """What adapters cast at the end of the last layer's forward pass, where layers keep all."""
     encoder: Sizes = field(default_factory=dict)
     """Of what is kept, the encoder's, where one comes before a decoder."""
+    ahead: "Activations | None" = None
+    """The encoder's own, where it reads no text: the rest of what is kept is its decoder's."""
     first_segment: Sizes = field(default_factory=dict)
     """Everything alive when a first segment of several layers has been recomputed."""
     moved: tuple[float, int] = (0.0, 0)
@@ -185,66 +184,29 @@ class Activations(Struct, frozen=True):
     differentiated."""
 
 
-def text_tokens(workload: Workload) -> int:
-    """Tokens of one sample in the language model: its text, and what its images become."""
-    return workload.data.sequence + workload.data.image_tokens
-
-
-@cached(2048)
-def text_activations(workload: Workload, run: Pass) -> Activations:
-    """Activations of the language model up to its final norm, in bytes a sample."""
-    keys = text_tokens(workload)
-    tokens = keys / run.sequence_parallel
-    widths = arithmetic(workload, run.states, "text")
-    part = part_activations(workload, run, "text", widths, tokens, keys)
-    last = _stacks(workload.architecture, "text")[-1]
-    read = widths.trained or run.keeps_inputs
-    measured = around(workload.architecture, widths, keys, alone=run.alone)
-    ending = norm_saved(last, widths) + read * final_input_saved(last, widths)
-    norm = tokens * (ending if measured is None else measured)
-    how = {"checkpointed": run.checkpointed, "padded": run.padded}
-    biases = tokens * position_biases(last, widths, keys, **how)
-    windowed = next((s for s in _stacks(workload.architecture, "text") if s.windowed_layers), last)
-    mask = tokens * masks_kept(windowed, widths, tokens, padded=run.padded)
-    # a boolean mask is read again only where layers are recomputed
-    waiting = {"attention masks": mask if run.checkpointed or widths.shares_mask else 0.0}
-    if measured is None:
-        asks = run.checkpointed and workload.adapter.kind == "lora"
-        given, seen = workload.architecture, keys > workload.data.sequence
-        begun = embedding_saved(given, widths, required=asks, pictured=seen)
-        waiting["text embedding"] = tokens * begun
-    ended = {}
-    if measured is None and widths.crosses:
-        ended = {"encoder's norm": tokens * _encoder_end(workload, widths)}
-    return replace(
-        part,
-        kept={**part.kept, "final norm": norm, **waiting, **ended},
-        first_layer={**part.first_layer, **waiting},
-        encoder={**part.encoder, **ended},
-        forward={**part.forward, "masks of its own": mask},
-        together=(part.together[0] + biases, part.together[1]),
-    )
-
-
-def _encoder_end(workload: Workload, widths: Arithmetic) -> float:
-    """Bytes a token that are kept between an encoder and the decoder that reads it."""
-    adapted = bool(workload.adapted) and not workload.adapter.dropout
-    encoder = _stacks(workload.architecture, "text")[0]
-    return encoder_end_saved(workload.architecture, encoder, widths, adapted=adapted)
-
-
 def part_activations(
-    workload: Workload, run: Pass, part: Part, widths: Arithmetic, tokens: float, keys: float
+    workload: Workload,
+    run: Pass,
+    part: Part,
+    widths: Arithmetic,
+    tokens: float,
+    keys: float,
+    only: Half = "",
 ) -> Activations:
-    """Activations of the layers of one part, in bytes a sample of `tokens` tokens."""
-    stacks = _stacks(workload.architecture, part)
+    """Activations of the layers of one part, in bytes a sample of `tokens` tokens.
+
+    `only`: of which half alone, where halves work on different numbers of tokens.
+    """
+    stacks = stacks_of(workload.architecture, part, only)
     layers = sum(stack.layers for stack in stacks)
     in_order = not widths.eager and (
         run.padded or all(is_windowed(s, widths, keys) for s in stacks)
     )
-    adapters = _adapters(workload, part, widths, in_order=in_order) / layers
+    inside, rows = partial(_is_inside, part=part, half=only), partial(_rows, tokens=tokens)
+    adapters = _adapters(workload, inside, rows, widths, in_order=in_order) / layers
     if run.keeps_inputs and not widths.trained:
-        adapters += inputs_kept(workload, part, widths) / layers
+        own = (lambda each: rows(each) * inside(each)) if only else _once
+        adapters += inputs_kept(workload, part, widths, own) / layers
     one = [
         saved(s, widths, keys, alone=run.alone)
         + adapters
@@ -255,7 +217,7 @@ def part_activations(
     again = run.checkpointed
     working = max(worked(s, widths, keys, recomputed=again, alone=run.alone) for s in stacks)
     if widths.eager and not stacks[0].measured:
-        gone = _adapters(workload, part, widths, after_attention=True) / layers
+        gone = _adapters(workload, inside, rows, widths, after_attention=True) / layers
         working = max(working, *(_at_scores(s, widths, keys) - gone for s in stacks))
     if run.checkpointed and run.reentrant:
         working += reentrant_working(stacks[0], widths)
@@ -353,20 +315,39 @@ def _encoder(part: Part, widths: Arithmetic, kept: float) -> Sizes:
     return {f"{part} activations of the encoder": kept} if widths.crosses else {}
 
 
-def _stacks(model: Architecture, part: Part) -> tuple[Stack, ...]:
-    return tuple(stack for stack in model.stacks if stack.part == part)
+def stacks_of(model: Architecture, part: Part, half: Half = "") -> tuple[Stack, ...]:
+    """The layers of a part, or of one half of it: that which reads no text, or the other."""
+    of_part = (stack for stack in model.stacks if stack.part == part)
+    if not half:
+        return tuple(of_part)
+    return tuple(stack for stack in of_part if bool(stack.positions) == (half == "encoder"))
+
+
+def _is_inside(module: Module, part: Part, half: Half) -> bool:
+    within = not half or is_in_encoder(module) == (half == "encoder")
+    return module.part == part and within
+
+
+def _rows(module: Module, tokens: float) -> float:
+    """How often a module works on each token; one that works on no text, as often as that is."""
+    return module.positions / tokens if module.positions else module.calls
+
+
+def _once(_: Module) -> float:
+    return 1.0
 
 
 def _adapters(
     workload: Workload,
-    part: Part,
+    inside: Callable[[Module], bool],
+    rows: Callable[[Module], float],
     widths: Arithmetic,
     *,
     after_attention: bool = False,
     in_order: bool = False,
 ) -> float:
-    """Bytes a token that all adapters of a part keep together, or those behind the attention."""
-    modules = [module for module in workload.adapted if module.part == part]
+    """Bytes a token that all adapters of some layers keep together, or those behind attention."""
+    modules = [module for module in workload.adapted if inside(module)]
     if after_attention:
         modules = [module for module in modules if is_after_attention(module)]
-    return adapters_saved(workload, modules, widths, lambda each: each.calls, in_order=in_order)
+    return adapters_saved(workload, modules, widths, rows, in_order=in_order)

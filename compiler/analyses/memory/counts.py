@@ -12,6 +12,7 @@ from tunec.compiler.analyses.memory.modules import (
     experts_apart,
     flavour,
     is_after_attention,
+    is_in_encoder,
     is_stack,
     quantizes,
     tower_of,
@@ -20,8 +21,6 @@ from tunec.compiler.analyses.memory.modules import (
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module, Part
-
-_ENCODER: Final = ("encoder.", "model.encoder.")
 
 _SMALL_TENSOR: Final = 4096
 """bitsandbytes `optim/optimizer.py`, `min_8bit_size`: states of smaller tensors are in fp32."""
@@ -194,7 +193,7 @@ class Counts:
     @cached_property
     def encoder(self) -> int:
         """In the encoder before a decoder, where it is trained."""
-        return self._beside(m for m in self._workload.trained if m.path.startswith(_ENCODER))
+        return self._beside(m for m in self._workload.trained if is_in_encoder(m))
 
     @cached_property
     def vision(self) -> int:

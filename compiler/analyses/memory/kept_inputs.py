@@ -29,11 +29,12 @@ def is_kept(
     """Whether a module reads a tensor that is kept without it, in the dtype of products.
 
     `in_order`: whether attention gives its result in token order whatever it is given. `several`:
-    whether a micro batch has more than one sample.
+    whether a micro batch has more than one sample. A model that hears hands attention copies in the
+    order of heads (transformers 5.23 `WhisperAttention.forward`).
     """
     if _is_of_relu(model, module, widths):
         return True
-    as_given = in_order or widths.rotary != "concatenated"
+    as_given = in_order or (widths.rotary != "concatenated" and not model.source)
     copied = several and _reads_part(model, module)
     return as_given and not copied and _reads_kernel(model, module)
 

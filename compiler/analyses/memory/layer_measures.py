@@ -53,6 +53,12 @@ def around(model: Architecture, widths: Arithmetic, keys: float, *, alone: bool)
     return None if found is None else highest(found.saved, keys)
 
 
+def beside(model: Architecture, widths: Arithmetic, *, alone: bool) -> float:
+    """Bytes of a sample, of those, that stay however long its text is: what an encoder reads."""
+    found = _found(model.around, widths, alone=alone) if model.source else None
+    return 0.0 if found is None else max(each.sample for each in found.saved)
+
+
 def _found(
     measures: tuple[Measured, ...], widths: Arithmetic, *, alone: bool = False
 ) -> Measured | None:

@@ -8,6 +8,7 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.kept_inputs import is_kept
 from tunec.compiler.analyses.memory.modules import (
     BYTES,
+    is_in_encoder,
     is_stack,
     quantized_bytes,
     quantizes,
@@ -40,6 +41,8 @@ def adapters_saved(
     DoRA keeps the base's result and the adapter's to weigh them (`tuners/lora/dora.py`,
     `DoraLinearLayer.forward`); with dropout it takes the base's anew, in the adapter's dtype.
 
+    What a decoder reads of an encoder that reads no text is one tensor for all of its layers.
+
     `tokens`: how many tokens of one sample a module works on. `in_order`: whether attention gives
     its result in token order whatever it is given, as the kernel that takes a mask does. `several`:
     whether a micro batch has more than one sample.
@@ -58,6 +61,7 @@ def adapters_saved(
         source = _source(module)
         how = {"in_order": in_order, "several": several}
         as_it_is = narrow and is_kept(model, module, widths, **how)
+        as_it_is |= shared and module.positions > 0 and not is_in_encoder(module)
         kept = as_it_is or (shared and source in read)
         if not kept:
             read.add(source)

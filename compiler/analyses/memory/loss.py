@@ -5,8 +5,8 @@ from typing import Final
 from msgspec import Struct
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.activations import text_tokens
 from tunec.compiler.analyses.memory.modules import BART
+from tunec.compiler.analyses.memory.text import text_tokens
 from tunec.compiler.analyses.memory.workload import Workload
 
 _HALF: Final = 2

@@ -98,6 +98,14 @@ def is_embedding_norm(module: Module) -> bool:
     return _is_around(module, "norm") and "embed" in module.path
 
 
+_ENCODER: Final = ("encoder.", "model.encoder.")
+
+
+def is_in_encoder(module: Module) -> bool:
+    """Whether a module is in the encoder that comes before a decoder."""
+    return module.path.startswith(_ENCODER)
+
+
 def is_encoder_norm(module: Module) -> bool:
     """Whether a norm stands behind the layers of an encoder that a decoder reads."""
     ahead = "embed" not in module.path and "encoder." in module.path

@@ -37,10 +37,15 @@ class Term(NamedTuple):
     """Whether each sample of a batch has as much."""
     by_layer: bool = False
     """Whether of it only the share is there that `Moment.layers` tells."""
+    span: tuple[float, float] = (0.0, 1.0)
+    """Of all layers those that have it: an encoder's come before its decoder's."""
 
     def at(self, moment: Moment) -> int:
         """Bytes of it at a moment of its life."""
-        return round(self.bytes * moment.layers) if self.by_layer else self.bytes
+        if not self.by_layer:
+            return self.bytes
+        first, last = self.span
+        return round(self.bytes * min(max(moment.layers - first, 0.0) / (last - first), 1.0))
 
 
 def lasting(sizes: Sizes, born: Moment, freed: Moment) -> list[Term]:
@@ -49,11 +54,17 @@ def lasting(sizes: Sizes, born: Moment, freed: Moment) -> list[Term]:
 
 
 def of_samples(
-    sizes: Sizes, born: Moment, freed: Moment, sequences: int = 1, *, by_layer: bool = False
+    sizes: Sizes,
+    born: Moment,
+    freed: Moment,
+    sequences: int = 1,
+    *,
+    by_layer: bool = False,
+    span: tuple[float, float] = (0.0, 1.0),
 ) -> list[Term]:
     """Terms of each sample, which has so many sequences of those sizes."""
     return [
-        Term(name, round(size) * sequences, born, freed, True, by_layer)
+        Term(name, round(size) * sequences, born, freed, True, by_layer, span)
         for name, size in sizes.items()
     ]
 
@@ -190,6 +201,7 @@ class At:
     FIRST_INNER: Final = Moment(51.5, "first experts halfway backward")
     FIRST_EXPERTS: Final = Moment(52, "first experts backward")
     DECODER_EMBEDDING: Final = Moment(53, "decoder embedding backward")
+    LAST_OF_ENCODER: Final = Moment(53.2, "encoder's last layer backward")
     LAYERS_DONE: Final = Moment(53.5)
     VISION_BACKWARD: Final = Moment(54, "vision backward")
     EMBEDDING: Final = Moment(55, "embedding backward")

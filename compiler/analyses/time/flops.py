@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from tunec.compiler.analyses.memory import diffusion
-from tunec.compiler.analyses.memory.activations import Pass, part_activations, text_tokens
+from tunec.compiler.analyses.memory.activations import Pass, part_activations
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import (
@@ -15,6 +15,7 @@ from tunec.compiler.analyses.memory.diffusion import (
     denoiser_tokens,
     image_elements,
 )
+from tunec.compiler.analyses.memory.text import text_activations, text_tokens
 from tunec.compiler.analyses.memory.unet import levels, module_positions
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
@@ -65,6 +66,8 @@ def kept_bytes(workload: Workload, states: States, part: Part) -> float:
         return sum(denoiser_activations(workload, run).kept.values())
     widths = arithmetic(workload, states, part)
     images = max(workload.data.images, 1) if part == "vision" else 1
+    if workload.architecture.source:
+        return sum(text_activations(workload, run).kept.values())
     whole = part_activations(workload, run, part, widths, tokens, tokens / images)
     return sum(whole.kept.values())
 
@@ -236,7 +239,7 @@ def module_tokens(workload: Workload, module: Module) -> float:
         if workload.architecture.unet:
             return unet_tokens(workload, module)
         return diffusion.module_tokens(workload, module)
-    return part_tokens(workload, module.part)
+    return module.positions or part_tokens(workload, module.part)
 
 
 def multiplies(module: Module) -> bool:
@@ -264,7 +267,19 @@ def score_operations(workload: Workload, part: Part) -> float:
     fused = workload.attention.implementation != "eager"
     tokens = part_tokens(workload, part)
     images = max(workload.data.images, 1) if part == "vision" else 1
-    return images * sum(_stack_scores(stack, tokens / images, fused=fused) for stack in stacks)
+    source = workload.architecture.source
+    every = sum(
+        _stack_scores(stack, stack.positions or tokens / images, fused=fused)
+        + _across(stack, tokens, source)
+        for stack in stacks
+    )
+    return images * every
+
+
+def _across(stack: Stack, tokens: float, source: int) -> float:
+    """Scores of a decoder that attends to what is no text, of as many positions in each sample."""
+    reads = source if stack.cross_attention else 0
+    return 2 * stack.heads * _score_width(stack) * tokens * reads * stack.layers
 
 
 def _stack_scores(stack: Stack, tokens: float, *, fused: bool) -> float:

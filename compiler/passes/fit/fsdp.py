@@ -94,12 +94,20 @@ def impossible_fsdp(
         or _optimizer(version, workload)
         or _writing(version, workload)
         or _embedding(version, workload, units)
+        or _hearing(version, workload)
     )
 
 
 def _embedding(version: int, workload: Workload, units: Sequence[str] | None) -> str | None:
     released = workload.version("accelerate")
     return embedding_in_two_units(workload.architecture, version, released, units)
+
+
+def _hearing(version: int, workload: Workload) -> str | None:
+    """FSDP 2 casts what each layer reads, an encoder's result among it (traced)."""
+    if version == 2 and workload.architecture.source:
+        return "what layers keep under FSDP 2 of an encoder that hears is not counted"
+    return None
 
 
 def _writing(version: int, workload: Workload) -> str | None:

@@ -15,6 +15,7 @@ from tunec.compiler.tracing.live.denoiser_sample import Given, Grid
 from tunec.compiler.tracing.live.denoiser_traits import TRAITS
 from tunec.compiler.tracing.live.denoiser_values import answered
 from tunec.compiler.tracing.live.model_builder import DTYPES
+from tunec.compiler.tracing.live.sources import FEATURES, source_of
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
 Batch = dict[str, Any]
@@ -34,12 +35,22 @@ def batch_of(subject: Subject, model: Any) -> Batch:
         return _part_of_sequence(subject, rows, tokens.shape[1] // ways)
     is_labelled = kind == "sequence-classifier"
     labels = tokens.new_zeros(rows) if is_labelled else torch.zeros_like(tokens)
+    if subject.workload.architecture.source:
+        return {FEATURES: _sound(subject, model, rows), "labels": labels}
     batch: Batch = {"input_ids": tokens, "labels": labels}
     if subject.is_padded:
         batch["attention_mask"] = torch.ones_like(tokens)
     if kind == "vision-language" and data.images:
         batch |= _pixels(subject, model)
     return batch
+
+
+def _sound(subject: Subject, model: Any, samples: int) -> torch.Tensor:
+    """What an encoder hears, in fp32 as processors give it, or as DeepSpeed's engine casts it."""
+    states = subject.layout.states
+    held = states.weights if subject.is_adapted else states.trainable
+    dtype = torch.float32 if states.autocast else DTYPES[held]
+    return _float(samples, *source_of(model).shape, dtype=dtype)
 
 
 def _part_of_sequence(subject: Subject, rows: int, length: int) -> Batch:

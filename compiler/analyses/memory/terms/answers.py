@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import Final, NamedTuple
 
-from tunec.compiler.analyses.memory.activations import Pass, text_tokens
+from tunec.compiler.analyses.memory.activations import Pass
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.lora import merged, packed_before
@@ -34,6 +34,7 @@ from tunec.compiler.analyses.memory.terms.passes import (
     main_part,
     sequences_of,
 )
+from tunec.compiler.analyses.memory.text import text_tokens
 from tunec.compiler.analyses.memory.timeline import (
     At,
     Moment,

@@ -136,9 +136,14 @@ def at_decoder_embedding(plan: Sharding) -> Sizes:
     """At the decoder's end of an embedding that both halves share, before the encoder's layers."""
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding)}
+    return {**after_decoder(plan), **tied}
+
+
+def after_decoder(plan: Sharding) -> Sizes:
+    """When the decoder is done, and the encoder's last layer is differentiated."""
     if is_hooked(plan) or plan.releases:
-        return {**at_last_layer(plan), **tied}
-    return {**_partial(plan, plan.arriving - counts.encoder), **tied}
+        return at_last_layer(plan)
+    return _partial(plan, plan.arriving - plan.counts.encoder)
 
 
 def at_embedding(plan: Sharding) -> Sizes:

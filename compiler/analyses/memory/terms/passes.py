@@ -1,14 +1,12 @@
 """What a forward and a backward pass hold, whatever the sharding: activations, logits, copies."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.fsdp_units import NESTED_ATTENTION
 from tunec.compiler.analyses.memory.activations import (
     Activations,
     Pass,
-    text_activations,
-    text_tokens,
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import Counts, count
@@ -29,6 +27,7 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import (
     retained,
     retains_inputs,
 )
+from tunec.compiler.analyses.memory.text import text_activations, text_tokens
 from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting, of_samples
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
@@ -110,7 +109,7 @@ def pass_of(
     return Pass(
         states=computed_states(layout.states, compute, fsdp, adapted=bool(workload.adapted)),
         checkpointed=asked.mode == "layer",
-        padded=padded and workload.attention.implementation == "sdpa",
+        padded=padded and is_masked(workload),
         sequence_parallel=parallel.sequence,
         gathered=parallel.data if workload.kept_evaluation_batches else 1,
         segment=asked.segment,
@@ -124,6 +123,15 @@ def pass_of(
         nested=fsdp.checkpointing and workload.architecture.family in NESTED_ATTENTION,
         head=head_of(workload, fsdp),
     )
+
+
+def is_masked(workload: Workload) -> bool:
+    """Whether padding is masked in attention: a decoder beside sound gets labels alone.
+
+    transformers 5.23 `models/whisper/modeling_whisper.py`, `WhisperForConditionalGeneration`: what
+    the decoder reads is made of them, without a mask.
+    """
+    return workload.attention.implementation == "sdpa" and not workload.architecture.source
 
 
 def _is_less_alone(model: Architecture) -> bool:
@@ -155,7 +163,10 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     passed, number = activations(workload, run), sequences_of(workload)
     waiting, norm = _waiting(passed)
     yield from of_samples(embedded(workload, run), At.FORWARD, At.FIRST_GATHERING, number)
-    yield from of_samples(waiting, At.LAYERS, At.ALL_REDUCED, number, by_layer=True)
+    for each, span in _by_half(workload, passed, waiting):
+        yield from of_samples(
+            each, At.LAYERS, At.ALL_REDUCED, number, by_layer=span is not None, span=span or _ALL
+        )
     yield from of_samples(norm, At.LOSS_FORWARD, At.HEAD_STEPPED, number)
     if main_part(workload) == "denoiser":
         yield from of_samples(norm, At.LAST_LAYER, At.LAST_LAYER, number)
@@ -177,6 +188,29 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     first = {**passed.first_layer, **retaining}
     yield from of_samples(first, At.FIRST_LAYER, At.FIRST_LAYER, number)
     yield from _of_all_samples(*passed.together, again=run.checkpointed)
+
+
+_ALL: Final = (0.0, 1.0)
+
+
+def _by_half(
+    workload: Workload, passed: Activations, waiting: Sizes
+) -> Iterator[tuple[Sizes, tuple[float, float] | None]]:
+    """What waits, with the layers that have it; None: no layer lets go of it."""
+    if passed.ahead is None:
+        yield waiting, _ALL
+        return
+    ends = {name: waiting[name] for name in (*passed.encoder,) if name in waiting}
+    ahead, share = passed.ahead.kept, share_ahead(workload)
+    decoder = {k: size - ahead.get(k, 0) for k, size in waiting.items() if k not in ends}
+    yield from ((ends, None), (ahead, (0.0, share)), (decoder, (share, 1.0)))
+
+
+def share_ahead(workload: Workload) -> float:
+    """The share of the layers that stand in an encoder which reads no text."""
+    stacks = workload.architecture.stacks
+    ahead = sum(stack.layers for stack in stacks if stack.positions)
+    return ahead / sum(stack.layers for stack in stacks)
 
 
 def _of_all_samples(waiting: float, layer: float, *, again: bool) -> Iterator[Term]:
@@ -347,7 +381,7 @@ def evaluated(workload: Workload, run: Pass) -> Sizes:
 def embedded(workload: Workload, run: Pass) -> Sizes:
     """The embedding's result, of one sequence."""
     widths = arithmetic(workload, run.states, main_part(workload))
-    tokens = text_tokens(workload) / run.sequence_parallel
+    tokens = max(text_tokens(workload), workload.architecture.source) / run.sequence_parallel
     return {"text layer inputs": tokens * widths.stream * workload.architecture.hidden}
 
 

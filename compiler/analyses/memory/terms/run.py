@@ -13,6 +13,7 @@ from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced
 from tunec.compiler.analyses.memory.terms.fsdp_units import run_of
 from tunec.compiler.analyses.memory.terms.gathering import gathered_again, gathered_terms
 from tunec.compiler.analyses.memory.terms.gradients import (
+    after_decoder,
     at_decoder_embedding,
     gradient_terms,
     head_stepped,
@@ -31,6 +32,7 @@ from tunec.compiler.analyses.memory.terms.passes import (
     main_part,
     of_pass,
     sequences_of,
+    share_ahead,
 )
 from tunec.compiler.analyses.memory.terms.turns import copied_adapters, engine_terms, first_held
 from tunec.compiler.analyses.memory.terms.weights import (
@@ -195,10 +197,11 @@ def _in_layers(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
     where most gradients are there.
     """
     passed, number = activations(workload, run), sequences_of(workload)
-    whole = passed.begun or passed.last_layer
-    half = passed.half or whole
+    share = share_ahead(workload) if passed.ahead is not None else 0.0
     for one in under_way(workload, plan, checkpointed=run.checkpointed):
-        layer = whole if one.is_whole else half
+        own = passed if passed.ahead is None or one.moment.layers > share else passed.ahead
+        whole = own.begun or own.last_layer
+        layer = whole if one.is_whole else own.half or whole
         yield from of_samples(layer, one.moment, one.moment, number)
     if passed.experts is not None and plan.stage == PARAMETERS and not plan.fsdp.version:
         for at in gathered_again(plan, checkpointed=run.checkpointed):
@@ -219,14 +222,23 @@ def _in_experts(plan: Sharding, experts: ExpertsPass) -> Iterator[tuple[Moment, 
 
 
 def _at_decoder(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
-    """The decoder's end of an embedding that both halves share, before the encoder's layers."""
-    encoder = activations(workload, run).encoder
-    if not plan.counts.tied or not total(encoder):
-        return
-    at = At.DECODER_EMBEDDING
+    """The decoder's end of an embedding that both halves share, before the encoder's layers.
+
+    And, of an encoder that reads no text, the last of its layers.
+    """
+    passed, number = activations(workload, run), sequences_of(workload)
+    encoder = passed.encoder
     of_encoder = plan.counts.encoder / max(plan.counts.trainable, 1)
     copies = {name: round(size) * of_encoder for name, size in left_copies(workload, run).items()}
-    yield from of_samples(encoder, at, at, sequences_of(workload))
-    yield from lasting(copies, at, at)
-    if not plan.fsdp.version:
-        yield from lasting(at_decoder_embedding(plan), at, at)
+    if passed.ahead is not None:
+        at = At.LAST_OF_ENCODER
+        yield from of_samples({**encoder, **passed.ahead.last_layer}, at, at, number)
+        yield from lasting(copies, at, at)
+        if not plan.fsdp.version:
+            yield from lasting(after_decoder(plan), at, at)
+    if plan.counts.tied and total(encoder):
+        at = At.DECODER_EMBEDDING
+        yield from of_samples(encoder, at, at, number)
+        yield from lasting(copies, at, at)
+        if not plan.fsdp.version:
+            yield from lasting(at_decoder_embedding(plan), at, at)

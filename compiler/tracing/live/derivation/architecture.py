@@ -19,12 +19,16 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module, Stack
 
 _HEADS: Final = ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
-_BOTH: Final = ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",)
+_BOTH: Final = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
+)
 _MASKED: Final = "MODEL_FOR_MASKED_LM_MAPPING"
 _PLACES: Final = (
     "max_position_embeddings",
     "max_encoder_position_embeddings",
     "max_decoder_position_embeddings",
+    "max_target_positions",
 )
 """Keys of a config with the rows of a table of positions."""
 _TABLES: Final = ("position_embeddings", "embed_positions", "wpe")
@@ -62,13 +66,25 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
     kind = _kind(maker, made, modules)
     paths = {half.layers.path: half.first for half in halves}
-    places = [place for half in halves for place in half.places()]
-    found = measures(Subject(measured, paths, head, eager, active), places)
+    places = {
+        place: size
+        for half in halves
+        for place, size in zip(half.places(), half.sizes(), strict=True)
+    }
+    source = max(places.values())
+    found = measures(Subject(measured, paths, head, eager, active, source=source), places)
     embedding = model.get_input_embeddings()
     return Architecture(
         family=str(config["model_type"]),
         kind=kind,
-        modules=tuple(replace(m, calls=found.calls.get(m.path, 1)) for m in modules),
+        modules=tuple(
+            replace(
+                each,
+                calls=found.calls.get(each.path, 1),
+                positions=source if each.path in found.beside else 0,
+            )
+            for each in modules
+        ),
         stacks=(
             *_tower(model),
             *(

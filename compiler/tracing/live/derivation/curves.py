@@ -99,18 +99,23 @@ def _free(model: torch.nn.Module, active: int) -> Callable[[int, int], int]:
     return free
 
 
-def fitted(sizes: Mapping[int, float], lengths: Lengths, what: str) -> tuple[Curve, ...]:
+def fitted(
+    sizes: Mapping[int, float], lengths: Lengths, what: str, *, source: bool = False
+) -> tuple[Curve, ...]:
     """The curves whose highest goes through bytes a token at some lengths, and holds at the others.
 
-    One, but for what is the largest of several moments. Raises Untraceable where there is none.
+    One, but for what is the largest of several moments. `source`: whether each sample has something
+    beside its text, which is always as large. Raises Untraceable where there is none.
     """
     first, second = lengths.aligned[:2]
     line = _line(sizes, first, second)
+    beside = [_beside(sizes)] if source else []
     chunked = (_filled(sizes, lengths, line, chunk) for chunk in _CHUNKS)
     lower, upper = _line(sizes, *sorted(sizes)[:2]), _line(sizes, *sorted(sizes)[-2:])
     stated = (_with_state(sizes, lengths, chunk) for chunk in _CHUNKS if len(sizes) > _UNKNOWN)
     for curves in (
         (line,),
+        *((each,) for each in beside),
         *((each,) for each in chunked),
         (lower, upper),
         *((each,) for each in stated),
@@ -128,6 +133,13 @@ def _line(sizes: Mapping[int, float], first: int, second: int) -> Curve:
     if abs(key) * second < TOLERANCE * abs(sizes[second]) / 10:
         return Curve(sizes[second])
     return Curve(sizes[second] - key * second, key)
+
+
+def _beside(sizes: Mapping[int, float]) -> Curve:
+    """Bytes of tokens and of each sample."""
+    rows = [(1, 1 / length) for length in sizes]
+    token, sample = _least_squares(rows, [*sizes.values()])
+    return Curve(token, sample=sample)
 
 
 def _filled(sizes: Mapping[int, float], lengths: Lengths, aligned: Curve, chunk: int) -> Curve:

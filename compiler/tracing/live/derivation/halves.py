@@ -8,6 +8,7 @@ import torch
 from msgspec import Struct
 
 from tunec.compiler.tracing.live.derivation.layers import Layers, keep_layers, layers_of, stack_of
+from tunec.compiler.tracing.live.sources import FEATURES, source_of
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Stack
@@ -24,12 +25,14 @@ class Half(Struct, frozen=True):
     """What its first layer is counted as, after those of the half before it."""
     reads: int = 0
     """Width of what its layers attend to besides their own tokens; 0: nothing."""
+    positions: int = 0
+    """What they work on of each sample where that is no text; 0: the tokens of the text."""
 
     def stacks(self, model: torch.nn.Module) -> Iterator[Stack]:
         """What is known of each of its kinds of layers."""
         for kind in self.layers.kinds:
             found = stack_of(model, self.config, self.layers, kind)
-            yield replace(found, cross_attention=self.reads) if self.reads else found
+            yield replace(found, cross_attention=self.reads, positions=self.positions)
 
     def keep(self, model: torch.nn.Module) -> None:
         """Leave the first two layers of each kind and the last one in the model.
@@ -44,19 +47,25 @@ class Half(Struct, frozen=True):
         """The layer of each kind that is measured, as it is counted."""
         return [self.first + kind[min(1, len(kind) - 1)] for kind in self.layers.kinds]
 
+    def sizes(self) -> list[int]:
+        """The positions of each place, 0 for the tokens of the text."""
+        return [self.positions] * len(self.layers.kinds)
+
 
 def halves_of(model: Any) -> tuple[Half, ...]:
     """The halves of a model in the order in which they run.
 
-    Raises Untraceable where an encoder reads anything but tokens: a card counts one length, which
-    texts on both sides have, and has none of sounds or pictures.
+    Raises Untraceable where an encoder reads neither tokens nor sounds of one length: a card counts
+    one length, which texts on both sides have.
     """
     if not model.config.is_encoder_decoder:
         config = model.config.get_text_config()
         return (Half(config, layers_of(model, config)),)
     encoder, decoder = model.get_encoder(), model.get_decoder()
-    if encoder is model or _reads(encoder) != _TOKENS or _reads(model) != _TOKENS:
+    read = _reads(encoder)
+    if encoder is model or read not in (_TOKENS, FEATURES) or _reads(model) != read:
         raise Untraceable("its encoder reads no tokens, and a card counts one length alone")
+    positions = source_of(model).positions if read == FEATURES else 0
     own = configs_of(model)
     configs = _config_of(own[0], encoder=True), _config_of(own[1], decoder=True)
     paths = _paths(model, (encoder, decoder))
@@ -64,7 +73,7 @@ def halves_of(model: Any) -> tuple[Half, ...]:
         layers_of(model, config, within=path) for config, path in zip(configs, paths, strict=True)
     )
     return (
-        Half(configs[0], before),
+        Half(configs[0], before, positions=positions),
         Half(configs[1], after, before.count, configs[0].hidden_size),
     )
 

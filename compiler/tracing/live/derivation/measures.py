@@ -4,7 +4,7 @@ A model of a few layers runs at a few lengths, and every storage is followed to 
 it. Bytes are polynomials of the length: fitted exactly at some lengths, and proven at others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -53,10 +53,14 @@ class Measures(Struct, frozen=True):
     """Whether layers of 16-bit weights hand on fp32 under autocast."""
     calls: Mapping[str, int]
     """How often each token passes a product, of those that it passes several times."""
+    beside: frozenset[str]
+    """Products that work on what the encoder reads, which is no text."""
 
 
-def measures(subject: Subject, places: Sequence[int]) -> Measures:
+def measures(subject: Subject, places: Mapping[int, int]) -> Measures:
     """Measure the layers at some places, and what lies around all of them, in every way.
+
+    Each place has the positions that its layers work on, 0 for the tokens of the text.
 
     Ways over packed weights are left out where the class does not run over them. Raises Untraceable
     where a pass does not run, bytes follow no curve of the length or of the number of samples.
@@ -70,8 +74,9 @@ def measures(subject: Subject, places: Sequence[int]) -> Measures:
     return _at_lengths(subject, places, lengths)
 
 
-def _at_lengths(subject: Subject, places: Sequence[int], lengths: Lengths) -> Measures:
+def _at_lengths(subject: Subject, places: Mapping[int, int], lengths: Lengths) -> Measures:
     layers: list[list[Measured]] = [[] for _ in places]
+    source = bool(subject.source)
     around: list[Measured] = []
     whole, mixed = (run(subject, way, lengths.aligned[0]) for way in WAYS[:2])
     if whole.handed and subject.model.config.is_encoder_decoder:
@@ -85,20 +90,21 @@ def _at_lengths(subject: Subject, places: Sequence[int], lengths: Lengths) -> Me
         if each is WAYS[0]:
             shares = many == 1 and _shares(subject, passes, lengths, places)
         twice = {s: run(subject, each, s, samples=2) for s in lengths.all} if shares else {}
-        for own, at in zip(layers, places, strict=True):
+        for own, (at, of) in zip(layers, places.items(), strict=True):
             sizes = (
-                {s: p.saved.get(at, 0) / s / count for s, p in passes.items()},
-                {s: p.working.get(at, 0) / s / count for s, p in passes.items()},
-                {s: p.forward.get(at, 0) / s / count for s, p in passes.items()},
-                {s: (2 * passes[s].saved[at] - p.saved[at]) / s for s, p in twice.items()},
+                {s: p.saved.get(at, 0) / (of or s) / count for s, p in passes.items()},
+                {s: p.working.get(at, 0) / (of or s) / count for s, p in passes.items()},
+                {s: p.forward.get(at, 0) / (of or s) / count for s, p in passes.items()},
+                {s: (2 * passes[s].saved[at] - p.saved[at]) / (of or s) for s, p in twice.items()},
             )
-            curves = (fitted(each, lengths, name) for each in sizes if each)
+            curves = (fitted(each, lengths, name, source=source) for each in sizes if each)
             own.append(Measured(name, *curves))
         outer = {s: p.around / s / count for s, p in passes.items()}
-        around.append(Measured(name, fitted(outer, lengths, name)))
+        around.append(Measured(name, fitted(outer, lengths, name, source=source)))
     found = [Found(tuple(m), at in whole.attending) for m, at in zip(layers, places, strict=True)]
     wide = mixed.stream > _HALF
-    return Measures(found, tuple(around), unpacked, whole.plain_loss, wide, whole.calls)
+    loss, calls, beside = whole.plain_loss, whole.calls, whole.beside
+    return Measures(found, tuple(around), unpacked, loss, wide, calls, beside)
 
 
 def _steps(subject: Subject) -> bool:
@@ -124,7 +130,7 @@ def _unpacked(subject: Subject, length: int) -> str:
     return ""
 
 
-def _together(subject: Subject, length: int, places: Sequence[int]) -> int:
+def _together(subject: Subject, length: int, places: Iterable[int]) -> int:
     """Samples of the passes that are measured: two where one alone takes less than each.
 
     Where there is one sample, what is cut from it lies in order, and some copies are not made.
@@ -142,7 +148,7 @@ def _together(subject: Subject, length: int, places: Sequence[int]) -> int:
 
 
 def _shares(
-    subject: Subject, passes: Mapping[int, Pass], lengths: Lengths, places: Sequence[int]
+    subject: Subject, passes: Mapping[int, Pass], lengths: Lengths, places: Iterable[int]
 ) -> bool:
     """Whether samples have more in common than can be counted for each of them.
 

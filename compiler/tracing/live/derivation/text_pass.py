@@ -19,6 +19,7 @@ from tunec.compiler.tracing.live.bitsandbytes_layers import quantize
 from tunec.compiler.tracing.live.derivation.module_tree import is_plain_linear
 from tunec.compiler.tracing.live.derivation.watches import Watches
 from tunec.compiler.tracing.live.kernels import as_on_gpu
+from tunec.compiler.tracing.live.sources import FEATURES, source_of
 from tunec.compiler.tracing.live.step import backward, name_batch, name_model, watch_gradients
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.recording import Event, Storage
@@ -81,6 +82,8 @@ class Pass(Struct, frozen=True):
     """Bytes that the last layer is handed besides, which other layers made."""
     calls: Mapping[str, int] = {}
     """How often each token passes a product, of those that it passes several times."""
+    beside: frozenset[str] = frozenset()
+    """Products that work on what the encoder reads, which is no text."""
 
 
 class Subject(Struct, frozen=True):
@@ -95,6 +98,8 @@ class Subject(Struct, frozen=True):
     """Experts that a token passes through; 1: there are none."""
     asks: tuple[str, ...] = ()
     """Numbers a token that its class asks for besides the tokens."""
+    source: int = 0
+    """Positions of what its encoder reads, where that is no text."""
 
 
 class DoesNotRun(Untraceable):
@@ -137,10 +142,8 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
             if is_plain_linear(module) and name.startswith(tuple(subject.paths))
         )
         quantize(model, list(inside), NF4)
-    watches = Watches(model, subject.paths, samples * length)
-    tokens = torch.zeros(samples, length, dtype=torch.long, device="meta")
-    named = ("input_ids", "labels", *subject.asks)
-    batch = {name: torch.zeros_like(tokens) for name in named}
+    watches = Watches(model, subject.paths, samples * length, samples * subject.source)
+    batch = _batch(subject, model, asked, torch.zeros(samples, length, dtype=torch.long))
     with recorded(model, batch, autocast=asked.autocast) as (storages, casts):
         storages.begin("forward")
         watches.begin(storages, partial(_index, _patterns(subject.paths)))
@@ -152,7 +155,18 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
         with casts:
             backward(loss)
     found = _read(storages.recording.events, middle, subject, shapes)
-    return replace(found, stream=watches.stream, handed=watches.handed, calls=watches.calls)
+    found = replace(found, calls=watches.calls, beside=watches.beside)
+    return replace(found, stream=watches.stream, handed=watches.handed)
+
+
+def _batch(subject: Subject, model: Any, asked: Way, tokens: torch.Tensor) -> dict[str, Any]:
+    """What the class reads: tokens, or sound and the tokens that it learns to write."""
+    named = ("labels", *subject.asks) if subject.source else ("input_ids", "labels", *subject.asks)
+    batch = {name: torch.zeros_like(tokens, device="meta") for name in named}
+    if subject.source:
+        shape, held = source_of(model).shape, torch.float32 if asked.autocast else asked.held
+        batch = {FEATURES: torch.zeros(len(tokens), *shape, dtype=held, device="meta"), **batch}
+    return batch
 
 
 def _embeddings(model: Any) -> list[torch.nn.Module]:
@@ -232,6 +246,8 @@ def _read(
     saved: dict[int, int] = {}
     around = 0
     for storage, size in alive(events[:middle]):
+        if storage.module == FEATURES:
+            around += size
         if not counts[storage]:
             continue
         layer = index(storage)

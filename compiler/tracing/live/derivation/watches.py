@@ -11,10 +11,13 @@ from tunec.compiler.tracing.recording import Storage
 
 
 class Watches:
-    """Hooks on the layers of a model, for one pass over so many tokens."""
+    """Hooks on the layers of a model, for one pass over so many tokens.
 
-    def __init__(self, model: Any, paths: Mapping[str, int], tokens: int) -> None:
-        self.tokens = tokens
+    `beside`: rows of what an encoder reads that is no text; 0: it reads text, or there is none.
+    """
+
+    def __init__(self, model: Any, paths: Mapping[str, int], tokens: int, beside: int = 0) -> None:
+        self.tokens, self._rows_beside = tokens, beside
         self.stream = 0
         """Bytes an element of the states that the last layer reads."""
         self.handed = 0
@@ -25,8 +28,15 @@ class Watches:
     @property
     def calls(self) -> dict[str, int]:
         """How often each token passes a product, of those that a token passes several times."""
-        times = {path: rows // self.tokens for path, rows in self._calls.items()}
+        beside = self.beside
+        times = {p: rows // self.tokens for p, rows in self._calls.items() if p not in beside}
         return {path: each for path, each in times.items() if each > 1}
+
+    @property
+    def beside(self) -> frozenset[str]:
+        """Products that work on what is no text."""
+        every = self._calls.items() if self._rows_beside else ()
+        return frozenset(path for path, rows in every if rows == self._rows_beside)
 
     def begin(self, storages: Storages, layer_of: Callable[[Storage], int | None]) -> None:
         """Set the hooks; `layer_of` says in which layer a storage was made."""

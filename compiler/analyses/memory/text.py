@@ -1,0 +1,118 @@
+"""The language model, in bytes a sample of the micro batch: with an encoder ahead, both halves."""
+
+from tunec.compiler.analyses.memory.activations import (
+    Activations,
+    Pass,
+    part_activations,
+    stacks_of,
+)
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
+from tunec.compiler.analyses.memory.attention import masks_kept
+from tunec.compiler.analyses.memory.layer_measures import around, beside
+from tunec.compiler.analyses.memory.layers import (
+    embedding_saved,
+    encoder_end_saved,
+    final_input_saved,
+    norm_saved,
+    position_biases,
+)
+from tunec.compiler.analyses.memory.modules import BYTES
+from tunec.compiler.analyses.memory.timeline import Sizes, total
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.caches import cached
+from tunec.schemas.frozen import replace
+
+
+def text_tokens(workload: Workload) -> int:
+    """Tokens of one sample in the language model: its text, and what its images become."""
+    return workload.data.sequence + workload.data.image_tokens
+
+
+@cached(2048)
+def text_activations(workload: Workload, run: Pass) -> Activations:
+    """Activations of the language model up to its final norm, in bytes a sample."""
+    keys = text_tokens(workload)
+    tokens = keys / run.sequence_parallel
+    widths = arithmetic(workload, run.states, "text")
+    part = _layers(workload, run, widths, tokens, keys)
+    last = stacks_of(workload.architecture, "text")[-1]
+    read = widths.trained or run.keeps_inputs
+    measured = around(workload.architecture, widths, keys, alone=run.alone)
+    ending = norm_saved(last, widths) + read * final_input_saved(last, widths)
+    before = beside(workload.architecture, widths, alone=run.alone)
+    norm = tokens * (ending if measured is None else measured) - before
+    how = {"checkpointed": run.checkpointed, "padded": run.padded}
+    biases = tokens * position_biases(last, widths, keys, **how)
+    windowed = next(
+        (s for s in stacks_of(workload.architecture, "text") if s.windowed_layers), last
+    )
+    mask = tokens * masks_kept(windowed, widths, tokens, padded=run.padded)
+    # a boolean mask is read again only where layers are recomputed
+    waiting = {"attention masks": mask if run.checkpointed or widths.shares_mask else 0.0}
+    if measured is None:
+        asks = run.checkpointed and workload.adapter.kind == "lora"
+        given, seen = workload.architecture, keys > workload.data.sequence
+        begun = embedding_saved(given, widths, required=asks, pictured=seen)
+        waiting["text embedding"] = tokens * begun
+    ended = _source_waiting(workload, run, widths, before) if before else {}
+    waiting |= ended
+    if measured is None and widths.crosses:
+        ended = {"encoder's norm": tokens * _encoder_end(workload, widths)}
+    return replace(
+        part,
+        kept={**part.kept, "final norm": norm, **waiting, **ended},
+        first_layer={**part.first_layer, **waiting},
+        encoder={**part.encoder, **ended},
+        forward={**part.forward, "masks of its own": mask},
+        together=(part.together[0] + biases, part.together[1]),
+    )
+
+
+def _encoder_end(workload: Workload, widths: Arithmetic) -> float:
+    """Bytes a token that are kept between an encoder and the decoder that reads it."""
+    adapted = bool(workload.adapted) and not workload.adapter.dropout
+    encoder = stacks_of(workload.architecture, "text")[0]
+    return encoder_end_saved(workload.architecture, encoder, widths, adapted=adapted)
+
+
+def _source_waiting(workload: Workload, run: Pass, widths: Arithmetic, before: float) -> Sizes:
+    """Bytes of a sample that wait with an encoder that reads no text, besides its layers.
+
+    `before`: what is kept ahead of its layers and behind them. Layers that are recomputed read its
+    result as it is; others keep casts of it.
+    """
+    model = workload.architecture
+    again = run.checkpointed and widths.autocast
+    result = model.source * model.hidden * BYTES["fp32"] if again else 0
+    return {"encoder's ends": before + result}
+
+
+def _layers(
+    workload: Workload, run: Pass, widths: Arithmetic, tokens: float, keys: float
+) -> Activations:
+    """What layers hold; an encoder that reads no text has a length of its own."""
+    source = workload.architecture.source
+    if not source:
+        return part_activations(workload, run, "text", widths, tokens, keys)
+    encoder = part_activations(workload, run, "text", widths, source, keys, "encoder")
+    decoder = part_activations(workload, run, "text", widths, tokens, keys, "decoder")
+    return _joined(encoder, decoder)
+
+
+def _joined(encoder: Activations, decoder: Activations) -> Activations:
+    """Both halves: the encoder is differentiated when nothing is left of the decoder."""
+    return replace(
+        decoder,
+        kept=_sum(encoder.kept, decoder.kept),
+        first_layer=encoder.first_layer,
+        one_layer=max(encoder.one_layer, decoder.one_layer, key=total),
+        forward=max(encoder.forward, decoder.forward, key=total),
+        encoder={"text activations of the encoder": float(total(encoder.kept))},
+        ahead=encoder,
+        first_segment=encoder.first_segment,
+        moved=max(encoder.moved, decoder.moved),
+    )
+
+
+def _sum(one: Sizes, other: Sizes) -> Sizes:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in (*one, *other)}
