@@ -201,21 +201,9 @@ def dialect_of(program: str, node: Node) -> str | None:
 
     `script`: those of an unknown program, whatever some of them are called.
     """
-    if _SERVES.search(program):
-        return OWN
-    first = program.partition(" ")[0].partition(".")[0]
-    if first in _PROGRAMS:
-        return _PROGRAMS[first]
-    if _SWIFT.search(program):
-        return "ms-swift"
-    if _OWN_LOOP.search(program):
-        return OWN
     keys = set(node.fields or ())
-    if trains := _OPENRLHF.search(program):
-        return _OF_OPENRLHF[trains[2]]
-    kohya = (name for name, own, marks in _OF_KOHYA if own.search(program) and keys & marks)
-    if name := next(kohya, None):
-        return name
+    if (started := _by_program(program, keys)) is not None:
+        return started
     if _EXAMPLES.search(program):
         return "diffusers"
     if _COOKBOOK.search(program) and _is_cookbook(keys):
@@ -226,6 +214,23 @@ def dialect_of(program: str, node: Node) -> str | None:
         return "sat"
     found = (name for name, fewest, marks in _MARKS if len(keys & marks) >= fewest)
     return next(found, "huggingface" if is_of_trainers(program, node) else None)
+
+
+def _by_program(program: str, keys: set[str]) -> str | None:
+    """Whose flags they are by the name of the program, where that alone or a few flags tell."""
+    if _SERVES.search(program):
+        return OWN
+    first = program.partition(" ")[0].partition(".")[0]
+    if first in _PROGRAMS:
+        return _PROGRAMS[first]
+    if _SWIFT.search(program):
+        return "ms-swift"
+    if _OWN_LOOP.search(program):
+        return OWN
+    if trains := _OPENRLHF.search(program):
+        return _OF_OPENRLHF[trains[2]]
+    kohya = (name for name, own, marks in _OF_KOHYA if own.search(program) and keys & marks)
+    return next(kohya, None)
 
 
 def _is_cookbook(keys: set[str]) -> bool:

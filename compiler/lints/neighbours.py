@@ -1,8 +1,6 @@
 """Files beside those named: named by others, of a checkpoint, a model, shipped.
 
-People show the trainer's file alone, and name the other as their program ships it. What it holds is
-then seen in the key that names it.
-"""
+What a file holds that nobody shows is seen in the key that names it."""
 
 import json
 import re
@@ -14,18 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.python_settings import Given, given_by
+from tunec.compiler.frontend.shell_variables import UNKNOWN as LEFT_OPEN
 from tunec.compiler.frontend.shell_written import written_in
 from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.formats import Parsed
 from tunec.compiler.lints.repository import Reach
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
-
-
-from tunec.compiler.lints.formats import Parsed
 
 _PYTHON: Final = (".py", ".ipynb")
 LONGEST: Final = 500
@@ -370,7 +367,6 @@ _REFERENCES: Final = (
 )
 """Keys that name another file of the run: TrainingArguments, LLaMA-Factory and Axolotl; accelerate;
 SimpleTuner and accelerate's command line; GLM-4's scripts; sd-scripts' data."""
-
 
 _BY_PATH: Final = ("deepspeed",)
 """Keys whose text is the path of a file, however that is called: transformers 4.40.2 to 5.23.0

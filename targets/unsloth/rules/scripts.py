@@ -37,8 +37,10 @@ def _imported_late(document: Document, early: tuple[str, int], late: int) -> Fin
             _label(document, at, name, "not patched", primary=False),
         ),
         (
-            "importing unsloth patches trl, transformers and peft; names taken from them before "
-            "keep what was there: training is slower, and takes more memory",
+            (
+                "importing unsloth patches trl, transformers and peft; names taken from them "
+                "before keep what was there: training is slower, and takes more memory"
+            ),
         ),
         "import unsloth first",
     )

@@ -45,8 +45,9 @@ texts and the kernels of Unsloth, each where its source has it. What experts add
 by one was read in the source of transformers when fms-moe was read again; how fast that is comes
 from measurements of others. Qwen's rows had a projection each for queries, keys and values, until
 its own scripts were read again (finetune.py, `lora_target_modules`); then kernels were traced of
-layers that join them, and adapters were found to have hooks of stage 3 too. Copies and launches around exchanges
-of those that share a sequence were read in DeepSpeed's source when ulysses-sp was read again, and
+layers that join them, and adapters were found to have hooks of stage 3 too. Copies and launches
+around exchanges of those that share a sequence were read in DeepSpeed's source when ulysses-sp was
+read again, and
 the bucket of Qwen's runs on two nodes in the file that they name; that devices without a link have
 a third of their slots for each other comes from measurements that were looked for when fsdp_qlora's
 RTX 6000 Ada had been seen; and that attention waits less for exponentials on chips that multiply
