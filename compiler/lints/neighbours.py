@@ -1,6 +1,4 @@
-"""Files beside those named: named by others, of a checkpoint, a model, shipped.
-
-What a file holds that nobody shows is seen in the key that names it."""
+"""Files that are named: by others, of a checkpoint, a model, or as a program ships them."""
 
 import json
 import re
