@@ -5,6 +5,7 @@ from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.sharding import GRADIENTS
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.fsdp import gradient_width
 
 
 def accumulated_bytes(workload: Workload, layout: Layout) -> float:
@@ -20,6 +21,7 @@ def accumulated_bytes(workload: Workload, layout: Layout) -> float:
     engine = layout.parallel.engine
     ranks = layout.parallel.data * layout.parallel.sequence
     own = trainable / ranks if engine == "deepspeed" and sharded else trainable
-    added = 3 * BYTES[layout.states.gradients] * own * (times - 1) / times
-    joined = 2 * BYTES[layout.states.gradients] * trainable if layout.fsdp.version == 1 else 0
-    return added + joined
+    is_fsdp = bool(layout.fsdp.version)
+    width = gradient_width(workload, layout) if is_fsdp else BYTES[layout.states.gradients]
+    added = 3 * width * own * (times - 1) / times
+    return added + (2 * width * trainable if layout.fsdp.version == 1 else 0)

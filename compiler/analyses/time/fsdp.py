@@ -24,7 +24,7 @@ def reduced_bytes(workload: Workload, layout: Layout) -> float:
 
     accelerate 1.15 `Accelerator.no_sync`; unsharded, all ranks get all of them.
     """
-    width = _gradient_width(workload, layout)
+    width = gradient_width(workload, layout)
     return width * count(workload).trainable * (2 if layout.fsdp.sharding == "none" else 1)
 
 
@@ -33,9 +33,10 @@ def replicated_bytes(workload: Workload, layout: Layout) -> float:
     if layout.fsdp.sharding != "hybrid":
         return 0.0
     inside = max(layout.parallel.data // layout.nodes, 1)
-    return 2 * _gradient_width(workload, layout) * count(workload).trainable / inside
+    return 2 * gradient_width(workload, layout) * count(workload).trainable / inside
 
 
-def _gradient_width(workload: Workload, layout: Layout) -> int:
+def gradient_width(workload: Workload, layout: Layout) -> int:
+    """Bytes of an element of the gradients that ranks exchange."""
     mixed = layout.states.autocast
     return BYTES[workload.precision.compute] if mixed else BYTES[layout.states.trainable]

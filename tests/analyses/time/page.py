@@ -34,26 +34,25 @@ it. The split was written down before anything was fitted. What the account said
 kernels stands beside it, without the rows of xtuner, which came later; that account had been fitted
 to a part of fms-acceleration and to the shortest texts of Qwen.
 
-What was chosen with the judging half in view: the rates of GeForce cards, and that parameters
-which FSDP keeps on the host travel while layers compute, are judgements made when runs of
-fsdp_qlora had been seen; slices of experts, and that the host reads back in each layer how many
-tokens they have, were found in the source of transformers when the account was too fast on fms-moe;
-that DeepSpeed's Adam has one thread where `accelerate launch` starts it, that its gradients go down
-behind the backward pass, and that the host narrows its weights, was read in the sources when
-ulysses-sp was seen to be far off; so were the settings of automodel, the length of flux-qlora's
-texts and the kernels of Unsloth, each where its source has it. What experts add to their tokens one
-by one was read in the source of transformers when fms-moe was read again; how fast that is comes
-from measurements of others. Qwen's rows had a projection each for queries, keys and values, until
-its own scripts were read again (finetune.py, `lora_target_modules`); then kernels were traced of
-layers that join them, and adapters were found to have hooks of stage 3 too. Copies and launches
-around exchanges of those that share a sequence were read in DeepSpeed's source when ulysses-sp was
-read again, and
-the bucket of Qwen's runs on two nodes in the file that they name; that devices without a link have
-a third of their slots for each other comes from measurements that were looked for when fsdp_qlora's
-RTX 6000 Ada had been seen; and that attention waits less for exponentials on chips that multiply
-less follows from an A100's, though it was worked out when the longest text of an RTX 4090 had been
-seen. Tiles, and the hooks of stage 2, come from their sources and from the fitting half, which
-likes a quarter of a last wave a little more than the half that is taken.
+What was chosen with the judging half in view: the rates of GeForce cards, and that parameters which
+FSDP keeps on the host travel while layers compute, are judgements made when runs of fsdp_qlora had
+been seen; slices of experts, and that the host reads back in each layer how many tokens they have,
+were found in the source of transformers when the account was too fast on fms-moe; that DeepSpeed's
+Adam has one thread where `accelerate launch` starts it, that its gradients go down behind the
+backward pass, and that the host narrows its weights, was read in the sources when ulysses-sp was
+seen to be far off; so were the settings of automodel, the length of flux-qlora's texts and the
+kernels of Unsloth, each where its source has it. What experts add to their tokens one by one was
+read in the source of transformers when fms-moe was read again; how fast that is comes from
+measurements of others. Qwen's rows had a projection each for queries, keys and values, until its
+own scripts were read again (finetune.py, `lora_target_modules`); then kernels were traced of layers
+that join them, and adapters were found to have hooks of stage 3 too. Copies and launches around
+exchanges of those that share a sequence were read in DeepSpeed's source when ulysses-sp was read
+again, and the bucket of Qwen's runs on two nodes in the file that they name; that devices without a
+link have a third of their slots for each other comes from measurements that were looked for when
+fsdp_qlora's RTX 6000 Ada had been seen; and that attention waits less for exponentials on chips
+that multiply less follows from an A100's, though it was worked out when the longest text of an RTX
+4090 had been seen. Tiles, and the hooks of stage 2, come from their sources and from the fitting
+half, which likes a quarter of a last wave a little more than the half that is taken.
 
 What the fitting half decided: that a product takes as long as the slower of its arithmetic and its
 memory, and not their sum (the fit's sum falls from 3.30 to 3.15); and that the hooks of stage 3 are
