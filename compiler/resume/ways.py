@@ -218,7 +218,7 @@ def _unscheduled(found: Checkpoint, _: Goal) -> Way:
     return Way(
         "weights alone",
         "the Trainer reads the optimizer's state only where scheduler.pt lies beside it, and "
-        "begins anew without a word",
+        "silently begins anew",
         "transformers 5.23.0 trainer.py `_load_optimizer_and_scheduler`",
         (),
         (f"model: {found.path}, and no resume_from_checkpoint",),
