@@ -343,7 +343,7 @@ def _last(name: str) -> str:
 
 
 def catalogue_model(name: str) -> "ResolvedModel | None":
-    """What the catalogue knows of a repository or catalogue name; None where that is nothing.
+    """What the catalogue knows of a name; None where that is nothing.
 
     A folder, or another's copy, has the modules of the model that is called as its last part is.
     """
@@ -366,14 +366,14 @@ _REFERENCES: Final = (
 """Keys that name another file of the run: TrainingArguments, LLaMA-Factory and Axolotl; accelerate;
 SimpleTuner and accelerate's command line; GLM-4's scripts; sd-scripts' data."""
 
-_BY_PATH: Final = ("deepspeed",)
-"""Keys whose text is the path of a file, however that is called: transformers 4.40.2 to 5.23.0
-integrations/deepspeed.py `HfDeepSpeedConfig.__init__` takes no other text but base64."""
-
 
 def _is_path(text: str) -> bool:
-    is_open = bool(set("{}$=<>?*") & set(text)) or LEFT_OPEN in text
-    return "/" in text.strip("/") and len(text) < LONGEST and not is_open and text[:1] != "-"
+    """Of `deepspeed`, whose text is a path, however that ends, or base64.
+
+    transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `HfDeepSpeedConfig.__init__`.
+    """
+    is_open = set("{}$=<>?*").intersection(text) or text[:1] == "-" or LEFT_OPEN in text
+    return "/" in text.strip("/") and len(text) < LONGEST and not is_open
 
 
 def is_among(path: str, names: Iterable[str]) -> bool:
@@ -394,5 +394,5 @@ def references(document: Document) -> Iterator[Place]:
         place = document.get(key)
         if place is None or not isinstance(place.value, str):
             continue
-        if is_file_name(place.value) or (key in _BY_PATH and _is_path(place.value)):
+        if is_file_name(place.value) or (key == "deepspeed" and _is_path(place.value)):
             yield place
