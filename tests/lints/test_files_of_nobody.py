@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
+from tests.lints.lint_asking import lint
 
 _KEY = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, "num_machines": 2}'
 _SOUND = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}'
