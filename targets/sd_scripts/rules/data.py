@@ -235,12 +235,14 @@ def _is_outside(word: str, side: int, bound: int, step: int) -> bool:
 
 def _cached(run: LintContext, document: Document) -> Iterator[Finding]:
     """What is cached once, and changes each time that it is seen."""
+    is_anima = any(each.first_word.startswith("anima_") for each in run.each("launch", "script"))
     for flag, keys in _CACHED.items():
         asked = run.said("sd-scripts", flag)
         if asked is None or asked.value is not True:
             continue
         for path, place in document.found.items():
-            if path.rpartition(".")[2] in keys and place.value:
+            key = path.rpartition(".")[2]
+            if key in keys and place.value and not (is_anima and key == "caption_dropout_rate"):
                 yield Finding(
                     f"{path.rpartition('.')[2]} is refused beside {flag}",
                     (place.label("changes each time"), *also(asked, "cached once")),

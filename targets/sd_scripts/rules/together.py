@@ -11,14 +11,14 @@ _VALUE: Final = "ValueError before the model is loaded"
 _ASSERTION: Final = "AssertionError"
 
 
-def _pair(when: str, other: str, why: str, help: str, **more: Any) -> Row:
+def _pair(when: str, other: str, why: str, help: str, *beside: str, **more: Any) -> Row:
     return Row(
         f"{_KIND}:{when}",
         "{0.key} is refused beside {1.key} {1.value}",
         "refused",
         why,
         help,
-        beside=(f"{_KIND}:{other}",),
+        beside=(f"{_KIND}:{other}", *beside),
         **more,
     )
 
@@ -157,6 +157,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
                 flag,
                 f"{_ASSERTION}: a cached caption is always the same",
                 "remove {1.key}, or cache_text_encoder_outputs",
+                *(("no launch:script~anima_",) if flag.startswith("caption_dropout") else ()),
             )
             for flag in _CAPTIONS
         ),
