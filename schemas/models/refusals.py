@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-_SOUND: Final = "its encoder reads sound and feeds a decoder, and a card counts one length alone"
+_SOUND: Final = "it reads sounds of any length, and a card counts that of its text"
 _HEARS: Final = "it reads sound beside text, and no plan counts what sound becomes"
 _SPEAKS: Final = "it makes sound, which no trainer of tunec's targets trains"
 _FEEDS: Final = "its encoder feeds a decoder, and no rule of tunec derives its family"
@@ -184,12 +184,7 @@ _AS_LARGE: Final = "with pictures of as many pixels as the given and the painted
 _SIGHT: Final = (
     "of models that see, `llava-1.5-7b`, `idefics2-8b` and `qwen2.5-vl-7b` can be planned"
 )
-_SPEECH: Final = (
-    "transformers' `examples/pytorch/speech-recognition` trains it; none of tunec's targets does"
-)
 INSTEAD: Final[Mapping[str, str]] = {
-    "openai/whisper-": _SPEECH,
-    "distil-whisper/": _SPEECH,
     "google/gemma-3n-": "where timm is installed, `hf download NAME config.json` and `tunec card "
     "NAME` make its card for text, in 16 bits",
     "microsoft/Phi-4-multimodal-": "for its text alone, `model: microsoft/Phi-4-mini-instruct` has "

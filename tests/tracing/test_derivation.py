@@ -111,6 +111,17 @@ CONFIGS = {
         **{f"{half}_attention_heads": 4 for half in ("encoder", "decoder")},
         **{f"{half}_ffn_dim": 704 for half in ("encoder", "decoder")},
     },
+    "whisper": {
+        "model_type": "whisper",
+        "architectures": ["WhisperForConditionalGeneration"],
+        "pad_token_id": 0,
+        "vocab_size": 1536,
+        "d_model": 256,
+        "max_target_positions": 4096,
+        **{f"{half}_layers": 6 for half in ("encoder", "decoder")},
+        **{f"{half}_attention_heads": 4 for half in ("encoder", "decoder")},
+        **{f"{half}_ffn_dim": 704 for half in ("encoder", "decoder")},
+    },
     "longcat_flash": {
         **{key: value for key, value in SMALL.items() if key != "num_hidden_layers"},
         "model_type": "longcat_flash",
@@ -129,7 +140,7 @@ CONFIGS = {
         "moe_topk": 2,
     },
 }
-FAR = ["smollm3", "gpt_oss", "nemotron_h", "falcon_h1", "granitemoehybrid", "mvp"]
+FAR = ["smollm3", "gpt_oss", "nemotron_h", "falcon_h1", "granitemoehybrid", "mvp", "whisper"]
 
 
 @cache
@@ -193,6 +204,21 @@ def test_an_encoder_and_its_decoder_are_lists_of_their_own():
     assert found.plain_loss
     assert found.wide_stream
     assert not card("qwen3").architecture.plain_loss
+
+
+def test_an_encoder_that_hears_has_a_length_of_its_own():
+    """Thirty seconds of sound, whatever the text's length; each decoder layer attends to them."""
+    found = card("whisper").architecture
+    assert [(s.layers, s.positions, s.cross_attention) for s in found.stacks] == [
+        (6, 1500, 0),
+        (6, 0, 256),
+    ]
+    heard = {m.path.rpartition("layers.{}.")[2] for m in found.modules if m.positions}
+    assert heard > {"encoder_attn.k_proj", "encoder_attn.v_proj", "self_attn.q_proj"}
+    assert "encoder_attn.q_proj" not in heard
+    before, after = (stack.measured[0].saved for stack in found.stacks)
+    assert [each.sample for each in before] == [0]
+    assert [each.sample > 0 for each in after] == [True]
 
 
 @pytest.mark.parametrize("model", ["modernbert-base", "distilbert-base-uncased"])
@@ -376,7 +402,11 @@ def test_bytes_without_a_curve_are_refused():
         ({"model_type": "no_such_family"}, "no class for the family 'no_such_family'"),
         ({"model_type": "qwen3", "hidden_size": "wide"}, "refuses the config|cannot be built"),
         ({"model_type": "clip_vision_model"}, "no class with a language model's head"),
-        ({"model_type": "whisper"}, "a decoder without the encoder"),
+        (
+            {"model_type": "whisper", "architectures": ["WhisperForCausalLM"]},
+            "a decoder without the encoder",
+        ),
+        ({"model_type": "speech_to_text"}, "sounds of any length"),
         (
             {"model_type": "longt5", "d_model": 64, "vocab_size": 96},
             "hand on more than their states",

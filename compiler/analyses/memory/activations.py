@@ -199,44 +199,33 @@ def part_activations(
     """
     stacks = stacks_of(workload.architecture, part, only)
     layers = sum(stack.layers for stack in stacks)
-    in_order = not widths.eager and (
-        run.padded or all(is_windowed(s, widths, keys) for s in stacks)
-    )
+    windowed = all(is_windowed(stack, widths, keys) for stack in stacks)
+    in_order = not widths.eager and (run.padded or windowed)
     inside, rows = partial(_is_inside, part=part, half=only), partial(_rows, tokens=tokens)
     adapters = _adapters(workload, inside, rows, widths, in_order=in_order) / layers
     if run.keeps_inputs and not widths.trained:
-        own = (lambda each: rows(each) * inside(each)) if only else _once
-        adapters += inputs_kept(workload, part, widths, own) / layers
-    one = [
-        saved(s, widths, keys, alone=run.alone)
-        + adapters
-        + _kept_beside(s, widths, keys, run)
-        + dropped_saved(workload.architecture, part, s, widths, keys)
-        for s in stacks
-    ]
-    again = run.checkpointed
-    working = max(worked(s, widths, keys, recomputed=again, alone=run.alone) for s in stacks)
+        adapters += _inputs(workload, part, only, rows, widths) / layers
+    one = [adapters + _layer_kept(workload, run, part, s, widths, keys) for s in stacks]
+    again, alone = run.checkpointed, run.alone
+    working = max(worked(s, widths, keys, recomputed=again, alone=alone) for s in stacks)
     if widths.eager and not stacks[0].measured:
         gone = _adapters(workload, inside, rows, widths, after_attention=True) / layers
         working = max(working, *(_at_scores(s, widths, keys) - gone for s in stacks))
-    if run.checkpointed and run.reentrant:
-        working += reentrant_working(stacks[0], widths)
+    working += reentrant_working(stacks[0], widths) if again and run.reentrant else 0
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
+    expanding = max(expanding_working(stack, widths) for stack in stacks)
     inputs = inputs_waiting(stacks, widths, nested=run.nested)
     half = max(size - _feed_forward(stack, widths) for size, stack in zip(one, stacks, strict=True))
-    split, sizes = run.split(layers), zip(one, stacks, strict=True)
-    total = sum(size * stack.layers for size, stack in sizes)
-    if _begins(workload, run, part):
-        begun = stacks if widths.crosses else stacks[:1]  # a decoder begins for itself
-        total -= sum(_spared(workload, run, each, widths, keys) for each in begun)
+    split = run.split(layers)
+    total = sum(size * stack.layers for size, stack in zip(one, stacks, strict=True))
+    total -= _at_beginnings(workload, run, part, stacks, widths, keys)
     held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
     others, name = beside(held, split), named(part, split)
     halved, layer = tokens * (half + working), held.most + held.working
-    expanding = partial(expanding_working, widths=widths)
     first, input_ = one[0] if split.whole else inputs, held.inputs * bool(split.segments)
     fresh = split.segments > 0 and not split.tail
-    layer_held = held.most + input_
-    experts = experts_pass(stacks[-1], widths, tokens, layer_held, name, recomputed=fresh)
+    most = held.most + input_
+    experts = experts_pass(stacks[-1], widths, tokens, most, name, recomputed=fresh)
     if experts is not None:
         halved = experts.ending[name] - input_
     return Activations(
@@ -247,7 +236,7 @@ def part_activations(
         forward={f"{part} forward pass": tokens * forward},
         begun={name: layer + others},
         half={name: halved + others},
-        expanding={name: held.most * again + tokens * max(map(expanding, stacks))},
+        expanding={name: held.most * again + tokens * expanding},
         ending=0 if split.repeated else tokens * adapters_ending(stacks[-1], widths),
         encoder=_encoder(part, widths, tokens * stacks[0].layers * first),
         first_segment={name: layer + held.inputs + others} if others else {},
@@ -277,6 +266,31 @@ def _kept_beside(stack: Stack, widths: Arithmetic, keys: float, run: Pass) -> fl
     if run.sequence_parallel > 1:
         return exchanged_saved(stack, widths, run.sequence_parallel)
     return mask_saved(stack, widths, keys, padded=run.padded)
+
+
+def _at_beginnings(
+    workload: Workload,
+    run: Pass,
+    part: Part,
+    stacks: Sequence[Stack],
+    widths: Arithmetic,
+    keys: float,
+) -> float:
+    """Bytes a token that first layers do not keep; a decoder begins for itself."""
+    if not _begins(workload, run, part):
+        return 0.0
+    begun = stacks if widths.crosses else stacks[:1]
+    return sum(_spared(workload, run, each, widths, keys) for each in begun)
+
+
+def _inputs(
+    workload: Workload, part: Part, only: Half, rows: Callable[[Module], float], widths: Arithmetic
+) -> float:
+    """Bytes a token of what frozen products of a part, or of one half of it, read and keep."""
+    if not only:
+        return inputs_kept(workload, part, widths)
+    inside = partial(_is_inside, part=part, half=only)
+    return inputs_kept(workload, part, widths, lambda each: rows(each) * inside(each))
 
 
 def _begins(workload: Workload, run: Pass, part: Part) -> bool:
@@ -315,6 +329,17 @@ def _encoder(part: Part, widths: Arithmetic, kept: float) -> Sizes:
     return {f"{part} activations of the encoder": kept} if widths.crosses else {}
 
 
+def _layer_kept(
+    workload: Workload, run: Pass, part: Part, stack: Stack, widths: Arithmetic, keys: float
+) -> float:
+    """Bytes a token that one layer keeps, without adapters."""
+    return (
+        saved(stack, widths, keys, alone=run.alone)
+        + _kept_beside(stack, widths, keys, run)
+        + dropped_saved(workload.architecture, part, stack, widths, keys)
+    )
+
+
 def stacks_of(model: Architecture, part: Part, half: Half = "") -> tuple[Stack, ...]:
     """The layers of a part, or of one half of it: that which reads no text, or the other."""
     of_part = (stack for stack in model.stacks if stack.part == part)
@@ -331,10 +356,6 @@ def _is_inside(module: Module, part: Part, half: Half) -> bool:
 def _rows(module: Module, tokens: float) -> float:
     """How often a module works on each token; one that works on no text, as often as that is."""
     return module.positions / tokens if module.positions else module.calls
-
-
-def _once(_: Module) -> float:
-    return 1.0
 
 
 def _adapters(

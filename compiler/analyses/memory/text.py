@@ -1,5 +1,8 @@
 """The language model, in bytes a sample of the micro batch: with an encoder ahead, both halves."""
 
+from collections.abc import Iterator
+from typing import Final
+
 from tunec.compiler.analyses.memory.activations import (
     Activations,
     Pass,
@@ -21,6 +24,9 @@ from tunec.compiler.analyses.memory.timeline import Sizes, total
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
+
+EVERY: Final = (0.0, 1.0)
+"""The span of all layers."""
 
 
 def text_tokens(workload: Workload) -> int:
@@ -116,3 +122,32 @@ def _joined(encoder: Activations, decoder: Activations) -> Activations:
 
 def _sum(one: Sizes, other: Sizes) -> Sizes:
     return {name: one.get(name, 0) + other.get(name, 0) for name in (*one, *other)}
+
+
+def by_half(
+    workload: Workload, passed: Activations, waiting: Sizes
+) -> Iterator[tuple[Sizes, tuple[float, float] | None]]:
+    """What waits, with the layers that have it; None: no layer lets go of it."""
+    if passed.ahead is None:
+        yield waiting, EVERY
+        return
+    ends = {name: waiting[name] for name in (*passed.encoder,) if name in waiting}
+    ahead, share = passed.ahead.kept, share_ahead(workload)
+    decoder = {k: size - ahead.get(k, 0) for k, size in waiting.items() if k not in ends}
+    yield from ((ends, None), (ahead, (0.0, share)), (decoder, (share, 1.0)))
+
+
+def share_ahead(workload: Workload) -> float:
+    """The share of the layers that stand in an encoder which reads no text."""
+    stacks = workload.architecture.stacks
+    ahead = sum(stack.layers for stack in stacks if stack.positions)
+    return ahead / sum(stack.layers for stack in stacks)
+
+
+def is_masked(workload: Workload) -> bool:
+    """Whether padding is masked in attention: a decoder beside sound gets labels alone.
+
+    transformers 5.23 `models/whisper/modeling_whisper.py`, `WhisperForConditionalGeneration`: what
+    the decoder reads is made of them, without a mask.
+    """
+    return workload.attention.implementation == "sdpa" and not workload.architecture.source

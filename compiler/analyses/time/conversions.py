@@ -34,7 +34,8 @@ def converted_bytes(workload: Workload, states: States, part: Part) -> float:
     packed = [each for each in operands(workload, part) if quantizes(workload, each.module)]
     cast = sum(each.read + each.written for each in packed)
     if not packed and widths.autocast:
-        cast = tokens * widths.readers * sum(stack.layers * stack.hidden for stack in stacks)
+        normed = sum((each.positions or tokens) * each.layers * each.hidden for each in stacks)
+        cast = widths.readers * normed
     return (widths.stream + product) * cast
 
 

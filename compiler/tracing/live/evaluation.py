@@ -11,7 +11,7 @@ from tunec.compiler.tracing.live.kernels import register_attention
 from tunec.compiler.tracing.live.step import loss_of
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.recording import EVALUATION, PROMPT, WRITING
-from tunec.compiler.tracing.subject import Subject
+from tunec.compiler.tracing.subject import Subject, Untraceable
 from tunec.schemas.frozen import replace
 
 
@@ -33,6 +33,8 @@ def evaluate(
         storages.recording.begin(EVALUATION)
         loss_of(alone, run_model, batch_of(alone, model))()
     asked = subject.workload.evaluated
+    if asked is not None and subject.workload.architecture.source:
+        raise Untraceable("answers of a model that hears are not traced")
     if asked is not None:
         recorded = (batch.evaluation, (PROMPT, WRITING))
         read_and_write(alone, storages, model, asked, recorded, casts)

@@ -30,12 +30,13 @@ def cache_bytes(workload: Workload, states: States) -> float:
 def cache_held(workload: Workload, states: States, prompt: int, written: int) -> float:
     """Bytes of one sequence's cache when so many tokens are written after a prompt.
 
-    The decoder of an encoder-decoder holds what it wrote, and in each layer the prompt as its
-    encoder read it (transformers 5.23 `cache_utils.py`, `EncoderDecoderCache`). A layer with a
-    sliding window holds the last of it; while it reads the prompt, all of that, of which only a
-    view is kept until the next token.
+    The decoder of an encoder-decoder holds what it wrote, and in each layer the prompt, or the
+    sound, as its encoder read it (transformers 5.23 `cache_utils.py`, `EncoderDecoderCache`).
+    A layer with a sliding window holds the last of it; while it reads the prompt, all of that, of
+    which only a view is kept until the next token.
     """
     read = 0 if is_apart(workload) else prompt
+    prompt = workload.architecture.source or prompt
     elements = 0.0
     for stack in writers(workload):
         narrow = stack.windowed_layers if written and _slides(workload) else 0

@@ -44,7 +44,7 @@ def at_last_layer(plan: Sharding) -> Sizes:
         # in a mixture of experts the first gradients to come are those of experts
         waiting = (counts.embedding if counts.tied else 0) - counts.inner * (counts.experts > 0)
         return {**_on_their_way(plan, max(waiting, -counts.inner)), **_held(plan)}
-    return _partial(plan, counts.embedding if counts.tied else counts.head)
+    return partly(plan, counts.embedding if counts.tied else counts.head)
 
 
 def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
@@ -58,7 +58,7 @@ def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
     embedding = 0 if counts.tied else counts.embedding
     later = counts.late + counts.experts + embedding + counts.vision
     later += (segment - 1) * _of_a_layer(plan)
-    return _partial(plan, plan.arriving - later)
+    return partly(plan, plan.arriving - later)
 
 
 def _released(plan: Sharding) -> Sizes:
@@ -117,10 +117,10 @@ def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
         return _released(plan)
     if last:
         own = counts.embedding if counts.tied else counts.head
-        return _partial(plan, own + parts * third)
+        return partly(plan, own + parts * third)
     embedding = 0 if counts.tied else counts.embedding
     later = counts.late + embedding + counts.vision + (3 - parts) * third
-    return _partial(plan, plan.arriving - later)
+    return partly(plan, plan.arriving - later)
 
 
 def at_vision(plan: Sharding) -> Sizes:
@@ -129,21 +129,16 @@ def at_vision(plan: Sharding) -> Sizes:
     if is_hooked(plan) or plan.releases:
         return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
-    return _partial(plan, plan.arriving - embedding - counts.vision)
+    return partly(plan, plan.arriving - embedding - counts.vision)
 
 
 def at_decoder_embedding(plan: Sharding) -> Sizes:
     """At the decoder's end of an embedding that both halves share, before the encoder's layers."""
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding)}
-    return {**after_decoder(plan), **tied}
-
-
-def after_decoder(plan: Sharding) -> Sizes:
-    """When the decoder is done, and the encoder's last layer is differentiated."""
     if is_hooked(plan) or plan.releases:
-        return at_last_layer(plan)
-    return _partial(plan, plan.arriving - plan.counts.encoder)
+        return {**at_last_layer(plan), **tied}
+    return {**partly(plan, plan.arriving - counts.encoder), **tied}
 
 
 def at_embedding(plan: Sharding) -> Sizes:
@@ -160,7 +155,7 @@ def at_embedding(plan: Sharding) -> Sizes:
         arriving = {"largest gradient": float(plan.parameter * counts.embedding)}
         held = kept_gradients(plan) if _owns_last(plan) else _held(plan)
         return {**reduce_buckets(plan), **arriving, **held, **tied}
-    return {**_partial(plan, plan.arriving), **tied}
+    return {**partly(plan, plan.arriving), **tied}
 
 
 def _parts(plan: Sharding) -> int:
@@ -176,10 +171,10 @@ def at_reduction(plan: Sharding) -> Sizes:
     if is_hooked(plan) or plan.releases:
         return {"gradients": 0.0}
     if plan.stage == 0 or accumulates_whole_fp32(plan):
-        return {**_partial(plan, plan.arriving), **_whole_reduction(plan)}
+        return {**partly(plan, plan.arriving), **_whole_reduction(plan)}
     if plan.in_groups:
         return max(_one_by_one(plan), key=lambda terms: sum(terms.values()))
-    return {**_partial(plan, plan.arriving), "reduced copy": _stage1_copied(plan)}
+    return {**partly(plan, plan.arriving), "reduced copy": _stage1_copied(plan)}
 
 
 def _one_by_one(plan: Sharding) -> list[Sizes]:
@@ -305,7 +300,7 @@ def reduction_elements(counts: Counts) -> int:
     return min(counts.trainable, _UNSHARDED_REDUCTION)
 
 
-def _partial(plan: Sharding, elements: float) -> Sizes:
+def partly(plan: Sharding, elements: float) -> Sizes:
     """Gradients of some elements that stay until the pass is over, and the bucket."""
     name, size = waiting_gradient(plan)
     arriving = {**reduce_buckets(plan), name: float(size * elements)}

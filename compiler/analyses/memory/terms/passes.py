@@ -1,7 +1,7 @@
 """What a forward and a backward pass hold, whatever the sharding: activations, logits, copies."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tunec.compiler.analyses.fsdp_units import NESTED_ATTENTION
 from tunec.compiler.analyses.memory.activations import (
@@ -27,7 +27,13 @@ from tunec.compiler.analyses.memory.terms.fsdp_units import (
     retained,
     retains_inputs,
 )
-from tunec.compiler.analyses.memory.text import text_activations, text_tokens
+from tunec.compiler.analyses.memory.text import (
+    EVERY,
+    by_half,
+    is_masked,
+    text_activations,
+    text_tokens,
+)
 from tunec.compiler.analyses.memory.timeline import At, Sizes, Term, lasting, of_samples
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
@@ -125,15 +131,6 @@ def pass_of(
     )
 
 
-def is_masked(workload: Workload) -> bool:
-    """Whether padding is masked in attention: a decoder beside sound gets labels alone.
-
-    transformers 5.23 `models/whisper/modeling_whisper.py`, `WhisperForConditionalGeneration`: what
-    the decoder reads is made of them, without a mask.
-    """
-    return workload.attention.implementation == "sdpa" and not workload.architecture.source
-
-
 def _is_less_alone(model: Architecture) -> bool:
     """Whether one sample may take less than each of several; no pass differs where none does."""
     measured = (each for stack in model.stacks for each in stack.measured)
@@ -163,9 +160,9 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     passed, number = activations(workload, run), sequences_of(workload)
     waiting, norm = _waiting(passed)
     yield from of_samples(embedded(workload, run), At.FORWARD, At.FIRST_GATHERING, number)
-    for each, span in _by_half(workload, passed, waiting):
+    for each, span in by_half(workload, passed, waiting):
         yield from of_samples(
-            each, At.LAYERS, At.ALL_REDUCED, number, by_layer=span is not None, span=span or _ALL
+            each, At.LAYERS, At.ALL_REDUCED, number, by_layer=span is not None, span=span or EVERY
         )
     yield from of_samples(norm, At.LOSS_FORWARD, At.HEAD_STEPPED, number)
     if main_part(workload) == "denoiser":
@@ -188,29 +185,6 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
     first = {**passed.first_layer, **retaining}
     yield from of_samples(first, At.FIRST_LAYER, At.FIRST_LAYER, number)
     yield from _of_all_samples(*passed.together, again=run.checkpointed)
-
-
-_ALL: Final = (0.0, 1.0)
-
-
-def _by_half(
-    workload: Workload, passed: Activations, waiting: Sizes
-) -> Iterator[tuple[Sizes, tuple[float, float] | None]]:
-    """What waits, with the layers that have it; None: no layer lets go of it."""
-    if passed.ahead is None:
-        yield waiting, _ALL
-        return
-    ends = {name: waiting[name] for name in (*passed.encoder,) if name in waiting}
-    ahead, share = passed.ahead.kept, share_ahead(workload)
-    decoder = {k: size - ahead.get(k, 0) for k, size in waiting.items() if k not in ends}
-    yield from ((ends, None), (ahead, (0.0, share)), (decoder, (share, 1.0)))
-
-
-def share_ahead(workload: Workload) -> float:
-    """The share of the layers that stand in an encoder which reads no text."""
-    stacks = workload.architecture.stacks
-    ahead = sum(stack.layers for stack in stacks if stack.positions)
-    return ahead / sum(stack.layers for stack in stacks)
 
 
 def _of_all_samples(waiting: float, layer: float, *, again: bool) -> Iterator[Term]:

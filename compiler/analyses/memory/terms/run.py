@@ -13,11 +13,12 @@ from tunec.compiler.analyses.memory.terms.fsdp import fsdp_terms, reduced
 from tunec.compiler.analyses.memory.terms.fsdp_units import run_of
 from tunec.compiler.analyses.memory.terms.gathering import gathered_again, gathered_terms
 from tunec.compiler.analyses.memory.terms.gradients import (
-    after_decoder,
     at_decoder_embedding,
+    at_last_layer,
     gradient_terms,
     head_stepped,
     last_layer,
+    partly,
     resident_gradients,
 )
 from tunec.compiler.analyses.memory.terms.optimizer import (
@@ -32,7 +33,6 @@ from tunec.compiler.analyses.memory.terms.passes import (
     main_part,
     of_pass,
     sequences_of,
-    share_ahead,
 )
 from tunec.compiler.analyses.memory.terms.turns import copied_adapters, engine_terms, first_held
 from tunec.compiler.analyses.memory.terms.weights import (
@@ -42,6 +42,7 @@ from tunec.compiler.analyses.memory.terms.weights import (
     second_shards,
     weights,
 )
+from tunec.compiler.analyses.memory.text import share_ahead
 from tunec.compiler.analyses.memory.timeline import (
     At,
     Moment,
@@ -221,6 +222,13 @@ def _in_experts(plan: Sharding, experts: ExpertsPass) -> Iterator[tuple[Moment, 
         yield At.FIRST_EXPERTS, experts.ending
 
 
+def _after_decoder(plan: Sharding) -> Sizes:
+    """Gradients when the decoder is done, and the encoder's last layer is differentiated."""
+    if is_hooked(plan) or plan.releases:
+        return at_last_layer(plan)
+    return partly(plan, plan.arriving - plan.counts.encoder)
+
+
 def _at_decoder(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
     """The decoder's end of an embedding that both halves share, before the encoder's layers.
 
@@ -235,7 +243,7 @@ def _at_decoder(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]
         yield from of_samples({**encoder, **passed.ahead.last_layer}, at, at, number)
         yield from lasting(copies, at, at)
         if not plan.fsdp.version:
-            yield from lasting(after_decoder(plan), at, at)
+            yield from lasting(_after_decoder(plan), at, at)
     if plan.counts.tied and total(encoder):
         at = At.DECODER_EMBEDDING
         yield from of_samples(encoder, at, at, number)

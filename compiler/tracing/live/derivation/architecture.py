@@ -8,7 +8,7 @@ import torch
 
 from tunec.compiler.tracing.live.derivation.halves import Half, configs_of, halves_of
 from tunec.compiler.tracing.live.derivation.layers import WINDOWS, part_of, tower_of
-from tunec.compiler.tracing.live.derivation.measures import measures
+from tunec.compiler.tracing.live.derivation.measures import Measures, measures
 from tunec.compiler.tracing.live.derivation.module_tree import module_tree
 from tunec.compiler.tracing.live.derivation.remote_classes import classes_of, is_remote, told
 from tunec.compiler.tracing.live.derivation.text_pass import Subject
@@ -66,25 +66,14 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
     active = max((stack.experts.active for stack in stacks if stack.experts), default=1)
     kind = _kind(maker, made, modules)
     paths = {half.layers.path: half.first for half in halves}
-    places = {
-        place: size
-        for half in halves
-        for place, size in zip(half.places(), half.sizes(), strict=True)
-    }
+    places = {place: half.positions for half in halves for place in half.places()}
     source = max(places.values())
     found = measures(Subject(measured, paths, head, eager, active, source=source), places)
     embedding = model.get_input_embeddings()
     return Architecture(
         family=str(config["model_type"]),
         kind=kind,
-        modules=tuple(
-            replace(
-                each,
-                calls=found.calls.get(each.path, 1),
-                positions=source if each.path in found.beside else 0,
-            )
-            for each in modules
-        ),
+        modules=tuple(_counted(each, found, source) for each in modules),
         stacks=(
             *_tower(model),
             *(
@@ -112,6 +101,12 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         recomputes=maker.supports_gradient_checkpointing,
         remote_code=remote,
     )
+
+
+def _counted(module: Module, found: Measures, source: int) -> Module:
+    """A module with what it works on, as it was seen to."""
+    beside = source if module.path in found.beside else 0
+    return replace(module, calls=found.calls.get(module.path, 1), positions=beside)
 
 
 def _tower(model: Any) -> tuple[Stack, ...]:

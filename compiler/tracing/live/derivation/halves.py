@@ -47,10 +47,6 @@ class Half(Struct, frozen=True):
         """The layer of each kind that is measured, as it is counted."""
         return [self.first + kind[min(1, len(kind) - 1)] for kind in self.layers.kinds]
 
-    def sizes(self) -> list[int]:
-        """The positions of each place, 0 for the tokens of the text."""
-        return [self.positions] * len(self.layers.kinds)
-
 
 def halves_of(model: Any) -> tuple[Half, ...]:
     """The halves of a model in the order in which they run.
