@@ -12,7 +12,7 @@ _SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
 """Families for which SimpleTuner takes an interval."""
 _MEASURED: Final = frozenset({"pixart-sigma-xl-2-1024", "wan2.1-t2v-1.3b"})
 """Those whose blocks were read off their class: adapters on them alone."""
-_ATTENTION: Final = ("to_q", "to_k", "to_v", "to_out.0", "to_out.{}")
+_ATTENTION: Final = ("to_q", "to_k", "to_v", "to_out.0")
 
 
 def denoisers(model: Model) -> Iterator[Combination]:
@@ -21,8 +21,9 @@ def denoisers(model: Model) -> Iterator[Combination]:
     targets = _ATTENTION
     adapters = replace(one, method="lora", states="bf16-adapters", targets=targets, micro=2)
     if model.name in _MEASURED:
-        yield adapters
-        yield replace(adapters, checkpointed=True)
+        measured = replace(adapters, targets=(*_ATTENTION[:-1], "to_out.{}"))
+        yield measured
+        yield replace(measured, checkpointed=True)
         return
     yield one
     yield replace(one, checkpointed=True, micro=2)
