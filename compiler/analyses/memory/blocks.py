@@ -15,6 +15,7 @@ from tunec.compiler.analyses.memory.activations import (
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved, inputs_kept
+from tunec.compiler.analyses.memory.modules import is_in_feed_forward
 from tunec.compiler.analyses.memory.segments import Recomputed
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, Stack
@@ -58,7 +59,8 @@ def block_activations(
     kinds = _kinds(workload, run, widths, tokens)
     again = [each for each in kinds if not each.whole]
     product = _product(workload, widths, denoiser, tokens)
-    on_their_way = [_working(e.bytes, run, tokens, product - e.adapters) for e in again]
+    inner = _inner(workload, widths, denoiser, tokens)
+    on_their_way = [max(_working(e.bytes, run, tokens, product - e.adapters), inner) for e in again]
     held, split = _layers(again, on_their_way, run)
     around = _around(workload, widths, run, tokens)
     around += sum(each.saved * each.layers for each in kinds if each.whole)
@@ -161,6 +163,19 @@ def _working(found: BlockBytes, run: Pass, tokens: Tokens, product: float) -> fl
     if not run.checkpointed:
         return max(working, inputs + product - saved)
     return max(working, _forward(found, tokens, product) - saved + inputs)
+
+
+def _inner(workload: Workload, widths: Arithmetic, denoiser: Denoiser, tokens: Tokens) -> float:
+    """Bytes of one sample of both gradients around the activation of a plain feed-forward.
+
+    They come before anything that tells the trace which block it is in, so that the measure of some
+    classes begins after them (PixArt; traced).
+    """
+    linear = [m for m in workload.architecture.modules if m.kind == "linear" and "{}" in m.path]
+    read = {each.shape[-1] for each in linear if is_in_feed_forward(each)}
+    plain = (m for m in linear if is_in_feed_forward(m) and m.shape[0] in read - {m.shape[-1]})
+    sizes = (rows(denoiser, each, tokens) * each.shape[0] for each in plain)
+    return 2 * widths.compute * max(sizes, default=0.0)
 
 
 def _forward(found: BlockBytes, tokens: Tokens, product: float) -> float:
