@@ -160,7 +160,7 @@ def _losses(
 
 _WAYS: Final = ("loss.path", "optimizer.kernel", "attention.implementation")
 """Ways to compute the same: the program that runs a dialect may have its own."""
-_PLACES: Final = ("generation.offload_training", "generation.engine_sleeps")
+PLACES: Final = ("generation.offload_training", "generation.engine_sleeps")
 """Where things lie while others work: without a word for it, the same needs more memory."""
 
 
@@ -174,7 +174,7 @@ def lost_ways(
     said = frozenset(slot for draft in drafts for slot in draft.said)
     lost = frozenset(slot for draft in drafts for slot in draft.lost)
     lost |= refused(target.cannot, said | lost, known.values).keys()
-    own = [slot for slot in (*_WAYS, *_PLACES) if slot in lost]
+    own = [slot for slot in (*_WAYS, *PLACES) if slot in lost]
     if is_dialect(sources.run):
         return frozenset(own)
     return frozenset(slot for slot in own if target.run_by and not sources.is_written(slot))
@@ -184,7 +184,7 @@ def with_more_memory(
     target: Target, slots: Collection[str], sources: Sources
 ) -> Iterator[Diagnostic]:
     """That the new program leaves on the devices what the one that was read moves away."""
-    left = [slot for slot in _PLACES if slot in slots and sources.is_written(slot)]
+    left = [slot for slot in PLACES if slot in slots and sources.is_written(slot)]
     if left:
         what = joined((f"{slot} {show(slot, sources.known.values[slot])}" for slot in left), "and")
         yield Diagnostic(

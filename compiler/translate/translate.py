@@ -28,7 +28,7 @@ from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
 from tunec.compiler.translate.accounts import Account, accounts, kept_apart, left_out
-from tunec.compiler.translate.faults import OF_THE_DATA
+from tunec.compiler.translate.faults import OF_THE_DATA, PLACES
 from tunec.compiler.translate.leftovers import hidden, may_matter
 from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.places import placed
@@ -340,7 +340,7 @@ def _is_taken(target: Target, slot: str, value: Any) -> bool:
     cannot = target.cannot.get(slot)
     if cannot is None:
         return slot in target.requires
-    is_reported = slot in OF_THE_DATA and cannot.refuses(value)
+    is_reported = slot in (*OF_THE_DATA, *PLACES) and cannot.refuses(value)
     return is_reported or slot in target.requires or value in cannot.harmless
 
 

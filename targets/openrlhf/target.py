@@ -73,7 +73,8 @@ STYLE: Final = Style(
         {
             *("model.model_name_or_path", "ref.model_name_or_path", "data.dataset", "eval.dataset"),
             *("ckpt.output_dir", "ckpt.path", "logger.tensorboard_dir", "logger.wandb.key"),
-            *("data.input_key", "data.prompt_key", "ds.lora.target_modules"),
+            *("data.input_key", "data.prompt_key", "ds.lora.target_modules", "data.output_key"),
+            "data.input_template",
         }
     ),
     switches=True,
