@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.training_loop import is_whole
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _ACTOR: Final = "actor_rollout_ref.actor"
@@ -142,7 +143,7 @@ _SUMS: Final = (
 rollout.py, distillation.py: `validate`, `__post_init__`. Defaults: trainer/config."""
 
 
-def _product(widths: tuple[int, ...]) -> int:
+def _product(widths: tuple[Any, ...]) -> int:
     product = 1
     for each in widths:
         product *= each
@@ -232,25 +233,30 @@ def teacher_refused_by_verl(run: LintContext) -> Iterator[Finding]:
 def _pool(document: Document, enabled: Place, others: Mapping[str, Any]) -> Iterator[Finding]:
     """Devices of several teachers, which have to be those of their pool."""
     nodes, each = document.get(_POOL[1]), document.value(_POOL[0], 8)
-    replicas: list[Any] = [
-        held.get("num_replicas") for held in others.values() if isinstance(held, dict)
-    ]
-    if nodes is None or any("inference" in held for held in others.values()):
+    counts = [_devices_of(held) for held in others.values() if isinstance(held, dict)]
+    if nodes is None or not counts or not is_whole(nodes.value) or not is_whole(each):
         return
-    if not others or not all(isinstance(n, int) for n in (*replicas, nodes.value, each)):
-        return
-    wanted, there = _WIDTH * sum(replicas), each * nodes.value
-    if wanted != there:
+    wanted, there = sum(count for count in counts if count is not None), each * nodes.value
+    if None not in counts and wanted != there:
         yield Finding(
-            f"{sum(replicas)} replicas of teachers on {_WIDTH} devices each, and a pool of {there}",
+            f"teachers take {wanted} devices, and their pool has {there}",
             (nodes.label("refused"), enabled.label("", primary=False)),
-            (),
+            ("each takes its replicas x the widths of its engine",),
             f"write {wanted} devices, or other numbers of replicas",
         )
 
 
-_WIDTH: Final = 2
-"""workers/config/rollout.py `RolloutConfig.tensor_model_parallel_size`."""
+def _devices_of(teacher: Mapping[str, Any]) -> int | None:
+    """The devices of a teacher; None where its numbers are none."""
+    engine = teacher.get("inference")
+    held = engine if isinstance(engine, dict) else {}
+    widths = [held.get(f"{name}_parallel_size", usual) for name, usual in _WIDTHS]
+    numbers = (teacher.get("num_replicas"), *widths)
+    return _product(numbers) if all(map(is_whole, numbers)) else None
+
+
+_WIDTHS: Final = (("tensor_model", 2), ("data", 1), ("pipeline_model", 1))
+"""workers/config/rollout.py `RolloutConfig`."""
 
 
 _USUAL: Final = "teacher_model"
