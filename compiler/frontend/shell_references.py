@@ -195,6 +195,8 @@ _OF_DIALECT: Final[Mapping[str, Mapping[str, str]]] = {
 }
 _FILE: Final = re.compile(r"[^\0]+\.(json|ya?ml|toml|env)", re.IGNORECASE)
 
+_BY_FILE: Final = ((_SWIFT, "ms-swift"), (_OWN_LOOP, OWN))
+
 
 def dialect_of(program: str, node: Node) -> str | None:
     """Whose flags they are: by the program that is started, else by their names.
@@ -223,10 +225,8 @@ def _by_program(program: str, keys: set[str]) -> str | None:
     first = program.partition(" ")[0].partition(".")[0]
     if first in _PROGRAMS:
         return _PROGRAMS[first]
-    if _SWIFT.search(program):
-        return "ms-swift"
-    if _OWN_LOOP.search(program):
-        return OWN
+    if made := next((name for read, name in _BY_FILE if read.search(program)), None):
+        return made
     if trains := _OPENRLHF.search(program):
         return _OF_OPENRLHF[trains[2]]
     kohya = (name for name, own, marks in _OF_KOHYA if own.search(program) and keys & marks)
