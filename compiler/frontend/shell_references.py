@@ -163,12 +163,10 @@ _OF_MAKERS: Final = re.compile(
 """haotian-liu/LLaVA c121f04, lm-sys/FastChat 0e6d3e4, OpenGVLab/InternVL 2410d1d, QwenLM/Qwen3-VL
 9658872, huggingface/alignment-handbook and artidoro/qlora 00e5ad2: scripts that give their flags to
 TrainingArguments."""
-_SWIFT: Final = re.compile(r"(?:\A|/)swift([./])cli\1(?:pt|sft|rlhf)(?:\.py)?\Z")
-"""ms-swift 3.0 to 4.6.0 cli: what `swift sft` and its like start, by itself."""
 _OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift[/.]cli|open_instruct)[/.]")
-"""The example scripts of transformers with a loop of their own share some of the flags, and so do
-other commands of ms-swift, and Open Instruct, with losses of its own (allenai/open-instruct
-open_instruct/dpo_utils.py)."""
+"""The example scripts of transformers with a loop of their own share some of the flags, and so does
+ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), and Open Instruct,
+with losses of its own (allenai/open-instruct open_instruct/dpo_utils.py)."""
 _SERVES: Final = re.compile(r"\Atrl\b.*\bvllm[-_]serve\b")
 """TRL's server trains nothing (trl 0.16 to 1.16.0 scripts/vllm_serve.py)."""
 OWN_ENGINE: Final = frozenset(
@@ -194,8 +192,6 @@ _OF_DIALECT: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 _FILE: Final = re.compile(r"[^\0]+\.(json|ya?ml|toml|env)", re.IGNORECASE)
-
-_BY_FILE: Final = ((_SWIFT, "ms-swift"), (_OWN_LOOP, OWN))
 
 
 def dialect_of(program: str, node: Node) -> str | None:
@@ -225,8 +221,8 @@ def _by_program(program: str, keys: set[str]) -> str | None:
     first = program.partition(" ")[0].partition(".")[0]
     if first in _PROGRAMS:
         return _PROGRAMS[first]
-    if made := next((name for read, name in _BY_FILE if read.search(program)), None):
-        return made
+    if _OWN_LOOP.search(program):
+        return OWN
     if trains := _OPENRLHF.search(program):
         return _OF_OPENRLHF[trains[2]]
     kohya = (name for name, own, marks in _OF_KOHYA if own.search(program) and keys & marks)
