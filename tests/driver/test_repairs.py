@@ -132,8 +132,9 @@ def test_where_a_target_refuses_what_fits_that_is_told():
 
 def test_pure_bf16_is_offered_where_full_training_does_not_fit():
     ways = offered(compiled(CASES["8B in full on 24 GB with a small host"]))
-    assert "states.trainable: bf16" in ways[0]
-    assert "paged_adamw_8bit" in ways[0]
+    full = ways[:2]  # AdaLomo takes as long
+    (pure,) = [each for each in full if "states.trainable: bf16" in each]
+    assert "paged_adamw_8bit" in pure
 
 
 def test_the_releases_that_are_offered_are_known():
