@@ -56,9 +56,29 @@ MOVED = [
     for moved in every
     for word in sorted(moved.names)
 ]
+LOADED = "transformers.from_pretrained"
 
 
-@pytest.mark.parametrize(("name", "word"), MOVED)
+@pytest.mark.parametrize("word", [word for name, word in MOVED if name == LOADED])
+def test_a_model_refuses_the_arguments_of_loading_that_moved(word: str, tmp_path: Path) -> None:
+    """Loading hands them on to the class of the model."""
+    real = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    config = real.LlamaConfig(**sizes, num_attention_heads=1)
+    real.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{word}'"):
+        real.AutoModelForCausalLM.from_pretrained(tmp_path, **{word: True})
+    here = Environment(software={"transformers": importlib.metadata.version("transformers")})
+    text = (
+        "from transformers import AutoModelForCausalLM as M, TrainingArguments\n"
+        f"M.from_pretrained('m', {word}=True)\nTrainingArguments('o')\n"
+    )
+    found = lint_texts({"train.py": text}, TARGETS, here).diagnostics
+    (told,) = [each for each in found if each.id == "trainer-argument-moved"]
+    assert (told.severity, f"`{word}`" in told.message) == ("error", True)
+
+
+@pytest.mark.parametrize(("name", "word"), [row for row in MOVED if row[0] != LOADED])
 def test_a_trainer_refuses_the_arguments_that_moved(name: str, word: str) -> None:
     package, _, trainer = name.rpartition(".")
     real = getattr(pytest.importorskip(package), trainer)
