@@ -147,21 +147,28 @@ _WRITING: Final = ("causal-lm", "vision-language")
 def _of_dialects(run: LintContext) -> Iterator[Definition]:
     """What files of a dialect leave to its program, and the new ones have to say.
 
-    Its length of a sample holds what images take of it, unless a sample is a picture. Its settings
-    of FSDP are the trainer's, and not the launcher's.
+    A length of a sample that files say holds what images take of it, unless a sample is a picture.
+    A dialect's settings of FSDP are the trainer's, and not the launcher's.
     """
-    if is_dialect(run) and not any(map(_is_of_pictures, run.documents)):
-        images, starts = "the length that was read holds images", "the new files say it themselves"
-        for slot, value, reason in (
-            ("data.images", 0, images),
-            ("data.image_tokens", 0, images),
-            ("launch.launcher", "torchrun", starts),
-        ):
-            yield Definition(slot, value, Rank.DERIVED, "translate", reason)
+    by_dialect = is_dialect(run) and not any(map(_is_of_pictures, run.documents))
+    if by_dialect or any(map(_says_length, run.documents)):
+        for slot in ("data.images", "data.image_tokens"):
+            reason = "the length that was read holds images"
+            yield Definition(slot, 0, Rank.DERIVED, "translate", reason)
+    if by_dialect:
+        reason = "the new files say it themselves"
+        yield Definition("launch.launcher", "torchrun", Rank.DERIVED, "translate", reason)
         if any(each.value("bf16") == "auto" for each in run.documents):
             reason = "bf16 auto is on, unless the devices have none"
             for slot in ("precision.compute", "states.weights", "quantization.compute"):
                 yield Definition(slot, "bf16", Rank.DERIVED, "translate", reason)
+
+
+def _says_length(document: Document) -> bool:
+    """Whether a file says how long a sample of text is at most."""
+    rows = () if document.file is None else document.file.entries
+    keys = (key for row in rows if "data.sequence" in row.slots for key in row.keys)
+    return any(key in document.flat for key in keys)
 
 
 def _is_of_pictures(document: Document) -> bool:

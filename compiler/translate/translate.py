@@ -34,7 +34,7 @@ from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.places import placed
 from tunec.compiler.translate.script_values import not_understood, slots_of
 from tunec.compiler.translate.sources import Sources, sources_of
-from tunec.compiler.translate.writing import Written, write
+from tunec.compiler.translate.writing import Written, program_of, write
 from tunec.compiler.version import __version__
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import COMMAND_LINE, start_of
@@ -159,8 +159,9 @@ def _translated(
     header = f"tunec {__version__}; translated from {', '.join(map(_name, sources.texts))}"
     is_unread = not sources.run.documents and has_errors(sources.diagnostics)
     is_alone = not _has_engine_file(sources, asked)
+    program = None if is_unread else program_of(asked, sources, software)
     written = {
-        each[0].name: write(each, sources, software, header, is_alone=is_alone)
+        each[0].name: write(each, sources, software, header, is_alone=is_alone, program=program)
         for each in (() if is_unread else asked)
     }
     every = accounts(sources, written.values())

@@ -1,6 +1,9 @@
 """One target's files from what is known, or everything that keeps them from being written."""
 
+import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import PurePath
 from typing import Any, Final
 
 from msgspec import Struct
@@ -22,7 +25,7 @@ from tunec.compiler.translate.faults import (
     nothing,
     with_more_memory,
 )
-from tunec.compiler.translate.partial import Partial
+from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace
@@ -30,6 +33,12 @@ from tunec.schemas.frozen import replace
 _STARTING: Final = "launch."
 """Slots that the target itself decides: whoever asks for another launcher wants that one."""
 _SCRIPT: Final = "launch.script"
+_ENVIRONMENT: Final = "launch.environment"
+_STARTERS: Final = frozenset(
+    {"NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "FORCE_TORCHRUN"}
+)
+"""Variables by which a program starts its processes itself, which the launcher does now: ms-swift
+4.6.0 cli/main.py `use_torchrun` would start them once more; llamafactory 0.9.5 launcher.py."""
 
 
 class Written(Struct, frozen=True):
@@ -46,16 +55,64 @@ class Written(Struct, frozen=True):
     """The names of its files, each with its keys."""
 
 
+def program_of(asked: Sequence[Asked], sources: Sources, software: Mapping[str, str]) -> str | None:
+    """What starts the first trainer that is asked for, where a trainer's program was read.
+
+    The user's own script that reads the trainer's file is given the new one. None: the command line
+    names a script, or no trainer's file was read.
+    """
+    tables = (each.target for each in sources.run.documents if each.target is not None)
+    read = {table.name for table in tables if table.entry or table.command}
+    if sources.is_given(_SCRIPT) or not read:
+        return None
+    script = str(sources.known.values.get(_SCRIPT) or "")
+    if script.partition(" ")[0].endswith(".py") and read & {target.name for target, _ in asked}:
+        return _with_new_files(script, asked, sources)
+    started = (_started(each, sources, software) for each in asked)
+    return next(filter(None, started), None)
+
+
+def _with_new_files(script: str, asked: Sequence[Asked], sources: Sources) -> str:
+    """The words of a command, those that name a file that was read by the one in its place."""
+    places = {
+        PurePath(each.name).name: f"{target.name}/{each.file.name}"
+        for target, _ in asked
+        for each in sources.run.documents
+        if each.file is not None and each.file in target.files
+    }
+    words = script.split(" ")
+    return " ".join(places.get(PurePath(word).name, word) for word in words)
+
+
+def _started(asked: Asked, sources: Sources, software: Mapping[str, str]) -> str | None:
+    """What starts a trainer's own program; None where it has none, or that is not settled."""
+    target, version = asked
+    entry, dialect = target.entry, target.dialect(version, software)
+    if entry is None:
+        return None
+    filled = with_defaults(target, sources.known, dialect)
+    with suppress(Unsaid):
+        return shlex.join(filled.ask(lambda plan: entry(plan, dialect)))
+    return None
+
+
 def write(
-    asked: Asked, sources: Sources, software: Mapping[str, str], header: str, *, is_alone: bool
+    asked: Asked,
+    sources: Sources,
+    software: Mapping[str, str],
+    header: str,
+    *,
+    is_alone: bool,
+    program: str | None,
 ) -> Written:
     """Write what is known in the words of a target, in memory.
 
-    `is_alone`: there is no file of DeepSpeed's that another one could name.
+    `is_alone`: there is no file of DeepSpeed's that another one could name. `program`: what a
+    launcher starts instead of the program that was read, as `program_of` has it.
     """
     target, version = _alone(asked[0]) if is_alone else asked[0], asked[1]
     faults = tuple(unsupported(target, version, software))
-    known, unmet = _required(target, sources)
+    known, unmet = _required(target, sources, program)
     if faults or unmet:
         return Written((), (*faults, *unmet))
     dialect = target.dialect(version, software)
@@ -99,10 +156,16 @@ def _in_its_length(target: Target, known: Partial) -> Partial:
     return Partial({**known.values, "data.images": 0, "data.image_tokens": 0}, known.possible)
 
 
-def _required(target: Target, sources: Sources) -> tuple[Partial, tuple[Diagnostic, ...]]:
+def _required(
+    target: Target, sources: Sources, program: str | None
+) -> tuple[Partial, tuple[Diagnostic, ...]]:
     """What is known with what the target cannot do without, and where the two differ."""
     values, found = dict(sources.known.values), list[Diagnostic]()
-    if sources.programs - {target.name} and not sources.is_given(_SCRIPT):
+    if program is not None:
+        values[_SCRIPT] = program
+        if pairs := values.get(_ENVIRONMENT):
+            values[_ENVIRONMENT] = tuple(pair for pair in pairs if pair[0] not in _STARTERS)
+    elif sources.programs - {target.name} and not sources.is_given(_SCRIPT):
         values.pop(_SCRIPT, None)  # it is the program that reads the files now
     for slot, needed in target.requires.items():
         options = sources.known.possible.get(slot, (needed,))

@@ -16,7 +16,7 @@ def _in_each(engine: str, key: str) -> str:
 
 
 def _in_any(engine: str, key: str) -> str:
-    """The same, and of given texts."""
+    """A key of an engine's section, of such a run or of a run on given texts."""
     return f"engine.{key}|{_in_each(engine, key)}"
 
 

@@ -69,7 +69,7 @@ class Unit(NamedTuple):
     trained: float
 
     def times(self, factor: float) -> "Unit":
-        """The same unit, of which so many times the bytes are gathered."""
+        """A unit with so many times its gathered bytes."""
         return Unit(factor * self.size, self.trained)
 
 
