@@ -1,7 +1,7 @@
 """Several targets of one plan that cannot all be written, though each by itself can."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import joined
@@ -10,7 +10,7 @@ from tunec.schemas.frozen import replace
 if TYPE_CHECKING:
     from tunec.compiler.requirements import Asked
 
-_LOST = "E0901"
+_LOST: Final = "E0901"
 """A target has no word for a value."""
 
 
