@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
@@ -42,7 +42,12 @@ from tunec.compiler.translate.spec_notes import comments, findings, footer, unsa
 from tunec.compiler.translate.spec_text import spec_text
 from tunec.compiler.translate.statements import dialect_of
 from tunec.compiler.translate.translate import is_named
-from tunec.compiler.translate.written_targets import is_dialect, targets_of
+from tunec.compiler.translate.written_targets import (
+    is_dialect,
+    new_places,
+    targets_of,
+    with_places,
+)
 from tunec.schemas.frozen import replace
 
 _OPEN: Final = "it follows from the rest of the spec, which has no plan yet"
@@ -203,14 +208,8 @@ def _bundled(script: str, sources: Sources, targets: Mapping[str, Target]) -> st
     A script that was given flags is given the file that now holds the Trainer's, and the others.
     """
     names = targets_of(sources.run.documents, targets)
-    found = [
-        (each, f"{name}/{each.file.name}")
-        for name in names
-        for each in sources.run.documents
-        if each.file is not None and each.file in targets[name].files
-    ]
-    places = {PurePath(each.name).name: place for each, place in found}
-    words = [places.get(PurePath(word).name, word) for word in shlex.split(script)]
+    found = new_places(sources.run.documents, (targets[name] for name in names))
+    words = with_places(script, found)
     flags = [place for each, place in found if is_given_flags(each)]
     more = [*flags, *arguments_of(sources)] if len(words) == 1 else []
     return shlex.join([*words, *more])

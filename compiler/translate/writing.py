@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import PurePath
 from typing import Any, Final
 
 from msgspec import Struct
@@ -27,7 +26,7 @@ from tunec.compiler.translate.faults import (
 )
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.sources import Sources
-from tunec.compiler.translate.written_targets import is_dialect
+from tunec.compiler.translate.written_targets import is_dialect, new_places, with_places
 from tunec.schemas.frozen import replace
 
 _STARTING: Final = "launch."
@@ -67,21 +66,10 @@ def program_of(asked: Sequence[Asked], sources: Sources, software: Mapping[str, 
         return None
     script = str(sources.known.values.get(_SCRIPT) or "")
     if script.partition(" ")[0].endswith(".py") and read & {target.name for target, _ in asked}:
-        return _with_new_files(script, asked, sources)
+        places = new_places(sources.run.documents, (target for target, _ in asked))
+        return shlex.join(with_places(script, places))
     started = (_started(each, sources, software) for each in asked)
     return next(filter(None, started), None)
-
-
-def _with_new_files(script: str, asked: Sequence[Asked], sources: Sources) -> str:
-    """The words of a command, those that name a file that was read by the one in its place."""
-    places = {
-        PurePath(each.name).name: f"{target.name}/{each.file.name}"
-        for target, _ in asked
-        for each in sources.run.documents
-        if each.file is not None and each.file in target.files
-    }
-    words = script.split(" ")
-    return " ".join(places.get(PurePath(word).name, word) for word in words)
 
 
 def _started(asked: Asked, sources: Sources, software: Mapping[str, str]) -> str | None:

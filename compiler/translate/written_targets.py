@@ -1,6 +1,8 @@
 """Whose files a spec compiles to so that it gives those that were read."""
 
+import shlex
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
@@ -11,6 +13,25 @@ _OF_FLAGS: Final[Mapping[str, str]] = {"accelerate launch": "launch"}
 """The target for flags of a launcher, which are read by a dialect of their own."""
 
 _LAUNCH: Final = "launch"
+
+
+def new_places(
+    documents: Iterable[Document], targets: Iterable[Target]
+) -> tuple[tuple[Document, str], ...]:
+    """The documents that targets write anew, each with its place in a bundle."""
+    every = tuple(documents)
+    return tuple(
+        (each, f"{target.name}/{each.file.name}")
+        for target in targets
+        for each in every
+        if each.file is not None and each.file in target.files
+    )
+
+
+def with_places(script: str, places: Iterable[tuple[Document, str]]) -> list[str]:
+    """The words of a command, those that name a file that was read by its new place."""
+    found = {PurePath(each.name).name: place for each, place in places}
+    return [found.get(PurePath(word).name, word) for word in shlex.split(script)]
 
 
 def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.targets.ai_toolkit.packages import COMMITS, RELEASES
-from tunec.targets.scripts.sources import Source, obtain
+from tunec.targets.scripts.sources import obtain_all
 
 SCRIPT: Final = "tunec.targets.ai_toolkit.consumer"
 REQUIREMENTS: Final = ("toml==0.10.2",)
@@ -18,9 +18,5 @@ _FILES: Final = {
 
 def question(process: Mapping[str, Any]) -> dict[str, Any]:
     """What is asked about a process. Raises EnvironmentUnavailable."""
-    commit = COMMITS[RELEASES[-1]]
-    sources = {
-        path: str(obtain(Source("ostris/ai-toolkit", commit, path, blob)))
-        for path, blob in _FILES.items()
-    }
+    sources = obtain_all("ostris/ai-toolkit", COMMITS[RELEASES[-1]], _FILES)
     return {"verb": "settle", "sources": sources, "process": process}

@@ -6,15 +6,12 @@ A config's keys are the flags; a section's name means nothing. What the flags sa
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tunec.compiler.target import Cannot, File, Json, Target, in_no_plan
-from tunec.schemas.frozen import replace
+from tunec.compiler.target import File, Json, Target, in_no_plan
 from tunec.targets.musubi_tuner import data
 from tunec.targets.musubi_tuner.migration import LEAVES
 from tunec.targets.musubi_tuner.packages import PACKAGE, RELEASES, SUPPORTED
 from tunec.targets.musubi_tuner.rows import ROWS
-from tunec.targets.read_only import schema_of
-from tunec.targets.scripts.file import own_script
-from tunec.targets.trainers import training_denoisers
+from tunec.targets.scripts.flag_files import cannot_of, config_and_command
 
 _OWN: Final = frozenset(
     {
@@ -34,10 +31,6 @@ def _is_config(document: Json) -> bool:
     return "dit" in keys and len(_OWN & keys) >= _LEAST
 
 
-def _names_config(document: Json) -> bool:
-    return isinstance(document, Mapping) and "config_file" in document
-
-
 def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """What the new run takes from elsewhere."""
     if "dit" in found:
@@ -48,31 +41,7 @@ def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
         yield "network_module", why
 
 
-_SCHEMA: Final = schema_of(PACKAGE, RELEASES, PACKAGE)
-_CONFIG: Final = File(
-    "musubi-tuner.toml",
-    "json",
-    ROWS,
-    _is_config,
-    _SCHEMA,
-    when=in_no_plan,
-    leaves=LEAVES,
-    foreign=_foreign,
-    names=("dataset_config",),
-)
-_COMMAND: Final = File(
-    "musubi-tuner command",
-    "json",
-    tuple(replace(each, absent=()) for each in ROWS),
-    _names_config,
-    _SCHEMA,
-    when=in_no_plan,
-    leaves=LEAVES,
-    names=("config_file", "dataset_config"),
-    over=_CONFIG.name,
-)
-"""Flags beside a config, whose rows know what neither says. A flag wins: kohya-ss/musubi-tuner
-0.3.4 training/parser_common.py `read_config_from_file` parses the command once more."""
+_CONFIG, _COMMAND = config_and_command(PACKAGE, RELEASES, ROWS, _is_config, LEAVES, _foreign)
 _DATA: Final = File(
     "musubi-tuner dataset.toml",
     "json",
@@ -81,12 +50,6 @@ _DATA: Final = File(
     when=in_no_plan,
     leaves=data.LEAVES,
 )
-_CANNOT: Final[Mapping[str, Cannot]] = {
-    **training_denoisers("musubi-tuner"),
-    "launch.script": own_script("musubi-tuner"),
-    "launch.launcher": Cannot("its scripts are started by accelerate", True, ("accelerate",)),
-}
-
 TARGET: Final = Target(
     name=PACKAGE,
     package=PACKAGE,
@@ -94,7 +57,7 @@ TARGET: Final = Target(
     latest=RELEASES[-1],
     releases=RELEASES,
     files=(_COMMAND, _CONFIG, _DATA),
-    cannot=_CANNOT,
+    cannot=cannot_of(PACKAGE),
     run_by="simpletuner",
 )
 """What the scripts of kohya-ss/musubi-tuner that train are given."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.targets.musubi_tuner.packages import COMMITS, FOLDER, RELEASES
-from tunec.targets.scripts.sources import Source, obtain
+from tunec.targets.scripts.sources import obtain_all
 
 SCRIPT: Final = "tunec.targets.musubi_tuner.consumer.verdicts"
 REQUIREMENTS: Final = (
@@ -40,12 +40,8 @@ _FILES: Final = {
 def sources() -> Mapping[str, str]:
     """Where each file is on this machine. Raises EnvironmentUnavailable."""
     commit = COMMITS[RELEASES[-1]]
-    return {
-        f"musubi_tuner/{path}": str(
-            obtain(Source("kohya-ss/musubi-tuner", commit, f"{FOLDER}/{path}", blob))
-        )
-        for path, blob in _FILES.items()
-    }
+    found = obtain_all("kohya-ss/musubi-tuner", commit, _FILES, f"{FOLDER}/")
+    return {f"musubi_tuner/{path}": place for path, place in found.items()}
 
 
 def question(

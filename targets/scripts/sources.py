@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.error import URLError
@@ -51,6 +51,17 @@ def obtain(source: Source, clones: Iterable[Path] = (), cache: Path | None = Non
         held = (_in_clone(source, clone) for clone in clones)
         _keep(next((each for each in held if each is not None), None) or _fetched(source), place)
     return place
+
+
+def obtain_all(
+    repository: str, commit: str, blobs: Mapping[str, str], folder: str = ""
+) -> dict[str, str]:
+    """Where the files of a commit are on this machine, by their paths below a folder of it.
+
+    `blobs`: what git calls the content of each. Raises EnvironmentUnavailable.
+    """
+    every = {path: Source(repository, commit, folder + path, blob) for path, blob in blobs.items()}
+    return {path: str(obtain(source)) for path, source in every.items()}
 
 
 def place_of(source: Source, cache: Path | None = None) -> Path:

@@ -6,15 +6,12 @@ A config's keys are the flags; a section's name means nothing. What the flags sa
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tunec.compiler.target import Cannot, File, Json, Target, in_no_plan
-from tunec.schemas.frozen import replace
-from tunec.targets.read_only import schema_of
-from tunec.targets.scripts.file import own_script
+from tunec.compiler.target import File, Json, Target, in_no_plan
+from tunec.targets.scripts.flag_files import cannot_of, config_and_command
 from tunec.targets.sd_scripts import data
 from tunec.targets.sd_scripts.migration import DATA_LEAVES, LEAVES
 from tunec.targets.sd_scripts.packages import PACKAGE, RELEASES, SUPPORTED
 from tunec.targets.sd_scripts.rows import ROWS
-from tunec.targets.trainers import training_denoisers
 
 _OWN: Final = frozenset(
     {
@@ -38,10 +35,6 @@ def _is_config(document: Json) -> bool:
     return not _OF_OTHERS & keys and own >= (_LEAST if _MODEL in keys else 2 * _LEAST)
 
 
-def _names_config(document: Json) -> bool:
-    return isinstance(document, Mapping) and "config_file" in document
-
-
 def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """What is trained, or seen, besides what slots say."""
     is_cached = found.get("cache_text_encoder_outputs") or found.get("network_train_unet_only")
@@ -53,31 +46,7 @@ def _foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
         yield "train_data_dir", why
 
 
-_SCHEMA: Final = schema_of(PACKAGE, RELEASES, PACKAGE)
-_CONFIG: Final = File(
-    "sd-scripts.toml",
-    "json",
-    ROWS,
-    _is_config,
-    _SCHEMA,
-    when=in_no_plan,
-    leaves=LEAVES,
-    foreign=_foreign,
-    names=("dataset_config",),
-)
-_COMMAND: Final = File(
-    "sd-scripts command",
-    "json",
-    tuple(replace(each, absent=()) for each in ROWS),
-    _names_config,
-    _SCHEMA,
-    when=in_no_plan,
-    leaves=LEAVES,
-    names=("config_file", "dataset_config"),
-    over=_CONFIG.name,
-)
-"""Flags beside a config, whose rows know what neither says. A flag wins: kohya-ss/sd-scripts
-0.10.1 library/train_util.py `read_config_from_file` parses the command once more, over the file."""
+_CONFIG, _COMMAND = config_and_command(PACKAGE, RELEASES, ROWS, _is_config, LEAVES, _foreign)
 _DATA: Final = File(
     "sd-scripts dataset.toml",
     "json",
@@ -86,12 +55,6 @@ _DATA: Final = File(
     when=in_no_plan,
     leaves=DATA_LEAVES,
 )
-_CANNOT: Final[Mapping[str, Cannot]] = {
-    **training_denoisers("sd-scripts"),
-    "launch.script": own_script("sd-scripts"),
-    "launch.launcher": Cannot("its scripts are started by accelerate", True, ("accelerate",)),
-}
-
 TARGET: Final = Target(
     name=PACKAGE,
     package=PACKAGE,
@@ -99,7 +62,7 @@ TARGET: Final = Target(
     latest=RELEASES[-1],
     releases=RELEASES,
     files=(_COMMAND, _CONFIG, _DATA),
-    cannot=_CANNOT,
+    cannot=cannot_of(PACKAGE),
     run_by="simpletuner",
 )
 """What the scripts of kohya-ss/sd-scripts that train are given."""

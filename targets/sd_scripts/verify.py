@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.targets.scripts.sources import Source, obtain
+from tunec.targets.scripts.sources import obtain_all
 from tunec.targets.sd_scripts.packages import COMMITS, RELEASES
 
 SCRIPT: Final = "tunec.targets.sd_scripts.consumer.verdicts"
@@ -31,11 +31,7 @@ _FILES: Final = {
 
 def sources() -> Mapping[str, str]:
     """Where each file is on this machine. Raises EnvironmentUnavailable."""
-    commit = COMMITS[RELEASES[-1]]
-    return {
-        path: str(obtain(Source("kohya-ss/sd-scripts", commit, path, blob)))
-        for path, blob in _FILES.items()
-    }
+    return obtain_all("kohya-ss/sd-scripts", COMMITS[RELEASES[-1]], _FILES)
 
 
 def question(

@@ -1,0 +1,65 @@
+"""The files of scripts whose flags may stand in a TOML file: it, and a command that names it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from tunec.compiler.consumers.moved_keys import Moved
+from tunec.compiler.target import Cannot, Entry, File, Json, in_no_plan
+from tunec.schemas.frozen import replace
+from tunec.targets.read_only import schema_of
+from tunec.targets.scripts.file import own_script
+from tunec.targets.trainers import training_denoisers
+
+_ACCELERATE: Final = Cannot("its scripts are started by accelerate", True, ("accelerate",))
+
+
+def config_and_command(
+    package: str,
+    releases: tuple[str, ...],
+    rows: tuple[Entry, ...],
+    recognise: Callable[[Json], bool],
+    leaves: tuple[Moved, ...],
+    foreign: Callable[[Mapping[str, Json]], Iterable[tuple[str, str]]],
+) -> tuple[File, File]:
+    """The config, and a command that names one.
+
+    The rows of a command know nothing of flags that neither says, and a flag wins: the scripts
+    parse the command once more over the file (kohya-ss/sd-scripts 0.10.1 library/train_util.py,
+    kohya-ss/musubi-tuner 0.3.4 training/parser_common.py, `read_config_from_file`).
+    """
+    config = File(
+        f"{package}.toml",
+        "json",
+        rows,
+        recognise,
+        schema_of(package, releases, package),
+        when=in_no_plan,
+        leaves=leaves,
+        foreign=foreign,
+        names=("dataset_config",),
+    )
+    command = File(
+        f"{package} command",
+        "json",
+        tuple(replace(each, absent=()) for each in rows),
+        _names_config,
+        config.schema,
+        when=in_no_plan,
+        leaves=leaves,
+        names=("config_file", "dataset_config"),
+        over=config.name,
+    )
+    return config, command
+
+
+def _names_config(document: Json) -> bool:
+    return isinstance(document, Mapping) and "config_file" in document
+
+
+def cannot_of(package: str) -> dict[str, Cannot]:
+    """What such scripts, which train denoisers alone, have no flag for."""
+    return {
+        **training_denoisers(package),
+        "launch.script": own_script(package),
+        "launch.launcher": _ACCELERATE,
+    }
