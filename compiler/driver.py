@@ -1,4 +1,4 @@
-"""The whole flow, on one screen: spec -> facts -> passes -> plan -> accounts -> artifacts."""
+"""The whole flow on one screen: spec -> facts -> passes -> plan -> accounts -> artifacts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from tunec.compiler.repair import Tried
 
 Hook = Callable[[Pass, Ledger], None]
-"""Called after each pass, with all that is known by then."""
+"""Called after each pass, with everything that has been decided by then."""
 
 
 class Planned(Struct, frozen=True):
@@ -78,28 +78,28 @@ class Planned(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong; warnings and notes are not wrong."""
+        """Whether there are no errors; warnings and notes do not count."""
         return not has_errors(self.diagnostics)
 
 
 class Compiled(Struct, frozen=True):
-    """A plan with the files of each asked target, and what starts them."""
+    """A plan with the files of each requested target, and the files that start them."""
 
     planned: Planned
     artifacts: Mapping[str, tuple[Artifact, ...]]
     diagnostics: tuple[Diagnostic, ...]
     run: Artifact | None = None
-    """The entry of a bundle, where there is something to start."""
+    """The bundle's entry script; None if there is nothing to start."""
     packages: Artifact | None = None
-    """What pip installs for it, where the entry does not install it itself."""
+    """The requirements file for pip; None if the entry script installs the packages itself."""
     beside: Mapping[str, tuple[Artifact, ...]] = field(default_factory=dict)
-    """Files of the bundle that no target writes, by their folder."""
+    """Files of the bundle that no target writes, by folder."""
     plans: Mapping[str, Plan] = field(default_factory=dict)
-    """The plan as the files of each target say it: with local paths as its program sees them."""
+    """The plan for each target's files, with local paths as the target's program sees them."""
 
     @property
     def ok(self) -> bool:
-        """Whether every asked file could be written."""
+        """Whether every requested file could be written."""
         return not has_errors(self.diagnostics)
 
     def texts(self) -> dict[str, str]:
@@ -120,9 +120,9 @@ def plan(
     hook: Hook | None = None,
     repairing: bool = True,
 ) -> Planned:
-    """Decide every slot of a spec; `asked` targets bring what they cannot do without.
+    """Decide every slot of a spec, with the pins that the requested targets need.
 
-    Where nothing fits, `repairing` looks for changes of intent with which something does.
+    If nothing fits, `repairing` looks for changes to the spec with which something fits.
     """
     if loaded.spec is None:
         return Planned(loaded, loaded.diagnostics)
@@ -170,9 +170,9 @@ def plan(
 
 
 def _is_in_vain(decided: Plan, facts: Facts, asked: Sequence[Asked], *, fits: bool) -> bool:
-    """Whether FSDP was tried without a request, and does not help.
+    """Whether FSDP was considered without a request, and a target cannot express the plan.
 
-    A target cannot say this plan of it; or it was not chosen, and the base is packed for it alone.
+    Or FSDP was not chosen, and the base is packed for FSDP alone.
     """
     if decided.parallel.engine == "fsdp":
         return facts.spec.engine is None and not _is_said(decided, facts, asked)
@@ -180,7 +180,7 @@ def _is_in_vain(decided: Plan, facts: Facts, asked: Sequence[Asked], *, fits: bo
 
 
 def _is_said(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:
-    """Whether every asked target can write a plan down."""
+    """Whether every requested target can express a plan."""
     return not any(
         has_errors(emit(target, decided, version, software=facts.versions, header=())[1])
         for target, version in asked
@@ -188,7 +188,7 @@ def _is_said(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:
 
 
 def _accounts(plan: Plan, facts: Facts, answer: Answer) -> tuple[Account, TimeAccount]:
-    """The accounts of a plan; its layout is the one that was found, unless pins have changed it."""
+    """Memory and time of a plan, in the layout that the search found unless pins changed it."""
     problem, best = answer.problem, answer.best
     if best is not None and _is_found(best.layout, facts):
         return account(problem.workload, best.layout, problem.vendor), best.time
@@ -198,7 +198,7 @@ def _accounts(plan: Plan, facts: Facts, answer: Answer) -> tuple[Account, TimeAc
 
 
 def _is_found(layout: Layout, facts: Facts) -> bool:
-    """Whether a layout has what is pinned of it."""
+    """Whether a layout agrees with every pin of its slots."""
     said = ((SLOTS[path], pin.value) for path, pin in facts.pins.items())
     return all(
         getattr(getattr(layout, slot.group), slot.attribute) == value
@@ -208,7 +208,7 @@ def _is_found(layout: Layout, facts: Facts) -> bool:
 
 
 def _unanswerable(loaded: Loaded, asked: Sequence[Asked], facts: Facts) -> Iterator[Diagnostic]:
-    """What is wrong with the asked targets, whatever is decided."""
+    """Faults of the requested targets that do not depend on the plan."""
     yield from _UNKNOWN.of((asked, facts.versions), (), partial(_unknown, asked, facts.versions))
     yield from contradicted(loaded, asked)
 
@@ -217,13 +217,13 @@ _UNKNOWN: Final = Kept[tuple[Diagnostic, ...]]("compiler.driver.unknown", 64, la
 
 
 def _unknown(asked: Sequence[Asked], versions: Mapping[str, str]) -> tuple[Diagnostic, ...]:
-    """What is wrong with the releases that are asked for."""
+    """Faults of the requested releases."""
     outside = (each for target, version in asked for each in unsupported(target, version, versions))
     return (*torn(asked), *outside)
 
 
 def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) -> "Tried":
-    """What becomes of a spec with more settings, compiled for what is asked."""
+    """The outcome of a spec with more settings, compiled for the requested targets."""
     from tunec.compiler.repair import Tried
 
     changed = with_settings(loaded, settings)
@@ -238,13 +238,13 @@ def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) ->
 
 
 Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]
-"""Rules over the files of a target."""
+"""Runs the lint rules over the files of one target."""
 
 
 def emit_for(
     asked: Asked, plan: Plan, software: Mapping[str, str], header: tuple[str, ...]
 ) -> Emitted:
-    """Write a plan in the words of one asked target."""
+    """Write a plan as the files of one requested target."""
     target, version = asked
     return emit(target, plan, version, software=software, header=header)
 
@@ -256,10 +256,10 @@ def compile_spec(
     *,
     repairing: bool = True,
 ) -> Compiled:
-    """Plan a spec and write every asked target's files, in memory; all or none.
+    """Plan a spec and write every requested target's files, in memory; all or none.
 
-    With an `outset` they are a bundle: their paths hold where they are started, and `run` starts
-    them. Without it each file is by itself, with paths as the spec has them.
+    With an `outset` the files form a bundle: their paths hold where the bundle is started, and
+    `run` starts it. Without one each file stands alone, with paths as the spec has them.
     """
     made = written(plan(loaded, asked, repairing=repairing), asked, outset)
     if made.ok or not repairing:
@@ -275,7 +275,7 @@ def written(
     emitting: Emitting = emit_for,
     objecting: Objecting = objections,
 ) -> Compiled:
-    """The files of a plan; `emitting` and `objecting` may remember what other plans came to."""
+    """The files of a plan. `emitting` and `objecting` may reuse the results of other plans."""
     if planned.plan is None or planned.facts is None:
         return Compiled(planned, {}, planned.diagnostics)
     loaded, spec, decided = planned.loaded, planned.facts.spec, planned.plan
@@ -312,7 +312,7 @@ def written(
 def objected(
     planned: Planned, asked: Asked, files: Sequence[Artifact], objecting: Objecting = objections
 ) -> tuple[Diagnostic, ...]:
-    """What rules say of a plan's files for a target; an `allow` reaches warnings, not errors."""
+    """Findings of lint rules in a plan's files for a target; `allow` never silences errors."""
     if planned.facts is None or planned.plan is None:
         return ()
     found = objecting(asked, files, planned.facts, planned.plan)
@@ -327,7 +327,7 @@ def objected(
 def run_passes(
     facts: Facts, hook: Hook | None = None
 ) -> tuple[Draft, Ledger, tuple[Diagnostic, ...]]:
-    """Run the pipeline; return the decided groups, every definition, and what was said."""
+    """Run the pipeline; return the decided groups, every definition, and the diagnostics."""
     draft, ledger, found, _ = _run(facts, hook)
     return draft, ledger, found
 
@@ -335,10 +335,10 @@ def run_passes(
 def _run(
     facts: Facts, hook: Hook | None
 ) -> tuple[Draft, Ledger, tuple[Diagnostic, ...], Answer | None]:
-    """Run the pipeline; return what `run_passes` does, and the answer that the search came to.
+    """Run the pipeline; return what `run_passes` does, and the search's answer.
 
-    Where targets need pins that may follow from any group, or somebody looks on, the passes are
-    taken one by one; those that follow from a group of the search come after all stretches.
+    Passes run in stages; with a hook, or if a target's pins may depend on any group, one by one.
+    Pins that depend on a group of the search come after all stages.
     """
     draft = Draft({})
     found: list[Diagnostic] = []
@@ -372,7 +372,7 @@ def _definitions(outcomes: Sequence[tuple[Pass, Outcome]]) -> tuple[Definition, 
 
 
 def _breaches(plan: Plan, facts: Facts, ledger: Ledger, *, fits: bool) -> list[Diagnostic]:
-    """What the pins break; where nothing fits, only what they break among themselves."""
+    """Invariants that the pins break; if nothing fits, only those between pins alone."""
     found: list[Diagnostic] = []
     for each in breaches(plan):
         pinned = [path for path in each.slots if path in facts.pins]
@@ -395,6 +395,6 @@ def _breaches(plan: Plan, facts: Facts, ledger: Ledger, *, fits: bool) -> list[D
 
 
 def _said_at(path: str, ledger: Ledger) -> Iterator[str]:
-    """Where the spec says what a slot rests on directly."""
+    """The places in the spec on which a slot rests directly."""
     winner = ledger.winner(path)
     yield from (each.path for each in (winner.rests if winner else ()) if each.kind == "spec")

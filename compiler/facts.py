@@ -24,7 +24,7 @@ from tunec.schemas.terms import FloatDtype
 
 @cached()
 def _reader(paths: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Reads attributes of attributes by their dotted paths."""
+    """A function that reads attributes by their dotted paths."""
     if len(paths) > 1:
         return attrgetter(*paths)
     return lambda facts: tuple(attrgetter(path)(facts) for path in paths)
@@ -34,64 +34,67 @@ class ResolvedModel(Struct, frozen=True):
     """A model with its architecture derived."""
 
     path: str
-    """What `from_pretrained` is given."""
+    """The argument of `from_pretrained`."""
     architecture: Architecture
     components: tuple[Architecture, ...]
-    """Models loaded beside it: text encoders, VAE."""
+    """Models that are loaded beside it: text encoders and the VAE."""
     stored_dtype: FloatDtype
     card: ModelCard | None
-    """The catalogue's card; None for a model given by its config."""
+    """The catalogue's card; None if the model is given by its config."""
     calibration: Calibration | None = None
-    """A trace of it that was kept."""
+    """A stored trace of the model."""
     published: Published = "none"
-    """The form of its weights, where its config says that they are quantised."""
+    """The quantised form of its published weights, if its config names one."""
 
 
 class Need(Struct, frozen=True):
-    """What a target pins once it knows the spec, or more of the plan."""
+    """Pins that a target sets once it knows the spec or more of the plan."""
 
     pins: Callable[[Spec, Draft], Iterable[Definition]]
     after: str | None = None
-    """The group on which it rests, before which it pins nothing; None: it may rest on any."""
+    """The group that must be decided before it pins anything; None: it may depend on any group."""
 
 
 class Facts(Struct, frozen=True):
-    """Everything that passes may know besides earlier decisions."""
+    """Everything that a pass may know besides earlier decisions."""
 
     spec: Spec
     model: ResolvedModel
     cluster: Cluster
     devices: Mapping[str, Device]
-    """Catalogue device of every name that the cluster's nodes use."""
+    """The catalogue's device for every name that the cluster's nodes use."""
     selection: Selection
-    """The devices of the cluster that the spec asks for."""
+    """The devices of the cluster that the spec requests."""
     versions: Mapping[str, str]
-    """Consumer versions that will run: spec, command line and cluster joined."""
+    """The consumer versions that will run, from the spec, the command line and the cluster."""
     pins: Mapping[str, Definition]
-    """Definitions of rank PIN by slot: the spec's, the command line's, the asked targets'."""
+    """Definitions of rank PIN by slot, from the spec, the command line and the requested
+    targets."""
     releases: Mapping[str, str] = field(default_factory=dict)
-    """The release of each package that the asked targets' files are written for."""
+    """The release of each package for which the requested targets' files are written."""
     imports: tuple[Callable[[Draft], Iterable[str]], ...] = ()
-    """What else the programs of the asked targets import for a plan, as pip takes it."""
+    """Further distributions that the requested targets' programs import for a plan, as pip names
+    them."""
     needs: tuple[Need, ...] = ()
-    """Pins of the asked targets that depend on what is decided; the others win over them."""
+    """Pins of the requested targets that depend on decisions; other pins win over them."""
     takes_fsdp: bool = False
-    """Whether there are asked targets, and all of them can say FSDP."""
+    """Whether targets are requested, and all of them can express FSDP."""
     starts_workers: bool = False
-    """Whether the program of an asked target starts the other processes itself, as by Ray."""
+    """Whether a requested target's program starts the other processes itself, for example through
+    Ray."""
     lengths: Lengths | None = None
-    """What is known of the tokens of each sample."""
+    """The known distribution of sample lengths in tokens."""
     counting: Counting = TRAINER
-    """How the trainer that is asked for counts its steps."""
+    """How the requested trainer counts its steps."""
 
     @property
     def tries_fsdp(self) -> bool:
-        """Whether the search looks at FSDP, though no engine is requested."""
+        """Whether the search considers FSDP although no engine is requested."""
         asked = self.pinned("parallel.engine", self.spec.engine)
         return self.takes_fsdp and asked is None and self.selection.count > 1
 
     def values_at(self, paths: tuple[str, ...]) -> tuple[Any, ...]:
-        """Facts by their paths, such as `spec.method`."""
+        """Facts by their dotted paths, such as `spec.method`."""
         return _reader(paths)(self)
 
     def pinned(self, slot: str, otherwise: Any = None) -> Any:
@@ -100,7 +103,7 @@ class Facts(Struct, frozen=True):
         return otherwise if pin is None else pin.value
 
     def pinned_values(self, among: Container[str]) -> tuple[tuple[str, str], ...]:
-        """Pinned slots with their values, as text that tells them from others."""
+        """Pinned slots with their values as text, so that equal pins compare equal."""
         if not self.pins:
             return ()
         return tuple((slot, repr(pin.value)) for slot, pin in self.pins.items() if slot in among)

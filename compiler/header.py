@@ -1,4 +1,4 @@
-"""header: what an emitted file says of itself."""
+"""The comment at the top of an emitted file: versions and digests."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -12,7 +12,7 @@ from tunec.compiler.version import __version__
 
 
 def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
-    """What a file says of itself where it can have comments: versions and digests."""
+    """The comment lines of a file whose format allows comments."""
     read = "".join(f"{name}:{digest}" for name, digest in loaded.files)
     texts = _DECIDED.texts(plan)
     decided = ", ".join(texts[group] for group in _SORTED)
@@ -20,13 +20,13 @@ def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
 
 
 def _decided(values: Mapping[str, object]) -> str:
-    """Slots and values in words, in a list of pairs."""
+    """Slots and values as text, as a list of pairs."""
     return ", ".join(f"({path!r}, {repr(value)!r})" for path, value in sorted(values.items()))
 
 
 _DECIDED: Final = Grouped("compiler.header.decided", _decided)
 _SORTED: Final = tuple(dict.fromkeys(SLOTS[path].group for path in sorted(SLOTS)))
-"""The groups in the order of their slots' paths, which begin with them."""
+"""The groups, ordered by their slots' paths, which begin with the group's name."""
 
 
 def _digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What the passes decide before the search, and what the search finds under another bound."""
+"""The decisions before the search, and what the search would find under other limits."""
 
 from typing import Any, Final
 
@@ -11,11 +11,11 @@ from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.frozen import replace
 
 _BEFORE: Final = PIPELINE[: next(at for at, each in enumerate(PIPELINE) if each.decides == GROUPS)]
-"""The passes that decide what the search leaves as it is."""
+"""The passes before the search, whose decisions it does not change."""
 
 
 def decided(facts: Facts) -> tuple[Facts, Draft] | None:
-    """What the passes before the search decide; None where one finds an error."""
+    """The decisions of the passes before the search; None if one of them reports an error."""
     draft = Draft({})
     for each in _BEFORE:
         facts = facts.informed(draft)
@@ -27,7 +27,7 @@ def decided(facts: Facts) -> tuple[Facts, Draft] | None:
 
 
 def unbound_seconds(facts: Facts) -> float | None:
-    """Seconds for a sample if devices and hosts had memory without end."""
+    """Seconds for each sample if devices and hosts had unlimited memory."""
     found = decided(facts)
     if found is None:
         return None
@@ -37,7 +37,7 @@ def unbound_seconds(facts: Facts) -> float | None:
 
 
 def unpinned(facts: Facts, path: str) -> Any:
-    """The value that a slot gets without its pin; None where nothing fits then either."""
+    """The value that a slot would get without its pin; None if nothing fits without it either."""
     pins = {slot: pin for slot, pin in facts.pins.items() if slot != path}
     found = decided(replace(facts, pins=pins))
     best = search(problem_of(*found)).best if found else None

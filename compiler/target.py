@@ -1,7 +1,7 @@
-"""What a target must say: one two-way table between a consumer's keys and our slots.
+"""What a target declares: a two-way table between a consumer's keys and tunec's slots.
 
 A row (`Entry`) ties keys of one file to slots: `write` gives the keys' values for a plan, `read`
-the slots' values for keys. Emitting, reading, translating and comparing all come from the rows.
+gives the slots' values for keys. Emitting, reading, translating and comparing all use the rows.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -33,32 +33,32 @@ ALWAYS: Final = "0"
 
 
 def in_every_plan(_: Plan) -> bool:
-    """True: the condition of a row or a file that no plan can do without."""
+    """The condition of a row or file that every plan needs: always True."""
     return True
 
 
 def in_no_plan(_: Plan) -> bool:
-    """False: the condition of a row or a file that is only read."""
+    """The condition of a row or file that is only read, never written: always False."""
     return False
 
 
 def on_deepspeed(plan: Plan) -> bool:
-    """Whether DeepSpeed runs the training step: the condition of its file and what names it."""
+    """Whether DeepSpeed runs the training step: the condition of its file, and of what names it."""
     return plan.parallel.engine == "deepspeed"
 
 
 class Entry(Struct, frozen=True):
     """One row: keys of one file <-> slots.
 
-    `write` returns only the keys to be written (a key it leaves out is absent in the file); `read`
-    is given the keys that were found and returns only the slots they settle. For every plan in
-    which the row matters, `read(write(plan))` gives the plan's values of `slots`; where nothing
-    is written, `absent` does. Emission checks that for each row, so a value that the consumer
-    has no word for is an error and never a loss.
+    `write` returns only the keys to be written; a key that it leaves out is absent from the file.
+    `read` gets the keys that were found and returns only the slots that they settle. For every plan
+    in which the row matters, `read(write(plan))` gives the plan's values of `slots`; if nothing is
+    written, `absent` does. Emission checks that for each row, so a value that the consumer cannot
+    express is an error, never a silent loss.
     """
 
     keys: tuple[str, ...]
-    """Dotted paths in the file, as `zero_optimization.stage`; none: what is done unasked."""
+    """Dotted paths in the file, as `zero_optimization.stage`; none: a fixed behaviour."""
     slots: tuple[str, ...]
     write: Callable[[Plan], Mapping[str, Json]]
     read: Callable[[Mapping[str, Json]], Mapping[str, Any]]
@@ -71,13 +71,13 @@ class Entry(Struct, frozen=True):
     absent: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """(first version, slot values that the consumer then takes if the keys are absent)."""
     when: Callable[[Plan], bool] = in_every_plan
-    """In which plans the row matters; in others another row or file says the slots, if they do."""
+    """The plans in which the row matters. In other plans another row or file may set the slots."""
     package: str = ""
     """The distribution that `since`, `until` and `absent` count; empty: the target's own."""
     yields: bool = False
-    """Whether a key that a spec passes through may say something else."""
+    """Whether a key that a spec passes through may overrule the row."""
     beside: tuple[str, ...] = ()
-    """Those of `keys` that tell how the others are read, and say something else by other rows."""
+    """Those of `keys` that tell how the others are read, and have a meaning of their own."""
 
     def holds_at(self, version: Version) -> bool:
         """Whether the consumer knows these keys in that version."""
@@ -95,22 +95,23 @@ class Entry(Struct, frozen=True):
 
 
 class Phrase(Struct, frozen=True):
-    """Keys that say a field of a spec whose slots follow from the rest of a plan: "all linear"."""
+    """Keys that set a field of a spec whose slots depend on the rest of the plan: "all linear"."""
 
     keys: tuple[str, ...]
     say: Callable[[Mapping[str, Json]], Mapping[str, Any]]
-    """The words for the keys that were found, each by its slot or field of `train`."""
+    """The values for the keys that were found, each by its slot or its field of `train`."""
     source: str
     """Repository, version and symbol where the consumer defines the keys."""
     beside: tuple[str, ...] = ()
-    """Keys that it looks at, and that say something else too."""
+    """Keys that it also looks at, and that have a meaning of their own."""
 
 
 class Cannot(Struct, frozen=True):
     """Why a target has no key for a slot.
 
-    `loses`: a decided value is lost, an error unless it is one of `harmless`; the loss of a slot of
-    `by` causes this one, and is told alone. In plans of `elsewhere` another target's file says it.
+    With `loses`, a decided value is lost: an error unless it is one of `harmless`. If a slot of
+    `by` is lost too, only that one is reported. In plans of `elsewhere` another target's file sets
+    the slot.
     """
 
     reason: str
@@ -120,14 +121,14 @@ class Cannot(Struct, frozen=True):
     elsewhere: Callable[[Plan], bool] = in_no_plan
 
     def refuses(self, value: Any) -> bool:
-        """Whether a value that no row says would be lost."""
+        """Whether a value that no row sets would be lost."""
         return self.loses and value not in self.harmless
 
 
 def refused(
     cannot: Mapping[str, Cannot], said: Container[str], values: Mapping[str, Any]
 ) -> dict[str, Cannot]:
-    """The slots that no row says and whose values would be lost, without those lost by another."""
+    """The slots that no row sets and whose values would be lost for a reason of their own."""
     lost = [s for s in cannot if s not in said and s in values and cannot[s].refuses(values[s])]
     return {slot: cannot[slot] for slot in lost if not {*lost} & {*cannot[slot].by}}
 
@@ -136,51 +137,51 @@ Format = Literal["json", "yaml", "env", "shell", "text"]
 
 
 class File(Struct, frozen=True):
-    """One file that a target writes, and how it is recognised when read."""
+    """One file that a target writes, and how it is recognised when it is read."""
 
     name: str
     format: Format
     entries: tuple[Entry, ...]
     recognise: Callable[[Json], bool]
-    """Whether a parsed document is this file, by its content."""
+    """Whether a parsed document is this file, judged by its content."""
     schema: Callable[[Dialect], str | None] | None = None
     """Path below `schemas/json/` of the reader's JSON Schema for a dialect; None: there is none."""
     when: Callable[[Plan], bool] = in_every_plan
-    """Whether a plan needs this file at all."""
+    """Whether a plan needs this file."""
     render: Callable[[Mapping[str, Json], Sequence[str]], str] | None = None
-    """Text of the file from its values and header lines, where its format alone does not say it."""
+    """Text of the file from its values and header lines; None: the format alone decides it."""
     parse: Callable[[str], Json] | None = None
-    """The document that a text of the file is, where its format alone does not say it."""
+    """Makes a document from the file's text; None: the format's usual parser does."""
     check: Callable[[Plan, Dialect], Iterable[Diagnostic]] = field(default=lambda _p, _d: ())
-    """What the reader of this file refuses or silently changes though every key is well formed."""
+    """What the file's reader refuses or silently changes although every key is well formed."""
     filled: frozenset[str] | None = None
-    """Keys whose `auto` another file fills; of others it is no value. None: a word like any."""
+    """Keys whose `auto` another file fills; for others it is no value. None: an ordinary word."""
     holds: Callable[[Json], Mapping[str, str]] | None = None
-    """The texts of other files that are within this one, by their paths."""
+    """The texts of other files that are embedded in this one, by path."""
     block: tuple[str, Callable[[Dialect], str | None]] | None = None
-    """Where no schema holds for the whole: a mapping in it, as of flags, and the schema of that."""
+    """If no schema covers the whole: a mapping in it, such as flags, and that mapping's schema."""
     phrases: tuple[Phrase, ...] = ()
-    """What its keys say to a spec beside the rows."""
+    """What its keys set in a spec, beyond what the rows set."""
     foreign: Callable[[Mapping[str, Json]], Iterable[tuple[str, str]]] = field(default=lambda _: ())
-    """Keys whose values its reader alone understands, though a slot holds them: each with why."""
+    """Keys that have a slot, but values that only the file's reader understands; each with why."""
     carries: tuple[Carry, ...] = ()
-    """What the program that runs a dialect is told of keys that no row reads."""
+    """How the program of a dialect is given keys that no row reads."""
     reads_powers: bool = False
-    """Whether its program makes a number of `2e-5`, which YAML 1.1 has as text."""
+    """Whether its program reads `2e-5` as a number, which is text in YAML 1.1."""
     takes: tuple[Carry, ...] = ()
-    """What it holds of TRL's arguments that no row reads; what it hands on is taken as it is."""
+    """TRL's arguments that the file holds and no row reads; what it passes on stays unchanged."""
     leaves: tuple[Moved, ...] = ()
-    """Keys that no slot stands for: what other programs do without each."""
+    """Keys without a slot, and what other programs do if the key is missing."""
     names: tuple[str, ...] = ()
-    """Dotted keys that hold the name of another file of the run, or words among which it is one."""
+    """Dotted keys that hold the name of another file of the run, alone or among other words."""
     over: str = ""
-    """Of flags beside a config: the file of the config, of which a flag replaces the same key."""
+    """For flags beside a config: the config file in which a flag replaces the key of that name."""
     alone: "File | None" = None
-    """It, as it is where none of the files that it can name is there."""
+    """The variant of this file for a run in which none of the files that it can name exists."""
     is_optional: bool = False
-    """Whether others say the same, so that it is left out, with a note, where it cannot."""
+    """Whether other files say the same; if it cannot be exact it is left out, with a note."""
     part_of: str = ""
-    """The file that names this one, which is left out with it; empty: it stands for itself."""
+    """The file that names this one, and is left out together with it; empty: it stands alone."""
 
 
 class Artifact(Struct, frozen=True):
@@ -190,11 +191,11 @@ class Artifact(Struct, frozen=True):
     format: Format
     text: str
     values: Mapping[str, Json]
-    """What the text says, as data."""
+    """The content of the text, as data."""
 
 
 class Found(Struct, frozen=True):
-    """One key of a document that was read: its value and where it stands."""
+    """One key of a document that was read: its value and its place."""
 
     value: Json
     span: Span | None = None
@@ -212,51 +213,51 @@ class Target(Struct, frozen=True):
     """The distribution whose version selects the dialect."""
     supported: Releases
     latest: str
-    """The version taken when neither spec, cluster nor command line names one."""
+    """The version to use if neither the spec, the cluster nor the command line names one."""
     files: tuple[File, ...]
     cannot: Mapping[str, Cannot]
     requires: Mapping[str, Any] = field(default_factory=dict)
-    """Slot values without which this target makes no sense (`parallel.engine: deepspeed`)."""
+    """Slot values that the target cannot work without, such as `parallel.engine: deepspeed`."""
     needs: Callable[[Spec, Draft], Mapping[str, Any]] | None = None
-    """Slot values like `requires`, where they depend on the spec or on decided groups."""
+    """Slot values like `requires` that depend on the spec or on groups decided so far."""
     takes_fsdp: bool = False
-    """Whether it runs FSDP or leaves the engine to others, so that the search may choose it."""
+    """Whether it runs FSDP or leaves the engine to other files, so that FSDP may be chosen."""
     starts_workers: Callable[[Spec], bool] = field(default=lambda _: False)
-    """Whether the program of a spec is started once, and starts the other processes itself."""
+    """Whether the program is started once and starts the other processes itself."""
     check: Callable[[Plan, Version], Iterable[Diagnostic]] = field(default=lambda _p, _v: ())
-    """What the consumer refuses or silently changes though every key is well formed."""
+    """What the consumer refuses or silently changes although every key is well formed."""
     releases: tuple[str, ...] = ()
     """The newest release of each supported minor version, or each that changes keys, in order."""
     beside: Mapping[str, Package] = field(default_factory=dict)
     """Other distributions whose versions select keys of this target's files."""
     companions: Callable[[Version], Mapping[str, str]] = field(default=lambda _: {})
-    """Versions of these that go with one of the own package, where nobody names them."""
+    """Versions of these distributions that match one of the own package, if none is named."""
     installs: Callable[[Version], Mapping[str, Releases]] = field(default=lambda _: {})
-    """The releases of these that one of the own package requires, by its own metadata."""
+    """The releases of these distributions that one of the own package requires, by its metadata."""
     together: Callable[[Documents], Iterable[Definition]] = field(default=lambda _: ())
-    """What documents say only together."""
+    """What several documents settle only in combination."""
     starts: tuple[Start, ...] = ()
-    """How its files are started; the first way that a plan has the file for is taken."""
+    """How its files are started: the first way for which the plan has the file is used."""
     media: Media = field(default_factory=Media)
-    """How its program finds pictures that samples name by relative paths."""
+    """How its program finds images that samples name by relative paths."""
     imports: Callable[[Draft, Version], Iterable[str]] = field(default=lambda _d, _v: ())
-    """Distributions that its program imports for a plan, and that nothing it installs requires."""
+    """Distributions that its program imports for a plan, and that none of its packages requires."""
     entry: Callable[[Plan, Dialect], tuple[str, ...]] | None = None
-    """What starts its own program, from a bundle's root: a module and arguments. None: nothing."""
+    """The module and arguments that start its program from a bundle's root; None: there is none."""
     resumes: str = ""
-    """A further word for its program, with `{}` for the checkpoint that it is to go on from."""
+    """A further argument for its program; `{}` stands for the checkpoint to resume from."""
     command: Callable[[Mapping[str, Json]], tuple[str, ...]] | None = None
-    """The words of its program in what its script holds, which others may start as well."""
+    """The program's command line within its script, which other launchers may start as well."""
     encloses: Callable[[Plan, Mapping[str, str]], Artifact] | None = None
-    """A further file with the texts of the others by their paths, for a cluster without disks."""
+    """A further file that embeds the texts of the others, for a cluster without a shared disk."""
     run_by: str = ""
-    """For a dialect of its own: the target whose program can run the same training instead."""
+    """For a dialect without a program: the target whose program can run the same training."""
     heeds_launcher: bool = False
-    """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
+    """Whether its program takes the engine from the launcher's file, so that no own key sets it."""
     counting: Callable[[Dialect, Mapping[str, Any]], Counting] | None = None
-    """How it counts optimizer steps, by what is passed through; None: it trains nothing."""
+    """How it counts optimizer steps, given the keys passed through; None: it trains nothing."""
     records: Callable[[Plan], tuple[Record, ...]] = field(default=lambda _: ())
-    """The forms of records, of which data has one; nothing where they are not known."""
+    """The record formats that the data may have; empty: they are not known."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 
@@ -266,9 +267,9 @@ class Target(Struct, frozen=True):
         return all(file.when is in_no_plan for file in self.files)
 
     def dialect(self, version: Version, software: Mapping[str, str] | None = None) -> Dialect:
-        """The versions that select keys: as named in `software`, else what goes with the target's.
+        """The versions that select keys: those named in `software`, else what matches the target's.
 
-        Raises packaging.version.InvalidVersion for a named version that is none.
+        Raises packaging.version.InvalidVersion if a named version is malformed.
         """
         named, usual = software or {}, self.companions(version)
         beside = {
@@ -287,7 +288,7 @@ class Target(Struct, frozen=True):
             yield from (entry for entry in file.entries if entry.holds_in(dialect))
 
     def sayable(self, dialect: Dialect) -> frozenset[str]:
-        """The slots that some row can say in a dialect."""
+        """The slots that some row can express in a dialect."""
         return frozenset(slot for entry in self.entries(dialect) for slot in entry.slots)
 
 
@@ -305,7 +306,7 @@ def same(
     when: Callable[[Plan], bool] = in_every_plan,
     package: str = "",
 ) -> Entry:
-    """A key that holds a slot's value as it is; None is left out, tuples become lists."""
+    """A key that holds a slot's value unchanged; None is left out, and tuples become lists."""
 
     def write(plan: Plan) -> Mapping[str, Json]:
         value = plan[slot]
@@ -332,7 +333,7 @@ def named(
     when: Callable[[Plan], bool] = in_every_plan,
     package: str = "",
 ) -> Entry:
-    """A key that says a slot's value in the consumer's own word, one to one."""
+    """A key that holds the consumer's own word for a slot's value, one to one."""
 
     def write(plan: Plan) -> Mapping[str, Json]:
         value = plan[slot]
@@ -356,7 +357,7 @@ def fixed(
     when: Callable[[Plan], bool] = in_every_plan,
     package: str = "",
 ) -> Entry:
-    """What the consumer does by default: there is no key for the slot, and no other value."""
+    """A slot with no key: the consumer always does this, and has no other value."""
     absent = ((ALWAYS, {slot: value}),)
     return Entry(
         (), (slot,), lambda _: {}, lambda _: {}, source, since, until, absent, when, package
@@ -373,7 +374,7 @@ def constant(
     when: Callable[[Plan], bool] = in_every_plan,
     package: str = "",
 ) -> Entry:
-    """A key that is written so in every plan in which it matters: it says no slot."""
+    """A key that always has this value in the plans in which it matters; it sets no slot."""
 
     def write(_: Plan) -> Mapping[str, Json]:
         return {key: value}
@@ -391,7 +392,7 @@ def derived(
     when: Callable[[Plan], bool] = in_every_plan,
     package: str = "",
 ) -> Entry:
-    """A key that follows from slots which other rows say; None leaves it out."""
+    """A key that follows from slots which other rows set; None leaves it out."""
 
     def keys(plan: Plan) -> Mapping[str, Json]:
         return {} if (value := write(plan)) is None else {key: value}

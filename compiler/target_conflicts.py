@@ -1,4 +1,4 @@
-"""Several targets of one plan that cannot all be written, though each by itself can."""
+"""Targets that cannot be written from one plan together, though each can be written alone."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from tunec.compiler.requirements import Asked
 
 _LOST: Final = "E0901"
-"""A target has no word for a value."""
+"""The code of a value that a target cannot express."""
 
 
 def compiled_apart(
     found: Sequence[Diagnostic], asked: Sequence["Asked"], alone: Iterable[bool]
 ) -> tuple[Diagnostic, ...]:
-    """The diagnostics, those of a value that one target cannot say with the way out.
+    """The diagnostics, with a note to compile the targets separately if that would work.
 
-    `alone`: of each target whether its files are written where no other is asked for.
+    `alone`: whether each target's files can be written if no other target is requested.
     """
     errors = [each for each in found if each.severity == "error"]
     if len(asked) < 2 or any(each.id != _LOST for each in errors):

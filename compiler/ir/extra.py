@@ -1,7 +1,8 @@
 """Keys that a spec passes through to a target, as a plan holds them.
 
-Each is a text, `trl.dataset_num_proc=8`: the name of a target, or of the program that reads one of
-its files; the dotted path of the key, after the file's name where that is given; the value as JSON.
+Each is a text such as `trl.dataset_num_proc=8`: the name of a target, or of the program that reads
+one of its files; the dotted path of the key, after the file's name if one is given; and the value
+as JSON.
 """
 
 import json
@@ -13,7 +14,7 @@ from msgspec import Struct
 from tunec.compiler.ir.plan import Plan
 
 SLOT: Final = "runtime.extra"
-"""The slot that emission itself says, of every target."""
+"""The slot that emission itself handles, for every target."""
 
 
 class Extra(Struct, frozen=True):
@@ -25,12 +26,12 @@ class Extra(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where the spec says it."""
+        """The key's path in the spec."""
         return f"extra.{self.owner}.{self.path}"
 
 
 def written(extra: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """What a spec says under `extra`, as a plan holds it."""
+    """The `extra` section of a spec, as a plan holds it."""
     return tuple(
         f"{owner}.{path}={json.dumps(value, ensure_ascii=False)}"
         for owner, keys in extra.items()

@@ -1,4 +1,4 @@
-"""What must hold between slots once they are decided; a breach comes from pins that contradict."""
+"""Relations that must hold between decided slots; contradicting pins break them."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,7 +9,7 @@ from tunec.schemas.terms import BESIDE_TRAINING
 
 
 class Invariant(Struct, frozen=True):
-    """A relation between slots, in words and as a test."""
+    """A relation between slots, as a sentence and as a test."""
 
     slots: tuple[str, ...]
     text: str
@@ -17,7 +17,7 @@ class Invariant(Struct, frozen=True):
 
 
 def _recomputes_each(plan: Plan) -> bool:
-    """Whether layers are recomputed one by one, where they are."""
+    """Whether recomputation, if there is any, goes layer by layer."""
     asked = plan.activation_checkpointing
     return asked.segment == 1 and asked.gap == 0
 

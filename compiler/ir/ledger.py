@@ -1,4 +1,4 @@
-"""The ledger: every definition of every slot, with who said it, why, and what it beat."""
+"""The ledger: every definition of every slot, with its author, its reason, and what it beat."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,13 +15,13 @@ class Rank(IntEnum):
     """Who may overrule whom; the highest rank wins."""
 
     CONSUMER = 0
-    """What the consumer, in that version, does when the key is absent."""
+    """What the consumer does, in that version, if the key is absent."""
     CATALOGUE = 1
     """A fact about the model, the device, the cluster."""
     DERIVED = 2
     """A pass decided it."""
     OBSERVED = 3
-    """A config file that was read says it."""
+    """A config file that was read sets it."""
     PIN = 4
     """The spec pins it, or the command line does."""
 
@@ -43,7 +43,7 @@ class Alternative(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """What a pass says about one slot."""
+    """What a pass decides about one slot."""
 
     value: Any
     reason: str
@@ -58,7 +58,7 @@ class Definition(Struct, frozen=True):
     value: Any
     rank: Rank
     author: str
-    """The pass, file or consumer that said it."""
+    """The pass, file or consumer that made the statement."""
     reason: str
     rests: tuple[Origin, ...] = ()
     beat: tuple[Alternative, ...] = ()
@@ -77,7 +77,7 @@ def _joined(entries: _Entries, more: Iterable[Definition]) -> dict[str, tuple[De
 
 
 class _Later(Mapping[str, tuple[Definition, ...]]):
-    """Entries with definitions that are made, once, when somebody looks."""
+    """Entries joined with definitions that are computed once, when they are first read."""
 
     def __init__(self, below: _Entries, more: Callable[[], Iterable[Definition]]) -> None:
         self._below = below
@@ -104,16 +104,16 @@ class _Later(Mapping[str, tuple[Definition, ...]]):
 
 
 class Ledger(Struct, frozen=True):
-    """Definitions by slot, in the order in which they were made. Adding gives a new ledger."""
+    """Definitions by slot, in the order in which they were made. Adding returns a new ledger."""
 
     entries: Mapping[str, tuple[Definition, ...]] = field(default_factory=dict)
 
     def add(self, definitions: tuple[Definition, ...]) -> Self:
-        """Return a ledger that holds these definitions too."""
+        """Return a ledger that also holds these definitions."""
         return type(self)(_joined(self.entries, definitions))
 
     def later(self, definitions: Callable[[], Iterable[Definition]]) -> Self:
-        """Return a ledger that holds these too; they are made when somebody first looks."""
+        """Return a ledger that also holds these definitions, which are computed when first read."""
         return type(self)(_Later(self.entries, definitions))
 
     def of(self, slot: str) -> tuple[Definition, ...]:
@@ -121,7 +121,7 @@ class Ledger(Struct, frozen=True):
         return self.entries.get(slot, ())
 
     def winner(self, slot: str) -> Definition | None:
-        """The definition that holds: highest rank, the earliest among equals."""
+        """The definition that holds: the highest rank, and the earliest among equal ranks."""
         return max(self.of(slot), key=lambda each: each.rank, default=None)
 
     def winners(self) -> Iterator[Definition]:
@@ -132,7 +132,7 @@ class Ledger(Struct, frozen=True):
                 yield winner
 
     def causes(self, slot: str) -> Iterator[Definition]:
-        """The holding definition of a slot and of those that it rests on, nearest first."""
+        """The holding definitions of a slot and of the slots that it rests on, nearest first."""
         waiting, seen = deque([slot]), {slot}
         while waiting:
             winner = self.winner(waiting.popleft())
@@ -144,7 +144,7 @@ class Ledger(Struct, frozen=True):
             seen.update(below)
 
     def contradictions(self) -> Iterator[tuple[Definition, Definition]]:
-        """Pairs of equal, highest rank that give one slot different values."""
+        """Pairs of definitions of equal, highest rank that give one slot different values."""
         for slot in self.entries:
             winner = self.winner(slot)
             for other in self.of(slot):

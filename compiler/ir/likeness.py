@@ -1,8 +1,8 @@
-"""Plans distinguished by some of their slots, without reading each of them.
+"""Compares plans by some of their slots without reading each of them.
 
 Plans of many clusters share most of their groups as objects (`tunec.compiler.ir.plan.build_group`).
-What a group says in those slots has a number, looked up by the group's identity; plans with the
-same numbers are alike in all these slots.
+A group's values in those slots get a number, which is looked up by the group's identity; plans with
+equal numbers have equal values in all these slots.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from tunec.compiler.ir.slots import SLOTS
 
 
 class Likeness:
-    """Keys of plans by what they say in some slots: equal for plans that say the same there."""
+    """Keys of plans by their values in some slots: equal values give equal keys."""
 
     def __init__(self, slots: Iterable[str]) -> None:
         self._attributes: dict[str, list[str]] = {}
@@ -26,7 +26,7 @@ class Likeness:
         self._numbers: dict[tuple[Any, ...], int] = {}
 
     def key(self, plan: Plan) -> tuple[int, ...]:
-        """A number for each group of these slots."""
+        """A number for each group that has some of these slots."""
         said = self._said
         numbers = []
         for name in self._attributes:

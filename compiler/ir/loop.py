@@ -1,4 +1,4 @@
-"""The slots of the training loop and of the job: how long it lasts, what surrounds it."""
+"""The slots of the training loop and of the job: the length of the run and its surroundings."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from tunec.schemas.terms import ScheduleKind
 
 
 class Schedule(Struct, frozen=True):
-    """How long training lasts and how the learning rate moves."""
+    """How long training lasts and how the learning rate changes."""
 
     kind: Annotated[ScheduleKind, "shape of the learning rate over time"]
     arguments: Annotated[
@@ -60,7 +60,7 @@ class Runtime(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """What a cluster is asked for beside its devices, and what a job brings along."""
+    """What a job requests from the cluster beside its devices, and what it brings along."""
 
     name: Annotated[str, "name of the run in the queue"]
     host_memory: Annotated[

@@ -1,4 +1,4 @@
-"""The plan: the winning value of every slot, typed. And the draft, while passes are at work."""
+"""The plan, which holds the winning value of every slot, and the draft that passes fill."""
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
@@ -40,7 +40,7 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def _reader(paths: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Reads the slots of a group all at once."""
+    """A function that reads all slots of a group at once."""
     names = [SLOTS[path].attribute for path in paths]
     return attrgetter(*names) if len(names) > 1 else lambda group: (getattr(group, names[0]),)
 
@@ -104,17 +104,17 @@ class Plan(Struct, frozen=True):
 
 
 def training_data(plan: Plan) -> tuple[str, ...]:
-    """All that is trained on, in the order in which it is read."""
+    """All training data, in the order in which it is read."""
     return (plan.data.train, *plan.data.more)
 
 
 def values_of(group: str, whole: object) -> dict[str, Any]:
-    """The paths and values of the slots of a group, given by its name and itself."""
+    """The slot paths and values of one group, given the group's name and the group itself."""
     return dict(zip(_PATHS[group], _READ[group](whole), strict=True))
 
 
 def build_group(group: str, values: Mapping[str, Any]) -> Any:
-    """Build one group from a mapping of slot paths to values; of equal ones the same object."""
+    """Build one group from a mapping of slot paths to values; equal values give the same object."""
     given = [values[path] for path in _PATHS[group]]
     made = GROUPS[group](*given)
     if len(_BUILT) >= _MOST_BUILT:
@@ -123,7 +123,7 @@ def build_group(group: str, values: Mapping[str, Any]) -> Any:
 
 
 _BUILT: Final = table("compiler.ir.plan.groups")
-"""Groups by their values and the types of these: so that what rests on them is soon found."""
+"""Groups by their values and value types, so that results cached by identity are found again."""
 _MOST_BUILT: Final = 4096
 
 
@@ -133,7 +133,7 @@ class Draft(Struct, frozen=True):
     groups: Mapping[str, Any]
 
     def with_groups(self, groups: Mapping[str, Any]) -> Self:
-        """Return a draft that holds these groups too."""
+        """Return a draft that also holds these groups."""
         return type(self)({**self.groups, **groups})
 
     def missing(self) -> Iterable[str]:
@@ -141,7 +141,7 @@ class Draft(Struct, frozen=True):
         return [group for group in GROUPS if group not in self.groups]
 
     def plan(self) -> Plan:
-        """The finished plan; TypeError if a group is missing."""
+        """The finished plan; raises TypeError if a group is missing."""
         return Plan(**self.groups)
 
     def _group(self, name: str) -> Any:

@@ -1,8 +1,8 @@
-"""Caches of what is planned: what pure functions gave, found again by what they asked.
+"""Caches for planning: results of pure functions, found again by the answers that they depended on.
 
-A function of plans, or of anything that can be asked, asks its subject one question after the other
-before it has its result. Another subject that answers these alike would be asked the same and give
-the same: its result need not be worked out. Clusters differ in much that nobody asks.
+A function of a plan reads one slot after another before it has its result. Another plan that gives
+the same answers would be asked the same questions and give the same result, so the function need
+not run again. Clusters differ in many facts that no function reads.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 
 
 class WatchedPlan:
-    """Stands for a plan; `asked` holds the slots that were read, in the order of first asking."""
+    """A plan that records in `asked` which slots are read, in order."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -37,7 +37,7 @@ class WatchedPlan:
         return getattr(getattr(self, place.group), place.attribute)
 
     def values(self) -> dict[str, Any]:
-        """Every slot's value; all of them count as asked."""
+        """Every slot's value; all slots count as read."""
         return {slot: self[slot] for slot in SLOTS}
 
 
@@ -59,35 +59,35 @@ class _WatchedGroup:
 _Question = TypeVar("_Question", bound=Hashable)
 
 _Path = tuple[tuple[Any, Any], ...]
-"""Questions with their answers, in the order of asking."""
+"""Questions with their answers, in the order in which they were asked."""
 
 
 class _End(Struct, frozen=True):
-    """Where only one result is left: what has to be answered alike to come to it."""
+    """A leaf of the tree: the result, and the questions that still have to be answered alike."""
 
     path: _Path
-    """From the root on."""
+    """All questions from the root on, with their answers."""
     start: int
-    """Where in it this is."""
+    """The index in `path` at which this leaf stands."""
     result: Any
 
     @property
     def rest(self) -> _Path:
-        """The questions that are left."""
+        """The questions that are still to be compared."""
         return self.path[self.start :]
 
 
 class _Step(Struct):
-    """A question, and what comes next by its answer."""
+    """A question, and the next step for each of its answers."""
 
     question: Any
     branches: dict[Any, "_Step | _End"]
     other: "_Step | None" = None
-    """What was asked here instead: what is asked depends on what is remembered already, so that
-    those who came by the same answers may have gone on in several ways."""
+    """Another question that was asked at this point. Which question comes next depends on what is
+    cached already, so subjects that gave the same answers may have gone on in several ways."""
 
     def asking(self, question: Any) -> "_Step":
-        """The step with a question here; a new one if it was not asked yet."""
+        """The step here that asks the question; a new one if there is none yet."""
         step = self
         while step.question != question:
             if step.other is None:
@@ -97,27 +97,27 @@ class _Step(Struct):
 
 
 class Recollection(Struct, Generic[_Question, _Result]):
-    """Results in a tree of questions, each asked only where those above it were answered alike.
+    """Results in a tree of questions; a question is asked only if all questions above it matched.
 
-    So a question may rest on the answers above it, as the parts of a thing do on its being there.
+    A question may therefore depend on the answers above it, for example on a part being present.
     """
 
     _root: "_Step | _End | None" = None
     size: int = 0
-    """How many results were kept."""
+    """The number of stored results."""
 
     def recall(self, ask: Callable[[_Question], Any]) -> _Result | None:
-        """The result for a subject that answers as an earlier one did; None: there was none."""
+        """The result of an earlier subject that gave the same answers; None if there was none."""
         return cast("_Result | None", _found(self._root, ask))
 
     def keep(self, asked: Mapping[_Question, Any], result: _Result) -> None:
-        """Keep a result by what was asked for it, in that order, and answered."""
+        """Store a result under the questions that it needed, in order, with their answers."""
         self._root = _grown(self._root, tuple(asked.items()), result)
         self.size += 1
 
 
 def _found(at: "_Step | _End | None", ask: Callable[[Any], Any]) -> Any:
-    """The result below a point; of several ways to go on, the first that leads to one."""
+    """The result below a node; of several branches, the first that leads to a result."""
     while isinstance(at, _Step):
         if at.other is not None:
             found = _found(at.branches.get(ask(at.question)), ask)
@@ -156,7 +156,7 @@ _MOST: Final = 4096
 
 
 class Grouped:
-    """Writes plans as texts by group, each a pure function of the group's slots and values."""
+    """Renders plans as text group by group; each text is a pure function of the group's values."""
 
     def __init__(self, name: str, write: Callable[[Mapping[str, Any]], str]) -> None:
         self._texts = {

@@ -1,10 +1,10 @@
 """The slots: everything that can be decided, typed and addressed by path.
 
-A group is a frozen struct; each of its fields is a slot, `batch.micro` being field `micro` of
-group `batch`, annotated with what it holds and the unit it counts in. A trailing underscore keeps a
-Python keyword out (`batch.global_` is slot `batch.global`). One pass decides a whole group, so what
-a pass may read is what has a group. Amounts of memory are bytes; bucket sizes are elements, as
-DeepSpeed counts them.
+A group is a frozen struct, and each of its fields is a slot: `batch.micro` is field `micro` of
+group `batch`, annotated with its meaning and its unit. A trailing underscore avoids a Python
+keyword (`batch.global_` is slot `batch.global`). One pass decides a whole group, so a pass may read
+any group that an earlier pass decides. Memory is counted in bytes; bucket sizes are counted in
+elements, as DeepSpeed does.
 """
 
 from typing import Annotated, Any, Final
@@ -62,7 +62,7 @@ class Devices(Struct, frozen=True):
     """Which accelerators are used, and what they are."""
 
     model: Annotated[str, "catalogue name of the weakest device used"]
-    vendor: Annotated[Vendor, "vendor: nvidia, amd, intel (Gaudi) or huawei (Ascend)"]
+    vendor: Annotated[Vendor, "nvidia, amd, intel (Gaudi) or huawei (Ascend)"]
     nodes: Annotated[int, "nodes used", "nodes"]
     per_node: Annotated[int, "devices used on each node", "devices"]
     visible: Annotated[
@@ -105,7 +105,7 @@ class Data(Struct, frozen=True):
 
 
 class Precision(Struct, frozen=True):
-    """In which arithmetic the model trains, and how fp16 is kept from underflow."""
+    """The arithmetic in which the model trains, and how fp16 is kept from underflow."""
 
     compute: Annotated[FloatDtype, "dtype of matrix products in forward and backward"]
     loss_scaling: Annotated[LossScaling, "dynamic with fp16, none otherwise"]
@@ -138,7 +138,7 @@ class Adapter(Struct, frozen=True):
     kind: Annotated[AdapterKind, "none: the model itself is trained"]
     rank: Annotated[int, "inner width of each adapter; 0: no adapter"]
     alpha: Annotated[float, "scale: output times alpha / rank (or / sqrt(rank))"]
-    dropout: Annotated[float, "dropout: dropout: share of the adapter's input set to zero"]
+    dropout: Annotated[float, "dropout: share of the adapter's input set to zero"]
     targets: Annotated[
         str | tuple[str, ...], "names by suffix, or one regex over whole module paths"
     ]
@@ -155,7 +155,7 @@ class Adapter(Struct, frozen=True):
 
 
 class Objective(Struct, frozen=True):
-    """Towards what the model is trained: given texts, preferred answers, or rewarded ones."""
+    """The training objective: given texts, preferred answers, or rewarded answers."""
 
     kind: Annotated[ObjectiveKind, "sft, dpo (arXiv 2305.18290) or grpo (arXiv 2402.03300)"]
     loss: Annotated[str, "the variant of its loss; `nll` for sft"]
@@ -167,7 +167,7 @@ class Objective(Struct, frozen=True):
 
 
 class Generation(Struct, frozen=True):
-    """Answers that the model writes while it is trained; nothing of it for sft and dpo."""
+    """Answers that the model writes during training; unused for sft and dpo."""
 
     engine: Annotated[
         Generator, "none, transformers, vllm_colocate, sglang_colocate or vllm_server"
@@ -186,7 +186,7 @@ class Generation(Struct, frozen=True):
 
 
 class Evaluation(Struct, frozen=True):
-    """What is computed of the evaluation data besides its loss; nothing of it unless asked for."""
+    """What is computed on the evaluation data besides its loss; by default, nothing."""
 
     predictions: Annotated[
         Predictions, "loss, logits (kept for a metric) or answers (written for it)"
@@ -203,13 +203,13 @@ class Evaluation(Struct, frozen=True):
 
 
 class Loss(Struct, frozen=True):
-    """Which code turns hidden states into a loss."""
+    """The code that turns hidden states into a loss."""
 
     path: Annotated[LossPath, "full (all logits at once), fused (Liger) or chunked (TRL)"]
 
 
 class Optimizer(Struct, frozen=True):
-    """What moves the parameters."""
+    """The algorithm that updates the parameters."""
 
     name: Annotated[OptimizerName, "the algorithm"]
     kernel: Annotated[OptimizerKernel, "implementation of the optimizer"]
@@ -232,7 +232,7 @@ class Parallel(Struct, frozen=True):
 
 
 class States(Struct, frozen=True):
-    """In which dtype each kind of training state is held; follows from precision and engine."""
+    """The dtype of each kind of training state; follows from precision and engine."""
 
     weights: Annotated[FloatDtype, "dtype in which the base model is loaded (before quantisation)"]
     trainable: Annotated[FloatDtype, "dtype of the parameters that gradients flow to"]
@@ -245,7 +245,7 @@ class States(Struct, frozen=True):
 
 
 class Zero(Struct, frozen=True):
-    """DeepSpeed ZeRO: what is sharded, what is moved off the device, in which portions."""
+    """DeepSpeed ZeRO: what is sharded, what is offloaded, and in which portions."""
 
     stage: Annotated[
         int, "what is sharded: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters"
@@ -281,7 +281,7 @@ class Zero(Struct, frozen=True):
 
 
 class Fsdp(Struct, frozen=True):
-    """PyTorch FSDP: what is sharded, in which units, what is gathered ahead."""
+    """PyTorch FSDP: what is sharded, in which units, and what is prefetched."""
 
     version: Annotated[int, "0 another engine, 1 FullyShardedDataParallel, 2 fully_shard"]
     sharding: Annotated[
@@ -335,7 +335,7 @@ class Launch(Struct, frozen=True):
 
     launcher: Annotated[Launcher, "python, torchrun, deepspeed or accelerate"]
     environment: Annotated[
-        tuple[tuple[str, str], ...], "environment environment variables that must be set, in order"
+        tuple[tuple[str, str], ...], "environment variables that must be set, in order"
     ]
     script: Annotated[
         str, "the script or module that is started, with its arguments, as shell words"

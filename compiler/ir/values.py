@@ -1,4 +1,4 @@
-"""What a slot's value may be, when two are the same, and how one is written for people."""
+"""The values that a slot may have, when two are equal, and how a value is shown to people."""
 
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -10,12 +10,12 @@ from tunec.schemas.units import format_bytes, format_count
 
 @cached()
 def alternatives(kind: Any) -> tuple[Any, ...]:
-    """The types that a slot's type joins: `int | None` is both, any other is itself."""
+    """The members of a slot's type: `int | None` has two, any other type only itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """Equality that tells True from 1."""
+    """Equality that distinguishes True from 1."""
     return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 
@@ -42,7 +42,7 @@ def _item(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A slot's value as JSON has it."""
+    """A slot's value as JSON represents it."""
     if isinstance(value, tuple):
         return [plain(each) for each in value]
     return value

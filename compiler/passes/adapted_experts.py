@@ -1,4 +1,4 @@
-"""What adapters and quantisation leave of a mixture of experts, and what PEFT refuses there."""
+"""Reports experts without adapters or quantisation, and adapters on experts that PEFT refuses."""
 
 from typing import Final
 
@@ -16,10 +16,10 @@ _16_BIT: Final = 2
 
 
 def report_experts(scribe: Scribe, lora: Lora, at: str) -> None:
-    """Report experts that are neither adapted nor quantised, and adapters that PEFT cannot put.
+    """Report experts that are neither adapted nor quantised, and adapters that PEFT cannot place.
 
-    Transformers 5 holds all experts of a layer in two tensors, which are no linear layers; before,
-    each expert was linear layers of its own.
+    Transformers 5 holds all experts of a layer in two tensors, which are not linear layers. In
+    earlier releases each expert has linear layers of its own.
     """
     stacks = _fused(scribe)
     if not stacks:
@@ -43,7 +43,7 @@ def _fused(scribe: Scribe) -> tuple[Module, ...]:
 
 
 def _refuse_wrapped(scribe: Scribe, lora: Lora, at: str) -> None:
-    """peft 0.21.2 `tuners/lora/layer.py`, `ParamWrapper.__init__`: ValueError for these."""
+    """PEFT raises ValueError for these (0.21.2 `tuners/lora/layer.py`, `ParamWrapper.__init__`)."""
     wanted = {"dropout": lora.dropout > 0, "dora": lora.dora}
     for name in (name for name, is_set in wanted.items() if is_set):
         scribe.error(

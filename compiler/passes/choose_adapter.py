@@ -1,4 +1,4 @@
-"""choose_adapter: what is trained: adapters on named modules, modules in full, or the model."""
+"""choose_adapter: which parameters are trained: adapters, whole modules, or the whole model."""
 
 import json
 import re
@@ -31,13 +31,13 @@ _ATTENTION = re.compile(r"attn|[aA]ttention(?!s\.)|\bmixer\.[qkvo]_proj$")
 """A UNet's `attentions` hold their feed-forward as well (diffusers 0.42.1 unet_2d_blocks.py); a
 layer of Nemotron H has one `mixer`, whatever it is (transformers 5.23.0 models/nemotron_h)."""
 _STATE_SPACE = re.compile(r"\b(mamba|conv)\.|\bmixer\.(in|out)_proj$")
-"""What mixes tokens and is neither attention nor a layer of tokens by themselves."""
+"""Modules that mix tokens without attention: state space and convolution layers."""
 _NOT_ADAPTED = re.compile(r"\b(router|gate|shared_expert_gate)$")
 """Routers choose experts; adapting one changes which experts a token meets."""
 
 
 def choose_adapter(facts: Facts, _: Draft) -> Outcome:
-    """Say which parameters are trained, by the method and the model's own module tree."""
+    """Decide which parameters are trained, from the method and the model's module tree."""
     scribe = Scribe(facts)
     method = facts.spec.method
     lora = method.lora or method.qlora or method.int8_lora
@@ -66,7 +66,7 @@ def _no_adapter(scribe: Scribe) -> None:
 
 
 def _parts_there(scribe: Scribe, asked: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts to freeze that the model has; an error where it lacks one."""
+    """The parts to freeze that the model has; reports an error for a part that it lacks."""
     has = {"embeddings", *(module.part for module in scribe.facts.model.architecture.modules)}
     absent = [each for each in asked if each not in has]
     if absent:
@@ -99,7 +99,7 @@ def _lora(scribe: Scribe, lora: Lora, name: str) -> None:
 
 
 def _why_merged(lora: Lora, name: str) -> str:
-    """peft 0.21 `tuners/lora/bnb.py` packs the sum anew, and warns of rounding errors."""
+    """The reason for a merge; peft 0.21 `tuners/lora/bnb.py` quantises the sum again, and warns."""
     if lora.merge == "device" and name != "lora":
         return "as the method says; the merged weights are quantised again, with rounding"
     return "as the method says"
@@ -131,10 +131,10 @@ def _names(architecture: Architecture, asked: str, *, vision: bool) -> str | tup
 
 
 def _asked_targets(scribe: Scribe, lora: Lora) -> str | tuple[str, ...]:
-    """The method's wish; by default every linear module, for diffusion models attention alone.
+    """The method's targets; by default every linear module, or only attention for diffusion models.
 
-    diffusers' and SimpleTuner's own default for LoRA is `to_k, to_q, to_v, to_out.0`; a card says
-    what it is for a denoiser that was derived.
+    The default of diffusers and SimpleTuner for LoRA is `to_k, to_q, to_v, to_out.0`. For a derived
+    denoiser the card names its default targets.
     """
     model = scribe.facts.model
     if model.architecture.kind != "diffusion" or "targets" in lora.model_fields_set:
@@ -222,7 +222,7 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
 
 
 def _is_unusable(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> bool:
-    """Whether a string is no regular expression, or none that takes bounded time; says so."""
+    """Whether a string is not a regular expression that can be matched safely; reports an error."""
     if not isinstance(targets, str):
         return False
     try:
@@ -240,7 +240,7 @@ def _is_unusable(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> boo
 
 
 def _refused(architecture: Architecture, targets: str | tuple[str, ...]) -> list[str]:
-    """Last parts of names among the targets at which PEFT ends with an error."""
+    """The last parts of target names for which PEFT raises an error."""
     every = adapted_modules(architecture, targets)
     return sorted({m.path.rpartition(".")[2] for m in every if is_refused(architecture, m)})
 
@@ -253,7 +253,7 @@ def _half(architecture: Architecture, targets: str | tuple[str, ...]) -> HalfTar
 
 
 def _everywhere(scribe: Scribe, at: str) -> str:
-    """What puts adapters on every linear module, as an argument; a pin holds their names."""
+    """The argument that puts adapters on every linear module; a pin lists the module names."""
     if not at.startswith("pin."):
         return f"`--set {at}=all-linear`"
     names = _names(scribe.facts.model.architecture, "all-linear", vision=_wants_vision(scribe))

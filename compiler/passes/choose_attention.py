@@ -1,4 +1,4 @@
-"""choose_attention: which attention code runs."""
+"""choose_attention: which attention implementation runs."""
 
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
@@ -6,7 +6,7 @@ from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, mode
 
 
 def choose_attention(facts: Facts, draft: Draft) -> Outcome:
-    """Take torch's own fused attention, unless the model or the devices forbid it."""
+    """Use torch's fused attention, unless the model or the devices rule it out."""
     scribe = Scribe(facts)
     weakest = facts.selection.weakest.device
     architecture = facts.model.architecture
@@ -41,9 +41,9 @@ def _fused_refused(eager: bool, softcap: bool) -> str | None:
 
 
 def _flash_refused(eager: bool, capability: tuple[int, int] | None, compute: str) -> str | None:
-    """flash-attn 2's README: Ampere or newer, fp16 or bf16.
+    """Why FlashAttention 2 cannot run: its README asks for Ampere or newer, and fp16 or bf16.
 
-    transformers 5.23 models/gpt_oss: sinks among the scores, which the package's kernels lack.
+    The package's kernels lack attention sinks (transformers 5.23 models/gpt_oss).
     """
     if eager:
         return "the model's class takes none of its kernels (`_compatible_flash_implementations`)"

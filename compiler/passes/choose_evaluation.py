@@ -1,4 +1,4 @@
-"""choose_evaluation: what is computed of the evaluation data, and how long answers are."""
+"""choose_evaluation: what is computed on the evaluation data, and the length of answers."""
 
 from typing import Any, Final
 
@@ -10,11 +10,11 @@ from tunec.schemas.evaluation import Answers
 _WRITERS: Final = ("causal-lm", "vision-language", "encoder-decoder")
 """Kinds of models that transformers' `generate` runs."""
 _AT_ONCE: Final = 1
-"""Batches whose predictions wait on the device: each goes to the host before the next."""
+"""Batches whose predictions wait on the device: each moves to the host before the next one."""
 
 
 def choose_evaluation(facts: Facts, draft: Draft) -> Outcome:
-    """Take the spec's evaluation: the loss alone, or logits or answers for a metric."""
+    """Decide what evaluation computes: the loss alone, or logits or answers for a metric."""
     scribe = Scribe(facts)
     asked = facts.spec.evaluation
     wanted = "answers" if asked.generate else "logits" if asked.metrics else "loss"

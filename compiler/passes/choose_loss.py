@@ -26,7 +26,7 @@ _HEADS: Final = ("lm_head", "output", "embed_out")
 
 
 def choose_loss(facts: Facts, draft: Draft) -> Outcome:
-    """Take the leanest loss that the named software has: Liger's, TRL's in pieces, or whole."""
+    """Use the leanest loss that the named software has: Liger's, TRL's in chunks, or the whole."""
     scribe = Scribe(facts)
     scribe.choose("loss.path", _options(facts, draft), "E0606", at="model")
     return scribe.outcome()
@@ -63,10 +63,11 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
 
 
 _WHOLE: Final = frozenset({"axolotl", "llamafactory", "ms-swift", "unsloth", "verl", "openrlhf"})
-"""They compute all logits of pairs: axolotl 0.13.2 to 0.19.0 with trl 0.27.0 to 1.9.0; llamafactory
-0.9.3 to 0.9.5 train/dpo/trainer.py, and ms-swift 4.0.4 to 4.6.0 rlhf_trainers/dpo_trainer.py
-`concatenated_forward`; verl 0.8.0 to 0.9.1 workers/engine/fsdp/transformer_impl.py
-`prepare_model_outputs`; openrlhf 0.10.4 to 0.11.2 models/actor.py `Actor.forward`."""
+"""Trainers that compute all logits of a pair: axolotl 0.13.2 to 0.19.0 with trl 0.27.0 to 1.9.0;
+llamafactory 0.9.3 to 0.9.5 train/dpo/trainer.py, and ms-swift 4.0.4 to 4.6.0
+rlhf_trainers/dpo_trainer.py `concatenated_forward`; verl 0.8.0 to 0.9.1
+workers/engine/fsdp/transformer_impl.py `prepare_model_outputs`; openrlhf 0.10.4 to 0.11.2
+models/actor.py `Actor.forward`."""
 
 
 def _version(facts: Facts, package: str) -> Version | None:
@@ -114,7 +115,7 @@ def _fused_refused(facts: Facts, draft: Draft, trl: Version | None) -> str | Non
 
 
 def _unpatched(facts: Facts, draft: Draft) -> str | None:
-    """transformers 4.45 training_args.py is the first with `use_liger_kernel`."""
+    """Why Liger's loss is unavailable; transformers has `use_liger_kernel` since 4.45."""
     found = _version(facts, "transformers")
     if found is None or found >= _PATCHES_ADAPTED:
         return None

@@ -1,4 +1,4 @@
-"""choose_objective: towards what the model is trained, and what it writes itself for that."""
+"""choose_objective: the training objective, and the answers that the model generates for it."""
 
 from typing import Any, Final
 
@@ -16,12 +16,12 @@ _USUAL_GROUP_LOSSES: Final[tuple[tuple[str, GroupLoss], ...]] = (
     ("0.17", "bnpo"),
     ("0.22", "dapo"),
 )
-"""trl 0.17.0 to 1.16.0 trainer/grpo_config.py `loss_type`, by the first release; before it there is
-one."""
+"""Default `loss_type` of trl 0.17.0 to 1.16.0 trainer/grpo_config.py, by the first release that has
+it; earlier releases have one loss."""
 
 
 def choose_objective(facts: Facts, draft: Draft) -> Outcome:
-    """Take the spec's objective; a pair of answers needs a reference, rewards need answers."""
+    """Decide the objective; preference pairs need a reference, rewards need generated answers."""
     scribe = Scribe(facts)
     objective = facts.spec.objective
     kind = facts.pinned("objective.kind", "dpo" if objective.dpo else "sft")
@@ -58,11 +58,11 @@ def _dpo(scribe: Scribe, draft: Draft, asked: Dpo) -> None:
 
 
 _DOUBLES: Final = "openrlhf"
-"""Keeps a second model beside adapters too: openrlhf 0.10.4 to 0.11.2 cli/train_dpo.py `train`."""
+"""Keeps a second model even with adapters: openrlhf 0.10.4 to 0.11.2 cli/train_dpo.py `train`."""
 
 
 def _references(*, adapted: bool, doubles: bool) -> list[Option]:
-    """trl 0.9.6 to 1.16.0 trainer/dpo_trainer.py: with a `peft_config`, no second model is kept."""
+    """The possible references; trl 0.9.6 to 1.16.0 keeps no second model with a `peft_config`."""
     rests = (slot("adapter.kind"),)
     no_adapters = None if adapted else "there are no adapters to turn off"
     keeps_one = adapted and not doubles
@@ -101,12 +101,12 @@ def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
 
 
 def _generator(scribe: Scribe, asked: Grpo) -> Any:
-    """What writes answers: transformers where neither the spec nor its trainer names another."""
+    """The engine that generates answers; by default transformers."""
     return scribe.facts.pinned("generation.engine", asked.generator or "transformers")
 
 
 def _usual_loss(trl: str | None) -> GroupLoss:
-    """How the loss of a group is averaged where the spec leaves it to the trainer's release."""
+    """How the loss of a group is averaged by default in a release of the trainer."""
     known = (
         loss for since, loss in _USUAL_GROUP_LOSSES if not trl or Version(trl) >= Version(since)
     )
@@ -142,7 +142,7 @@ def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> 
 
 
 def _check_share(scribe: Scribe, asked: Grpo) -> None:
-    """Fields that concern an engine on the devices that train."""
+    """Check the fields that concern a generation engine on the training devices."""
     given = {
         "device_share": asked.device_share is not None,
         "engine_sleeps": bool(asked.engine_sleeps),
@@ -160,7 +160,7 @@ def _check_share(scribe: Scribe, asked: Grpo) -> None:
 
 
 def _answers_in_text(scribe: Scribe, draft: Draft, name: str) -> None:
-    """What the accounts and the trainers' files are sure of: models that write text, unpacked."""
+    """Check what the accounts and the trainers' files support: text models without packing."""
     if draft.model.kind != "causal-lm":
         scribe.error(
             "E0804",

@@ -1,4 +1,4 @@
-"""choose_optimizer: what moves the parameters, and how fast."""
+"""choose_optimizer: the optimizer and its learning rate."""
 
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
@@ -24,11 +24,11 @@ _KERNELS: dict[OptimizerName, OptimizerKernel] = {
 }
 
 _UNUSUAL_FACTOR = 20
-"""A rate this many times above or below the usual one is worth a note."""
+"""A rate that differs from the usual one by this factor is reported."""
 
 
 def choose_optimizer(facts: Facts, draft: Draft) -> Outcome:
-    """Take the spec's optimizer, or the one that the precision and the method call for."""
+    """Use the spec's optimizer, or the one that suits the precision and the method."""
     scribe = Scribe(facts)
     wish = facts.spec.train.optimizer
     named = "optimizer" in facts.spec.train.model_fields_set
@@ -54,10 +54,10 @@ def choose_optimizer(facts: Facts, draft: Draft) -> Outcome:
 
 
 def _regularisation(scribe: Scribe, field: str, name: OptimizerName) -> None:
-    """Take the spec's number, unless the optimizer that the trainer makes is not given it.
+    """Use the spec's number, unless the trainer does not pass it to this optimizer.
 
-    transformers 4.41 to 5.23 trainer_optimizer.py, before 5.6 trainer.py, `_get_lomo_optimizer`:
-    a rate alone. No gradient is left when the trainer clips.
+    LOMO gets only a rate (transformers 4.41 to 5.23 trainer_optimizer.py, before 5.6 trainer.py,
+    `_get_lomo_optimizer`), and no gradient is left when the trainer clips.
     """
     wish, path = scribe.facts.spec.train.optimizer, f"train.optimizer.{field}"
     given, value = field in wish.model_fields_set, getattr(wish, field)
@@ -100,7 +100,7 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
 
 
 def _refused(facts: Facts, draft: Draft, name: OptimizerName) -> str | None:
-    """Why LOMO cannot step a model: accelerate 1.15 accelerator.py `backward`, lomo-optim 0.1.1."""
+    """Why LOMO cannot train: accelerate 1.15 accelerator.py `backward`, lomo-optim 0.1.1."""
     if name not in STEPS_IN_BACKWARD:
         return None
     if draft.adapter.kind != "none":

@@ -1,4 +1,4 @@
-"""choose_precision: in which arithmetic the model trains, on what the devices really have."""
+"""choose_precision: the arithmetic in which the model trains, by what the devices support."""
 
 from packaging.version import Version
 
@@ -20,7 +20,7 @@ _LOSS_SCALING = {
 
 
 def choose_precision(facts: Facts, _: Draft) -> Outcome:
-    """Choose the compute dtype that every device used has natively and the model trains in."""
+    """Choose a compute dtype that every device supports natively and the model trains in."""
     scribe = Scribe(facts)
     devices = facts.selection.devices
     options = [_option(dtype, facts, devices) for dtype in ("bf16", "fp16", "fp32")]
@@ -48,7 +48,7 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
 
 
 def _slowed(scribe: Scribe) -> None:
-    """Say where fp16 is ruled out by what a release of TRL does with adapters, and what has it."""
+    """Report when a release of TRL rules out fp16 for adapters, and which release allows it."""
     why = _fp16_over_bf16(scribe.facts)
     if why is not None:
         scribe.report(
@@ -102,7 +102,7 @@ def _device_refuses(dtype: FloatDtype, facts: Facts, each: Device) -> str | None
 
 
 def _fp16_refused(facts: Facts, each: Device) -> str | None:
-    """DeepSpeed's own gate: `CUDA_Accelerator.is_fp16_supported` (0.13.2 to 0.19.8)."""
+    """DeepSpeed's own check: `CUDA_Accelerator.is_fp16_supported` (0.13.2 to 0.19.8)."""
     capability = each.compute_capability
     if capability is None or capability >= (7, 0):
         return None
@@ -118,9 +118,9 @@ def _fp16_refused(facts: Facts, each: Device) -> str | None:
 
 
 def _fp16_over_bf16(facts: Facts) -> str | None:
-    """TRL trains adapters over a quantised base in bf16, whatever computes.
+    """Why fp16 cannot compute: TRL trains adapters over a quantised base in bf16 in any case.
 
-    torch 2.13 amp/grad_scaler.py `_unscale_grads_`: on CUDA no scaled gradient may be bf16.
+    On CUDA no scaled gradient may be bf16 (torch 2.13 amp/grad_scaler.py `_unscale_grads_`).
     """
     trl, engine = facts.versions.get("trl"), facts.pinned("parallel.engine", facts.spec.engine)
     method = facts.spec.method

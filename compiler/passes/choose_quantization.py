@@ -1,4 +1,4 @@
-"""choose_quantization: how a frozen base is stored."""
+"""choose_quantization: how the frozen base is stored."""
 
 import json
 from shlex import quote
@@ -30,7 +30,7 @@ _MERITS: dict[QuantFormat, str] = {
 
 
 def with_base(method: Method, name: str) -> str:
-    """Arguments of `--set` for equal adapters over a base that another method stores."""
+    """The `--set` argument for the same adapters over a base that another method stores."""
     said = method.lora or method.qlora or method.int8_lora
     options = said.model_dump(mode="json", by_alias=True, exclude_unset=True) if said else {}
     kept = {key: value for key, value in options.items() if key not in ("format", "double")}
@@ -38,7 +38,7 @@ def with_base(method: Method, name: str) -> str:
 
 
 def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
-    """Store the base as the method says, if every device used can."""
+    """Store the base as the method requires, if every device supports it."""
     scribe = Scribe(facts)
     method, (asked, where) = facts.spec.method, _asked(facts)
     devices = facts.selection.devices
@@ -71,14 +71,14 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
 
 
 _LIKE_WEIGHTS: Final = Version("0.10"), Version("0.26")
-"""The first release of TRL that packs into the dtype of the weights, and the first that has a key
-for it (trainer/utils.py `get_quantization_config`: bnb_4bit_quant_storage)."""
+"""The first release of TRL that packs 4-bit weights in the weights' dtype, and the first that has a
+key for the storage dtype (trainer/utils.py `get_quantization_config`: bnb_4bit_quant_storage)."""
 
 
 def _say_storage(scribe: Scribe, chosen: QuantFormat, compute: FloatDtype) -> None:
-    """In what packed weights are held: in the compute dtype, in which they are loaded, or uint8.
+    """Decide the dtype that holds packed weights: the compute dtype, or uint8.
 
-    FSDP shards what is of a float dtype (bitsandbytes docs/source/fsdp_qlora.md).
+    FSDP shards only tensors of a floating-point dtype (bitsandbytes docs/source/fsdp_qlora.md).
     """
     facts, rests = scribe.facts, [slot("quantization.format")]
     named, (since, until) = facts.versions.get("trl"), _LIKE_WEIGHTS
@@ -114,9 +114,10 @@ def _asked(facts: Facts) -> tuple[QuantFormat, str]:
 
 
 def _quantised_already(published: str) -> str | None:
-    """Why a base is not quantised again.
+    """Why a published quantised base cannot be quantised again.
 
-    transformers 4.56 to 5.23 quantizers/auto.py `merge_quantization_configs`: ValueError.
+    It raises ValueError (transformers 4.56 to 5.23 quantizers/auto.py
+    `merge_quantization_configs`).
     """
     if published == "none":
         return None
@@ -127,7 +128,7 @@ def _quantised_already(published: str) -> str | None:
 
 
 def _unpacked(facts: Facts) -> str | None:
-    """Why the model's class does not run over packed weights."""
+    """Why the model's class cannot run on packed weights."""
     reason = facts.model.architecture.unpacked
     return f"the model's class fails over packed weights: {reason}" if reason else None
 

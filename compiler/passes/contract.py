@@ -1,4 +1,4 @@
-"""What a pass is, and the scribe with which it writes its decisions down."""
+"""The contract of a pass, and the `Scribe` that records its decisions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,35 +19,35 @@ from tunec.schemas.shape import Shape
 
 
 class Outcome(Struct, frozen=True):
-    """What a pass yields: a decision for each of its slots, and what it has to say.
+    """The result of a pass: a value for each of its slots, and its diagnostics.
 
-    Values are there at once; the reasons are put into words when somebody asks for `decisions`.
+    Values are computed at once; reasons are only put into words when `decisions` is read.
     """
 
     values: Mapping[str, Any]
-    """What each slot gets where no pin says otherwise."""
+    """The value of each slot, before pins."""
     explain: Callable[[], Mapping[str, Decision]]
     diagnostics: tuple[Diagnostic, ...] = ()
     groups: Mapping[str, object] | None = None
-    """What `build_group` makes of the values, where it is at hand."""
+    """The groups built from the values, if the pass has them already."""
     answer: Answer | None = None
-    """What a search came to."""
+    """The answer of the search, if the pass ran it."""
 
     @property
     def decisions(self) -> Mapping[str, Decision]:
-        """The value of each slot with its reason, its origins and what it beat."""
+        """Each slot's value with its reason, its origins and the alternatives that it beat."""
         return self.explain()
 
 
 Decided = tuple[Outcome, Mapping[str, object]]
-"""What a pass yields, with the groups that it decides, pins put in."""
+"""The outcome of a pass, and the groups that it decides with the pins applied."""
 
 _DECIDED: Final = Kept[Decided]("compiler.passes.contract.decided", 4096)
-"""What passes decided, by their inputs."""
+"""Outcomes of passes by their inputs."""
 
 
 class Undecided(LookupError):
-    """A pass decides a group, and leaves out one of its slots."""
+    """A pass decides a group but leaves out one of its slots."""
 
     def __init__(self, name: str, path: str) -> None:
         super().__init__(f"the pass {name} decides the group of the slot {path}, and not the slot")
@@ -61,17 +61,17 @@ class Pass(Struct, frozen=True):
     decides: tuple[str, ...]
     run: Callable[[Facts, Draft], Outcome]
     fact_inputs: tuple[str, ...] | None = None
-    """The facts that it reads besides pins, by their paths; None: anything."""
+    """Dotted paths of the facts that it reads besides pins; None: it may read any."""
     heeds: tuple[str, ...] = ()
-    """Slots of other passes whose pins it looks at, besides those of its own slots."""
+    """Slots of other passes whose pins it reads, besides those of its own slots."""
     looks: tuple[str, ...] = ()
-    """The slots of the groups it reads that it looks at, where they are few; none: any of them."""
+    """The only slots that it reads of the groups in `reads`; empty: it may read any of them."""
 
     def decide(self, facts: Facts, draft: Draft) -> Decided:
-        """What the pass yields, and the groups that come of it.
+        """The outcome of the pass, and the groups that it decides.
 
-        A pass is a pure function of what it reads and knows. Most of it is the same on many
-        clusters, and for most changes of intent that are tried: then nothing is decided again.
+        A pass is a pure function of its inputs. Most inputs are equal on many clusters, and in most
+        of the changed specs that are tried, so the outcome is cached by them.
         """
         if self.fact_inputs is None:
             return self._decided(facts, draft)
@@ -86,7 +86,7 @@ class Pass(Struct, frozen=True):
         return outcome, self.groups(outcome, facts)
 
     def groups(self, outcome: Outcome, facts: Facts) -> Mapping[str, object]:
-        """The groups that an outcome of this pass decides, pins put in."""
+        """The groups that an outcome of this pass decides, with the pins applied."""
         values = outcome.values
         pinned = {path: facts.pins[path].value for path in values.keys() & facts.pins.keys()}
         if outcome.groups is not None and all(_is(values[p], to) for p, to in pinned.items()):
@@ -99,17 +99,17 @@ class Pass(Struct, frozen=True):
 
     @property
     def minded(self) -> frozenset[str]:
-        """The slots whose pins it looks at."""
+        """The slots whose pins it reads."""
         return _minded(self.decides, self.heeds)
 
     @property
     def contract(self) -> str:
-        """The first line of the pass's docstring: what it decides, on what."""
+        """The first line of the pass's docstring: what it decides, and from what."""
         return (self.run.__doc__ or "").partition("\n")[0]
 
 
 def _is(value: Any, other: Any) -> bool:
-    """Whether two values are written alike too: 1 is no True, nor 1.0."""
+    """Whether two values are equal and of one type: 1 is neither True nor 1.0."""
     return type(value) is type(other) and bool(value == other)
 
 
@@ -120,12 +120,12 @@ def _minded(groups: tuple[str, ...], heeds: tuple[str, ...]) -> frozenset[str]:
 
 @cached()
 def _slots(paths: tuple[str, ...]) -> Callable[[Draft], tuple[Any, ...]]:
-    """Reads some slots of a draft; two at least."""
+    """A function that reads some slots of a draft, at least two."""
     return attrgetter(*(f"{SLOTS[path].group}.{SLOTS[path].attribute}" for path in paths))
 
 
 class Option(Struct, frozen=True):
-    """A value that a slot might take; `refused` says why it cannot."""
+    """A possible value of a slot; `refused` says why it cannot be used."""
 
     value: Any
     reason: str
@@ -134,11 +134,11 @@ class Option(Struct, frozen=True):
 
 
 _Why = tuple[str, tuple[Origin, ...], Sequence[Alternative]]
-"""A reason, what it rests on, and what was beaten."""
+"""A reason, its origins, and the alternatives that were beaten."""
 
 
 def as_given(intent: Shape, path: str, otherwise: str = "not given: the usual") -> str:
-    """Why a value of the spec is taken: it is written there, or else it is the field's default."""
+    """The reason for a value of the spec: it is written there, or it is the field's default."""
     here: Any = intent
     for name in path.split("."):
         if name not in here.model_fields_set:
@@ -148,7 +148,7 @@ def as_given(intent: Shape, path: str, otherwise: str = "not given: the usual") 
 
 
 class Scribe(Struct):
-    """Collects one pass's decisions; each call returns the value in force, which a pin may be."""
+    """Collects one pass's decisions; each call returns the value in force, which may be a pin's."""
 
     facts: Facts
     values: dict[str, Any] = field(default_factory=dict)
@@ -179,12 +179,12 @@ class Scribe(Struct):
         otherwise: str | None = None,
         setting: Callable[[Any], str] | None = None,
     ) -> Any:
-        """Take the first option that is not refused; what was asked for, or pinned, or an error.
+        """Decide a slot: the requested or pinned value, else the first option that is not refused.
 
-        `asked` is the spec's own wish and `at` where it says so; a wish or a pin that is refused
-        becomes an error of `code` that gives the reason, and as help the argument for the first
-        option that could be had, or `otherwise`. `setting` says a value as `--set` takes it, where
-        that is not the value of `at`.
+        `asked` is the value that the spec requests, and `at` its path there. If a requested or
+        pinned value is refused, an error of `code` gives the reason; its help is the argument for
+        the first possible option, or `otherwise`. `setting` converts a value to a `--set` argument,
+        if that is not just the value of `at`.
         """
         wish, place = self.facts.pinned(slot, asked), self.place(slot, at)
         is_refused = wish is not None and _refused(options, wish) is not None
@@ -205,7 +205,7 @@ class Scribe(Struct):
         return self.say(slot, taken.value, reason, *rests, beat=beat)
 
     def place(self, slot: str, at: str) -> str:
-        """Where a slot's value is set: its pin, or else the path of the spec that gives it."""
+        """The place that sets a slot's value: its pin, or else the path in the spec."""
         return f"pin.{slot}" if slot in self.facts.pins else at
 
     def error(
@@ -217,7 +217,7 @@ class Scribe(Struct):
         help: str | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """Report a hard error at a path of the spec."""
+        """Report an error at a path of the spec."""
         self.report(code, "error", message, at, help=help, notes=notes)
 
     def report(
@@ -231,12 +231,12 @@ class Scribe(Struct):
         notes: Sequence[str] = (),
         label: str = "",
     ) -> None:
-        """Report anything at a path of the spec; the driver finds the line."""
+        """Report a diagnostic at a path of the spec; the driver finds the line."""
         labels = (Label(label, path=at),) if at else ()
         self.diagnostics.append(Diagnostic(id, severity, message, labels, tuple(notes), help))
 
     def outcome(self) -> Outcome:
-        """What the pass yields."""
+        """The result of the pass."""
         explain = partial(_decisions, self.values, self._whys)
         return Outcome(self.values, explain, tuple(self.diagnostics))
 
@@ -249,13 +249,13 @@ def _decisions(values: Mapping[str, Any], whys: Mapping[str, _Why]) -> dict[str,
 
 
 def _refused(options: Sequence[Option], wish: Any) -> str | None:
-    """Why a wish cannot be had."""
+    """Why a requested value cannot be used."""
     option = _find(options, wish)
     return None if option is None else option.refused
 
 
 def _hint(other: Option, place: str, at: str, setting: Callable[[Any], str] | None) -> str:
-    """What to give instead, as an argument, and why it can be had."""
+    """The argument for a value that can be used instead, with its reason."""
     said = setting(other.value) if setting and place == at else f"{place}={other.value}"
     return f"`--set {quote(said)}`: {other.reason}"
 

@@ -1,7 +1,7 @@
-"""What is taken where a spec sets nothing: each value with its condition and its source.
+"""Default values: each with its condition and its source.
 
-`docs/defaults.md` is made of this table. What follows from a sum, such as a micro batch, is no
-default; what a spec's own field has as its default is read from there.
+`docs/defaults.md` is generated from this table. It does not contain computed values, such as a
+micro batch. The defaults of a spec's own fields are read from their declarations.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ class Default(Struct, frozen=True):
     slot: str
     value: Any
     when: str
-    """On what condition; empty: always."""
+    """The condition under which it applies; empty: always."""
     source: str
-    """A publication or a program; a judgement says that it is one."""
+    """A publication, a program, or a judgement, which then says that it is one."""
 
 
 _ZEPHYR: Final = (
@@ -126,7 +126,7 @@ Aim = Literal["language", "diffusion", "dpo", "grpo"]
 
 
 class Rate(Struct, frozen=True):
-    """A learning rate of AdamW, for models of more than so many parameters."""
+    """A learning rate of AdamW for models with more than `above` parameters."""
 
     method: Method
     aim: Aim
@@ -170,16 +170,16 @@ RATES: Final = (
 _OF_LION: Final = "arXiv 2302.06675 (Lion), section 5: a rate 3 to 10 times smaller than AdamW's"
 _LIONS: Final = ("lion", "lion_8bit", "paged_lion_8bit", "paged_lion_32bit")
 PACES: Final[Mapping[str, tuple[float, str]]] = dict.fromkeys(_LIONS, (0.2, _OF_LION))
-"""Share of AdamW's rate for optimizers whose makers say one, with the source."""
+"""The share of AdamW's rate that an optimizer's authors recommend, with the source."""
 RATES_OF: Final[Mapping[str, tuple[float, str]]] = {
     "lomo": (3e-2, "OpenLMLab/LOMO 07760bd lomo/config/args_lomo.yaml, which clips besides"),
     "adalomo": (5e-4, "OpenLMLab/LOMO ea7979d adalomo/instruction-tuning/train.py `--lr`"),
 }
-"""Rates of optimizers whose steps are no Adam's, whatever the model, with the source."""
+"""Rates of optimizers whose steps do not resemble Adam's, for any model."""
 
 
 def usual_rate(method: Method, aim: Aim, parameters: int, optimizer: OptimizerName) -> float:
-    """The learning rate of a method, for a model of so many parameters."""
+    """The usual learning rate of a method for a model with this many parameters."""
     if optimizer in RATES_OF:
         return RATES_OF[optimizer][0]
     fitting = (r for r in RATES if (r.method, r.aim) == (method, aim) and parameters > r.above)

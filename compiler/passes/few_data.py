@@ -1,4 +1,4 @@
-"""What a run cannot learn from: data that fill no batch, or are seen too often."""
+"""Warns about data that cannot fill a batch, or that the run sees too often."""
 
 from typing import Final
 
@@ -6,19 +6,19 @@ from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Scribe
 
 _FEW: Final = 10
-"""Steps below which a run hardly moves: a judgement, told as a note."""
+"""Runs with fewer steps hardly change the model: a judgement, reported as a note."""
 _MANY: Final = {"diffusion": 1000.0}
 _MANY_OF_TEXT: Final = 100.0
-"""Passes over the data that are worth a warning. Text is learnt by heart after a few (Muennighoff
-et al., arXiv 2305.16264: little is gained after 4, nothing after 40), though VisualGLM's own recipe
-makes 60; a subject of a few pictures is taught in hundreds (DreamBooth, arXiv 2208.12242: 1,000
-steps over 3 to 5 of them)."""
+"""Epochs above which a warning is given. Text is memorised after a few (Muennighoff et al., arXiv
+2305.16264: little is gained after 4, nothing after 40), though VisualGLM's own recipe makes 60; a
+subject of a few images takes hundreds (DreamBooth, arXiv 2208.12242: 1,000 steps over 3 to 5
+images)."""
 
 
 def check_data(scribe: Scribe, draft: Draft, steps: int | None, passes: float | None) -> None:
-    """Say where the data are too few for the batch, or for the steps.
+    """Report data that are too few for the batch or for the steps.
 
-    `steps` of the run and `passes` over the data are None where they are not known.
+    `steps` of the run and `passes` over the data are None if they are unknown.
     """
     rows = draft.data.samples
     a_step = draft.batch.global_ // max(draft.generation.samples, 1)
@@ -33,7 +33,7 @@ def check_data(scribe: Scribe, draft: Draft, steps: int | None, passes: float | 
 
 
 def _is_asked(scribe: Scribe) -> bool:
-    """Whether the steps are: then they are meant."""
+    """Whether the number of steps is given, and therefore intended."""
     return scribe.facts.spec.train.steps is not None or "schedule.steps" in scribe.facts.pins
 
 

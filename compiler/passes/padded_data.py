@@ -1,4 +1,4 @@
-"""What batches lose to padding, and what packing or grouping by length would save."""
+"""Reports what batches lose to padding, and what packing or grouping by length would save."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,11 +12,11 @@ from tunec.compiler.passes.contract import Scribe
 from tunec.compiler.passes.fit.timing import step_seconds, step_seconds_of
 
 _WORTH: Final = 0.1
-"""Share of a batch's tokens below which padding is not worth a note: a judgement."""
+"""Share of a batch's tokens from which padding is reported: a judgement."""
 
 
 def check_padding(scribe: Scribe, draft: Draft) -> None:
-    """Say how much of a padded batch is padding, where the lengths of the samples are known."""
+    """Report how much of a padded batch is padding, if the sample lengths are known."""
     lengths = scribe.facts.lengths
     if lengths is None or lengths.is_mean or draft.data.packing or draft.generation.samples:
         return
@@ -51,7 +51,7 @@ def _remedy(draft: Draft) -> str:
 
 
 def _savings(facts: Facts, draft: Draft, lengths: Lengths) -> Iterator[str]:
-    """The time of an epoch, by how batches are made."""
+    """The time of an epoch for each way of making batches."""
     samples, seconds = draft.data.samples, step_seconds(facts, draft)
     if not samples or not seconds:
         return

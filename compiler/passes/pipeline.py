@@ -147,11 +147,11 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         plan_job,
     ),
 )
-"""Each with the groups it reads, those it decides, the facts that it knows and pins it heeds."""
+"""Each pass with the groups that it reads, those that it decides, and its facts and pins."""
 
 
 def _stages() -> Iterator[Stage]:
-    """The pipeline in stretches, each as long as one cluster is told from others by as little."""
+    """The pipeline in stages; most passes depend on few facts of a cluster, and share one stage."""
     at = [each.name for each in PIPELINE].index
     before, found = at("resolve-data"), at("fit")
     yield from (Stage((each,)) for each in PIPELINE[:before])
@@ -160,4 +160,5 @@ def _stages() -> Iterator[Stage]:
 
 
 STAGES: Final = tuple(_stages())
-"""The pipeline's passes, together where they rest on a spec and on a cluster's devices alone."""
+"""The pipeline in stages: passes that depend only on a spec and a cluster's devices run
+together."""

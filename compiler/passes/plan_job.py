@@ -1,4 +1,4 @@
-"""plan_job: what a cluster is asked for beside its devices, and what the job brings along."""
+"""plan_job: what a job requests from a cluster besides devices, and what it installs."""
 
 from typing import Final
 
@@ -21,13 +21,13 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.units import format_bytes
 
 _SAID: Final = ("image", "setup", "queue", "account", "qos", "namespace", "volume", "infra", "spot")
-"""Fields of the spec's `job` that are slots as they stand."""
+"""Fields of the spec's `job` that become slots unchanged."""
 _HALF: Final = 2
-"""Bytes of a stored weight, as models are published."""
+"""Bytes of one published weight."""
 
 
 def plan_job(facts: Facts, draft: Draft) -> Outcome:
-    """Ask for host memory and time by the accounts, and pin what must be installed."""
+    """Request host memory and time by the accounts, and pin what must be installed."""
     scribe = Scribe(facts)
     problem, layout = problem_of(facts, draft), Layout.of(draft)
     scribe.say("job.name", facts.spec.name, "the spec's own name", spec("name"))
@@ -68,7 +68,7 @@ def _host_memory(scribe: Scribe, problem: Problem, layout: Layout, draft: Draft)
 
 @cached(256)
 def _loaded_by(workload: Workload, workers: int) -> Workload:
-    """The workload with its data loading; the same object for equal inputs, as caches rely on."""
+    """The workload with its data loading; equal inputs give one object, as caches need."""
     return replace(workload, dataloader_workers=workers)
 
 
@@ -114,7 +114,7 @@ def _run(facts: Facts, draft: Draft) -> Run | None:
 
 
 def run_of(decided: Draft | Plan, steps: int, step_seconds: float, encoding: float = 0.0) -> Run:
-    """What a run of so many steps does besides them; steps may be known about alone."""
+    """What a run of this many steps does besides the steps; the number may be an estimate."""
     each = decided.schedule.save_steps
     return Run(
         steps=steps,

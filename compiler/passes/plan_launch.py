@@ -1,4 +1,4 @@
-"""plan_launch: how the processes are started, on the devices that were meant."""
+"""plan_launch: how the processes are started on the chosen devices."""
 
 import shlex
 
@@ -34,7 +34,7 @@ def plan_launch(facts: Facts, draft: Draft) -> Outcome:
 
 
 def _script(scribe: Scribe) -> None:
-    """The user's own script; a trainer's program takes the place of the usual name."""
+    """Decide the user's script; a trainer's own program replaces the default name."""
     run = scribe.facts.spec.run
     words = (run.script, *run.arguments) if run.script is not None else (UNNAMED,)
     why = "as the spec has it" if run.script is not None else "not given: the usual name"
@@ -83,7 +83,7 @@ def _usual(facts: Facts, draft: Draft) -> tuple[Launcher, str]:
 
 
 def environment_of(draft: Draft) -> tuple[tuple[str, str], ...]:
-    """Environment variables in the order in which they are exported."""
+    """Environment variables, in the order in which they are exported."""
     variables: list[tuple[str, str]] = []
     if draft.devices.visible:
         if draft.devices.vendor == "nvidia":

@@ -1,4 +1,4 @@
-"""resolve_data: what one sample is, in tokens of text and of images."""
+"""resolve_data: the size of one sample, in tokens of text and of images."""
 
 from collections.abc import Iterator
 from posixpath import normpath
@@ -21,7 +21,7 @@ from tunec.schemas.training_data import Data
 
 
 def resolve_data(facts: Facts, _: Draft) -> Outcome:
-    """Say what a sample holds: text tokens, images, and the tokens that images become."""
+    """Decide what a sample holds: text tokens, images, and the tokens that images become."""
     scribe = Scribe(facts)
     data = facts.spec.data
     _train(scribe)
@@ -37,7 +37,7 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
 
 
 def _train(scribe: Scribe) -> None:
-    """Name each part as often as an epoch sees it."""
+    """List each part of the data as often as an epoch sees it."""
     train = scribe.facts.spec.data.train
     first, *more = (_plain(each.name) for each in parts(train) for _ in range(each.times))
     scribe.say("data.train", first, "passed to the trainer unchanged", spec("data.train"))
@@ -46,7 +46,7 @@ def _train(scribe: Scribe) -> None:
 
 
 def _format(scribe: Scribe) -> None:
-    """Say what a record looks like; messages are what trainers look for by default."""
+    """Decide the record format; by default, trainers expect messages."""
     intent = scribe.facts.spec
     given, kind = intent.data.format, scribe.facts.model.architecture.kind
     objective = "dpo" if intent.objective.dpo else "grpo" if intent.objective.grpo else "sft"
@@ -82,9 +82,9 @@ def _whole_pictures(scribe: Scribe) -> None:
 
 
 def _plain(path: str, split: str = "train") -> str:
-    """A file without the `./` or detours of its path, a name without the split that it has anyway.
+    """A file's path without `./` and detours, or a data set's name without its default split.
 
-    Neither is given back by a consumer.
+    No consumer gives these back when its files are read.
     """
     said = chosen(path)
     if said.split == split:
@@ -93,7 +93,7 @@ def _plain(path: str, split: str = "train") -> str:
 
 
 def _evaluation(data: Data) -> str | None:
-    """What is evaluated on; a configuration of the data that are trained on holds here too."""
+    """The evaluation data, with the configuration of the training data if they share a data set."""
     if data.evaluation is None:
         return None
     asked = data.evaluation if isinstance(data.evaluation, str) else data.evaluation.name
@@ -117,7 +117,7 @@ def _samples(scribe: Scribe) -> None:
 
 
 def _cut(scribe: Scribe, sequence: int) -> None:
-    """Say what the bound leaves of the samples; packed, it depends on how."""
+    """Report how much of the samples the length limit cuts off; packing may split them instead."""
     data, lengths = scribe.facts.spec.data, scribe.facts.lengths
     splits = data.packing and scribe.facts.counting.packing != "bfd"
     if lengths is None or lengths.is_mean or splits:
@@ -177,11 +177,9 @@ def _sequence(scribe: Scribe) -> None:
 
 
 _UNBOUNDED: Final = frozenset({"bloom", "deberta", "deberta-v2"})
-"""Families that read distances alone, by ALiBi or in buckets of which the last holds all others.
-
-transformers 5.23.0 `models/bloom/modeling_bloom.py`, `build_alibi_tensor`, and
-`models/deberta_v2/modeling_deberta_v2.py`, `DisentangledSelfAttention`.
-"""
+"""Families that only use distances between tokens: by ALiBi, or in buckets whose last one is open.
+Sources: transformers 5.23.0 `models/bloom/modeling_bloom.py`, `build_alibi_tensor`, and
+`models/deberta_v2/modeling_deberta_v2.py`, `DisentangledSelfAttention`."""
 _TABULATED: Final = frozenset({"chatglm", "codegen", "ctrl", "gptj", "mpt", "VisualGLMModel"})
 """Families whose tables of positions or distances end, and are no parameters.
 
@@ -193,11 +191,11 @@ transformers 5.23.0 `create_sinusoidal_positions` (`models/gptj/modeling_gptj.py
 
 
 def _beyond_context(scribe: Scribe, sequence: int) -> None:
-    """Refuse a sequence beyond a table of positions; warn of one beyond those that were trained.
+    """Refuse a sequence beyond a table of positions; warn if it exceeds the trained context.
 
     Rotary positions are computed for any place (transformers 5.23.0
     `models/llama/modeling_llama.py`, `LlamaRotaryEmbedding.forward`), and trl 1.16.0 cuts samples
-    at `max_length` alone.
+    only at `max_length`.
     """
     architecture = scribe.facts.model.architecture
     context = architecture.context
@@ -226,7 +224,7 @@ def _beyond_context(scribe: Scribe, sequence: int) -> None:
 
 
 def _has_table(architecture: Architecture) -> bool:
-    """Whether positions are looked up in a table, of which no row is beyond the context."""
+    """Whether positions are looked up in a table that ends at the context length."""
     leaves = (m.path.rpartition(".")[2] for m in architecture.modules if m.part == "text")
     tables = ("position" in leaf or leaf == "wpe" for leaf in leaves)
     return architecture.family in _TABULATED or any(tables)
@@ -244,7 +242,7 @@ def _packing(scribe: Scribe) -> None:
 
 
 def _of(kind: str) -> str:
-    """A model of a kind, in words."""
+    """A noun phrase for a kind of model."""
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} model"
 
 
@@ -317,7 +315,7 @@ def _sample_images(scribe: Scribe) -> None:
 
 
 def _image_size(scribe: Scribe, rule: ImageTokens) -> tuple[int, int]:
-    """Pixels of an image: as given, the tower's own square, or assumed where any size goes in."""
+    """Pixels of an image: as given, the tower's square, or assumed if any size is possible."""
     asked = scribe.facts.spec.data.images
     given = (asked.width or asked.height) if asked else None
     side = given or rule.image_size

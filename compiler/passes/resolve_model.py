@@ -1,4 +1,4 @@
-"""resolve_model: which weights, and what is known of their modules."""
+"""resolve_model: which weights are trained, and their modules."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,18 +19,18 @@ _EXPANDED: Final = (
 )
 
 _DECAY: Final = "A_log"
-"""The parameter that every layer with a state has, by which the state decays."""
+"""A parameter that every recurrent layer has: the decay of its state."""
 _STATE_SPACE: Final = ("the state space", "mamba-ssm")
 _RECURRENT: Final = {"linear_attn": ("linear attention", "flash-linear-attention")}
-"""By the name of the module: how it is called, and the package with its kernels (transformers
-5.23.0 `integrations/hub_kernels.py`, `use_kernel_func_from_hub_with_fallback`)."""
+"""The display name and the kernel package of each kind of module (transformers 5.23.0
+`integrations/hub_kernels.py`, `use_kernel_func_from_hub_with_fallback`)."""
 _IN_TORCH: Final = (
     "the account of memory counts those operations, which keep more than the kernels do"
 )
 
 
 def resolve_model(facts: Facts, _: Draft) -> Outcome:
-    """Say what is trained: the weights that the spec names, and the modules that a config gives."""
+    """Decide what is trained: the weights that the spec names, and the modules of its config."""
     scribe = Scribe(facts)
     resolved = facts.model
     architecture = resolved.architecture
@@ -62,7 +62,7 @@ def resolve_model(facts: Facts, _: Draft) -> Outcome:
 
 
 def _refuse_unknown(scribe: Scribe, architecture: Architecture) -> None:
-    """An error where the transformers that will run does not have the model's family yet."""
+    """Report an error if the installed transformers does not have the model's family yet."""
     since, running = known_since(architecture.family), scribe.facts.versions.get("transformers")
     if since is None or running is None or architecture.remote_code:
         return
@@ -80,7 +80,7 @@ def _refuse_unknown(scribe: Scribe, architecture: Architecture) -> None:
 
 
 def _report_recurrent(scribe: Scribe, architecture: Architecture) -> None:
-    """Report layers that hand on a state, whose kernels are packages of their own."""
+    """Report recurrent layers, whose fast kernels come in separate packages."""
     kinds = {
         _RECURRENT.get(path.rpartition(".")[2], _STATE_SPACE)
         for path, _, last in (each.path.rpartition(".") for each in architecture.modules)
@@ -97,7 +97,7 @@ def _report_recurrent(scribe: Scribe, architecture: Architecture) -> None:
 
 
 def _report_expanded(scribe: Scribe, resolved: ResolvedModel) -> None:
-    """Report weights that take more memory than their files, and a copy of them in 16 bits."""
+    """Report weights that take more memory than their files, and a 16-bit copy of them."""
     form, path = TITLES[resolved.published], resolved.path
     size = format_bytes(_16_BIT * resolved.architecture.parameters)
     copy = next(iter(_copies(resolved)), None)
@@ -112,7 +112,7 @@ def _report_expanded(scribe: Scribe, resolved: ResolvedModel) -> None:
 
 
 def _copies(resolved: ResolvedModel) -> Iterator[str]:
-    """Repositories with the card's own weights in 16 bits, by their names."""
+    """Names of repositories that hold the card's weights in 16 bits."""
     card = resolved.card
     own = resolved.path.rpartition("/")[2].lower()
     for name, each in (card.siblings if card else {}).items():
@@ -122,7 +122,7 @@ def _copies(resolved: ResolvedModel) -> Iterator[str]:
 
 
 def _whence(resolved: ResolvedModel) -> str:
-    """Why the weights lie where they do; those of a card's short name are where the card says."""
+    """The reason for the weights' path; a card's short name stands for the card's repository."""
     card = resolved.card
     if card is None or resolved.path != card.repo:
         return "as the spec names it"
@@ -130,7 +130,7 @@ def _whence(resolved: ResolvedModel) -> str:
 
 
 def _config_of(resolved: ResolvedModel) -> str:
-    """Whose config it is that the modules are known by."""
+    """The config from which the modules are known."""
     card = resolved.card
     if card is None or card.repo.lower() == resolved.path.lower():
         return "its config"

@@ -1,4 +1,4 @@
-"""schedule_training: how long the run is, how its rate moves, when it saves and evaluates."""
+"""schedule_training: the length of the run, its learning rate, and when it saves and evaluates."""
 
 import math
 from typing import Final, NamedTuple
@@ -21,32 +21,32 @@ from tunec.schemas.terms import ScheduleKind
 from tunec.schemas.units import format_bytes
 
 _LOG_LINES: Final = 100
-"""Log lines over a run: enough for a curve, few enough to read."""
+"""Log lines of a run: enough for a curve, and few enough to read."""
 _WARMUP_OF_DIFFUSION: Final = 100
-"""Steps: trainers of diffusion models count no shares, and the examples of SimpleTuner 4.10.1
-(simpletuner/examples/*/config.json) have 10 to 250."""
+"""Warm-up in steps: trainers of diffusion models take no shares, and the examples of SimpleTuner
+4.10.1 (simpletuner/examples/*/config.json) have 10 to 250."""
 _LARGE: Final = 20 * 2**30
-"""Bytes of a checkpoint that are worth telling: a judgement."""
+"""Bytes of a checkpoint from which its size is reported: a judgement."""
 
 
 class _Length(NamedTuple):
-    """How long the run is, by all that is known."""
+    """The length of the run, as far as it is known."""
 
     epochs: float | None
     steps: int | None
-    """Known exactly."""
+    """The exact number; None: unknown."""
     estimate: int | None
     passes: float | None
-    """Passes over the data, given or by the number of steps; None: not known."""
+    """Epochs, given or computed from the steps; None: unknown."""
 
     @property
     def expected(self) -> int | None:
-        """Steps, exactly or about."""
+        """The number of steps, exact or estimated."""
         return self.steps or self.estimate
 
 
 def schedule_training(facts: Facts, draft: Draft) -> Outcome:
-    """Derive the run's length as its trainer counts it, and what happens along it."""
+    """Decide the run's length as its trainer counts it, and when it logs, saves and evaluates."""
     scribe = Scribe(facts)
     length = _length(scribe, draft)
     kind, why = _kind(facts, draft)
@@ -70,7 +70,7 @@ def schedule_training(facts: Facts, draft: Draft) -> Outcome:
 
 
 def _rows(facts: Facts, draft: Draft) -> Rows | None:
-    """What one pass over the data draws from; None where its size is unknown."""
+    """What one epoch draws from; None if its size is unknown."""
     samples = draft.data.samples
     if samples is None:
         return None
@@ -246,7 +246,7 @@ def _save_every(
 
 
 def _not_placed(scribe: Scribe, field: str, instead: str) -> None:
-    """Say that a number of times over a run gives no number of steps, where it has no length."""
+    """Report that times per run cannot become steps, since the run's length is unknown."""
     times = getattr(scribe.facts.spec.train, field)
     scribe.report(
         "times-not-placed",

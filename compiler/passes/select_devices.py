@@ -1,4 +1,4 @@
-"""select_devices: which accelerators are used, and how much of them the run may take."""
+"""select_devices: which accelerators are used, and how much of their memory the run may take."""
 
 from tunec.compiler.analyses.selection import Selection
 from tunec.compiler.facts import Facts
@@ -9,7 +9,7 @@ from tunec.schemas.units import MIB, format_bytes
 
 
 def select_devices(facts: Facts, _: Draft) -> Outcome:
-    """Choose devices from the cluster and bound the memory that the run may take."""
+    """Choose devices from the cluster and limit the memory that the run may take."""
     scribe = Scribe(facts)
     chosen = facts.selection
     weakest = chosen.weakest.device

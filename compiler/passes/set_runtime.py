@@ -1,4 +1,4 @@
-"""set_runtime: what surrounds the training loop."""
+"""set_runtime: settings around the training loop."""
 
 from tunec.compiler.analyses.time.machine import MOST_LOADERS
 from tunec.compiler.facts import Facts
@@ -8,7 +8,7 @@ from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 
 
 def set_runtime(facts: Facts, draft: Draft) -> Outcome:
-    """Set seed, output, trackers, data loading and what is passed through."""
+    """Set seed, output folder, trackers, data loading and the keys that are passed through."""
     scribe = Scribe(facts)
     train = facts.spec.train
     for name in ("seed", "output", "report_to"):

@@ -1,4 +1,4 @@
-"""Which software a run needs: the build of torch that has the devices' kernels, and the rest."""
+"""The software that a run needs: the build of torch with the devices' kernels, and the packages."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -15,7 +15,7 @@ _TORCH: Final = "torch"
 
 
 def say_software(scribe: Scribe, draft: Draft) -> None:
-    """Decide what must be installed; an error where a named torch has no kernels for a device."""
+    """Decide what must be installed; an error if a named torch has no kernels for a device."""
     _torch(scribe, draft)
     packages = tuple(_packages(scribe, draft))
     why = (
@@ -67,31 +67,31 @@ _OF_ENGINES: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
     ("sglang", "0.5.8"): {_TORCH: "2.9.1", "transformers": "4.57.1"},
     ("sglang", "0.5.14"): {_TORCH: "2.11.0", "transformers": "5.8.1"},
 }
-"""What an engine that writes answers pins itself: `Requires-Dist` of the wheels."""
+"""Packages that a generation engine pins: `Requires-Dist` of its wheels."""
 
 
 def _brought(scribe: Scribe, draft: Draft) -> Mapping[str, str]:
-    """The release of each package: named, of the engine that writes, or of the asked targets."""
+    """The release of each package: named, pinned by the engine, or the requested targets'."""
     facts = scribe.facts
     said = {**facts.releases, **facts.versions}
     return {**said, **_pinned(draft, said), **facts.spec.software}
 
 
 def _pinned(draft: Draft, releases: Mapping[str, str]) -> Mapping[str, str]:
-    """Releases that the engine of a plan pins; nothing where there is none, or none is known."""
+    """Releases that the plan's generation engine pins; empty if it pins none."""
     engine = draft.generation.engine.partition("_")[0]
     return _OF_ENGINES.get((engine, releases.get(engine, "")), {})
 
 
 def _version(build: Build, named: str | None) -> str:
-    """With the patch that is named; a minor release alone means its newest."""
+    """A build's version with the named patch; a minor release alone means its newest patch."""
     plain = None if named is None else named.partition("+")[0]
     release = plain if plain is not None and _is_patch(plain) else build.release
     return f"{release}+{build.name}"
 
 
 def _local(named: str) -> str:
-    """The build that a version names itself: `cu126` of `2.13.0+cu126`."""
+    """The build that a version names: `cu126` of `2.13.0+cu126`."""
     return named.partition("+")[2]
 
 
@@ -103,9 +103,9 @@ def _is_patch(text: str) -> bool:
 
 
 def _of_release(scribe: Scribe, named: str, devices: tuple[Device, ...]) -> Build | None:
-    """The first build of a named release that every device has kernels in; an error: there is none.
+    """The first build of a named release with kernels for every device; an error if there is none.
 
-    PyTorch has no build of its own for Gaudi and Ascend: their makers do.
+    PyTorch publishes no builds for Gaudi and Ascend; their vendors do.
     """
     local = _local(named)
     known = tuple(each for each in builds_of(named) if local in ("", each.name))
@@ -185,27 +185,28 @@ _IMPORTED: Final[Mapping[str, Callable[[Draft], bool]]] = {
     "sglang": lambda draft: draft.generation.engine.startswith("sglang"),
     **{name: partial(_reports_to, name) for name in ("wandb", "tensorboard", "mlflow")},
 }
-"""Distributions by whether a plan's run imports them; no trainer but some of them requires those of
-trackers, without which it stops (transformers 5.23.0 integrations/integration_utils.py)."""
+"""Distributions, and whether a plan's run imports them. Few trainers require those of trackers,
+without which the run stops (transformers 5.23.0 integrations/integration_utils.py)."""
 _OF_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "smolvlm": ("num2words",),
     **dict.fromkeys(("fast_vlm", "gemma3n", "perception_lm"), ("timm",)),
 }
-"""What transformers imports for a family and does not require: transformers 5.23.0 models/smolvlm/
-processing_smolvlm.py `SmolVLMProcessor.__init__`, models/timm_wrapper/modeling_timm_wrapper.py."""
+"""Packages that transformers imports for a family without requiring them: transformers 5.23.0
+models/smolvlm/processing_smolvlm.py `SmolVLMProcessor.__init__`,
+models/timm_wrapper/modeling_timm_wrapper.py."""
 _FLASH: Final = "flash-attn"
-"""It is compiled, and goes before what requires it: pip then finds it there."""
+"""It is compiled on installation, so it precedes the packages that require it."""
 _TRAINERS: Final = (
     *("axolotl", "llamafactory", "ms-swift", "openrlhf", "unsloth", "verl"),
     *("trl", "simpletuner", "llama-cookbook", "SwissArmyTransformer"),
 )
-"""Distributions that a target is written for, and brings."""
+"""Distributions that a target is written for and that it installs."""
 _REQUIRING: Final = frozenset({"openrlhf"})
-"""Trainers whose wheels require FlashAttention, whatever attention a plan has."""
+"""Trainers whose wheels require FlashAttention, whatever the plan's attention."""
 
 
 def _packages(scribe: Scribe, draft: Draft) -> Iterator[str]:
-    """What pip gets: with a release where one is named, or goes with the files."""
+    """The requirements for pip, with a release if one is named or follows from the files."""
     releases, told = _brought(scribe, draft), scribe.facts.imports
     trainers = [name for name in _TRAINERS if name in releases]
     if _REQUIRING & {*trainers} or draft.attention.implementation == "flash_attention_2":
@@ -220,8 +221,8 @@ def _packages(scribe: Scribe, draft: Draft) -> Iterator[str]:
 
 
 _EXTRAS: Final[Mapping[str, str]] = {"unsloth": "[studio]"}
-"""Parts of a distribution that its command imports: unsloth 2026.9.8 to 2026.10.9
-unsloth_cli/_studio_deps.py, which ends `unsloth train` where they are missing."""
+"""Extras that a distribution's command imports: unsloth 2026.9.8 to 2026.10.9
+unsloth_cli/_studio_deps.py, which ends `unsloth train` if they are missing."""
 
 
 def _named(name: str, releases: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""A stretch of the pipeline that is remembered as one."""
+"""A stage of the pipeline: several passes whose results are cached together."""
 
 from collections.abc import Mapping
 from functools import cached_property, partial
@@ -13,32 +13,32 @@ from tunec.schemas.caches import Kept
 
 
 class Taken(NamedTuple):
-    """What a stretch yields."""
+    """The result of a stage."""
 
     outcomes: tuple[tuple[Pass, Outcome], ...]
     groups: Mapping[str, object]
-    """Those that its passes decide, pins put in."""
+    """The groups that its passes decide, with the pins applied."""
     diagnostics: tuple[Diagnostic, ...]
     answer: Answer | None
-    """Of the search, if it was among them."""
+    """The search's answer, if the stage contains the search."""
 
 
 _TAKEN: Final = Kept[Taken]("compiler.passes.stage.taken", 2048)
-"""What stretches yielded, by the inputs of their passes."""
+"""Results of stages by the inputs of their passes."""
 
 
 class Stage:
-    """Passes that follow each other.
+    """Consecutive passes.
 
-    Of a thousand clusters most passes read the same few things, such as which devices there
-    are: to ask each pass whether it remembers them takes longer than all else that it does.
+    On a thousand clusters most passes read the same few facts, such as which devices there are.
+    Looking up each pass in its own cache would take longer than everything else that the passes do.
     """
 
     def __init__(self, passes: tuple[Pass, ...]) -> None:
         self.passes = passes
 
     def take(self, facts: Facts, draft: Draft) -> Taken:
-        """What the passes yield one after the other, where no pin follows from what they decide."""
+        """The result of the passes in order, if no pin depends on what they decide."""
         if len(self.passes) == 1:
             outcome, groups = self.passes[0].decide(facts, draft)
             return Taken(((self.passes[0], outcome),), groups, outcome.diagnostics, outcome.answer)
@@ -59,17 +59,17 @@ class Stage:
 
     @cached_property
     def _reads(self) -> tuple[str, ...]:
-        """The groups that the passes read of those before the stretch."""
+        """The groups that its passes read from earlier stages."""
         own = {group for each in self.passes for group in each.decides}
         every = dict.fromkeys(group for each in self.passes for group in each.reads)
         return tuple(group for group in every if group not in own)
 
     @cached_property
     def _fact_inputs(self) -> tuple[str, ...]:
-        """The facts that any of the passes reads."""
+        """The facts that its passes read."""
         return tuple(dict.fromkeys(path for each in self.passes for path in each.fact_inputs or ()))
 
     @cached_property
     def _minded(self) -> frozenset[str]:
-        """The slots whose pins any of the passes looks at."""
+        """The slots whose pins its passes read."""
         return frozenset[str]().union(*(each.minded for each in self.passes))

@@ -1,4 +1,4 @@
-"""What the accounts know of answers: preferred ones, and those that are written."""
+"""What the accounts need to know of answers: preference pairs, and generated answers."""
 
 from tunec.compiler.analyses.memory.workload import Generation as Written
 from tunec.compiler.analyses.memory.workload import InTurns, Preference
@@ -6,7 +6,7 @@ from tunec.compiler.ir.slots import Evaluation, Generation, Objective
 
 
 def preference_of(objective: Objective, generation: Generation) -> Preference | None:
-    """What the accounts know of an objective; None for supervised training."""
+    """The objective as the accounts need it; None for supervised training."""
     if objective.kind != "grpo":
         return Preference(2, objective.reference) if objective.kind == "dpo" else None
     is_apart = generation.engine not in ("none", "transformers")
@@ -16,7 +16,7 @@ def preference_of(objective: Objective, generation: Generation) -> Preference | 
 
 
 def written_of(generation: Generation) -> Written | None:
-    """What is written on the devices; at ZeRO stage 3 TRL makes the parameters whole for it.
+    """What is generated on the devices; at ZeRO stage 3 TRL gathers the parameters for it.
 
     trl 0.15.2 to 1.16.0 trainer/grpo_config.py `ds3_gather_for_generation`.
     """
@@ -27,7 +27,7 @@ def written_of(generation: Generation) -> Written | None:
 
 
 def answers_of(evaluation: Evaluation, image_tokens: int) -> Written | None:
-    """What evaluation writes to each sample, the tokens of its images read before."""
+    """What evaluation generates for each sample, after the tokens of its images."""
     if evaluation.predictions != "answers":
         return None
     written, beams = evaluation.completion, evaluation.beams
@@ -36,5 +36,5 @@ def answers_of(evaluation: Evaluation, image_tokens: int) -> Written | None:
 
 
 def kept_batches(evaluation: Evaluation) -> int:
-    """Batches whose logits are on a device at once."""
+    """Batches whose logits are on a device at the same time."""
     return (evaluation.kept_batches or 0) if evaluation.predictions == "logits" else 0

@@ -53,18 +53,18 @@ _FOLLOWS = {
         ("devices.nodes", "devices.per_node"),
     ),
 }
-"""Why the slots of a group that are not searched have their values, and from which they follow."""
+"""Reasons and origins of groups that follow from what the search chose."""
 
 
 POSED_OF: Final = (
     *("model", "selection", "cluster.network", "cluster.measured"),
     *("spec.batch", "spec.engine", "versions", "takes_fsdp", "lengths"),
 )
-"""The facts that the problem is posed of, besides pins."""
+"""The facts from which the problem is made, besides pins."""
 
 
 def problem_of(facts: Facts, draft: Draft) -> Problem:
-    """Pose the search's problem from facts and earlier decisions."""
+    """Make the search's problem from facts and earlier decisions."""
     selection = facts.selection
     host = selection.node.host
     batch = facts.pinned("batch.global", facts.spec.batch.global_)
@@ -98,7 +98,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
 
 
 def workload_of(facts: Facts, draft: Draft) -> Workload:
-    """What the search does not change; the same object for equal inputs, which caches rely on."""
+    """The part of a problem that the search does not change; equal inputs give one object."""
     told = (
         *(facts.model.calibration, facts.model.architecture, facts.model.components),
         *(draft.data, _stored(draft.precision), draft.attention, draft.quantization),
@@ -115,7 +115,7 @@ _WORKLOADS: Final = Kept[Workload]("compiler.passes.fit.fit.workloads", 256)
 
 @cached(64)
 def _stored(precision: Precision) -> Precision:
-    """A precision but for tf32, which changes how fast the machine is, and nothing that is kept."""
+    """A precision without tf32, which changes the speed and nothing in memory."""
     values = {**values_of("precision", precision), "precision.tf32": False}
     stored: Precision = build_group("precision", values)
     return stored
@@ -184,7 +184,7 @@ _SAID: Final = Kept[_Said]("compiler.passes.fit.fit.said", 1024)
 
 
 def _slots_of(layout: Layout) -> _Said:
-    """What a layout says in slots, and in groups: many clusters are given the same."""
+    """A layout's slot values and groups; many clusters share them."""
     values = _values(layout)
     return values, {group: build_group(group, values) for group in GROUPS}
 
@@ -214,7 +214,7 @@ _NARROW: Final = (
 def _special(
     path: str, value: Any, workload: Workload, layout: Layout
 ) -> tuple[str, tuple[Origin, ...]] | None:
-    """Why a slot has a value that does not follow from what its group follows from."""
+    """The reason for a slot that does not follow from what the rest of its group follows from."""
     if path == "activation_checkpointing.reentrant" and value:
         return _ONCE if gathers_twice(workload, layout.zero) else _REENTRANT
     states, is_several = layout.states, layout.batch.accumulation > 1
@@ -226,7 +226,7 @@ def _special(
 
 
 def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
-    """A decision for each slot; a pinned one says what would have been chosen without the pin."""
+    """A decision for each slot; a pinned one also names what would be chosen without the pin."""
     answer, pins = search(problem), dict(problem.pins)
     free = _unpinned(problem) if pins else None
     wished = _values(free.layout) if free else {}
@@ -241,7 +241,7 @@ def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
 
 
 def _unpinned(problem: Problem) -> Candidate | None:
-    """What the search would choose if nothing were pinned."""
+    """What the search would choose without any pins."""
     return search(replace(problem, pins=())).best
 
 
@@ -267,7 +267,7 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
 
 
 def _by_runs(problem: Problem) -> str:
-    """Whether runs on the cluster say how fast it is, or what margin it needs."""
+    """A clause if measured runs on the cluster set its speed or its margin."""
     said = ["time"] if problem.machine.pace else []
     said += ["margin"] if problem.workload.margin != NOT_SEEN else []
     return f"; {' and '.join(said)} as runs on this cluster had it" if said else ""
@@ -285,7 +285,7 @@ def _why_so_many(problem: Problem) -> str:
 
 
 def _chosen(answer: Answer) -> str:
-    """What a layout is that was taken, before the memory that it has to fit."""
+    """A phrase for the chosen layout, without the memory that it has to fit."""
     count = sum(verdict.best is not None for verdict in answer.verdicts)
     if not count:
         return "the layout that needs the least memory, although none fits"
@@ -293,14 +293,14 @@ def _chosen(answer: Answer) -> str:
 
 
 def _room(problem: Problem, answer: Answer) -> str:
-    """The memory that a layout has to fit, and what it leaves of it."""
+    """The memory that a layout has to fit, and how much of it stays free."""
     has = format_bytes(problem.budget)
     keeps = problem.reserve and answer.best is not None and not answer.best.spends_reserve
     return f"{has}, {format_bytes(problem.reserve)} of it kept free" if keeps else has
 
 
 def _beaten(path: str, value: Any, problem: Problem, answer: Answer) -> list[Alternative]:
-    """For each other value of a slot, the best that the search found with it."""
+    """The best layout that the search found with each other value of a slot."""
     if path not in SHAPE_SLOTS:
         return []
     best: dict[Any, Verdict] = {}
@@ -341,7 +341,7 @@ def _idle_devices(scribe: Scribe, problem: Problem, best: Candidate) -> None:
 
 
 def _spent_reserve(scribe: Scribe, problem: Problem, best: Candidate) -> None:
-    """Say that less is left free than is usual, and what it would cost to leave that much."""
+    """Report that less memory than usual stays free, and what it would cost to leave more."""
     if not best.spends_reserve:
         return
     kept = problem.budget - problem.reserve
@@ -362,7 +362,7 @@ def _spent_reserve(scribe: Scribe, problem: Problem, best: Candidate) -> None:
 
 
 def _fallback(problem: Problem, answer: Answer) -> Layout:
-    """A layout to go on with after an error, so that later passes can report their own faults."""
+    """A layout to continue with after an error, so that later passes can report faults too."""
     if answer.nearest is not None and answer.nearest.smallest is not None:
         return answer.nearest.smallest
     shape = _any_shape(problem, answer)
@@ -371,7 +371,7 @@ def _fallback(problem: Problem, answer: Answer) -> Layout:
 
 
 def _any_shape(problem: Problem, answer: Answer) -> Shape:
-    """A shape whose engine starts as many processes as there are devices, if there is one."""
+    """A shape whose engine starts one process per device, if there is one."""
     every = [verdict.shape for verdict in answer.verdicts] or list(
         shapes(replace(problem, pins=()))
     )

@@ -17,7 +17,7 @@ Kind = tuple[int, FsdpSharding, bool]
 """Version, sharding, and whether shards are offloaded."""
 
 NOT: Final[Kind] = (0, "none", False)
-"""What another engine has."""
+"""The kind for any other engine."""
 
 _FIRST: Final = {"accelerate": Version("1.6"), "transformers": Version("5.0")}
 """The first releases whose own files can ask for FSDP 2: accelerate utils/dataclasses.py
@@ -31,20 +31,20 @@ _LOADS_ON_ONE: Final = {"transformers": Version("4.41")}
 
 
 def usual_version(workload: Workload, units: Sequence[str] | None = None) -> int:
-    """2, unless a release that will run has no such setting, or 1 alone can split the embedding."""
+    """2, unless a named release lacks it, or only version 1 can split the embedding."""
     if _is_older(workload, _FIRST):
         return 1
     return 1 if _embedding(2, workload, units) and not _embedding(1, workload, units) else 2
 
 
 def _is_older(workload: Workload, first: Mapping[str, Version]) -> bool:
-    """Whether a release that is named comes before the first that can."""
+    """Whether a named release is older than the first one that has the feature."""
     named = ((workload.version(name), version) for name, version in first.items())
     return any(known is not None and known < version for known, version in named)
 
 
 def kinds() -> Iterator[Kind]:
-    """Every FSDP there is, the newest first."""
+    """Every kind of FSDP, the newest version first."""
     for version in (2, 1):
         for sharding in ("full", "grad_op", *(("hybrid", "none") if version == 1 else ())):
             for offload in (False, True):
@@ -76,14 +76,14 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
 
 
 def _state_dict(version: int, workload: Workload) -> StateDict:
-    """Full, which any program can load, where the trainer has such a setting."""
+    """Full, which any program can load, if the trainer has such a setting."""
     return "sharded" if version == 2 and _is_older(workload, _FULL_FROM) else "full"
 
 
 def impossible_fsdp(
     kind: Kind, workload: Workload, *, width: int, nodes: int, units: Sequence[str] | None = None
 ) -> str | None:
-    """Why an FSDP cannot run or makes no sense; None if it can. `units`: classes that are named."""
+    """Why a kind of FSDP cannot run or is pointless; None if it can. `units`: the named classes."""
     version, sharding, _ = kind
     if width == 1:
         return "there is only one device, so there is nothing to shard over"
@@ -104,18 +104,19 @@ def _embedding(version: int, workload: Workload, units: Sequence[str] | None) ->
 
 
 def _hearing(version: int, workload: Workload) -> str | None:
-    """FSDP 2 casts what each layer reads, an encoder's result among it (traced)."""
+    """Why an audio encoder is excluded: FSDP 2 casts each layer's inputs, as a trace showed."""
     if version == 2 and workload.architecture.source:
         return "what layers keep under FSDP 2 of an encoder that hears is not counted"
     return None
 
 
 def _writing(version: int, workload: Workload) -> str | None:
-    """peft 0.21 `peft_model.py`, `generate`, calls the base.
+    """Why FSDP 2 cannot generate with adapters: peft 0.21's `generate` calls the base.
 
-    FSDP 2 gathers its root unit, with the final norm and whatever is in no layer, when the model it
-    was given is called, which is PEFT's: a run on real tensors fails with "mixed torch.Tensor and
-    DTensor" (torch 2.13). FSDP 1's is made whole beforehand (`summon_full_params`).
+    FSDP 2 gathers its root unit, with the final norm and whatever is in no layer, when the wrapped
+    model is called, and that is PEFT's model (`peft_model.py`). A run on real tensors fails with
+    "mixed torch.Tensor and DTensor" (torch 2.13). FSDP 1 gathers its root beforehand
+    (`summon_full_params`).
     """
     own = workload.generation
     writes = workload.evaluated is not None or (own is not None and own.sequences > 0)

@@ -1,4 +1,4 @@
-"""Where DeepSpeed's Muon does what it says: read in every release from 0.17.6 to 0.19.8."""
+"""Where DeepSpeed's Muon works correctly: read in every release from 0.17.6 to 0.19.8."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ dimensions."""
 
 
 def impossible_muon(workload: Workload, shape: Shape) -> str | None:
-    """Why Muon cannot step a shape; None if it can, or another optimizer does."""
+    """Why Muon cannot train in a shape; None if it can, or if another optimizer is used."""
     if workload.optimizer.name != "muon":
         return None
     if shape.engine != "deepspeed":

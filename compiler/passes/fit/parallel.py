@@ -1,4 +1,4 @@
-"""Which groups of ranks can share a layer or a sequence: asked for by pins, never chosen."""
+"""Groups of ranks that share a layer or a sequence: requested by pins, never chosen."""
 
 from typing import Final
 
@@ -21,13 +21,13 @@ whose collator is the first to give the positions that DeepSpeed asks for (not i
 
 
 _COUNTS_TENSOR: Final = Version("4.57")
-"""transformers 4.57.6 trainer.py `get_tp_size`, of which 4.51.3 has nothing."""
+"""transformers 4.57.6 trainer.py has `get_tp_size`, and 4.51.3 does not."""
 
 
 def impossible_groups(problem: Problem, shape: Shape) -> str | None:
-    """Why groups of ranks cannot run as a shape has them; None where they can, or there are none.
+    """Why groups of ranks cannot run as a shape has them; None if they can, or if there are none.
 
-    Any group waits for all its ranks in every layer, so that one stays inside of a node.
+    All ranks of a group wait for each other in every layer, so a group stays within one node.
     """
     ways = shape.tensor * shape.sequence
     if ways == 1:
@@ -47,7 +47,7 @@ def impossible_groups(problem: Problem, shape: Shape) -> str | None:
 
 
 def _tensor(problem: Problem, shape: Shape) -> str | None:
-    """DeepSpeed's rules, and those of transformers' loader."""
+    """Why layers cannot be split: rules of DeepSpeed and of transformers' loader."""
     version = problem.workload.version("transformers")
     if version is not None and version < _COUNTS_TENSOR:
         return f"transformers counts batches by ranks that share layers from 4.57 on, not {version}"
@@ -59,7 +59,7 @@ def _tensor(problem: Problem, shape: Shape) -> str | None:
 
 
 def _sequence(workload: Workload, ways: int) -> str | None:
-    """What DeepSpeed's Ulysses attention needs, and what it would do wrong by default."""
+    """Why sequences cannot be split: what DeepSpeed's Ulysses attention needs or breaks."""
     model = workload.architecture
     if model.kind != "causal-lm" or workload.preference is not None or model.remote_code:
         return "only causal language models share sequences, trained on given texts"
@@ -76,7 +76,7 @@ def _sequence(workload: Workload, ways: int) -> str | None:
 
 
 def _attention(workload: Workload) -> str | None:
-    """deepspeed 0.19.8 `ulysses_sp.py`, `register_with_transformers`: masks are dropped."""
+    """Masks are dropped (deepspeed 0.19.8 `ulysses_sp.py`, `register_with_transformers`)."""
     kernel, data = workload.attention.implementation, workload.data
     if kernel == "eager":
         return "eager attention needs a mask, which ranks that share a sequence do not have"

@@ -1,4 +1,4 @@
-"""The search's problem: what is given, what is fixed, and one shape of an answer."""
+"""The search's problem, and one shape of a layout."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -30,41 +30,42 @@ from tunec.schemas.terms import Checkpointing, Engine, Offload, Vendor
 
 
 class Problem(Struct, frozen=True):
-    """Everything the search depends on; equal problems have equal answers."""
+    """Everything that the search depends on; equal problems have equal answers."""
 
     workload: Workload
     machine: Machine
     budget: int
-    """Bytes of each device."""
+    """Bytes on each device that the run may use."""
     reserve: int
-    """Bytes of the budget that a layout leaves free, or is priced for (`preference`)."""
+    """Bytes of the budget that a layout should leave free; using them has a price
+    (`preference`)."""
     host_budget: int | None
-    """Bytes of each node's RAM; None: unknown."""
+    """Bytes of each node's RAM that the run may use; None: unknown."""
     nvme_path: str | None
     nodes: int
     per_node: int
     global_batch: int | None
-    """Samples in one optimizer step, if the spec or a pin says."""
+    """Samples in one optimizer step, if the spec or a pin gives the number."""
     trainable: int
     engine: Engine | None
-    """The engine that the spec asks for; a pin is stronger."""
+    """The engine that the spec requests; a pin overrules it."""
     pins: tuple[tuple[str, Any], ...]
     """Pinned slots of the groups that the search decides."""
     group: int = 1
-    """Samples that one optimizer step holds together: the answers to one prompt."""
+    """Samples that an optimizer step must hold together: the answers to one prompt."""
     vendor: Vendor = "nvidia"
-    """Of the devices: what stands in an account of their memory."""
+    """The devices' vendor, which names entries of the memory account."""
     takes_fsdp: bool = False
-    """Whether FSDP is searched though nobody asks for it."""
+    """Whether the search considers FSDP without a request."""
 
     @property
     def details(self) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
-        """Pins that shape nothing but stand in the layout, by group."""
+        """Pins that do not affect the shape but are part of the layout, by group."""
         return _details(self.pins, self.engine) if self.pins else ()
 
     @property
     def pinned(self) -> Mapping[str, Any]:
-        """What is not for the search to choose, by slot: the pins and the spec's engine."""
+        """The slots that the search may not change: the pins and the spec's engine."""
         return _pinned(self.pins, self.engine)
 
 
@@ -83,7 +84,7 @@ def _details(pins: _Pins, engine: Engine | None) -> tuple[tuple[str, _Pins], ...
 
 
 class Shape(Struct, frozen=True, order=True):
-    """A layout but for its batch. Field order is the order of preference among equals."""
+    """A layout without its batch. The field order is the order of preference among equals."""
 
     engine: Engine
     stage: int
@@ -94,22 +95,22 @@ class Shape(Struct, frozen=True, order=True):
     per_node: int
     fsdp: FsdpKind = NOT
     tensor: int = 1
-    """Ranks that share each layer; like `sequence` only where a pin asks for it."""
+    """Ranks that share each layer; like `sequence`, only if a pin requests it."""
     sequence: int = 1
     """Ranks that share each sequence."""
 
     @property
     def devices(self) -> int:
-        """Devices that work, one rank each."""
+        """The number of devices used, one rank each."""
         return self.nodes * self.per_node
 
     @property
     def width(self) -> int:
-        """Data parallel width: groups of ranks that take samples of their own."""
+        """Data parallel width: the number of groups of ranks with their own samples."""
         return max(self.devices // (self.tensor * self.sequence), 1)
 
     def says(self, slot: str) -> Any:
-        """The value this shape gives a slot of the search, or None for other slots."""
+        """The value that this shape gives a slot of the search, or None for other slots."""
         return _SHAPE_SLOTS[slot](self) if slot in _SHAPE_SLOTS else None
 
     def __str__(self) -> str:
@@ -153,7 +154,7 @@ SHAPE_SLOTS = frozenset(_SHAPE_SLOTS)
 
 
 def layout_of(problem: Problem, shape: Shape, micro: int, accumulation: int) -> Layout:
-    """The complete layout of a shape with a batch, pins put in."""
+    """The complete layout of a shape with a batch, with the pins applied."""
     workload, given = problem.workload, (problem.trainable, problem.nvme_path)
     batch = Batch(micro, accumulation, micro * accumulation * shape.width, micro)
     parallel, states, zero, checkpointing = _parts(workload, shape, *given)
@@ -174,7 +175,7 @@ def layout_of(problem: Problem, shape: Shape, micro: int, accumulation: int) -> 
 def _parts(
     workload: Workload, shape: Shape, trainable: int, nvme_path: str | None
 ) -> tuple[Parallel, States, Zero, ActivationCheckpointing]:
-    """What a shape says, whatever its batch."""
+    """The groups that depend on a shape, but not on its batch."""
     zero = zero_of(
         shape.stage,
         shape.offload_optimizer,
@@ -194,11 +195,11 @@ def _parts(
 
 
 def _recomputed(workload: Workload, shape: Shape, zero: Zero) -> ActivationCheckpointing:
-    """Torch's variant that compares nothing where frozen weights are gone when it would.
+    """Use the reentrant variant, which compares nothing, if frozen weights are gone while it would.
 
-    And where the other one would have frozen experts twice.
-    deepspeed 0.14.5 to 0.19.2 runtime/zero/partitioned_param_coordinator.py `release_sub_module`
-    takes them away while a layer is recomputed; 0.19.3 does not (deepspeedai/DeepSpeed#8148).
+    And if the other one would gather frozen experts twice. While a layer is recomputed, deepspeed
+    0.14.5 to 0.19.2 runtime/zero/partitioned_param_coordinator.py `release_sub_module` frees them;
+    0.19.3 does not (deepspeedai/DeepSpeed#8148).
     """
     found = _RECOMPUTED[shape.checkpointing]
     if shape.stage != 3 or shape.checkpointing == "none" or workload.adapter.kind == "none":
@@ -216,7 +217,7 @@ _RECOMPUTED: Final[Mapping[Checkpointing, ActivationCheckpointing]] = {
 
 
 def details_of(pins: Mapping[str, Any]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
-    """Pins that shape nothing but stand in the layout, by group: dtypes, bucket sizes."""
+    """Pins of the layout that do not affect its shape, by group: dtypes, bucket sizes."""
     changes: dict[str, list[tuple[str, Any]]] = {}
     for path, value in sorted(pins.items()):
         slot = SLOTS[path]

@@ -1,4 +1,4 @@
-"""The possible shapes of a problem, with what is worked out of each once for all machines."""
+"""The possible shapes of a problem, with results that hold for all machines."""
 
 from functools import cached_property
 from itertools import count
@@ -20,26 +20,26 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 Ladder = tuple["Rung", ...]
-"""Shapes that differ only in what is recomputed, the least first."""
+"""Shapes that differ only in what is recomputed, from least to most."""
 
 
 class Fitting(NamedTuple):
-    """What fits devices of some memory in a shape, however fast they are."""
+    """The layouts of a shape that fit a given memory."""
 
     training: Layout
-    """With the largest micro batch that can be had."""
+    """The layout with the largest possible micro batch."""
     whole: Layout
-    """With the largest micro batch, and an evaluation batch that fits as well."""
+    """The layout with the largest micro batch, and an evaluation batch that also fits."""
 
 
 class Rung:
-    """A possible shape, and what it says whatever the machine and its memory."""
+    """A possible shape, with results that do not depend on the machine or its memory."""
 
     def __init__(self, problem: Problem, shape: Shape, place: int) -> None:
         self.problem = problem
         self.shape = shape
         self.place = place
-        """Its place among the possible shapes, the simplest first."""
+        """Its index among the possible shapes, the simplest first."""
         self.share, rest = divmod(global_batch(problem, shape.width), shape.width)
         self.divides = not rest
         """Whether each device has an equal share of the global batch."""
@@ -47,35 +47,35 @@ class Rung:
 
     @cached_property
     def least(self) -> int | None:
-        """The fewest samples at once that the batch and its pins allow; None: they allow none."""
+        """The smallest micro batch that the batch and its pins allow; None: they allow none."""
         return next(reversed(self._sizes), None) if self.divides else None
 
     @cached_property
     def smallest(self) -> Layout:
-        """Its layout with the fewest samples at a time."""
+        """Its layout with the smallest micro batch."""
         return self.layout(self.least or 1)
 
     @cached_property
     def is_lightest_at_once(self) -> bool:
-        """Whether all of a device's share at once may need less than some of it.
+        """Whether all of a device's share at once may need less memory than a part of it.
 
-        Under FSDP no gradients of earlier micro batches wait whole then, as they do in any
-        accumulation; under ZeRO none are added up in fp32.
+        Under FSDP no gradients of earlier micro batches then wait unsharded, as they do with
+        accumulation; under ZeRO none are accumulated in fp32.
         """
         return self.shape.engine == "fsdp" or self.layout(self.share).states != self.smallest.states
 
     @cached_property
     def least_bytes(self) -> float:
-        """What a device needs with no sample at all; under FSDP that rests on the batch too: 0."""
+        """Bytes that a device needs without any sample; under FSDP that depends on the batch: 0."""
         if self.shape.engine == "fsdp":
             return 0.0
         return least_bytes(self.problem.workload, (self.narrow or self).smallest)
 
     @cached_property
     def narrow(self) -> "Rung | None":
-        """A rung with gradients added up in the dtype that the engine takes by default.
+        """A rung that accumulates gradients in the engine's default dtype.
 
-        None where they are added up in no other (`sums_in_fp32`).
+        None if they are accumulated in no other dtype (`sums_in_fp32`).
         """
         shape = self.shape
         own = states_of(self.problem.workload, shape.engine, shape.stage, fsdp=shape.fsdp[0])
@@ -87,12 +87,12 @@ class Rung:
 
     @cached_property
     def host_bytes(self) -> int:
-        """What a node's host needs."""
+        """Bytes that a node's host needs."""
         return host_account(self.problem.workload, self.smallest).peak_bytes
 
     @cached_property
     def roomiest(self) -> Layout | None:
-        """Its layout with the largest micro batch, were there memory for it; None: it has none."""
+        """Its layout with the largest micro batch, given unlimited memory; None: it has none."""
         micro = self.largest(self.share) if self.divides else None
         return None if micro is None else self.layout(micro)
 
@@ -115,7 +115,7 @@ class Rung:
         return next((size for size in self._sizes if size <= most), None)
 
     def fitting(self, budget: int, host_budget: int | None) -> Fitting | None:
-        """What fits devices and a host of so many bytes; None: nothing does."""
+        """The layouts that fit devices and a host with this many bytes; None: none does."""
         most = self.most(budget) if self.divides else 0
         if most == 0 or self.lacks_host(host_budget):
             return None
@@ -130,13 +130,12 @@ class Rung:
     def can_hold(self, budget: int) -> bool:
         """Whether a device has room for what a shape always holds, whatever it recomputes.
 
-        All that the search finds out of a shape without room is that; and it is soon told, since it
-        is the same for every machine.
+        It is a quick test, since that amount is the same on every machine.
         """
         return self.least_bytes <= budget
 
     def lacks_host(self, host_budget: int | None) -> bool:
-        """Whether a node's host has too little memory; None: how much it has is unknown."""
+        """Whether a node's host has too little memory; None: its memory is unknown."""
         return host_budget is not None and self.host_bytes > host_budget
 
     def most(self, budget: int) -> int:
@@ -151,7 +150,7 @@ class Rung:
         return self.share if fitting >= self.share else most
 
     def evaluating(self, layout: Layout, budget: int) -> Layout:
-        """The layout with its evaluation batch halved until that fits as training does.
+        """The layout with its evaluation batch halved until it fits as training does.
 
         All devices together evaluate whole groups of answers.
         """
@@ -196,7 +195,7 @@ def _evaluating_at_once(layout: Layout, samples: int) -> Layout:
 
 
 def rungs(problem: Problem) -> tuple[Ladder, ...]:
-    """The possible shapes, those together that differ only in what is recomputed."""
+    """The possible shapes, grouped by ladder."""
     return _RUNGS.of((), posed(problem), lambda: _rungs(anywhere(problem)))
 
 
@@ -217,6 +216,6 @@ batch, and to look for them would take hours where a global batch has nineteen d
 
 @cached(1024)
 def _divisors(number: int) -> tuple[int, ...]:
-    """All divisors that a micro batch or an accumulation can be, largest first."""
+    """All possible micro batches or accumulations of a number, largest first."""
     low = [each for each in range(1, min(isqrt(number), _MOST_TRIED) + 1) if number % each == 0]
     return tuple(sorted({*low, *(number // each for each in low)}, reverse=True))

@@ -1,4 +1,4 @@
-"""The search: every possible shape, the micro batches that fit it, the fastest of them."""
+"""The search: every possible shape, the micro batches that fit it, and the fastest of them."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -28,9 +28,9 @@ class Candidate(Struct, frozen=True):
     layout: Layout
     time: TimeAccount
     spends_reserve: bool = False
-    """Whether it leaves less of the budget free than is kept in reserve."""
+    """Whether it uses memory of the reserve."""
     sums_narrow: bool = False
-    """Whether gradients are added up in bf16 that could be added up in fp32."""
+    """Whether it accumulates gradients in bf16 that could be accumulated in fp32."""
 
     @property
     def cost(self) -> float:
@@ -39,39 +39,39 @@ class Candidate(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What became of a shape: its fastest candidate, or why there is none."""
+    """The outcome of a shape: its fastest candidate, or the reason why there is none."""
 
     shape: Shape
     best: Candidate | None
     refusal: str | None = None
-    """Why it cannot run, by a rule."""
+    """The rule by which it cannot run."""
     required: int = 0
-    """Bytes it needs on a device with its smallest batch, where that is too much."""
+    """Bytes that a device needs with its smallest batch, if that is too much."""
     host_required: int = 0
-    """Bytes it needs on a node, where that is too much."""
+    """Bytes that a node needs, if that is too much."""
     smallest: Layout | None = None
-    """The layout that needs so much."""
+    """The layout that needs this much."""
 
 
 class Answer(Struct, frozen=True):
-    """The search's result; `best` is None where nothing fits."""
+    """The search's result; `best` is None if nothing fits."""
 
     problem: Problem
     best: Candidate | None
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What became of every shape, those too that the search could pass over."""
+        """The outcome of every shape, including those that the search could skip."""
         return verdicts(self.problem)
 
     @property
     def nearest(self) -> Verdict | None:
-        """Among shapes that only lack device memory, the one that lacks least."""
+        """Of the shapes that only lack device memory, the one that lacks least."""
         return shortages(self.problem)[0]
 
     @property
     def nearest_on_host(self) -> Verdict | None:
-        """Among shapes that fit the device, the one that lacks least of the host's memory."""
+        """Of the shapes that fit the device, the one that lacks least host memory."""
         return shortages(self.problem)[1]
 
 
@@ -80,10 +80,10 @@ _Preference = tuple[float, int, int, Shape]
 
 @cached(1024)
 def search(problem: Problem) -> Answer:
-    """Find the fastest layout that fits; of those all but equal the simplest (`preference`).
+    """Find the fastest layout that fits; of layouts with nearly equal speed, the simplest.
 
-    Shapes are tried in the order of what each could reach at best, with memory without end, and
-    the search ends where that is no better than what was found: nothing behind it can win.
+    Shapes are tried in the order of what each could reach with unlimited memory. The search ends
+    when the next one could not beat the best that was found (`preference`).
     """
     best: Candidate | None = None
     for bound, hope, rung in _hopes(problem):
@@ -97,14 +97,14 @@ def search(problem: Problem) -> Answer:
 
 @cached(1024)
 def fits(problem: Problem) -> bool:
-    """Whether the search finds anything: asked of the layouts that need least memory first."""
+    """Whether any layout fits, trying those first that need least memory."""
     every = reversed(tuple(_every(problem)))
     return any(rung.can_hold(problem.budget) and _best(problem, rung) is not None for rung in every)
 
 
 @cached(64)
 def verdicts(problem: Problem) -> tuple[Verdict, ...]:
-    """What becomes of every shape of a problem: its fastest layout, or why it has none."""
+    """The outcome of every shape of a problem: its fastest layout, or why it has none."""
     found = {rung.shape: rung for rung in _every(problem)}
     return tuple(
         _judge(problem, found[shape])
@@ -116,10 +116,10 @@ def verdicts(problem: Problem) -> tuple[Verdict, ...]:
 
 @cached(64)
 def shortages(problem: Problem) -> tuple[Verdict | None, Verdict | None]:
-    """What lacks least of a device's memory, and what of the host's; None: nothing does.
+    """The shapes that lack least of a device's memory, and of the host's; None: no shape does.
 
-    A shape without room for what it always holds needs more than that: none is looked at where that
-    is more than all that another needs.
+    A shape needs at least what it always holds. Shapes for which that already exceeds another's
+    total are skipped.
     """
     device: list[tuple[int, int, Verdict]] = []
     host: list[tuple[int, int, Verdict]] = []
@@ -140,10 +140,10 @@ def _every(problem: Problem) -> Iterator[Rung]:
 
 
 def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Candidate, Rung]]:
-    """Each possible shape with its candidate were there memory for it: no other is better.
+    """Each possible shape with its best candidate given unlimited memory, best first.
 
-    They come best first. Recomputing layers never makes a step faster: the shape that does comes
-    after the one that does not, and its own bound is not worked out before.
+    Recomputing layers never makes a step faster, so a shape that recomputes follows the one that
+    does not, and its bound is computed only then.
     """
     waiting: list[tuple[_Preference, Candidate, Ladder]] = []
     for ladder in rungs(problem):
@@ -159,7 +159,7 @@ def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Candidate, Rung]]:
 def _hope(
     problem: Problem, ladder: Ladder, waiting: list[tuple[_Preference, Candidate, Ladder]]
 ) -> None:
-    """Line a ladder up by what its first shape could reach, if it has any layout."""
+    """Queue a ladder by what its first shape could reach, if it has any layout."""
     layout = ladder[0].roomiest
     if layout is not None:
         hope = _candidate(problem, ladder[0], layout)
@@ -167,14 +167,14 @@ def _hope(
 
 
 def preference(candidate: Candidate) -> _Preference:
-    """Speed, of which each piece of machinery has to be worth a thousandth; then the simplest.
+    """Speed, minus a thousandth for each piece of machinery; then the simplest.
 
-    So layouts that are all but equal go to the simplest, whatever else changes in the spec. Speed
-    rounded to a grid would let them change places wherever a line of the grid falls between them.
-    And to take the simplest of those within some share of the fastest would break a promise: more
-    memory could bring a faster layout in, with it a simpler one that is slower than what was found
-    before. Here it cannot make the best preference worse, and so no plan slower by more than its
-    machinery counts, a hundredth at most.
+    So the simplest of layouts with nearly equal speed wins, whatever else changes in the spec.
+    Rounding speed to a grid would let layouts change places wherever a grid line falls between
+    them. Taking the simplest within some share of the fastest would break a promise: more memory
+    could admit a faster layout, and with it a simpler one that is slower than the earlier choice.
+    Here more memory cannot make the best preference worse, so no plan gets slower by more than its
+    machinery, a hundredth at most.
     """
     pieces = _machinery(candidate.shape)
     other = OTHER_CHECKPOINTS if candidate.shape.engine == "fsdp" else 0.0
@@ -185,36 +185,37 @@ def preference(candidate: Candidate) -> _Preference:
 
 
 PIECE: Final = 0.001
-"""The share by which a step has to be faster for one more piece of machinery. A judgement."""
+"""How much faster a step must be for one more piece of machinery, as a share. A judgement."""
 
 OTHER_CHECKPOINTS: Final = 0.05
-"""The share by which FSDP, unasked, has to be faster than ZeRO: their checkpoints differ, and the
-account of time is no finer (decision 10). Where FSDP is asked for, all that is ranked has it."""
+"""How much faster FSDP must be than ZeRO to be chosen by default, as a share: their checkpoints
+differ, and the time account is no finer (decision 10). If FSDP is requested, every candidate has
+it."""
 
 CONCESSION: Final = 0.1
-"""The share by which a layout has to be faster that spends the reserve, or that adds gradients up
-in bf16. A judgement: a batch halved costs less, recomputation and offload cost more."""
+"""How much faster a layout must be to use the reserve, or to accumulate gradients in bf16, as a
+share. A judgement: halving a batch costs less, recomputation and offload cost more."""
 
 _ENGINES: Final = {"none": 0, "ddp": 1, "fsdp": 2, "deepspeed": 2}
 _PLACES: Final = {"none": 0, "cpu": 1, "nvme": 2}
 
 
 def _machinery(shape: Shape) -> int:
-    """What there is to run beyond one process: engine, stage, what is moved, and recomputation."""
+    """The number of mechanisms beyond one process: engine, stage, offload and recomputation."""
     moved = _PLACES[shape.offload_optimizer] + _PLACES[shape.offload_param] + shape.fsdp[2]
     return _ENGINES[shape.engine] + shape.stage + moved + (shape.checkpointing != "none")
 
 
 def _judge(problem: Problem, rung: Rung) -> Verdict:
-    """What becomes of a possible shape, with the reason where that is nothing."""
+    """The outcome of a possible shape."""
     best = _best(problem, rung)
     return _lack(problem, rung.narrow or rung) if best is None else Verdict(rung.shape, best)
 
 
 def _best(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candidate | None:
-    """The most preferred candidate of a possible shape; None where it has none.
+    """The preferred candidate of a possible shape; None if it has none.
 
-    `hope`: the candidate that it has where there is memory for it.
+    `hope`: its candidate given unlimited memory.
     """
     found = _roomy(problem, rung, hope)
     if rung.narrow is None or (found is not None and found.layout is rung.roomiest):
@@ -225,7 +226,7 @@ def _best(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candid
 
 
 def _roomy(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candidate | None:
-    """The most preferred candidate of one rung: one that leaves the reserve, or one worth more."""
+    """The preferred candidate of one rung: it leaves the reserve free, or is worth using it."""
     within = rung.fitting(problem.budget - problem.reserve, problem.host_budget)
     kept = within and _timed(problem, rung, within, hope)
     if not problem.reserve or (within and within.training is rung.roomiest):
@@ -238,14 +239,14 @@ def _roomy(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candi
 def _timed(
     problem: Problem, rung: Rung, found: Fitting, hope: Candidate | None = None
 ) -> Candidate:
-    """What fits, with its time; `hope` has it where that is the same layout."""
+    """A candidate for what fits; `hope` has its time already if the layout is the same."""
     if hope is None or hope.layout is not found.training:
         hope = _candidate(problem, rung, found.training)
     return hope if found.whole is found.training else replace(hope, layout=found.whole)
 
 
 def _lack(problem: Problem, rung: Rung) -> Verdict:
-    """Why a possible shape has no candidate."""
+    """The reason why a possible shape has no candidate."""
     shape = rung.shape
     if not rung.divides:
         return Verdict(shape, None, f"a global batch of {problem.global_batch} does not divide")
@@ -261,7 +262,7 @@ def _lack(problem: Problem, rung: Rung) -> Verdict:
 
 
 def _smallest(problem: Problem, rung: Rung) -> Layout:
-    """What needs least: few samples at once, or all of them (`Rung.is_lightest_at_once`)."""
+    """The layout that needs least: few samples at once, or all (`Rung.is_lightest_at_once`)."""
     most = rung.roomiest
     if most is None or not rung.is_lightest_at_once:
         return rung.smallest
@@ -280,7 +281,7 @@ def _candidate(problem: Problem, rung: Rung, layout: Layout) -> Candidate:
 
 
 def describe(verdict: Verdict, problem: Problem) -> str:
-    """Say in a few words what became of a shape."""
+    """The outcome of a shape in a few words."""
     if verdict.refusal is not None:
         return verdict.refusal
     if verdict.host_required:

@@ -1,4 +1,4 @@
-"""Which shapes are possible, and why the others are not."""
+"""The possible shapes, and the reasons why others are impossible."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, product
@@ -47,7 +47,7 @@ def _shapes(problem: Problem, kinds: Sequence[_Kind]) -> Iterator[Shape]:
 
 
 def _asks_for_fsdp(problem: Problem) -> bool:
-    """Whether the spec says something that only FSDP has (decision 10)."""
+    """Whether the spec requests something that only FSDP has (decision 10)."""
     pinned = problem.pinned
     return (
         pinned.get("parallel.engine") == "fsdp"
@@ -62,7 +62,7 @@ def _fsdp(nodes: int, per_node: int) -> Iterator[Shape]:
 
 
 def possible(problem: Problem) -> tuple[Shape, ...]:
-    """The shapes that no rule forbids, whatever their memory and their speed."""
+    """The shapes that no rule forbids, whatever their memory and speed."""
     return tuple(chain.from_iterable(ladders(problem)))
 
 
@@ -98,7 +98,7 @@ def _ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
 
 
 def anywhere(problem: Problem) -> Problem:
-    """The problem without its machine and its memory, at which no rule looks.
+    """The problem without its machine and its memory, which no rule reads.
 
     Problems that differ only in these have equal shapes.
     """
@@ -115,7 +115,7 @@ _NOWHERE: Final[Mapping[str, Any]] = {
 posed: Final[Callable[[Problem], tuple[Any, ...]]] = attrgetter(
     *(name for name in Problem.__struct_fields__ if name not in _NOWHERE)
 )
-"""What is left of a problem: where that is equal, so are the shapes."""
+"""The rest of a problem; problems that agree in it have equal shapes."""
 
 _EVERY: tuple[_Kind, ...] = tuple(
     (engine, stage, optimizer, param, mode)
@@ -126,7 +126,7 @@ _EVERY: tuple[_Kind, ...] = tuple(
 
 
 def _is_sensible(kind: _Kind) -> bool:
-    """Whether any machine and model could run it: offload needs DeepSpeed and its stages."""
+    """Whether some machine and model could run it: offload needs DeepSpeed and certain stages."""
     engine, stage, optimizer, param, _ = kind
     if engine == "deepspeed" and stage == 0:
         return False
@@ -143,7 +143,7 @@ _RUNNABLE = tuple(kind for kind in _EVERY if _is_sensible(kind) or kind[:4] == _
 
 
 def _ways(problem: Problem, what: str) -> int:
-    """Ranks that a pin has share each layer (`tensor`) or each sequence."""
+    """The number of ranks that share each layer (`tensor`) or each sequence, by pin."""
     ways: int = problem.pinned.get(f"parallel.{what}", 1)
     return ways
 
@@ -265,7 +265,7 @@ def _recomputation(problem: Problem, shape: Shape) -> str | None:
 
 
 def _keeps_unknown(problem: Problem) -> bool:
-    """Whether activations rest on code that no trace has seen: recomputation bounds them."""
+    """Whether activations depend on untraced code, so that only recomputation bounds them."""
     remote = problem.workload.architecture.remote_code
     return remote and "activation_checkpointing.mode" not in problem.pinned
 
@@ -294,14 +294,14 @@ def _fsdp_refusal(problem: Problem, shape: Shape) -> str | None:
 
 
 def _units(pinned: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The classes that pins have wrapped; None: those that the model itself names."""
+    """The classes that pins name as units; None: those that the model itself names."""
     if pinned.get("fsdp.wrap", "transformer") != "transformer":
         return ()
     return pinned.get("fsdp.wrap_classes") or None
 
 
 def _unasked(workload: Workload, sharding: FsdpSharding) -> str | None:
-    """Why FSDP is not taken without a request, though it may run."""
+    """Why FSDP is not chosen without a request, though it may run."""
     if sharding == "hybrid":
         return "hybrid is tried only if the spec requests FSDP"
     if workload.architecture.remote_code:
@@ -345,7 +345,7 @@ def _beside_fp32_adapters(workload: Workload) -> str | None:
 
 
 def _offload(problem: Problem, shape: Shape) -> str | None:
-    """DeepSpeed's rules: runtime/zero/config.py and runtime/engine.py, 0.14 to 0.19."""
+    """Why offload is impossible: DeepSpeed runtime/zero/config.py and engine.py, 0.14 to 0.19."""
     if shape.offload_param != "none" and shape.stage != 3:
         return "parameters can only be offloaded at stage 3; below it the setting is ignored"
     if shape.offload_optimizer != "none" and _is_small(problem):
@@ -362,13 +362,13 @@ def _offload(problem: Problem, shape: Shape) -> str | None:
 
 
 def _is_small(problem: Problem) -> bool:
-    """Whether few parameters are trained, and nobody pinned where their states go."""
+    """Whether few parameters are trained, and no pin places their optimizer states."""
     small = problem.trainable < _SMALL_SHARE * problem.workload.architecture.parameters
     return small and "zero.offload_optimizer" not in problem.pinned
 
 
 def _optimizer(problem: Problem, shape: Shape) -> str | None:
-    """DeepSpeed engine.py `_do_optimizer_sanity_check`, `_configure_zero_optimizer`."""
+    """Why an optimizer cannot run: DeepSpeed engine.py `_do_optimizer_sanity_check` and others."""
     name = problem.workload.optimizer.name
     if name == "adamw_bf16":
         return "DeepSpeed keeps fp32 copies, which adamw_bf16 exists to avoid"

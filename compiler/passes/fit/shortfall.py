@@ -1,4 +1,4 @@
-"""Where no layout fits: how much is lacking, of what, and which layout lacks least."""
+"""The report when no layout fits: how much memory is lacking, and which layout lacks least."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -18,7 +18,7 @@ _GIVER: Final = {"device": "a device", "host": "a node's host"}
 
 
 class _Lack(Struct, frozen=True):
-    """What the smallest batch of a shape lacks, of the devices or of the host."""
+    """What the smallest batch of a shape lacks, on the devices or on the host."""
 
     of: str
     shape: Shape
@@ -29,7 +29,7 @@ class _Lack(Struct, frozen=True):
 
     @property
     def terms(self) -> Mapping[str, int]:
-        """What the bytes are for, largest first; a device's margin comes last."""
+        """The terms of the account, largest first; a device's margin comes last."""
         if self.of == "host":
             return self.memory.host.terms
         margin = {f"margin: {name}": value for name, value in self.memory.margin.items()}
@@ -37,7 +37,7 @@ class _Lack(Struct, frozen=True):
 
 
 def infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
-    """Say by how much the nearest layout does not fit, with the sum; or why none can run."""
+    """Report by how much the nearest layout does not fit, with the sum; or why none can run."""
     lack = _nearest(problem, answer)
     if lack is None:
         return _no_layout(facts, problem, answer)
@@ -61,13 +61,13 @@ def infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
 
 
 def _giver(facts: Facts, lack: _Lack) -> str:
-    """The field of the spec that says how much there is: a budget, or else the hardware."""
+    """The field of the spec that sets the limit: a budget, or else the hardware."""
     name = "gpu_memory" if lack.of == "device" else "host_memory"
     return "hardware" if getattr(facts.spec.budget, name) is None else f"budget.{name}"
 
 
 def _nearest(problem: Problem, answer: Answer) -> _Lack | None:
-    """What the devices lack least; or the host, where that layout lacks no less of the host too."""
+    """The smallest lack on the devices; or on the host, if that layout lacks no less there."""
     nearest, short = answer.nearest, answer.nearest_on_host
     device = _lack(problem, nearest, "device") if nearest else None
     host = _lack(problem, short, "host") if short else None
@@ -87,7 +87,7 @@ def _lack(problem: Problem, verdict: Verdict, of: str) -> _Lack | None:
 
 
 def _others(problem: Problem, answer: Answer, lack: _Lack) -> Iterator[str]:
-    """What else lacks least: of the host where it is the devices that lack, and the reverse."""
+    """The smallest lack on the host if the devices lack memory, and on the devices otherwise."""
     each = answer.nearest_on_host if lack.of == "device" else answer.nearest
     if each is not None:
         yield f"{each.shape}: {describe(each, problem)}"
@@ -97,7 +97,7 @@ _SHARDING: Final = {"deepspeed": "DeepSpeed", "fsdp": "FSDP"}
 
 
 def _left_out(facts: Facts, answer: Answer) -> Iterator[str]:
-    """The engines that share memory among devices of which no layout can run, each with why."""
+    """The sharding engines for which no layout can run, each with the reason."""
     if facts.selection.count == 1 or facts.pinned("parallel.engine", facts.spec.engine):
         return
     for engine, name in _SHARDING.items():
@@ -108,7 +108,7 @@ def _left_out(facts: Facts, answer: Answer) -> Iterator[str]:
 
 
 def _pin_notes(facts: Facts) -> list[str]:
-    """The spec's pins, under which nothing fits."""
+    """A note with the spec's pins, under which nothing fits."""
     given = [(path, pin.value) for path, pin in facts.pins.items() if pin.author == "spec"]
     pins = [f"{path} {show(path, value)}" for path, value in given]
     return [f"under these pins: {', '.join(pins)}"] if pins else []
@@ -129,7 +129,7 @@ def _no_layout(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
 
 
 def _bound_to(facts: Facts, problem: Problem) -> str:
-    """What the search is bound to: what the spec says, and what each asked target needs."""
+    """What limits the search: settings of the spec, and needs of each requested target."""
     by_target: dict[str, list[str]] = {"": []}
     for path, value in problem.pinned.items():
         target = _target(facts.pins.get(path))
@@ -140,20 +140,20 @@ def _bound_to(facts: Facts, problem: Problem) -> str:
 
 
 def _target(pin: Definition | None) -> str:
-    """The target that needs a pin; empty where the spec says it."""
+    """The target that needs a pin; empty if the spec sets it."""
     origins = () if pin is None or pin.author != "target" else pin.rests
     return next((each.path for each in origins if each.kind == "target"), "")
 
 
 def _givers(facts: Facts, problem: Problem) -> list[str]:
-    """Where the spec says what the search is bound to; its hardware where nothing does."""
+    """The paths in the spec that limit the search; its hardware if there are none."""
     pins = [f"pin.{path}" for path, _ in problem.pins if facts.pins[path].author == "spec"]
     asked = ["engine"] if facts.spec.engine else []
     return [*pins, *asked] or ["hardware"]
 
 
 def _reasons(problem: Problem, answer: Answer) -> list[str]:
-    """Why the layouts cannot run, each reason once, with how many it rules out."""
+    """Why the layouts cannot run: each reason once, with the number of layouts."""
     ruled_out: dict[str, list[Shape]] = {}
     for verdict in answer.verdicts:
         ruled_out.setdefault(describe(verdict, problem), []).append(verdict.shape)

@@ -1,4 +1,4 @@
-"""Which dtype each kind of training state has, by engine, method and precision."""
+"""The dtype of each kind of training state, by engine, method and precision."""
 
 from typing import Final
 
@@ -55,11 +55,11 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
 
 
 def _by_verl(workload: Workload, verl: Version) -> States:
-    """In fp32 what is trained in full; a base beneath adapters in the compute dtype.
+    """Fully trained weights are fp32; a base under adapters has the compute dtype.
 
-    verl 0.8.0 to 0.9.1 workers/engine/fsdp/transformer_impl.py `_build_module`: nothing is widened
-    after it is loaded. From 0.9.0 on `_build_lora_module` makes adapters like the base. fp16 takes
-    fp32 parameters: torch's scaler unscales no others by default.
+    verl 0.8.0 to 0.9.1 workers/engine/fsdp/transformer_impl.py `_build_module`: nothing is cast
+    after loading. Since 0.9.0 `_build_lora_module` gives adapters the base's dtype. fp16 needs fp32
+    parameters, since torch's scaler by default unscales no others.
     """
     compute, name = workload.precision.compute, workload.optimizer.name
     if workload.adapter.kind == "none" or compute == "fp16":
@@ -72,9 +72,9 @@ _CASTS_ADAPTERS: Final = Version("0.9")
 
 
 def _is_loaded_unasked(workload: Workload) -> bool:
-    """Whether a script loads the model without a dtype, which is fp32 then.
+    """Whether a script loads the model without a dtype, which then is fp32.
 
-    trl 0.20.0 and 0.21.0 scripts/grpo.py; from 0.22 on the trainer loads it as configured.
+    trl 0.20.0 and 0.21.0 scripts/grpo.py; since 0.22 the trainer loads it as configured.
     """
     trl, own = workload.version("trl"), workload.generation
     return trl is not None and trl < _GRPO_LOADS_AS_TOLD and own is not None and own.sequences > 0
@@ -85,7 +85,7 @@ _WIDENS_NOTHING: Final = Version("1.13"), Version("1.14")
 
 
 def _widens_nothing(workload: Workload) -> bool:
-    """Whether accelerate only says that it makes what is trained fp32 under FSDP 2.
+    """Whether accelerate claims to cast trained parameters to fp32 under FSDP 2, but does not.
 
     1.13.0 utils/fsdp_utils.py `fsdp2_prepare_model`: `param = param.to(torch.float32)` in a loop,
     which changes no parameter; 1.14.0 assigns `param.data`.
@@ -95,7 +95,7 @@ def _widens_nothing(workload: Workload) -> bool:
 
 
 def _left_narrow(states: States) -> States:
-    """Trained in the dtype that the model was loaded in, with gradients and moments like it."""
+    """Training in the dtype in which the model was loaded, gradients and moments included."""
     dtype = states.weights
     moments = states.optimizer if states.optimizer == "int8" else dtype
     return replace(states, trainable=dtype, gradients=dtype, optimizer=moments)
@@ -111,9 +111,9 @@ def _is_pure(kind: str, precision: Precision) -> bool:
 
 
 def _pure_bf16(name: OptimizerName) -> States:
-    """Parameters and gradients are bf16, with no fp32 copy anywhere, and moments like them.
+    """Parameters, gradients and moments are bf16, without any fp32 copy.
 
-    bitsandbytes' own are fp32 whatever the parameters are (0.50.2 `optim/optimizer.py`,
+    The moments of bitsandbytes' own optimizers are fp32 in any case (0.50.2 `optim/optimizer.py`,
     `Optimizer2State.init_state`: 32 `optim_bits`).
     """
     moments = _MOMENTS.get(name, "fp32" if name.endswith("_32bit") else "bf16")
@@ -138,12 +138,13 @@ def _deepspeed(workload: Workload, stage: int) -> States:
 
 
 def sums_in_fp32(workload: Workload, states: States, zero: Zero) -> bool:
-    """Whether gradients of several micro batches are added up in fp32 though they come in bf16.
+    """Whether gradients of several micro batches are accumulated in fp32 although they are bf16.
 
-    A sum in bf16 loses what is smaller than a 256th of it. So it is fp32 in full training where
-    ZeRO keeps the sum on the devices. On the host, stages 1 and 2 add up in the parameters' dtype
-    whatever they are told (deepspeed 0.19.8 runtime/zero/stage_1_and_2.py
-    `async_accumulate_grad_in_cpu_via_gpu`). Muon wants gradients like its momenta before 0.19.7.
+    A bf16 sum loses terms below a 256th of it, so full training under ZeRO accumulates in fp32 if
+    the sum stays on the devices. On the host, stages 1 and 2 accumulate in the parameters' dtype
+    whatever the settings (deepspeed 0.19.8 runtime/zero/stage_1_and_2.py
+    `async_accumulate_grad_in_cpu_via_gpu`). Before 0.19.7, Muon needs gradients of its momenta's
+    dtype.
     """
     is_full = workload.adapter.kind == "none" and workload.architecture.kind != "diffusion"
     on_device = zero.stage > 0 and zero.offload_optimizer == "none"

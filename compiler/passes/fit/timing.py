@@ -1,4 +1,4 @@
-"""The time of a step in the layout that was decided, for passes after the search."""
+"""The step time of the decided layout, for passes after the search."""
 
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, of_length, step_time
@@ -8,13 +8,13 @@ from tunec.compiler.passes.fit.fit import problem_of
 
 
 def step_seconds(facts: Facts, draft: Draft) -> float | None:
-    """The time of an optimizer step by the time account; None for a layout beyond the machine."""
+    """The time of an optimizer step; None for a layout that the machine cannot run."""
     found = accounted(facts, draft)
     return None if found is None else found.step_seconds
 
 
 def accounted(facts: Facts, draft: Draft) -> TimeAccount | None:
-    """The account of an optimizer step; None for a layout beyond the machine."""
+    """The time account of an optimizer step; None for a layout that the machine cannot run."""
     problem = problem_of(facts, draft)
     try:
         return step_time(problem.workload, Layout.of(draft), problem.machine)
@@ -23,7 +23,7 @@ def accounted(facts: Facts, draft: Draft) -> TimeAccount | None:
 
 
 def step_seconds_of(facts: Facts, draft: Draft, tokens: float) -> float | None:
-    """As `step_seconds`, with samples or packed rows of so many tokens, padding included."""
+    """Like `step_seconds`, for samples or packed rows of this many tokens, padding included."""
     problem = problem_of(facts, draft)
     try:
         workload = of_length(problem.workload, tokens)

@@ -1,16 +1,16 @@
-"""ZeRO settings that follow from stage and offload; what a stage ignores is 0, False or none."""
+"""ZeRO settings that follow from stage and offload; settings that a stage ignores are off."""
 
 from tunec.compiler.ir.slots import Zero
 from tunec.schemas.caches import cached
 from tunec.schemas.terms import Offload, OptimizerName
 
 BUCKET_LIMIT = 50_000_000
-"""Elements: 100 MB in bf16, past which a larger message is no faster on NVLink or InfiniBand, while
-DeepSpeed's own 5e8 would hold up to 2 GB on the device."""
+"""Elements: 100 MB in bf16. Larger messages are no faster on NVLink or InfiniBand, and DeepSpeed's
+default of 5e8 would hold up to 2 GB on the device."""
 MAX_LIVE = 1_000_000_000
-"""DeepSpeed's own default (runtime/zero/config.py `max_live_parameters`, 0.14 to 0.19)."""
+"""DeepSpeed's default (runtime/zero/config.py `max_live_parameters`, 0.14 to 0.19)."""
 SUB_GROUP = 1_000_000_000
-"""DeepSpeed's own default (runtime/zero/config.py `sub_group_size`, 0.14 to 0.19)."""
+"""DeepSpeed's default (runtime/zero/config.py `sub_group_size`, 0.14 to 0.19)."""
 
 
 @cached(256)
