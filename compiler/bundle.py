@@ -1,6 +1,7 @@
-"""bundle: the files of one run as one directory, in which they find each other, with one entry.
+"""bundle: the files of one run in one directory, with paths that fit each other and one entry.
 
-Each target's files lie in a folder of its name; what starts them works in the directory itself.
+Each target's files are in a folder named after the target. The files that start a run work in the
+directory itself.
 """
 
 import os
@@ -26,25 +27,25 @@ from tunec.schemas.spec import Spec
 from tunec.schemas.torch_builds import BUILD_TOOLS, BUILT_ON_TORCH, wheel
 
 Artifacts = Mapping[str, tuple[Artifact, ...]]
-"""The files of each target, by its name."""
+"""The files of each target, by the target's name."""
 
 
 class Outset(Struct, frozen=True):
-    """From where a bundle is made."""
+    """The place from which a bundle is made."""
 
     spec: str
-    """The spec's directory as it is seen from the bundle's root, with slashes."""
+    """The spec's directory relative to the bundle's root, with slashes."""
     starter: Asked
-    """What starts a program on this machine, where no asked target starts it."""
+    """The target that starts a program on this machine, used if no requested target starts one."""
 
 
 class Bundle(Struct, frozen=True):
-    """Files that name each other by where they lie, what starts them, and what is wrong."""
+    """Files that refer to each other by path, the entry that starts them, and diagnostics."""
 
     artifacts: Artifacts
     run: Artifact | None
     packages: Artifact | None
-    """What is to be installed where it starts; None: what starts the run installs it."""
+    """The requirements file; None if the entry installs the packages itself."""
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -53,7 +54,7 @@ LAUNCH: Final = "launch"
 
 
 def outset(loaded: Loaded, root: Path, starter: Asked) -> Outset:
-    """The outset of a bundle in the directory `root`, which need not be there yet."""
+    """The outset of a bundle in the directory `root`, which need not exist yet."""
     spec = os.path.relpath(os.path.realpath(loaded.base), os.path.realpath(root))
     return Outset(Path(spec).as_posix(), starter)
 
@@ -62,26 +63,26 @@ def outset(loaded: Loaded, root: Path, starter: Asked) -> Outset:
 
 
 def has_program(asked: Sequence[Asked], spec: Spec) -> bool:
-    """Whether a program is known that can be started: the user's, or a trainer's own."""
+    """Whether there is a program to start: the user's script, or a trainer's own."""
     own = any(target.entry or target.command for target, _ in asked)
     return own or spec.run.script is not None
 
 
 def completed(asked: Sequence[Asked], plan: Plan, spec: Spec, starter: Asked) -> tuple[Asked, ...]:
-    """The targets, with the one that starts a program here where none of them starts it."""
+    """The targets, with `starter` added if none of them starts a program here."""
     if not has_program(asked, spec) or _ways(asked, plan):
         return tuple(asked)
     return (*asked, starter)
 
 
 def paths(asked: Sequence[Asked], plan: Plan) -> frozenset[str]:
-    """Where the files of a plan lie in its bundle."""
+    """The paths of a plan's files in its bundle."""
     every = ((target, file) for target, _ in asked for file in target.files if file.when(plan))
     return frozenset(f"{target.name}/{file.name}" for target, file in every)
 
 
 def view_of(target: Target, spec: str) -> View:
-    """What the program of a target sees, where the root sees the spec's directory as `spec`."""
+    """What a target's program sees; `spec` is the spec's directory from the bundle's root."""
     view = View(spec, elsewhere=any(start.elsewhere for start in target.starts))
     return view.from_folder(target.name) if _works_at_home(target) else view
 
@@ -93,7 +94,7 @@ def _works_at_home(target: Target) -> bool:
 def as_seen(
     asked: Sequence[Asked], plan: Plan, loaded: Loaded, outset: Outset | None
 ) -> dict[str, Plan]:
-    """A plan as the program of each target sees it."""
+    """The plan for each target, with paths as the target's program sees them."""
     if outset is None:
         return {target.name: plan for target, _ in asked}
     bundled = paths(asked, plan)
@@ -105,7 +106,7 @@ def as_seen(
 
 
 Emitting = Callable[[Asked, Plan, Mapping[str, str], tuple[str, ...]], Emitted]
-"""The files of a target for a plan: the releases that will run, and the lines of a header."""
+"""Writes the files of a target for a plan, given the installed releases and header lines."""
 
 
 def with_commands(
@@ -115,10 +116,10 @@ def with_commands(
     emitting: Emitting,
     software: Mapping[str, str],
 ) -> dict[str, Plan]:
-    """The plans of targets, with a trainer's flags for those that start what a plan names.
+    """The plans of the targets; those that start the plan's script get the trainer's flags.
 
-    The flags are those of the trainer's own script, where the spec names no script, or says where
-    that one of the trainer's repository lies.
+    The flags belong to the trainer's own script, if the spec names no script, or names the local
+    path of a script from the trainer's repository.
     """
     starting = [t.name for t, _ in asked if any(each.needs_script for each in t.starts)]
     trainer = next((each for each in asked if each[0].command is not None), None)
@@ -154,10 +155,10 @@ def bundle(
     header: Sequence[str],
     base: str = "..",
 ) -> Bundle:
-    """Let files name each other by where they lie, and write the entry that starts them.
+    """Make files refer to each other by path, and write the entry that starts them.
 
-    `base` is the spec's directory as it is seen from the bundle's root. A name that no file has is
-    an error. Where nothing can be started there is no entry, and a diagnostic says what is missing.
+    `base` is the spec's directory relative to the bundle's root. A reference to a file that does
+    not exist is an error. If nothing can be started, there is no entry, and a diagnostic says why.
     """
     lost: dict[str, Diagnostic] = {}
     bound: dict[str, tuple[Artifact, ...]] = {}
@@ -175,26 +176,26 @@ def bundle(
 
 
 class _Names(Struct, frozen=True):
-    """Where the files lie that those of a target name."""
+    """The paths of the files that a target's files refer to."""
 
     target: Target
     artifacts: Artifacts
 
     def bind(self, each: Artifact, header: Sequence[str]) -> Artifact:
-        """A file that names others by where they lie."""
+        """A file with its references replaced by paths."""
         values: Json = each.values
         for key, named in self._named(each):
             values = _with(values, key.split("."), self._bound(named))
         return _again(self._file(each), each, values, header)
 
     def lost(self, each: Artifact) -> dict[str, Diagnostic]:
-        """A fault for each name in a file that no target owns."""
+        """A diagnostic for each reference to a file that no target writes."""
         names = (named for _, named in self._named(each) if isinstance(named, str))
         path = f"{self.target.name}/{each.name}"
         return {name: _nobody(path, name) for name in names if self.place(name) is None}
 
     def _named(self, each: Artifact) -> Iterator[tuple[str, Json]]:
-        """The keys of a file that name others, with their values."""
+        """The keys of a file that refer to others, with their values."""
         found = ((key, _at(each.values, key)) for key in self._file(each).names)
         return ((key, value) for key, value in found if value is not None)
 
@@ -202,13 +203,13 @@ class _Names(Struct, frozen=True):
         return next(file for file in self.target.files if file.name == each.name)
 
     def _bound(self, named: Json) -> Json:
-        """A name, or the words among which names are."""
+        """A reference as a path; in a list of words, each word that is a reference."""
         if isinstance(named, list):
             return [self.place(word) or word for word in named]
         return self.place(named) or named
 
     def place(self, name: Json) -> str | None:
-        """Where a file lies as the target's program sees it: its own first; None: nowhere."""
+        """The path of a file as the target's program sees it, its own first; None: no such file."""
         own = self.target.name
         for folder in (own, *(each for each in self.artifacts if each != own)):
             if any(each.name == name for each in self.artifacts[folder]):
@@ -228,7 +229,7 @@ def _at(values: Json, key: str) -> Json:
 
 
 def _with(values: Mapping[str, Any], keys: Sequence[str], value: Json) -> Mapping[str, Any]:
-    """A document with another value for a key; the document itself where it is the same."""
+    """A document with another value for a key; the same object if nothing changes."""
     first, *rest = keys
     new = _with(values[first], rest, value) if rest else value
     return values if new == values[first] else {**values, first: new}
@@ -245,7 +246,7 @@ def _nobody(file: str, name: str) -> Diagnostic:
 
 
 def _misnamed(spec: Spec, asked: Sequence[Asked], artifacts: Artifacts) -> Iterator[Diagnostic]:
-    """Arguments of the script that are in the folder of a target, and are no file there."""
+    """Report script arguments that point into a target's folder but not at a file there."""
     targets = [target.name for target, _ in asked]
     for at, word in enumerate(spec.run.arguments):
         folder, _, name = word.partition("/")
@@ -264,7 +265,7 @@ def _misnamed(spec: Spec, asked: Sequence[Asked], artifacts: Artifacts) -> Itera
 def enclosed(
     asked: Sequence[Asked], plan: Plan, artifacts: Artifacts
 ) -> dict[str, tuple[Artifact, ...]]:
-    """The files, with those that hold the others for a cluster which sees no directory of ours."""
+    """The files, and those that embed them for clusters that do not see this directory."""
     texts = {
         f"{name}/{each.name}": each.text for name, files in artifacts.items() for each in files
     }
@@ -279,29 +280,29 @@ def enclosed(
 
 
 class _Way(Struct, frozen=True):
-    """A way to start the files of a target."""
+    """One way to start the files of a target."""
 
     target: Target
     start: Start
 
     def is_ready(self, asked: Sequence[Asked], spec: Spec) -> bool:
-        """Whether all is known that it starts."""
+        """Whether everything that it starts is known."""
         if self.start.repository:
             return spec.run.script is not None
         return not self.start.needs_script or has_program(asked, spec)
 
     def rank(self) -> tuple[bool, bool]:
-        """Clusters come before this machine, trainers that start themselves before launchers."""
+        """Sort key: clusters before this machine, self-starting trainers before launchers."""
         return not self.start.submits, self.start.needs_script
 
     @property
     def file(self) -> str:
-        """The file that it starts, in the bundle; empty where a program finds its files itself."""
+        """The path in the bundle of the file that it starts; empty if it needs none."""
         return f"{self.target.name}/{self.start.file}" if self.start.file else ""
 
 
 def _ways(asked: Sequence[Asked], plan: Plan) -> list[_Way]:
-    """For each asked target that starts something, how."""
+    """How each requested target starts something, if it does."""
     return [way for target, _ in asked for way in _first(target, plan)]
 
 
@@ -315,13 +316,13 @@ _HERE: Final = 'CDPATH=\'\' cd -- "$(dirname -- "${BASH_SOURCE[0]}")'
 
 
 def _searched(plan: Plan, base: str) -> str:
-    """A line that lets a program import modules beside the spec, where it is given their names."""
+    """A line that puts the spec's directory on the import path, if modules there are imported."""
     path = f'{shlex.quote(base)}"${{PYTHONPATH:+:${{PYTHONPATH}}}}"'
     return f"export PYTHONPATH={path}\n" if own_modules(plan) else ""
 
 
 def _entry(way: _Way, header: Sequence[str], searched: str) -> Artifact:
-    """run.sh: it goes to the bundle's root, and hands its arguments on."""
+    """run.sh: it changes to the bundle's root and passes its arguments on."""
     folder = f"/{way.target.name}" if way.start.at_home else ""
     command = shlex.join([*way.start.words, *([way.file] if way.file else [])])
     comment = "".join(f"# {line}\n" for line in header)
@@ -333,9 +334,10 @@ def _entry(way: _Way, header: Sequence[str], searched: str) -> Artifact:
 
 
 def _packages(plan: Plan, header: Sequence[str]) -> Artifact:
-    """requirements.txt: what the run imports, in the releases that its files are written for.
+    """requirements.txt: the packages that the run imports, in the releases of its files.
 
-    torchvision is named with torch: whatever requires it would bring its newest, and another torch.
+    torchvision is listed together with torch. Otherwise a package that requires it would install
+    its newest release, and with that another torch.
     """
     torch, index = wheel(plan.job.torch) if plan.job.torch else ("", None)
     first = ([f"--extra-index-url {index}"] if index else []) + [torch, "torchvision"]
@@ -347,7 +349,7 @@ def _packages(plan: Plan, header: Sequence[str]) -> Artifact:
 
 
 def _installed_by(torch: str, index: str | None, packages: Sequence[str]) -> tuple[str, ...]:
-    """The commands that install them."""
+    """The commands that install the packages."""
     if not any(each.partition("=")[0] in BUILT_ON_TORCH for each in packages):
         return (f"pip install -r {PACKAGES}",)
     source = f" --extra-index-url {index}" if index else ""
@@ -358,7 +360,7 @@ def _installed_by(torch: str, index: str | None, packages: Sequence[str]) -> tup
 
 
 def _unready(asked: Sequence[Asked], plan: Plan, spec: Spec) -> Iterator[Diagnostic]:
-    """What is not started, and what is missing for it."""
+    """Report what cannot be started, and what is missing for it."""
     ways = _ways(asked, plan)
     for way in ways:
         if not way.is_ready(asked, spec):

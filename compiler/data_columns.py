@@ -1,7 +1,7 @@
-"""What the first record of training data holds, against what a trainer reads of it.
+"""Compares the first record of training data with what a trainer reads.
 
-Data is passed on unchanged, and may lie where the run is. Of a file beside the spec, the first
-record tells before the run what the trainer would fail at, or drop.
+Data is passed on unchanged, and may only exist where the run is. If a data file lies beside the
+spec, its first record shows in advance what the trainer would refuse or drop.
 """
 
 import json
@@ -20,14 +20,14 @@ from tunec.schemas.data_paths import FORMATS, Record, data_kind
 from tunec.schemas.frozen import replace
 
 _MOST: Final = 2**20
-"""Bytes of a file in which its first record must end to be looked at."""
+"""Bytes within which the first record of a file must end to be examined."""
 _LONGEST: Final = 250
-"""Letters of a path; what is longer is a picture itself, in letters."""
+"""Characters of a path; a longer text is an encoded image."""
 _SUFFIXES: Final = (".jsonl", ".json")
 
 
 def unread_columns(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diagnostic]:
-    """A warning for each training file beside the spec of whose records the target reads none."""
+    """A warning for each training file beside the spec whose records the target cannot read."""
     known = target.records(plan)
     for path in dict.fromkeys(training_data(plan)) if known else ():
         record = _first(path, loaded.base)
@@ -44,7 +44,7 @@ def unread_columns(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diagn
 
 
 def _remedy(record: Mapping[str, Any], plan: Plan, target: Target) -> str:
-    """The format to name, where the target reads it, or what else there is to do."""
+    """The format to name if the target reads it, or another way out."""
     for name, columns in FORMATS.items():
         said = replace(plan, data=replace(plan.data, format=None if name == "messages" else name))
         if _fits(columns, record) and _reads(target, said, record):
@@ -53,17 +53,17 @@ def _remedy(record: Mapping[str, Any], plan: Plan, target: Target) -> str:
 
 
 def _reads(target: Target, plan: Plan, record: Mapping[str, Any]) -> bool:
-    """Whether a target can write the format of a plan, and takes a record of it."""
+    """Whether a target can write the plan's format and reads such a record."""
     cannot = target.cannot.get("data.format")
     is_refused = cannot is not None and cannot.refuses(plan.data.format)
     return not is_refused and any(_fits(each, record) for each in target.records(plan))
 
 
 def unseen_pictures(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diagnostic]:
-    """A warning for each training file whose pictures the target's program would not find.
+    """A warning for each training file whose images the target's program would not find.
 
-    A relative path that leads to a file from the spec's directory, or from that of the data, leads
-    nowhere from where the run starts, in the root of its bundle.
+    A relative path that is valid from the spec's directory, or from the data's, is invalid from the
+    root of the bundle, where the run starts.
     """
     known = plan.data.images and target.records(plan)
     for path in dict.fromkeys(training_data(plan)) if known else ():
@@ -84,7 +84,7 @@ def unseen_pictures(loaded: Loaded, plan: Plan, target: Target) -> Iterator[Diag
 
 
 def _is_there(base: Path, path: PurePosixPath | str) -> bool:
-    """Whether a file is there, below the spec's directory."""
+    """Whether a file exists below the spec's directory."""
     try:
         return require_inside(base / path, base.resolve()).is_file()
     except (Unreadable, OSError, ValueError):
@@ -92,7 +92,7 @@ def _is_there(base: Path, path: PurePosixPath | str) -> bool:
 
 
 def _pictures(record: Mapping[str, Any]) -> Iterator[str]:
-    """Relative paths of pictures that a record names, in `images` or in its messages."""
+    """Relative paths of images that a record names, in `images` or in its messages."""
     said = record.get("messages")
     parts = [
         part
@@ -114,7 +114,7 @@ def _is_relative(name: str) -> bool:
 
 
 def _first(path: str, base: Path) -> Mapping[str, Any] | None:
-    """The first record of a file below the spec's directory, as far as it can be read."""
+    """The first record of a file below the spec's directory; None if it cannot be read."""
     file = base / path
     if data_kind(path) != "file" or file.suffix.lower() not in _SUFFIXES:
         return None
@@ -144,7 +144,7 @@ def _is_of(kind: str, value: Any) -> bool:
 
 
 _TURNS: Final = {"chat": "role", "turns": "from"}
-"""What names the speaker in each kind of conversation."""
+"""The key that names the speaker in each kind of conversation."""
 _KINDS: Final = {
     "any": "",
     "chat": " as lists of messages with role and content",

@@ -1,8 +1,8 @@
-"""Where derived cards are found and kept, and how one is made of a config.
+"""Finds and stores derived cards, and makes one from a config.
 
-A card is looked for among those that come with tunec, then in the user's cache. Where there is none
-and the real libraries are installed, it is made in a process of its own, and kept. Every command
-imports this module, and few ask it for more than a path: what they need is imported there.
+A card is looked up among those that come with tunec, then in the user's cache. If there is none and
+the real libraries are installed, a separate process makes the card, and it is stored. Every command
+imports this module and most only need a path, so other imports are inside the functions.
 """
 
 import importlib.util
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
 SECONDS: Final = 600.0
-"""The longest that one may take to be made."""
+"""The time limit for making a card."""
 NEEDED: Final = ("torch", "transformers")
 REFUSED: Final = 3
-"""The exit code of the process that makes a card, where it says why there is none."""
+"""The exit code of the process that makes a card, if it gives a reason for making none."""
 KEY: Final = "tunec_card"
-"""The key by which a card's file is told from a config.json."""
+"""The key that distinguishes a card's file from a config.json."""
 _PARTS: Final = ("", "transformer", "unet")
-"""Folders of a repository in which a config.json is looked for: those of a pipeline last."""
+"""Folders of a repository in which a config.json is looked for; those of a pipeline come last."""
 
 
 class NoCard(ValueError):
-    """There is no card of a config, and why none could be made.
+    """A config has no card, and none could be made.
 
-    `code` is the diagnostic's, `at` the key of the config that is at fault, "" for the whole.
+    `code` is the diagnostic's code, `at` the key of the config that is at fault ("" for all of it).
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class NoCard(ValueError):
 
 
 def card_of(config: Mapping[str, Any], model: str = "", code: Path | None = None) -> DerivedCard:
-    """Find the card of a config, or make it where the real libraries are installed.
+    """Find the card of a config, or make it if the real libraries are installed.
 
-    A card's own file may stand for its config. `code` is as for `make`. Raises NoCard with the
+    A card's own file may stand in for its config. `code` is as for `make`. Raises NoCard with the
     reason.
     """
     if KEY in config:
@@ -65,9 +65,9 @@ def card_of(config: Mapping[str, Any], model: str = "", code: Path | None = None
 
 
 def _kept(name: str) -> DerivedCard | None:
-    """The card in the user's cache; None: there is none, or of another release of its library.
+    """The card in the user's cache; None if there is none, or if another library release made it.
 
-    Raises NoCard for one that this release of tunec does not read.
+    Raises NoCard if this release of tunec cannot read it.
     """
     place = _cache() / name
     if not place.exists():
@@ -79,7 +79,7 @@ def _kept(name: str) -> DerivedCard | None:
 def _made_anew(
     config: Mapping[str, Any], model: str, code: Path | None, unread: NoCard
 ) -> DerivedCard:
-    """The card of a config instead of one in the cache that could not be read."""
+    """Make the card of a config again, since the one in the cache could not be read."""
     try:
         return read(make(config, model, code))
     except NoCard as reason:
@@ -88,7 +88,7 @@ def _made_anew(
 
 
 def _check_family(config: Mapping[str, Any]) -> None:
-    """Raise NoCard for a config that names neither a family nor a class of diffusers."""
+    """Raise NoCard if a config names neither a family nor a class of diffusers."""
     if not (config.get("model_type") or config.get("_class_name")):
         raise NoCard(
             "the config names no family",
@@ -98,7 +98,7 @@ def _check_family(config: Mapping[str, Any]) -> None:
 
 
 def is_at_hand(config: Mapping[str, Any]) -> bool:
-    """Whether the card of a config is there, without making it."""
+    """Whether the card of a config exists already."""
     name = card_name(config)
     try:
         return KEY in config or shipped(name) is not None or _kept(name) is not None
@@ -107,7 +107,7 @@ def is_at_hand(config: Mapping[str, Any]) -> bool:
 
 
 def _is_outdated(found: DerivedCard) -> bool:
-    """Whether it was made by another release of the library than the one that is installed."""
+    """Whether another release of the library than the installed one made the card."""
     from importlib.metadata import PackageNotFoundError, version
 
     package, _, release = found.release.partition(" ")
@@ -118,7 +118,7 @@ def _is_outdated(found: DerivedCard) -> bool:
 
 
 def read(content: bytes) -> DerivedCard:
-    """Read a card's file. Raises NoCard where it is none of this version."""
+    """Read a card's file. Raises NoCard if its format is not of this version."""
     try:
         found = DerivedCard.of_json(content)
     except ValueError as fault:
@@ -129,10 +129,10 @@ def read(content: bytes) -> DerivedCard:
 
 
 def make(config: Mapping[str, Any], model: str = "", code: Path | None = None) -> bytes:
-    """Make the card of a config and keep it in the user's cache.
+    """Make the card of a config and store it in the user's cache.
 
-    `code` is the directory of the config whose own code may be run (`auto_map`); None: no code is.
-    Raises NoCard where a library is absent, or the class cannot be followed.
+    `code` is the directory with the config's own code, which may then be run (`auto_map`); None: no
+    such code is run. Raises NoCard if a library is missing, or the class cannot be followed.
     """
     import tempfile
 
@@ -159,7 +159,7 @@ def _install(model: str) -> str:
 
 
 def _derive(given: Path, made: Path) -> "CompletedProcess[str]":
-    """Run the process that makes a card, without the network; nothing of it stays."""
+    """Run the process that makes a card, without network access; it leaves no files behind."""
     import subprocess
 
     # -P: nothing in the directory of the command stands in for a library
@@ -181,7 +181,7 @@ def _derive(given: Path, made: Path) -> "CompletedProcess[str]":
 def _refusal(
     ended: "CompletedProcess[str]", config: Mapping[str, Any], code: Path | None
 ) -> NoCard:
-    """Why no card was made, by how its process ended."""
+    """Why no card was made, from how its process ended."""
     lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
     said = lines[-1] if lines else "it gave no reason"
     if ended.returncode < 0:
@@ -198,7 +198,7 @@ def _refusal(
 
 
 def _keep(place: Path, content: bytes) -> None:
-    """Write beside the place and rename; a cache that cannot be written is gone without."""
+    """Write to a temporary file and rename it; a read-only cache is not an error."""
     import tempfile
 
     try:
@@ -218,9 +218,9 @@ def _cache() -> Path:
 
 
 def hub_config(name: str) -> Path | None:
-    """The config.json of a repository in the local cache of the Hugging Face Hub.
+    """The config.json of a repository in the local Hugging Face cache.
 
-    That of a pipeline of diffusers is its denoiser's, which is what is trained.
+    For a diffusers pipeline it is the config of the denoiser, which is the part that is trained.
     huggingface_hub 1.0 `constants.py` (`HF_HUB_CACHE`, `HF_HOME`) and `file_download.py`
     (`_get_pointer_path`): `models--OWNER--NAME/refs/main` names the snapshot.
     """
@@ -234,7 +234,7 @@ def hub_config(name: str) -> Path | None:
 
 
 def hub_folder(name: str) -> Path:
-    """Where the local cache of the Hugging Face Hub keeps a repository."""
+    """The folder of a repository in the local Hugging Face cache."""
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
     hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     return hub / f"models--{name.replace('/', '--')}"

@@ -1,4 +1,4 @@
-"""emit: a plan to the files of a target, each row checked that nothing of the plan is lost."""
+"""emit: write a plan as a target's files, checking each row so that no decided value is lost."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,12 +37,12 @@ def emit(
     header: Sequence[str] = (),
     drafting: "Drafting | None" = None,
 ) -> Emitted:
-    """Write a plan in the words of a target; touches no disk.
+    """Write a plan as the files of a target, in memory.
 
     `software` names versions of other distributions that select keys (`{"deepspeed": "0.19"}`);
-    `header` lines go as comments into files that can have them. Returns the files and every fault:
-    where a fault is an error the files are what could be said, for reading and not for running.
-    `drafting` writes each file, as `draft_of` does where nothing is cached.
+    `header` lines become comments in formats that have them. Returns the files and all faults. If a
+    fault is an error, the files hold what could be expressed, and are meant for reading, not
+    running. `drafting` writes each file, by default `draft_of`.
     """
     faults = (*unsupported(target, version, software), *_unmet(target, plan))
     if faults:
@@ -71,7 +71,7 @@ def emit(
 def _own_faults(
     draft: "Draft", told: Iterable[Diagnostic], dialect: Dialect
 ) -> Iterator[Diagnostic]:
-    """The faults of a file, without those at keys of slots that are reported to be at fault."""
+    """The faults of a file, without those at keys of slots that are reported already."""
     slots = {label.path for each in told for label in each.labels if each.severity == "error"}
     rows = (row for row in rows_of(draft.file, dialect) if slots.intersection(row.slots))
     keys = {key for row in rows for key in row.keys} if draft.faults and slots else set()
@@ -81,7 +81,7 @@ def _own_faults(
 def _passed_through(
     target: Target, plan: Plan, dialect: Dialect, drafts: list["Draft"], header: Sequence[str]
 ) -> tuple[list["Draft"], tuple[Diagnostic, ...]]:
-    """The drafts with the keys that a plan passes through, and why some of these cannot be."""
+    """The drafts with the keys that a plan passes through, and faults of those keys."""
     if not plan.runtime.extra:
         return drafts, ()
     placed, faults = place(target, (each.file for each in drafts), plan, dialect, schema)
@@ -100,7 +100,7 @@ def _placed_in(draft: "Draft", placed: Iterable[Placed]) -> list[Placed]:
 
 
 def _without_room(draft: "Draft", mine: Iterable[Placed]) -> Iterator[Placed]:
-    """The keys below a value that is no mapping, of the plan's own or passed through before."""
+    """The keys that would go below a value that is not a mapping."""
     values = _document([draft.artifact.values])
     for each in mine:
         if _has_room(values, each.path):
@@ -134,33 +134,33 @@ def _with_extra(
 
 
 class Draft(Struct, frozen=True):
-    """A file for a plan; which slots its rows say, and which of them come back changed."""
+    """A file of a plan, the slots that its rows set, and the slots that do not read back."""
 
     file: File
     artifact: Artifact
     said: frozenset[str]
     lost: frozenset[str]
     faults: tuple[Diagnostic, ...]
-    """Where it is not valid for its reader."""
+    """Where the file is invalid for its reader."""
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the target does without a file that cannot say all it should; it has no text."""
+        """Whether the file is optional and cannot express everything, so that it is not written."""
         return self.file.is_optional and bool(self.lost)
 
 
 Drafting = Callable[[File, Plan, Dialect, Sequence[str]], Draft]
-"""Writes a file of a plan in a dialect, with the lines of a header."""
+"""Writes a file of a plan in a dialect, with header lines."""
 
 
 def draft_of(file: File, plan: Plan, dialect: Dialect, header: Sequence[str]) -> Draft:
-    """Write a file of a plan; what it gives depends on the plan's slots and on nothing else."""
+    """Write a file of a plan; the result depends only on the plan's slots."""
     said = (said_by(each, plan, dialect) for each in rows_of(file, dialect))
     return drafted(file, tuple(said), dialect, header)
 
 
 class Said(Struct, frozen=True):
-    """What one row says of a plan: keys, slots, and those of these that come back changed."""
+    """What one row writes for a plan: keys, slots, and slots that do not read back unchanged."""
 
     keys: Mapping[str, Json]
     slots: tuple[str, ...]
@@ -168,7 +168,7 @@ class Said(Struct, frozen=True):
 
 
 _NOT_SAID: Final = Said({}, (), ())
-"""Where a row does not matter."""
+"""The result of a row that does not matter in a plan."""
 
 
 def rows_of(file: File, dialect: Dialect) -> Iterator[Entry]:
@@ -177,7 +177,7 @@ def rows_of(file: File, dialect: Dialect) -> Iterator[Entry]:
 
 
 def said_by(entry: Entry, plan: Plan, dialect: Dialect) -> Said:
-    """What a row says of a plan."""
+    """What a row writes for a plan."""
     if not entry.when(plan):
         return _NOT_SAID
     written = entry.write(plan)
@@ -185,7 +185,7 @@ def said_by(entry: Entry, plan: Plan, dialect: Dialect) -> Said:
 
 
 def drafted(file: File, rows: Sequence[Said], dialect: Dialect, header: Sequence[str]) -> Draft:
-    """A file of what its rows say."""
+    """A file made of what its rows write."""
     said = frozenset(slot for each in rows for slot in each.slots)
     lost = frozenset(slot for each in rows for slot in each.lost)
     values = _document(each.keys for each in rows)
@@ -196,7 +196,7 @@ def drafted(file: File, rows: Sequence[Said], dialect: Dialect, header: Sequence
 
 
 def write_values(entries: Iterable[Entry], plan: Plan) -> dict[str, Json]:
-    """The document that rows give for a plan: dotted keys become nested mappings."""
+    """The document that rows make for a plan; dotted keys become nested mappings."""
     return _document(entry.write(plan) for entry in entries)
 
 
@@ -216,14 +216,14 @@ def _put(document: dict[str, Json], key: str, value: Json) -> None:
 
 
 def _own(value: Json) -> Json:
-    """Mappings of the document's own, since rows below may put something into them."""
+    """A copy of a document's mappings, since later rows may add keys to them."""
     return {k: _own(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def lost_slots(
     entry: Entry, written: Mapping[str, Json], plan: Plan, dialect: Dialect
 ) -> Iterator[str]:
-    """The slots of a row whose values do not come back from what the row writes."""
+    """The slots of a row whose values do not read back from what the row writes."""
     if written:
         back: Mapping[str, Any] = settle(entry, written)
     else:
@@ -239,7 +239,7 @@ def lost_slots(
 def unsupported(
     target: Target, version: Version, software: Mapping[str, str] | None
 ) -> Iterator[Diagnostic]:
-    """A fault for each version that a target's rows were not read from."""
+    """A fault for each version for which the target's rows were not checked."""
     if not target.supported.contains(version):
         yield _outside(target.package, str(version), str(target.supported), target.name)
     named = software or {}
@@ -321,7 +321,7 @@ def _loss(target: Target, plan: Plan, version: Version, slot: str, reason: str) 
 
 
 def _other_release(target: Target, plan: Plan, version: Version, slot: str) -> str:
-    """The release nearest to one that has a word for a decided value, if there is any."""
+    """The nearest release that can express a decided value, if there is one."""
     known = [Version(each) for each in target.releases]
     able = [each for each in known if _can_say(target, plan, slot, each)]
     later = [each for each in able if each > version]
@@ -334,7 +334,7 @@ def _other_release(target: Target, plan: Plan, version: Version, slot: str) -> s
 
 
 def _can_say(target: Target, plan: Plan, slot: str, version: Version) -> bool:
-    """Whether the rows of a release hold the value of a slot, as far as they alone say."""
+    """Whether the rows of a release can express the value of a slot."""
     dialect = target.dialect(version)
     files = (file for file in target.files if file.when(plan))
     rows = [
@@ -347,11 +347,11 @@ def _can_say(target: Target, plan: Plan, slot: str, version: Version) -> bool:
 
 
 FILLED: Final = "auto"
-"""What stands at a key that another file fills in (`File.filled`)."""
+"""The value of a key that another file fills in (`File.filled`)."""
 
 
 def invalid(file: File, values: Json, dialect: Dialect) -> Iterator[Diagnostic]:
-    """Where a file's values are not valid by its reader's own schema, if it has one."""
+    """Faults of a file by its reader's JSON Schema, if there is one."""
     name = file.schema(dialect) if file.schema else None
     if name is None or _is_valid(values, name):
         return
@@ -369,14 +369,14 @@ def invalid(file: File, values: Json, dialect: Dialect) -> Iterator[Diagnostic]:
 
 
 def _absent(fault: "ValidationError") -> Iterator[str]:
-    """The key that a document should have, where that is the fault; each is one of its own."""
+    """The required key that is missing, if that is the fault."""
     if fault.validator == "required":
         names: Any = fault.validator_value
         yield from (name for name in names if fault.message.startswith(repr(name)))
 
 
 def _is_valid(values: Json, name: str) -> bool:
-    """Whether a file meets a schema; False where jsonschema has to say."""
+    """Whether a file matches a schema; False if only jsonschema can decide."""
     try:
         return is_valid(values, schema(name))
     except UnknownKeyword:
@@ -385,7 +385,7 @@ def _is_valid(values: Json, name: str) -> bool:
 
 @cached()
 def schema(name: str) -> Json:
-    """A JSON Schema by its path below `schemas/json/`; read once."""
+    """A JSON Schema by its path below `schemas/json/`; loaded once."""
     text = (_SCHEMAS / name).read_text("utf-8")
     return json.loads(text)
 

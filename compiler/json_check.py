@@ -1,9 +1,8 @@
-"""Whether a document is valid by a JSON Schema (2020-12), said quickly and without an import.
+"""Checks quickly, without an import, whether a document matches a JSON Schema (2020-12).
 
-It knows the keywords that the schemas in `schemas/json` use, and says so where it meets another.
-What is wrong with a document, and where, is for the `jsonschema` library to say: it is asked only
-about documents that are refused here, and `tests/driver/test_json_check.py` holds the two to one
-verdict.
+It knows the keywords that the schemas in `schemas/json` use, and raises an exception for any other.
+Faults are described by the `jsonschema` library, which is only used for documents that are refused
+here; `tests/driver/test_json_check.py` checks that both give the same verdict.
 """
 
 import re
@@ -17,13 +16,13 @@ Schema = Mapping[str, Any] | bool
 
 
 class UnknownKeyword(LookupError):
-    """A schema says something that is not understood here."""
+    """A schema uses a keyword that this module does not know."""
 
 
 def is_valid(document: Json, schema: Schema) -> bool:
-    """Whether a document meets a schema whose references all point into itself.
+    """Whether a document matches a schema whose references all point into itself.
 
-    Raises UnknownKeyword for any keyword that is neither known nor a mere annotation.
+    Raises UnknownKeyword for a keyword that is neither known nor an annotation.
     """
     return _holds(schema, document, schema)
 
@@ -38,7 +37,7 @@ def _holds(schema: Schema, value: Json, root: Schema) -> bool:
 
 
 def _rules(schema: Mapping[str, Any]) -> "tuple[tuple[_Rule, Any], ...]":
-    """The rules of a schema's keywords, each with what the keyword says."""
+    """The rules of a schema's keywords, each with the keyword's value."""
     return tuple(
         (_rule(keyword), said)
         for keyword, said in schema.items()
@@ -47,7 +46,7 @@ def _rules(schema: Mapping[str, Any]) -> "tuple[tuple[_Rule, Any], ...]":
 
 
 _Rule = Callable[[Mapping[str, Any], Any, Json, Schema], bool]
-"""Whether a value meets one keyword: (schema around it, what the keyword says, value, root)."""
+"""Whether a value meets one keyword: (surrounding schema, keyword's value, value, root schema)."""
 
 
 _KNOWN: Final = ByIdentity("compiler.json_check.rules", 1 << 16, _rules, lasting=True)
@@ -67,7 +66,7 @@ def _is_number(value: Json) -> bool:
 
 
 def _is_integer(value: Json) -> bool:
-    """A number without a fraction, `1.0` too (2020-12, 6.1.1)."""
+    """A number without a fraction, including `1.0` (2020-12, 6.1.1)."""
     return _is_number(value) and (isinstance(value, int) or value.is_integer())
 
 
@@ -88,7 +87,7 @@ def _is_of_type(kinds: str | list[str], value: Json) -> bool:
 
 
 def _equal(one: Json, other: Json) -> bool:
-    """Equality of JSON: `1` is `1.0`, but `true` is no number."""
+    """JSON equality: `1` equals `1.0`, but `true` is not a number."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
@@ -141,7 +140,7 @@ def _others(around: Mapping[str, Any], said: Schema, value: Json, root: Schema) 
 
 
 def _items(around: Mapping[str, Any], said: Schema, value: Json, root: Schema) -> bool:
-    """`items`: every one after those of `prefixItems`."""
+    """`items`: every item after those of `prefixItems`."""
     if not isinstance(value, list):
         return True
     return all(_holds(said, child, root) for child in value[len(around.get("prefixItems", ())) :])
@@ -154,7 +153,7 @@ def _first_items(_: Mapping[str, Any], said: list[Schema], value: Json, root: Sc
 
 
 def _of(kind: Callable[[Json], bool], meets: Callable[[Json, Any], bool]) -> _Rule:
-    """A keyword that says something of values of one kind, and nothing of others."""
+    """A rule for values of one kind; values of other kinds always pass."""
     return lambda _around, said, value, _root: not kind(value) or meets(value, said)
 
 
@@ -191,7 +190,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "exclusiveMinimum": _of(_is_number, lambda value, said: not value <= said),
     "exclusiveMaximum": _of(_is_number, lambda value, said: not value >= said),
 }
-"""`then` and `else` are what `if` looks at."""
+"""`then` and `else` are handled by the rule of `if`."""
 
 _ANNOTATIONS: Final = frozenset(
     {
@@ -199,8 +198,8 @@ _ANNOTATIONS: Final = frozenset(
         "format",
     }
 )
-"""Keywords that forbid nothing, as those that begin with `x-`; `help` is Axolotl's own. So does
-`format` unless a checker of formats is given (JSON Schema 2020-12, Validation 7.2.1)."""
+"""Keywords that forbid nothing, like all that begin with `x-`; `help` is Axolotl's own. `format` is
+one too, unless a format checker is given (JSON Schema 2020-12, Validation 7.2.1)."""
 
 KEYWORDS: Final = _ANNOTATIONS.union(_RULES)
-"""All that is understood, besides what begins with `x-`."""
+"""All keywords that are known, besides those that begin with `x-`."""

@@ -1,7 +1,7 @@
-"""Local paths of a plan as they are seen from where its run is started.
+"""Local paths of a plan, seen from the place where its run starts.
 
-In a spec they are relative to the spec's own directory; a run is started in the root of its bundle
-or in a folder of it. How a text is written tells whether it is a local path: no disk is read.
+In a spec they are relative to the spec's directory. A run starts in the root of its bundle or in a
+folder of it. A text's form shows whether it is a local path; no disk is read.
 """
 
 import posixpath
@@ -20,25 +20,25 @@ from tunec.schemas.data_paths import BUILDERS, data_kind
 from tunec.schemas.spec import InlineModel, Spec
 
 _OF_SCRIPTS: Final = frozenset({*BUILDERS, ".py", ".sh", ".yaml", ".yml", ".toml"})
-"""Suffixes of files that a script is, or is given."""
+"""Suffixes of files that can be a script or a script's argument."""
 
 
 SEARCHED: Final = "PYTHONPATH"
-"""Where Python looks for modules: Python 3.11, Command line and environment."""
+"""The variable for Python's import path (Python 3.11, Command line and environment)."""
 
 
 class View(Struct, frozen=True):
-    """What a program sees from its working directory."""
+    """Directories as a program sees them from its working directory."""
 
     spec: str = ".."
-    """The directory of the spec, with slashes."""
+    """The spec's directory, with slashes."""
     root: str = "."
     """The root of the bundle."""
     elsewhere: bool = False
-    """Whether the program sees nothing of the environment in which run.sh is started."""
+    """Whether the program does not inherit the environment in which run.sh is started."""
 
     def from_folder(self, name: str) -> "View":
-        """The view from a folder of the bundle's root."""
+        """The view from a folder in the bundle's root."""
         above = "../" * len(name.split("/"))
         spec, root = (posixpath.normpath(f"{above}{each}") for each in (self.spec, self.root))
         return View(spec, root, self.elsewhere)
@@ -49,9 +49,9 @@ def placed(
 ) -> Plan:
     """The plan with its local paths as `view` has them.
 
-    `bundled` are the paths of the bundle's files below its root: a word of the script's arguments
-    that is one of these names that file. Absolute paths, and those below a home directory, stay.
-    `media` is the variable by which the trainer finds what samples name by relative paths.
+    `bundled` are the paths of the bundle's files below its root; a script argument with such a name
+    means that file. Absolute paths and paths below a home directory stay. `media` is the variable
+    by which the trainer finds images that samples name by relative paths.
     """
     spec = loaded.spec
     if spec is None:
@@ -71,7 +71,7 @@ def placed(
 
 
 def own_modules(plan: Plan) -> tuple[str, ...]:
-    """Import paths of the rewards that lie beside the spec, and in none of the job's packages."""
+    """Import paths of reward functions that lie beside the spec and in no package of the job."""
     installed = {each.partition("=")[0].replace("-", "_") for each in plan.job.packages}
     named = (each for each in plan.objective.rewards if "." in each and ":" not in each)
     return tuple(each for each in named if each.partition(".")[0] not in installed)
@@ -88,24 +88,24 @@ def _environment(plan: Plan, view: View, media: str) -> dict[str, str]:
 
 
 def _moved(path: str, base: str) -> str:
-    """A path that is relative to `base`, from where `base` is seen."""
+    """A path relative to `base`, rewritten for a place from which `base` is seen."""
     return path if path.startswith(("/", "~")) else posixpath.normpath(posixpath.join(base, path))
 
 
 def _reward(name: str, view: View) -> str:
-    """A function in a file, `reward.py:score`; others have names or import paths."""
+    """A function in a file, `reward.py:score`, with its path; other forms stay."""
     path, _, function = name.rpartition(":")
     return f"{_moved(path, view.spec)}:{function}" if path.endswith(".py") else name
 
 
 def _directory(path: str, base: str) -> str:
-    """A path as `_moved` gives it, with ./ where it could be taken for a name on the Hub."""
+    """A path as `_moved` gives it, with ./ if it could be taken for a name on the Hub."""
     found = _moved(path, base)
     return found if found.startswith((".", "/", "~")) else f"./{found}"
 
 
 def _model(plan: Plan, spec: Spec, loaded: Loaded, view: View) -> str:
-    """A directory of weights; models of the catalogue and of the Hub have names."""
+    """The path of a directory of weights; models of the catalogue and the Hub keep their names."""
     named = spec.model
     if isinstance(named, InlineModel):
         return _directory(named.path, view.spec) if named.path.startswith(".") else plan.model.path
@@ -121,7 +121,7 @@ def _model(plan: Plan, spec: Spec, loaded: Loaded, view: View) -> str:
 
 
 def _data(plan: Plan, path: str, view: View) -> str:
-    """Training data; trainers of diffusion models read a directory, however it is written."""
+    """The path of training data; trainers of diffusion models read a directory in any case."""
     name, colon, function = path.partition(":")
     if name.endswith(".py"):  # a script that makes the data, and the function that is called
         return _moved(name, view.spec) + colon + function
@@ -132,13 +132,13 @@ def _data(plan: Plan, path: str, view: View) -> str:
 
 
 def _output(plan: Plan, spec: Spec, view: View) -> str:
-    """As the spec has it, or else in the bundle, so that no two runs share a directory."""
+    """The output folder: the spec's, or one in the bundle, so that no two runs share a folder."""
     is_given = "output" in spec.train.model_fields_set
     return _moved(plan.runtime.output, view.spec if is_given else view.root)
 
 
 def _script(plan: Plan, spec: Spec, view: View, bundled: Container[str]) -> str:
-    """The user's own script and the files among its arguments; a trainer's program stays."""
+    """The user's script and the files among its arguments; a trainer's own program stays."""
     if spec.run.script is None:
         return plan.launch.script
     words = (spec.run.script, *spec.run.arguments)

@@ -1,4 +1,4 @@
-"""Find the line: diagnostics name paths of the spec, and this puts the spans to them."""
+"""Finds lines: diagnostics name paths of the spec, and this module adds their spans."""
 
 from collections.abc import Iterable
 
@@ -14,9 +14,9 @@ from tunec.schemas.source import Span, dotted, start_of
 
 
 def locate(diagnostics: Iterable[Diagnostic], loaded: Loaded) -> tuple[Diagnostic, ...]:
-    """Give each label that has a path but no span the span of the nearest thing written there.
+    """Give each label with a path but no span the span of the nearest text in the spec.
 
-    Leaves out what the spec's `allow` and the comments of its files accept.
+    Diagnostics that the spec's `allow` or comments in its files accept are left out.
     """
     found = tuple(diagnostics)
     if not found:
@@ -34,9 +34,9 @@ def traced(
 ) -> tuple[Diagnostic, ...]:
     """Point diagnostics of decided slots at the lines of the spec from which they follow.
 
-    A slot that nothing written led to gets no line, and a note of the decision that did. What is
-    said of a slot that follows from another, of which the same is said at the same line, is left
-    out: it is mended with that.
+    A slot that no line led to gets no span, but a note of the decision that set it. If a slot
+    follows from another with the same diagnostic at the same line, it is left out: one fix serves
+    both.
     """
     written = {dotted(path) for path in loaded.spans}
     found = tuple((each, _traced(each, ledger, written)) for each in diagnostics)
@@ -45,14 +45,14 @@ def traced(
 
 
 def _slot(diagnostic: Diagnostic) -> str:
-    """What it is about: a slot, or once that is traced the line that led to it."""
+    """The subject of a diagnostic: a slot or, once traced, the line that led to it."""
     return diagnostic.primary.path if diagnostic.primary else ""
 
 
 def _follows(
     before: Diagnostic, traced: Diagnostic, ledger: Ledger, said: set[tuple[str, str, str]]
 ) -> bool:
-    """Whether the same is said of a slot that its own rests on, and at the same line."""
+    """Whether a slot on which this one rests has the same diagnostic at the same line."""
     winner = ledger.winner(_slot(before)) if _slot(before) in SLOTS else None
     if winner is None or _slot(before) == _slot(traced):
         return False
@@ -85,9 +85,9 @@ def _decision(winner: Definition) -> str:
 
 
 def _led_to(winner: Definition, ledger: Ledger, written: set[str]) -> tuple[str, Definition | None]:
-    """The written path from which a slot follows by the fewest steps, and what rests on it.
+    """The path in the spec from which a slot follows by the fewest steps, and what rests on it.
 
-    Where only fields led there that nobody wrote, it is the nearest thing written around one.
+    If only unwritten fields led there, it is the nearest written text around one.
     """
     around: tuple[str, Definition | None] = "", None
     for each in ledger.causes(winner.slot):
@@ -101,9 +101,9 @@ def _led_to(winner: Definition, ledger: Ledger, written: set[str]) -> tuple[str,
 
 
 def _somewhere(diagnostic: Diagnostic, spans: dict[str, Span]) -> Diagnostic:
-    """What is about a value that no line sets is reported where targets are named, or at the top.
+    """Place a diagnostic without a line at the targets, or at the top of the file.
 
-    What annotates the lines of files would leave it out otherwise. What is no error speaks of the
+    Tools that annotate lines of files would drop it otherwise. Warnings and notes then concern the
     file as a whole.
     """
     if diagnostic.span is not None:
@@ -129,7 +129,7 @@ def _located(label: Label, spans: dict[str, Span]) -> Label:
 
 
 def _nearest(path: str, spans: dict[str, Span]) -> Span | None:
-    """Where a path or the next thing around it is written; a slot's pin, if it has one."""
+    """The span of a path or of the nearest path around it; a pin's, if the slot has one."""
     if f"pin.{path}" in spans:
         return spans[f"pin.{path}"]
     while path and path not in spans:

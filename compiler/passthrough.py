@@ -1,4 +1,4 @@
-"""Keys that a plan passes through, each in the file whose reader's schema has it."""
+"""Places each key that a plan passes through in the file whose reader's schema has the key."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
@@ -12,11 +12,11 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Dialect, Entry, File, Json, Target
 
 SchemaOf = Callable[[str], Json]
-"""The JSON Schema of a path below `schemas/json/`."""
+"""Loads the JSON Schema at a path below `schemas/json/`."""
 
 
 class Placed(Struct, frozen=True):
-    """A key in the file that it goes into; `path` is the one in that file."""
+    """A key and the file that it goes into; `path` is its path in that file."""
 
     extra: Extra
     file: str
@@ -24,7 +24,7 @@ class Placed(Struct, frozen=True):
 
 
 def belongs(file: File, target: Target, owner: str) -> bool:
-    """Whether a file is the owner's: one of the target of that name, or read by that program."""
+    """Whether a file belongs to an owner: the target of that name, or the program that reads it."""
     if owner == target.name:
         return True
     return file.schema is not None and all(each.package == owner for each in file.entries)
@@ -33,7 +33,7 @@ def belongs(file: File, target: Target, owner: str) -> bool:
 def place(
     target: Target, files: Iterable[File], plan: Plan, dialect: Dialect, schema_of: SchemaOf
 ) -> tuple[tuple[Placed, ...], tuple[Diagnostic, ...]]:
-    """The file of each key of a plan that is for one of a target's files, and every fault."""
+    """The file of each key that is meant for one of a target's files, and all faults."""
     every = tuple(files)
     mine = (
         (extra, tuple(file for file in every if belongs(file, target, extra.owner)))
@@ -45,7 +45,7 @@ def place(
 
 
 def unread(asked: Iterable[Target], plan: Plan) -> Iterator[Diagnostic]:
-    """A note for each name under `extra` of which no asked target has a file."""
+    """A note for each name under `extra` that owns no file of a requested target."""
     targets = tuple(asked)
     owners = dict.fromkeys(each.owner for each in extras(plan))
     for owner in owners:
@@ -64,7 +64,7 @@ def unread(asked: Iterable[Target], plan: Plan) -> Iterator[Diagnostic]:
 def placed_alone(
     extra: Extra, files: tuple[File, ...], dialect: Dialect, schema_of: SchemaOf
 ) -> Placed | Diagnostic:
-    """The one of its owner's files that a key goes into, or why it goes into none."""
+    """The file of its owner that a key goes into, or the fault if there is none."""
     if not _is_finite(extra.value):
         return _fault(extra, "it holds a number that JSON cannot", "write a finite number")
     named = tuple(file for file in files if extra.path.startswith(f"{file.name}."))
@@ -91,7 +91,7 @@ def placed_alone(
 
 
 def _is_finite(value: Json) -> bool:
-    """Whether no number in a value is infinite, or none at all."""
+    """Whether every number in a value is finite."""
     inner = value.values() if isinstance(value, dict) else value
     if isinstance(inner, str) or not isinstance(inner, Iterable):
         return not isinstance(inner, float) or isfinite(inner)
@@ -99,13 +99,13 @@ def _is_finite(value: Json) -> bool:
 
 
 def _in_block(file: File, path: str) -> str:
-    """A key as the file has it: one of its block may be said without the block's name."""
+    """A key as the file has it; a key of the file's block may be given without the block's name."""
     block = file.block[0] if file.block else ""
     return path if not block or path.startswith(f"{block}.") else f"{block}.{path}"
 
 
 def _unknown(extra: Extra, path: str, strange: Mapping[str, tuple[str, ...] | None]) -> Diagnostic:
-    """The fault of a key that no file has; `strange` holds the keys of each, where it left them."""
+    """The fault of a key that no file has; `strange` holds the keys that each file knows."""
     near = nearest(
         path.rpartition(".")[2], [name for each in strange.values() for name in each or ()]
     )

@@ -1,4 +1,4 @@
-"""read: documents of a consumer to definitions of slots, by the rows that also write them."""
+"""read: what a target's files set, by the same rows that write them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,11 +28,10 @@ def read(
     version: Version,
     software: Mapping[str, str] | None = None,
 ) -> tuple[Definition, ...]:
-    """What documents say about slots, and what the consumer does where they say nothing.
+    """The definitions that documents give slots, with the consumer's defaults for absent keys.
 
-    `documents` holds, by the name of one of the target's files, the keys found in it by dotted
-    path. A value of a type that its slot cannot hold settles nothing: the consumer's JSON Schema is
-    what reports it.
+    `documents` holds the keys found in each of the target's files, by dotted path. A value that its
+    slot's type cannot hold defines nothing: the consumer's JSON Schema reports it.
     """
     rows = read_rows(target, documents, target.dialect(version, software))
     return (*(definition for _, definition in rows), *target.together(documents))
@@ -53,12 +52,12 @@ def recognise(target: Target, document: Json) -> File | None:
 
 
 def found_in(document: Node) -> dict[str, Found]:
-    """Every key of a document by dotted path, mappings and what they hold alike."""
+    """Every key of a document by dotted path, including keys of mappings."""
     return dict(_flat_node(document, ""))
 
 
 def found_plain(document: Json) -> dict[str, Found]:
-    """Every key of plain data by dotted path; such data knows no places."""
+    """Every key of plain data by dotted path, without places."""
     return dict(_flat(document, ""))
 
 
@@ -117,7 +116,7 @@ def _assumed(entry: Entry, target: Target, dialect: Dialect) -> Iterator[Definit
 def settle(
     entry: Entry, found: Mapping[str, Json], *, reads_powers: bool = False
 ) -> dict[str, Any]:
-    """The slots that a row settles from the keys found, each of its slot's type."""
+    """The slot values that a row reads from the keys found, each of its slot's type."""
     try:
         values = entry.read(
             {key: _number(each) for key, each in found.items()} if reads_powers else found
@@ -138,7 +137,7 @@ def _number(value: Json) -> Json:
 
 
 def fitted(slot: str, value: Any) -> Any:
-    """A value as a slot's type has it; ValueError where it cannot be that, LookupError: no slot."""
+    """A value converted to its slot's type; ValueError if it cannot be, LookupError: no slot."""
     found = _fit(SLOTS[slot].type, value)
     if found is _MISFIT:
         raise ValueError(f"{slot} cannot be {value!r}")
@@ -146,7 +145,7 @@ def fitted(slot: str, value: Any) -> Any:
 
 
 def _fit(kind: Any, value: Any) -> Any:
-    """The value as its slot's type has it, or a mark that it cannot be that."""
+    """The value converted to its slot's type, or a marker if that fails."""
     for each in alternatives(kind):
         fitted = _fit_one(each, value)
         if fitted is not _MISFIT:

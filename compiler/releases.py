@@ -11,18 +11,18 @@ from tunec.schemas.caches import cached
 
 
 def _below(version: Version, bound: Version) -> bool:
-    """PEP 440: releases below a bound, without previews of the bound itself."""
+    """PEP 440: releases below a bound, without pre-releases of the bound itself."""
     is_preview = version.is_prerelease and Version(version.base_version) == bound
     return version < bound and not is_preview
 
 
 def _above(version: Version, bound: Version) -> bool:
-    """PEP 440: releases above a bound, without later builds of the bound itself."""
+    """PEP 440: releases above a bound, without post-releases of the bound itself."""
     return version > bound and version.base_version != bound.base_version
 
 
 def _compatible(version: Version, bound: Version) -> bool:
-    """PEP 440: at least the bound, and like it but for its last number."""
+    """PEP 440: at least the bound, and equal to it except for the last number."""
     kept = bound.release[:-1]
     return version >= bound and version.release[: len(kept)] == kept
 
@@ -40,22 +40,22 @@ _OPERATORS: Final[Mapping[str, Callable[[Version, Version], bool]]] = {
 
 
 class Releases(Struct, frozen=True):
-    """Releases between bounds, previews among them.
+    """Releases between bounds, including pre-releases.
 
-    packaging's own class imports all that names platforms, a thirtieth of the time to start.
+    packaging's own class imports everything that names platforms, a thirtieth of the start-up time.
     """
 
     text: str
-    """Bounds with the operators of PEP 440, joined by commas; none: every release."""
+    """Bounds with the operators of PEP 440, joined by commas; empty: every release."""
 
     def contains(self, release: Version | str) -> bool:
-        """Whether a release is among them; ValueError for a bound that is none."""
+        """Whether a release is among them; ValueError for a malformed bound."""
         version = Version(release) if isinstance(release, str) else release
         return all(_keeps(version, bound.strip()) for bound in self.text.split(",") if bound)
 
     @property
     def bounds(self) -> tuple[tuple[str, str], ...]:
-        """Each bound: its operator and its version, as they are written."""
+        """The operator and version of each bound, as written."""
         found = (each.strip() for each in self.text.split(",") if each.strip())
         return tuple((_sign(each), each.removeprefix(_sign(each)).strip()) for each in found)
 
@@ -71,7 +71,7 @@ def _sign(bound: str) -> str:
 
 
 parsed: Final = cached()(Version)
-"""The version that a text of a table or a spec is; raises packaging.version.InvalidVersion."""
+"""Parses a version in a table or a spec; raises packaging.version.InvalidVersion."""
 
 
 @cached(4096, lasting=True)
@@ -83,9 +83,9 @@ def _keeps(version: Version, bound: str) -> bool:
 
 
 def _holds(holds: Callable[[Version, Version], bool], version: Version, bound: str) -> bool:
-    """A bound such as `4.45.*` is compared with so much of the version.
+    """Compare a version with a bound; `4.45.*` compares only that many parts.
 
-    A build such as `2.3.0+cu121` is its release, unless the bound names a build too.
+    A build such as `2.3.0+cu121` counts as its release, unless the bound names a build too.
     """
     if not bound.endswith(".*"):
         wanted = Version(bound)
@@ -99,23 +99,23 @@ def _released(version: Version) -> Version:
 
 
 class Package(Struct, frozen=True):
-    """A distribution whose version selects keys, and the versions that the rows were read from."""
+    """A distribution whose version selects keys, and the versions that its rows cover."""
 
     supported: Releases
     releases: tuple[str, ...]
     """The newest release of each supported minor version, oldest first."""
     usual: str = ""
-    """The version taken when nobody names one, where that is not the newest."""
+    """The default version, if it is not the newest."""
 
     @property
     def latest(self) -> str:
-        """The version taken if none is given."""
+        """The version to use if none is given."""
         return self.usual or self.releases[-1]
 
     def release(self, text: str) -> Version:
         """The version that a text means: `0.16` is the newest 0.16 release, `0.16.4` itself.
 
-        Raises packaging.version.InvalidVersion for a text that is no version.
+        Raises packaging.version.InvalidVersion for malformed text.
         """
         asked = parsed(text)
         if len(asked.release) > 2 or asked.pre or asked.dev:

@@ -1,4 +1,4 @@
-"""rendering: a file's values to its text, as JSON, as YAML, or as the file itself writes them."""
+"""rendering: a file's values as text, in JSON, in YAML, or in the file's own format."""
 
 import json
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ def artifact(file: File, values: dict[str, Json], header: Sequence[str]) -> Arti
 
 
 def render_json(values: Json) -> str:
-    """JSON in the order of the rows; ValueError for what JSON cannot hold (NaN, infinity)."""
+    """JSON in the order of the rows; ValueError for NaN and infinity."""
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def render_yaml(values: Json, header: Sequence[str] = ()) -> str:
-    """YAML that YAML 1.1 readers type as it was meant: `1.0e-05` is a number, `'no'` is text."""
+    """YAML that YAML 1.1 readers type correctly: `1.0e-05` is a number, `'no'` is text."""
     comment = "".join(f"# {line}\n" for line in header)
     if not isinstance(values, dict) or not values:
         return comment + _written_out(values)
@@ -35,7 +35,7 @@ def render_yaml(values: Json, header: Sequence[str] = ()) -> str:
 
 
 def _entry(key: str, value: Json) -> str:
-    """A key of a document with its value: a mapping is written as its entries, one by one."""
+    """A key of a document with its value, rendered once for equal values."""
     said = key, repr(value)
     if said not in _ENTRIES:
         if len(_ENTRIES) >= _MOST_ENTRIES:
@@ -46,7 +46,7 @@ def _entry(key: str, value: Json) -> str:
 
 _MOST_ENTRIES: Final = 4096
 _ENTRIES: Final[dict[tuple[str, str], str]] = table("compiler.rendering.entries", lasting=True)
-"""Files differ in few of their entries, and to write one takes a hundred times as long."""
+"""Files differ in few of their entries, and rendering one takes a hundred times as long."""
 
 
 def _written_out(values: Json) -> str:
@@ -54,9 +54,9 @@ def _written_out(values: Json) -> str:
 
 
 def _by_libyaml(values: Json) -> str | None:
-    """The text by the C library, ten times as fast, where it is the same as Python's.
+    """The text by the C library, ten times as fast, if it equals Python's.
 
-    The two differ in what they escape and in nothing else, which a test holds.
+    The two only differ in what they escape; a test checks that.
     """
     text = _dump(values, _LibDumper) if _LibDumper is not None else "\\"
     return None if "\\" in text else text
@@ -70,14 +70,14 @@ def _dump(values: Json, dumper: Any) -> str:
 
 
 class _InFull:
-    """Writes a list in full each time, where the stock dumpers would write `*id001`."""
+    """Writes repeated lists in full, where the stock dumpers would write `*id001`."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
 
 class _Dumper(_InFull, yaml.SafeDumper):
-    """In Python alone."""
+    """The dumper in pure Python."""
 
 
 _LibDumper: Final = (

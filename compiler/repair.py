@@ -1,4 +1,4 @@
-"""What would make a spec fit: changes of intent as arguments, each tried by compiling it."""
+"""Changes to a spec that would make it fit: each is an argument, tried by compiling the spec."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,32 +21,32 @@ from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 
 class Way(Struct, frozen=True):
-    """A change of intent: what is given to `--set`, and what it costs besides time."""
+    """A change to a spec: the `--set` arguments, and what it costs besides time."""
 
     rank: int
-    """How much of the intent it changes: 0 nothing of what is learned, 5 the hardware."""
+    """How much of the intent it changes, from 0 (nothing about learning) to 5 (the hardware)."""
     settings: tuple[str, ...]
     cost: str
 
     @property
     def arguments(self) -> str:
-        """As a shell takes it."""
+        """The change as shell arguments."""
         return " ".join(map(_argument, self.settings))
 
 
 def _argument(setting: str) -> str:
-    """Hardware has an argument of its own, which is stronger than `--set`."""
+    """Hardware has an argument of its own, which overrules `--set`."""
     path, _, value = setting.partition("=")
     return f"--hardware {value}" if path == "hardware" else f"--set {quote(setting)}"
 
 
 class Tried(Struct, frozen=True):
-    """What becomes of the spec with more settings, compiled for the asked targets."""
+    """The outcome of the spec with more settings, compiled for the requested targets."""
 
     seconds: float | None = None
-    """For a sample; None where nothing fits."""
+    """Seconds for a sample; None if nothing fits."""
     fault: str | None = None
-    """Why it does not compile though it fits."""
+    """Why it does not compile although it fits."""
 
 
 Attempt = Callable[[Sequence[str]], Tried]
@@ -57,7 +57,7 @@ _MOST: Final = 6
 
 
 def repairs(facts: Facts, found: Iterable[Diagnostic], attempt: Attempt) -> Iterator[Diagnostic]:
-    """Add to each 'nothing fits' or 'no layout can run' the changes that were tried and mend it."""
+    """Add to each 'nothing fits' or 'no layout can run' the tried changes that solve it."""
     every = list(found)
     spoiled = any(each.severity == "error" and each.id not in _NONE_FITS for each in every)
     for each in every:
@@ -87,9 +87,9 @@ _NONE_FITS: Final = frozenset({"E0701", "E0702"})
 
 
 def _no_help(blocked: Sequence[tuple[Way, str]], spoiled: bool) -> str:
-    """Where no way works: the first that fits, and what is in its way then.
+    """The help if no change works: the first change that fits, and what prevents it.
 
-    Beside another error no way compiles, so that nothing is known of them.
+    Beside another error no change compiles, so nothing is known about them.
     """
     if spoiled and not blocked:
         return "fix the other errors first: beside them no change can be tried"
@@ -100,11 +100,11 @@ def _no_help(blocked: Sequence[tuple[Way, str]], spoiled: bool) -> str:
 
 
 _Timing = Callable[[Way], float | None]
-"""Seconds for a sample in a way that works; None where it does not."""
+"""Seconds for a sample with a change that works; None if it does not work."""
 
 
 def _seconds(attempt: Attempt, blocked: list[tuple[Way, str]], way: Way) -> float | None:
-    """Try a way; what fits and does not compile is noted in `blocked`."""
+    """Try a change; if it fits but does not compile, add it to `blocked`."""
     found = attempt(way.settings)
     if found.fault is None:
         return found.seconds
@@ -113,10 +113,10 @@ def _seconds(attempt: Attempt, blocked: list[tuple[Way, str]], way: Way) -> floa
 
 
 def working_ways(facts: Facts, attempt: _Timing) -> list[tuple[Way, float]]:
-    """Changes that make the spec fit, with seconds for a sample: of each kind the smallest.
+    """Changes that make the spec fit, with seconds for a sample: the smallest of each kind.
 
-    Two changes of intent together are tried only where no single one is enough. What changes least
-    of what is learned comes first, then what is fastest.
+    Two changes together are tried only if no single one is enough. Changes with the least effect on
+    what is learned come first, then the fastest.
     """
     kinds = list(_intent(facts))
     singles = [found for kind in kinds if (found := _first(kind, attempt))]
@@ -129,7 +129,7 @@ def working_ways(facts: Facts, attempt: _Timing) -> list[tuple[Way, float]]:
 
 
 def _first(kind: Iterable[Way], attempt: _Timing) -> tuple[Way, float] | None:
-    """The first way of a kind that works, if one does."""
+    """The first way of a kind that works, if any."""
     tried = ((way, attempt(way)) for way in kind)
     return next(((way, seconds) for way, seconds in tried if seconds is not None), None)
 
@@ -170,7 +170,7 @@ _FSDP_OF_PACKED: Final = Way(
 _FSDP_OF_PACKED_BY_TRL: Final = Way(
     0, (*_FSDP_OF_PACKED.settings, "software.trl=0.27.2"), _FSDP_OF_PACKED.cost
 )
-"""With the last release of TRL whose season is that of transformers before 5.0."""
+"""With the last release of TRL that is as old as transformers before 5.0."""
 _INPUTS_AWAY: Final = Way(
     0,
     ("pin.activation_checkpointing.offload=true", "pin.activation_checkpointing.mode=layer"),
@@ -199,14 +199,14 @@ _IN_BACKWARD: Final = (
 _FP16: Final = Way(1, ("precision.deprecated_fp16=true",), "sets DS_ALLOW_DEPRECATED_FP16=1")
 _CASTING = "0.19.1"
 _CASTS: Final = Way(1, (f"software.deepspeed={_CASTING}",), "makes adapters fp16")
-"""An engine under which ZeRO-3 trains adapters in fp16, with its loss scaled (`fit/states`)."""
+"""An engine under which ZeRO-3 trains adapters in fp16, with loss scaling (`fit/states`)."""
 _LORA: Final = Way(
     4, ("method=lora",), "learns less than full training, and forgets less (arXiv 2405.09673)"
 )
 
 
 def _intent(facts: Facts) -> Iterator[Kind]:
-    """Changes of intent by kind, the smallest of each kind first."""
+    """Changes to the spec by kind, the smallest of each kind first."""
     yield from ([each] for each in _losses(facts))
     yield [*_sharded(facts), *_shardable(facts)]
     yield from ([each] for each in _budgets(facts))
@@ -226,7 +226,7 @@ def _intent(facts: Facts) -> Iterator[Kind]:
 
 
 def _freeing(facts: Facts) -> Iterator[Kind]:
-    """Changes of what no layout can run with: pins, the engine, devices, an optimizer for one."""
+    """Changes if no layout can run: to pins, the engine, devices, or the optimizer."""
     yield from ([each] for each in _pins(facts))
     if facts.spec.engine is not None:
         yield [Way(0, ("engine=null",), "the search chooses the engine")]
@@ -254,7 +254,7 @@ def _sharded(facts: Facts) -> Kind:
 
 
 def _shardable(facts: Facts) -> Kind:
-    """Plain AdamW on several devices, where another optimizer was decided on for all parameters."""
+    """Plain AdamW on several devices, if another optimizer was chosen for full training."""
     found = decided(facts) if facts.spec.method.full and facts.selection.count > 1 else None
     return [_SHARDABLE] if found and found[1].optimizer.name != "adamw" else []
 
@@ -266,14 +266,14 @@ def _budgets(facts: Facts) -> Iterator[Way]:
 
 
 def _pins(facts: Facts) -> Iterator[Way]:
-    """Each pin of the spec as it would be decided without it."""
+    """Each pin of the spec, replaced by the value that would be decided without it."""
     for path, pin in facts.pins.items():
         if pin.author == "spec" and (value := unpinned(facts, path)) not in (None, pin.value):
             yield Way(0, (f"pin.{path}={json.dumps(plain(value))}",), "instead of your pin")
 
 
 def _groups(facts: Facts) -> Iterator[Kind]:
-    """Sequences or layers that several ranks of a node share, the fewest first."""
+    """Sequences or layers that several ranks of a node share, the fewest ranks first."""
     devices = facts.cluster.nodes[0].accelerators[0].count
     for slot, what in (("parallel.sequence", "sequence"), ("parallel.tensor", "layer")):
         if slot not in facts.pins:
@@ -286,7 +286,7 @@ _BATCHES: Final = (16, 8, 4, 2, 1)
 
 
 def _stepped_in_backward(facts: Facts) -> Kind:
-    """AdaLOMO, with as many samples a step as one micro batch holds."""
+    """AdaLOMO, with a step for each micro batch."""
     if facts.selection.count > 1 or facts.spec.train.optimizer.name in STEPS_IN_BACKWARD:
         return []
     given = facts.pinned("batch.global", facts.spec.batch.global_)
@@ -297,7 +297,7 @@ def _stepped_in_backward(facts: Facts) -> Kind:
 
 
 def _batches(facts: Facts) -> Kind:
-    """Fewer samples a step, where each is a micro batch."""
+    """Fewer samples per step, for optimizers that step at each micro batch."""
     if facts.spec.train.optimizer.name not in STEPS_IN_BACKWARD:
         return []
     given = facts.pinned("batch.global", facts.spec.batch.global_) or _BATCHES[0] + 1
@@ -306,7 +306,7 @@ def _batches(facts: Facts) -> Kind:
 
 
 def _is_old(facts: Facts) -> bool:
-    """Whether a device is one on which DeepSpeed's fp16 has to be allowed."""
+    """Whether DeepSpeed must be allowed to use fp16 on one of the devices."""
     old = any((d.compute_capability or (9, 0)) < (7, 0) for d in facts.devices.values())
     return old and not facts.spec.precision.deprecated_fp16
 
@@ -318,7 +318,7 @@ def _casts_otherwise(facts: Facts) -> bool:
 
 
 def _shorter(facts: Facts) -> Kind:
-    """Shorter samples, down to an eighth of what the spec says."""
+    """Shorter samples, down to an eighth of the spec's length."""
     sequence = facts.spec.data.sequence or 0
     parts = ((3, 4), (1, 2), (1, 4), (1, 8)) if sequence >= _SHORTEST else ()
     lengths = [sequence * some // of for some, of in parts]
@@ -328,11 +328,11 @@ def _shorter(facts: Facts) -> Kind:
 
 
 _SHORTEST = 64
-"""Tokens of a sample below which nothing shorter is offered."""
+"""Tokens of a sample; nothing shorter is suggested."""
 
 
 def _qlora(facts: Facts) -> Iterator[Way]:
-    """QLoRA: the adapter that the spec has, over a base in 4 bits."""
+    """QLoRA: the spec's adapter over a 4-bit base."""
     method = facts.spec.method
     if method.qlora is not None:
         return
@@ -344,7 +344,7 @@ def _qlora(facts: Facts) -> Iterator[Way]:
 
 
 def _hardware(facts: Facts) -> tuple[Kind, Kind]:
-    """More of the same devices, and one larger device."""
+    """More devices of the same kind, and one larger device."""
     group = facts.cluster.nodes[0].accelerators[0]
     more = [f"{group.device}-x{group.count * factor}" for factor in (2, 4, 8)]
     larger = ("rtx-3090-x1", "v100-32g-x1", "a100-40g-x1", "a100-80g-x1", "h200-x1", "a100-80g-x8")

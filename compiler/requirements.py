@@ -1,4 +1,4 @@
-"""What the asked targets cannot do without: pins of theirs, unless the spec says otherwise."""
+"""What the requested targets need: pins that hold unless the spec sets something else."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,19 +23,19 @@ from tunec.schemas.source import Path, dotted
 from tunec.schemas.spec import Spec
 
 Asked = tuple[Target, Version]
-"""A target and the version that was asked for."""
+"""A requested target and its version."""
 
 Resolve = Callable[[str, Mapping[str, str]], Asked]
-"""The target and version that a name means, where these versions run."""
+"""The target and version that a name means, given the installed versions."""
 
 
 def together(
     resolve: Resolve, names: Sequence[str], software: Mapping[str, str]
 ) -> tuple[Asked, ...]:
-    """Targets by name for one run, which has one release of each program.
+    """Resolve targets by name for one run, which has one release of each program.
 
-    A release that a name gives holds for the others too; where nobody gives one, it is the one that
-    an asked trainer brings.
+    A release in one name also holds for the other targets. If no release is given, it is the one
+    that a requested trainer installs.
     """
     versioned = [resolve(name, software) for name in names if "@" in name]
     named = {target.package: str(version) for target, version in reversed(versioned)}
@@ -47,7 +47,7 @@ def together(
 
 
 def _brought_for(asked: Sequence[Asked]) -> dict[str, str]:
-    """The releases of asked programs that trainers bring which no other asked target brings."""
+    """The releases of requested programs that the requested trainers install."""
     every = {id(target): target.companions(version) for target, version in asked}
     trainers = [
         target
@@ -69,18 +69,18 @@ _STATED: Final[Mapping[str, tuple[Path, Callable[[Spec], Any]]]] = {
     "precision.compute": (("precision",), lambda spec: spec.precision.compute),
     "schedule.kind": (("train", "schedule"), lambda spec: spec.train.schedule),
 }
-"""Slots that a field of the spec states directly: the field, and its value."""
+"""Slots that a field of the spec sets directly: the field, and its value."""
 
 
 def requirements(asked: Iterable[Asked]) -> list[Definition]:
-    """What the asked targets pin."""
+    """The pins of the requested targets."""
     return [
         _pin(target, path, value) for target, _ in asked for path, value in target.requires.items()
     ]
 
 
 def needs(asked: Sequence[Asked]) -> tuple[Need, ...]:
-    """What the asked targets pin once they know the spec, or more of the plan."""
+    """The pins that the requested targets set once they know the spec, or more of the plan."""
     plain = _without_launcher(asked)
     return (
         *(Need(partial(_needed, target, target.needs)) for target, _ in asked if target.needs),
@@ -94,7 +94,7 @@ def needs(asked: Sequence[Asked]) -> tuple[Need, ...]:
 
 
 def imports(asked: Iterable[Asked]) -> tuple[Callable[[Draft], Iterable[str]], ...]:
-    """What else the programs of the asked targets import for a plan."""
+    """The further packages that the requested targets' programs import for a plan."""
     return tuple(partial(_imported, target, version) for target, version in asked)
 
 
@@ -103,10 +103,10 @@ def _imported(target: Target, version: Version, draft: Draft) -> Iterable[str]:
 
 
 def releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> Mapping[str, str]:
-    """The release of each package that the files of the asked targets are written for.
+    """The release of each package for which the requested targets' files are written.
 
-    What one of them brings holds for the others too, which are asked for the same run. A named
-    version that is none names nothing: `emit.unsupported` reports it.
+    A release that one target installs holds for the others too, since they share a run. A malformed
+    version is ignored here; `emit.unsupported` reports it.
     """
     return _RELEASES.of((asked, versions), (), partial(_releases, asked, versions))
 
@@ -125,11 +125,11 @@ def _releases(asked: Sequence[Asked], versions: Mapping[str, str]) -> dict[str, 
 
 
 _UNDERNEATH: Final = ("accelerate", "deepspeed", "transformers")
-"""What trainers run on, of releases of their own choice: the accounts follow those."""
+"""Packages below the trainers, which choose their releases: the accounts follow those releases."""
 
 
 def brought(releases: Mapping[str, str]) -> dict[str, str]:
-    """The releases that the requested trainers bring, if no others are given."""
+    """The releases that the requested trainers install, if no others are given."""
     return {name: releases[name] for name in _UNDERNEATH if name in releases}
 
 
@@ -142,14 +142,14 @@ _LAUNCHER_FILE: Final = "accelerate.yaml"
 
 
 def _without_launcher(asked: Sequence[Asked]) -> Iterator[Asked]:
-    """The targets that heed a launcher's file which none of those asked for writes."""
+    """The targets that heed a launcher's file, if no requested target writes that file."""
     written = {file.name for target, _ in asked for file in target.files}
     if _LAUNCHER_FILE not in written:
         yield from (each for each in asked if each[0].heeds_launcher)
 
 
 def _starts_plainly(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """torchrun, which tells the trainer nothing of FSDP: the trainer's own file must say it."""
+    """torchrun, which passes nothing of FSDP to the trainer: the trainer's file must set it."""
     if spec.launcher is not None:
         return {}
     plain = draft.parallel.engine == "fsdp" and draft.parallel.sequence == 1
@@ -168,7 +168,7 @@ def _starts_without_rank(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 def counting(asked: Sequence[Asked], versions: Mapping[str, str], spec: Spec) -> Counting:
-    """How the first of the asked targets that trains counts; an engine beside it does not."""
+    """How the first requested trainer counts its steps; an engine beside it does not count."""
     engines = {name for target, _ in asked for name in target.beside}
     for target, version in sorted(asked, key=lambda each: each[0].package in engines):
         if target.counting is not None:
@@ -192,9 +192,9 @@ def _pin(target: Target, path: str, value: Any) -> Definition:
 
 
 def entry_of(asked: Iterable[Asked], plan: Plan, software: Mapping[str, str]) -> Definition | None:
-    """What is started if no script is named: the first requested trainer's own program.
+    """The program that starts if no script is named: that of the first requested trainer.
 
-    A trainer that starts itself in its own folder needs that only for others that start it.
+    A trainer that starts in its own folder only needs this entry if another target starts it.
     """
     asked = tuple(asked)
     others = any(start.needs_script for target, _ in asked for start in target.starts)
@@ -209,7 +209,7 @@ def entry_of(asked: Iterable[Asked], plan: Plan, software: Mapping[str, str]) ->
 
 
 def torn(asked: Sequence[Asked]) -> Iterator[Diagnostic]:
-    """Releases of one program that are asked for in one run, which has one."""
+    """Report two releases of one program in one run."""
     if len(asked) < 2:
         return
     releases: dict[str, dict[Version, str]] = {}
@@ -227,7 +227,7 @@ def torn(asked: Sequence[Asked]) -> Iterator[Diagnostic]:
 
 
 def _excluded(one: Asked, other: Asked) -> Iterator[str]:
-    """Packages of which each of two trainers refuses the release that the other brings."""
+    """Packages for which each of two trainers refuses the release that the other installs."""
     (target, version), (beside, later) = one, other
     ranges, ranges_beside = target.installs(version), beside.installs(later)
     mine, theirs = target.companions(version), beside.companions(later)
@@ -249,7 +249,7 @@ def _only_one(package: str, but: str, each: str) -> Diagnostic:
 
 
 def contradicted(loaded: Loaded, asked: Sequence[Asked]) -> Iterator[Diagnostic]:
-    """Fields of the spec that ask for something else than a target can do."""
+    """Report fields of the spec that contradict what a target needs."""
     if loaded.spec is None:
         return
     for target, _ in asked:
@@ -270,7 +270,7 @@ def contradicted(loaded: Loaded, asked: Sequence[Asked]) -> Iterator[Diagnostic]
 def with_entry(
     plan: Plan, ledger: Ledger, facts: Facts, asked: Sequence[Asked]
 ) -> tuple[Plan, Ledger]:
-    """The plan with the program of the asked trainer, unless the spec names a script."""
+    """The plan with the requested trainer's program, unless the spec names a script."""
     if facts.spec.run.script is not None or "launch.script" in facts.pins:
         return plan, ledger
     found = entry_of(asked, plan, facts.versions)

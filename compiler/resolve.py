@@ -48,15 +48,15 @@ from tunec.schemas.task import Task
 from tunec.schemas.terms import FloatDtype
 
 PINNED: Final = "pinned by the spec"
-"""Why a pin holds for which the spec gives no reason."""
+"""The reason of a pin for which the spec gives none."""
 
 _Read = TypeVar("_Read")
 
 
 class Unresolved(Exception):
-    """Names or files of a spec that lead nowhere; carries a diagnostic for each.
+    """Names or files of a spec cannot be resolved; carries a diagnostic for each.
 
-    `files` are those that were read and are at fault themselves.
+    `files` are files that were read and contain the fault.
     """
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], files: tuple[File, ...] = ()) -> None:
@@ -73,11 +73,11 @@ def resolve(
     followed: Mapping[str, Any] | None = None,
     calibration: Calibration | None = None,
 ) -> Facts:
-    """Resolve a spec; `base` is the directory that its paths are relative to.
+    """Resolve a spec; its paths are relative to the directory `base`.
 
-    `requires` are pins that the asked targets bring, `versions` the versions that the command line
-    names, `followed` and `calibration` what the frontend has read from the spec's paths already.
-    Raises Unresolved with a diagnostic for every name that leads nowhere.
+    `requires` are pins of the requested targets, `versions` the versions on the command line,
+    `followed` and `calibration` what the frontend has already read from the spec's paths. Raises
+    Unresolved with a diagnostic for every name that cannot be resolved.
     """
     faults: list[Diagnostic] = []
     model = _attempt(lambda: resolve_model(spec.model, base, followed, spec.task), "model", faults)
@@ -135,8 +135,8 @@ def resolve_model(
 ) -> ResolvedModel:
     """Find a model by catalogue name, by the path of its config, or by inline facts.
 
-    A name says which weights are trained, and is kept as it is where it says their organisation;
-    the catalogue only adds what is known of their modules. A task puts a head of its own on them.
+    A name with its organisation identifies the weights and is kept; the catalogue only adds what is
+    known of their modules. A task puts a head of its own on them.
     """
     if isinstance(model, InlineModel):
         config = model.config
@@ -165,19 +165,19 @@ def _with_task(model: ResolvedModel, task: Task | None) -> ResolvedModel:
 def _of_task(
     facts: Mapping[str, Any], task: Task | None, *processor: Mapping[str, Any]
 ) -> Architecture:
-    """What is derived of a config, or has a card of its own, with the head that a task asks for."""
+    """An architecture from a config or its card, with the head that a task needs."""
     if task is None or KEY not in facts:
         return _derived(for_task(facts, task), *processor)
     return with_head(_derived(facts, *processor), for_task(facts["config"], task))
 
 
 def _weights(facts: Mapping[str, Any]) -> str:
-    """The repository that a derived card in the place of a config names."""
+    """The repository that a derived card names, if it stands in for a config."""
     return str(facts.get("model", "")) if KEY in facts else ""
 
 
 def _is_path(name: str, base: Path, followed: Mapping[str, Any] | None) -> bool:
-    """Whether a name means a file or directory; where the frontend has looked, it is not asked."""
+    """Whether a name means a file or directory; the frontend's answer is used if there is one."""
     if followed is None:
         return is_path(name, base)
     return name in followed or is_written_as_path(name)
@@ -195,11 +195,11 @@ def _config(path: str, base: Path, followed: Mapping[str, Any] | None) -> Mappin
 
 _NO_PROCESSOR: Final[Mapping[str, Any]] = {}
 _NOWHERE: Final = Node(start_of(""))
-"""A tree without places: what is read for its own sake stands in no spec."""
+"""A tree without places, for configs that are in no spec."""
 
 
 def _derived(*given: Mapping[str, Any]) -> Architecture:
-    """What `derive` makes of a config and its processor's: the same object for equal ones."""
+    """The architecture of a config and its processor's; equal configs give one object."""
     return _of_text(json.dumps(given, default=list))
 
 
@@ -219,7 +219,7 @@ def _of_text(texts: str) -> Architecture:
 def _read_off(
     config: Mapping[str, Any], family: str, processor: Mapping[str, Any] = _NO_PROCESSOR
 ) -> Architecture:
-    """The architecture of a family that no rule derives: off its card. Raises ValueError."""
+    """The architecture of a family without a rule, read from its card. Raises ValueError."""
     try:
         kept = card_of(config)
     except NoCard as reason:
@@ -245,13 +245,13 @@ def _stored(config: Mapping[str, Any]) -> FloatDtype:
 
 
 def catalogued(name: str) -> ResolvedModel:
-    """Weights by a name of the catalogue. Raises UnknownName where it knows nothing of them."""
+    """A model by a name of the catalogue. Raises UnknownName if the catalogue does not have it."""
     return _of_weights(repository(name))
 
 
 @cached(256)
 def _of_weights(path: str) -> ResolvedModel:
-    """The catalogue's model with weights in a repository: one object for each, as facts are."""
+    """The catalogue's model for the weights in a repository; one object for each repository."""
     found = card(path)
     components = tuple(
         catalogued(each.model).architecture if each.model else _derived(each.config)
@@ -267,7 +267,7 @@ def _of_weights(path: str) -> ResolvedModel:
 def resolve_cluster(
     hardware: str | Cluster, base: Path, followed: Mapping[str, Any] | None = None
 ) -> Cluster:
-    """Find a cluster by catalogue name or file, or take the inline one."""
+    """Find a cluster by catalogue name or file, or use the inline one."""
     if isinstance(hardware, Cluster):
         return hardware
     if followed and hardware in followed:
@@ -290,7 +290,7 @@ def _with_measured(known: Cluster, base: Path) -> Cluster:
 
 
 def _hardware(cluster: Cluster, choice: DeviceChoice) -> tuple[Mapping[str, Device], Selection]:
-    """The devices of a cluster, and those of them that a spec asks for: the same for all specs."""
+    """The devices of a cluster, and the ones that a spec requests; cached for all specs."""
 
     def found() -> tuple[Mapping[str, Device], Selection]:
         devices = devices_of(cluster)
@@ -305,7 +305,7 @@ _HARDWARE: Final = Kept[tuple[Mapping[str, Device], Selection]](
 
 
 def devices_of(hardware: Cluster) -> dict[str, Device]:
-    """The catalogue device of each name in a cluster."""
+    """The catalogue's device for each name in a cluster."""
     names = {group.device for node in hardware.nodes for group in node.accelerators}
     return {name: device(name) for name in sorted(names)}
 
@@ -323,7 +323,7 @@ def _pins(spec: Spec, requires: Iterable[Definition]) -> dict[str, Definition]:
 def _beyond(
     pins: Mapping[str, Definition], selection: Selection, hardware: Cluster
 ) -> Iterator[Diagnostic]:
-    """Pins of more nodes or devices than there are to choose from."""
+    """Report pins of more nodes or devices than are available."""
     there = {"devices.nodes": selection.nodes, "devices.per_node": len(selection.places)}
     for slot, most in there.items():
         pinned = pins[slot].value if slot in pins else 0

@@ -1,9 +1,9 @@
-"""Writing files so that none is ever half there, and a set of them is the old one or the new one.
+"""Writes files so that none is ever half written, and a set of files changes all at once.
 
-A new directory is filled beside its place and moved there. Into one that is there, a set goes in
-two steps: all of it is written into a directory inside, whose new name then says that it is
-complete; only after that is each file moved to its place. Whoever writes there next finishes the
-moves of a run that was killed, and removes what such a run had not completed.
+A new directory is filled next to its final place and renamed. A set that goes into an existing
+directory is written in two steps. First all files go into a directory inside it, whose new name
+then marks the set as complete; only then is each file moved to its place. The next writer finishes
+the moves of a run that was killed, and removes what such a run had not completed.
 """
 
 import os
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final, TextIO
 
 STAGED: Final = ".tunec-staged"
-"""How the name of what is being written ends."""
+"""Suffix of files and directories that are being written."""
 COMPLETE: Final = ".tunec-complete"
-"""The directory of a set that is written and not yet in its place."""
+"""The directory of a set that is fully written but not yet moved to its place."""
 _STREAMS: Final = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _ONLY_DIRECTORY: Final = getattr(os, "O_DIRECTORY", 0)
-"""A pipe in a directory's place would be waited for without end."""
+"""Without it, opening a pipe in place of a directory would block for ever."""
 _SCRIPT: Final = "#!"
 
 
@@ -31,9 +31,9 @@ class Unwritable(Exception):
 def write_all(files: Mapping[Path, str], folder: Path | None = None) -> list[Path]:
     """Write files, and return those that changed.
 
-    All of them lie below `folder` and are one set; without it, each is written by itself. Pipes,
-    terminals and devices are written to. Raises Unwritable, also where a link leads out of the
-    directory.
+    All of them are below `folder` and form one set; without `folder` each is written alone. Pipes,
+    terminals and devices are written to directly. Raises Unwritable, also for a link that leads out
+    of the directory.
     """
     if folder is not None:
         with faults_of(folder):
@@ -47,7 +47,7 @@ def write_all(files: Mapping[Path, str], folder: Path | None = None) -> list[Pat
 
 @contextmanager
 def faults_of(path: Path) -> Iterator[None]:
-    """What the system refuses, as Unwritable; it names no file that nobody asked for."""
+    """Turn errors of the system into Unwritable, without naming temporary files."""
     try:
         yield
     except OSError as fault:
@@ -57,7 +57,7 @@ def faults_of(path: Path) -> Iterator[None]:
 
 
 def differing(files: Mapping[Path, str], folder: Path) -> dict[Path, str]:
-    """Which files of a set are not on disk as they should be, and how they differ."""
+    """The files of a set that differ from those on disk, and how they differ."""
     found: dict[Path, str] = {}
     if (folder / COMPLETE).exists():
         found[folder / COMPLETE] = "is left over from a run that was killed: write the files again"
@@ -74,7 +74,7 @@ def differing(files: Mapping[Path, str], folder: Path) -> dict[Path, str]:
 
 
 def _write(path: Path, text: str) -> bool:
-    """Write a file unless it is there as it should be; return whether it was written."""
+    """Write a file unless it has that content already; return whether it was written."""
     if _is_stream(path):
         with open(path, "w", encoding="utf-8", newline="\n", opener=_as_it_is) as stream:
             stream.write(text)
@@ -95,12 +95,12 @@ def _write(path: Path, text: str) -> bool:
 
 
 def _as_it_is(path: str, flags: int) -> int:
-    """Open what is there, and make nothing."""
+    """Open what exists, and create nothing."""
     return os.open(path, flags & ~os.O_CREAT)
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether it is a pipe, a terminal or a device, which no file replaces."""
+    """Whether it is a pipe, a terminal or a device, which cannot be replaced by a file."""
     if Path.cwd().joinpath(path).parent in _STREAMS:
         return True
     try:
@@ -112,9 +112,9 @@ def _is_stream(path: Path) -> bool:
 
 @contextmanager
 def replacing(path: Path, ready: Callable[[Path], None] = lambda _: None) -> Iterator[TextIO]:
-    """A stream whose text replaces a file once all of it is there, and `ready` was called on it.
+    """A stream whose text replaces a file once it is complete and `ready` was called on it.
 
-    Whoever asks is alone in the directory, and has swept it.
+    The caller must hold the directory's lock and have swept it.
     """
     staged = Path(_staged(os.fspath(path)))
     try:
@@ -129,9 +129,9 @@ def replacing(path: Path, ready: Callable[[Path], None] = lambda _: None) -> Ite
 
 
 def _create(staged: str, text: str, path: str, *, durable: bool) -> None:
-    """Write what is to replace `path`, with its permissions; OSError names `path`.
+    """Write the replacement of `path`, with its permissions; an OSError names `path`.
 
-    A new script can be run. `durable`: it is on the disk when this returns.
+    A new script is executable. `durable`: the file is on disk when this returns.
     """
     try:
         kept = _mode(path)
@@ -151,7 +151,7 @@ def _create(staged: str, text: str, path: str, *, durable: bool) -> None:
 
 
 def _mode(path: str) -> int | None:
-    """The permissions of the file that is there."""
+    """The permissions of an existing file."""
     try:
         return stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
     except OSError:
@@ -188,11 +188,11 @@ def _write_set(files: Mapping[Path, str], folder: Path) -> list[Path]:
 def put(
     texts: Mapping[str, str], folder: str, within: str | None = None, *, durable: bool = True
 ) -> set[str]:
-    """Put texts in their places by their paths below a directory; return those that changed.
+    """Put texts at their paths below a directory; return those that changed.
 
-    Whoever asks is alone there and has swept it. No link may lead out of the directory, nor the
-    directory out of the one that it is `within`. Where it is not `durable`, whoever asks syncs
-    before anything rests on what is there. Raises OSError and Unwritable.
+    The caller must hold the directory's lock and have swept it. No link may lead out of the
+    directory, nor the directory out of `within`. If not `durable`, the caller must sync before
+    relying on the files. Raises OSError and Unwritable.
     """
     if within is not None:
         _places((os.path.relpath(folder, within),), within)
@@ -216,7 +216,7 @@ def _put_anew(texts: Mapping[str, str], folder: str, *, durable: bool) -> None:
 
 
 def _replace(texts: Mapping[str, str], folder: str, *, durable: bool) -> None:
-    """Put files below a directory that is there: between two moves, `COMPLETE` is there too."""
+    """Replace files below an existing directory; between two moves, `COMPLETE` exists too."""
     complete = f"{folder}/{COMPLETE}"
     staged = _staged(complete)
     try:
@@ -232,7 +232,7 @@ def _replace(texts: Mapping[str, str], folder: str, *, durable: bool) -> None:
 
 
 def _fill(staged: str, texts: Mapping[str, str], folder: str, *, durable: bool) -> None:
-    """Write what is to lie below a directory into another one, which is made."""
+    """Write the files of a directory into another one, which is created."""
     os.makedirs(staged, exist_ok=True)  # noqa: PTH103
     made = {""}
     for name, text in texts.items():
@@ -244,7 +244,7 @@ def _fill(staged: str, texts: Mapping[str, str], folder: str, *, durable: bool) 
 
 
 def finish(folder: str) -> None:
-    """Move what a run has completed, and not moved, to its places below a directory."""
+    """Move the files of a completed set, which a run left behind, to their places."""
     complete = f"{folder}/{COMPLETE}"
     if os.path.isdir(complete) and not os.path.islink(complete):  # noqa: PTH112, PTH114
         names = sorted(_files_below(complete))
@@ -260,7 +260,7 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def _places(names: Iterable[str], folder: str) -> dict[str, str]:
-    """Where paths below a directory lead by links: below it too, or else Unwritable is raised."""
+    """The paths that links below a directory lead to; raises Unwritable if one leads out of it."""
     top = os.path.realpath(folder)
     inside = top.rstrip(os.sep) + os.sep
     above = {"": top}
@@ -283,7 +283,7 @@ def _places(names: Iterable[str], folder: str) -> dict[str, str]:
 
 
 def _staged(place: str) -> str:
-    """Where something is written before it takes its place."""
+    """The temporary path at which something is written before it is moved to its place."""
     above, name = os.path.split(place)
     return os.path.join(above, f".{name.lstrip('.')}.{os.getpid()}{STAGED}")  # noqa: PTH118
 
@@ -293,7 +293,7 @@ def _is_staged(name: str) -> bool:
 
 
 def sweep(folder: Path, name: str) -> None:
-    """Remove what runs that were killed had begun to write; of those that live, none is here."""
+    """Remove temporary files of runs that were killed; no live run may be writing here."""
     beginning = f".{name.lstrip('.')}."
     with suppress(PermissionError, FileNotFoundError):
         for each in list(folder.iterdir()):  # a glob would take the name for a pattern
@@ -302,7 +302,7 @@ def sweep(folder: Path, name: str) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Finish, and sweep, all that lies anywhere below a directory where nobody else writes."""
+    """Finish and sweep everything below a directory in which nobody else writes."""
     for place, folders, names in os.walk(folder):
         for name in filter(_is_staged, (*folders, *names)):
             _remove(f"{place}/{name}")
@@ -313,7 +313,7 @@ def settle(folder: Path) -> None:
 
 
 def _remove(path: str) -> None:
-    """Remove a file, or a directory with all that is in it, if it is there."""
+    """Remove a file, or a directory with its contents, if it exists."""
     if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
         import shutil  # with what it imports, a hundredth of the time to start
 
@@ -330,10 +330,10 @@ def _made(folder: Path) -> Path:
 
 @contextmanager
 def alone_in(folder: Path, *, waiting: bool = True) -> Iterator[None]:
-    """Keep others that write into a directory out of it; where the system has no locks, nobody.
+    """Keep other writers out of a directory, if the system has file locks.
 
-    Waits for one that is there, or else raises Busy. The system lets go when the last process of
-    this one ends.
+    Waits for another writer, or else raises Busy. The system releases the lock when this process
+    and its children have ended.
     """
     handle = _opened(folder)
     try:
@@ -346,7 +346,7 @@ def alone_in(folder: Path, *, waiting: bool = True) -> Iterator[None]:
 
 
 class Busy(RuntimeError):
-    """Somebody else is at work in a directory."""
+    """Another process is writing in a directory."""
 
 
 def _opened(folder: Path) -> int | None:
@@ -356,7 +356,7 @@ def _opened(folder: Path) -> int | None:
 
 
 def _is_locked(handle: int, *, waiting: bool) -> bool:
-    """Lock what is open; false where somebody else has it."""
+    """Lock an open file; False if another process holds the lock."""
     try:
         import fcntl
 
