@@ -1,4 +1,4 @@
-"""Shapes and data that cross a border: the spec, hardware profiles, model cards, JSON Schemas.
+"""Shapes and data shared by all layers: the spec, hardware profiles, model cards, JSON Schemas.
 
 Imports nothing else of tunec.
 """

@@ -1,7 +1,7 @@
-"""Caches: each keeps what a pure function gave, and enters itself in one list.
+"""Caches of pure functions' results; each cache registers itself in one list.
 
-So a process that lives long can look at all of them and empty them. What belongs to an object, such
-as a `cached_property`, goes with it, and is not among them.
+So a long-lived process can inspect and empty all of them. Caches that belong to an object, such as
+a `cached_property`, disappear with it and are not registered.
 """
 
 from collections.abc import Callable, Hashable
@@ -16,7 +16,7 @@ class _Cache(NamedTuple):
 
     name: str
     is_lasting: bool
-    """Whether what it keeps is asked for again by every spec."""
+    """Whether every spec needs its results again."""
     size: Callable[[], int]
     clear: Callable[[], None]
 
@@ -25,16 +25,16 @@ _CACHES: Final[list[_Cache]] = []
 
 
 def sizes() -> dict[str, int]:
-    """How many results each cache keeps, by its name; those that keep none are left out."""
+    """The number of results in each cache, by its name; empty caches are left out."""
     found = ((each.name, each.size()) for each in _CACHES)
     return {name: size for name, size in found if size}
 
 
 def forget(more_than: int) -> None:
-    """Empty the caches of what only one spec asks for, where they hold more than so many results.
+    """Empty the caches that serve only one spec, if they hold more results than this.
 
-    A fleet plans one spec on many clusters, and then another: of the one before nothing is asked
-    again, while what follows from tables, clusters and texts lasts.
+    A fleet plans one spec on many clusters, and then the next spec. Nothing of the earlier spec is
+    needed again, but results for tables, clusters and texts are.
     """
     for each in _CACHES:
         if not each.is_lasting and each.size() > more_than:
@@ -50,10 +50,10 @@ def clear() -> None:
 def cached(
     most: int | None = None, *, lasting: bool = False
 ) -> "Callable[[Callable[..., _Result]], _lru_cache_wrapper[_Result]]":
-    """Keep that many results of a pure function, those last asked for, by its arguments.
+    """Keep the results of a pure function by its arguments, at most `most`, the latest used.
 
-    None: all, for good, of a function that is asked of few things, such as shipped tables.
-    What is `lasting` is not forgotten with a spec.
+    None: keep all of them, for a function with few different arguments, such as names of shipped
+    tables. A `lasting` cache is not emptied with a spec.
     """
 
     def entered(function: Callable[..., _Result]) -> "_lru_cache_wrapper[_Result]":
@@ -66,16 +66,16 @@ def cached(
 
 
 def table(name: str, *, lasting: bool = False) -> dict[Any, Any]:
-    """A dictionary that is entered as a cache; who fills it bounds it."""
+    """A dictionary that is registered as a cache; its user limits its size."""
     found: dict[Any, Any] = {}
     _CACHES.append(_Cache(name, lasting, found.__len__, found.clear))
     return found
 
 
 class ByIdentity(Generic[_Result]):
-    """Results of a function of one object, which need not be hashable; with many it begins anew.
+    """Results of a function of one object, which need not be hashable; emptied when full.
 
-    The object is kept with its result: while it is here, nothing else has its identity.
+    The object is kept with its result: while it is kept, no other object has its identity.
     """
 
     def __init__(
@@ -102,15 +102,15 @@ _BY_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
     dict: lambda fact: tuple((k, repr(v) if type(v) is dict else v) for k, v in fact.items()),
     set: frozenset,
 }
-"""Facts that are made anew for each plan."""
+"""Facts that are created anew for each plan, and are compared by content."""
 
 
 class Kept(Generic[_Result]):
-    """Results by what they follow from; when there are too many, it begins anew.
+    """Results by the facts that they follow from; emptied when full.
 
-    Devices, models and the parts of a spec are read once, and shared by the plans of many clusters:
-    they are told apart by identity, since to compare them by content would cost more than most of
-    what is decided on them. They are kept with their result, as in `ByIdentity`.
+    Devices, models and parts of a spec are read once and shared by the plans of many clusters. They
+    are compared by identity, since comparing their content would cost more than most of the
+    decisions that follow. They are kept with their result, as in `ByIdentity`.
     """
 
     def __init__(self, name: str, most: int, *, lasting: bool = False) -> None:
@@ -118,7 +118,7 @@ class Kept(Generic[_Result]):
         self._found: dict[Any, tuple[tuple[Any, ...], _Result]] = table(name, lasting=lasting)
 
     def of(self, told: tuple[Any, ...], equal: Hashable, make: Callable[[], _Result]) -> _Result:
-        """The result that was made of the same facts before, and of what is equal, or a new one."""
+        """The earlier result for the same facts and equal values, or a new one."""
         key = (
             equal,
             *[

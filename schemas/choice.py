@@ -1,19 +1,20 @@
-"""What `tunec choose` says, as JSON: a spec's plan on each cluster, with its time and price."""
+"""The JSON output of `tunec choose`: a spec's plan on each cluster, with its time and price."""
 
 from typing import Any, Literal
 
 from tunec.schemas.shape import Shape
 
 By = Literal["cost", "time", "energy"]
-"""What clusters are put in order by, least first."""
+"""The criterion by which clusters are sorted, smallest first."""
 
 
 Miss = Literal["too long", "too expensive", "no price", "no such price"]
-"""Why an option that fits is left out: `no such price` is of the asked provider and region."""
+"""Why an option that fits is left out; `no such price`: none of the requested provider and
+region."""
 
 
 class HourlyPrice(Shape):
-    """What one node costs an hour, and where that was read."""
+    """The price of one node per hour, and its source."""
 
     provider: str
     """`aws`, `gcp`, `azure`, `lambda`, a name of a list of one's own, or `owner` for a cluster
@@ -36,24 +37,24 @@ class Option(Shape):
     devices: str
     """Devices of all nodes: `8 x h100-sxm`."""
     nodes: int
-    """Nodes that the plan uses, which are paid for."""
+    """Nodes that the plan uses and that must be paid for."""
     fits: bool
     why: str | None = None
-    """The first error, where there is no plan."""
+    """The first error, if there is no plan."""
     memory_share: float | None = None
     """Share of a device's budget that the plan needs."""
     step_seconds: float | None = None
     tokens_per_second: float | None = None
     samples_per_second: float | None = None
     seconds: float | None = None
-    """Forecast of the whole run, loading and saving included; none where its steps are unknown."""
+    """Forecast for the whole run, including loading and saving; none if its steps are unknown."""
     seconds_asked: int | None = None
-    """The forecast with its margin, as a cluster's queue is asked for."""
+    """The forecast with its margin, as requested from a cluster's queue."""
     price: HourlyPrice | None = None
     cost_dollars: float | None = None
-    """Of the whole run: nodes x hours x price."""
+    """Cost of the whole run: nodes x hours x price."""
     energy_kwh: float | None = None
-    """Of the devices, at most: at their power limit for the whole run; none where it is unknown."""
+    """Upper bound for the devices: their power limit for the whole run; none if it is unknown."""
     seconds_per_1000_samples: float | None = None
     cost_per_1000_samples: float | None = None
     cost_per_million_tokens: float | None = None
@@ -61,7 +62,7 @@ class Option(Shape):
     misses: Miss | None = None
     """The limit or filter that leaves it out."""
     is_on_front: bool = False
-    """Whether no other option that is left is both cheaper and faster."""
+    """Whether no other remaining option is both cheaper and faster."""
 
 
 class Result(Shape):
@@ -70,14 +71,14 @@ class Result(Shape):
     values: dict[str, Any] = {}
     """The swept values by their path in the spec; empty without a sweep."""
     options: tuple[Option, ...]
-    """What fits and keeps the limits, then what misses one, both in the asked order; then what
-    does not fit."""
+    """Options that fit within the limits, then those that miss a limit, both in the requested
+    order; then those that do not fit."""
     best: str | None = None
-    """The cluster that comes first; none where nothing is left."""
+    """The first cluster; none if no option remains."""
 
 
 class Choice(Shape):
-    """What was asked, and what came of it."""
+    """The request and its results."""
 
     spec: str
     by: By

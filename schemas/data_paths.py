@@ -1,7 +1,7 @@
-"""Where training data lies, known from how its path is written, and what its records hold.
+"""Where training data is, judged by the form of its path, and what its records hold.
 
-A data set on the Hub may name the part of it that is meant: `openai/gsm8k:main:train`, its name,
-configuration and split; `HuggingFaceH4/ultrachat_200k::train_sft` has no configuration.
+A name of a data set on the Hub may select a part of it: `openai/gsm8k:main:train` has a name, a
+configuration and a split; `HuggingFaceH4/ultrachat_200k::train_sft` has no configuration.
 """
 
 import re
@@ -30,12 +30,12 @@ BUILDERS: Final[Mapping[str, str]] = {
 
 
 class Record(Struct, frozen=True):
-    """Columns by which a program takes a record of training data, others aside."""
+    """The columns of a record that a program uses; it ignores others."""
 
     columns: tuple[str, ...]
     kind: Literal["any", "chat", "turns", "text"] = "any"
-    """What stands in each: lists of messages with `role` and `content`, or with `from` and `value`,
-    or texts."""
+    """The content of each column: lists of messages with `role` and `content`, or with `from` and
+    `value`, or texts."""
 
 
 FORMATS: Final[Mapping[DataFormat, Record]] = {
@@ -45,16 +45,17 @@ FORMATS: Final[Mapping[DataFormat, Record]] = {
     "prompt-completion": Record(("prompt", "completion")),
     "text": Record(("text",), "text"),
 }
-"""The columns of each format. Alpaca's `input` may be empty or left out."""
+"""The columns of each format. Alpaca's `input` may be empty or missing."""
 
 
 class Media(Struct, frozen=True):
     """Where a program looks for files that samples name by relative paths."""
 
     is_told: bool = False
-    """Whether a key of its own names the folder of the data; else it is where the run starts."""
+    """Whether one of its keys names the data's folder; otherwise it is the folder where the run
+    starts."""
     variable: str = ""
-    """The variable of the environment that names it instead."""
+    """The environment variable that names the folder instead."""
 
     @property
     def beside_data(self) -> bool:
@@ -64,10 +65,10 @@ class Media(Struct, frozen=True):
 
 @cached(256)
 def data_kind(path: str) -> DataKind:
-    """What a path of training data names, by its form alone; no disk is read.
+    """What a path of training data refers to, by its form alone; no disk is read.
 
-    A file has the suffix of a data file. A directory begins with `.`, `/` or `~`, or ends with
-    `/`. Whatever else has no `://` is a name on the Hub: `trl-lib/Capybara`.
+    A file has the suffix of a data file. A directory begins with `.`, `/` or `~`, or ends with `/`.
+    Anything else without `://` is a name on the Hub: `trl-lib/Capybara`.
     """
     if "://" in path:
         return "url"
@@ -77,18 +78,18 @@ def data_kind(path: str) -> DataKind:
 
 
 _CHOSEN: Final = re.compile(r"([\w.-]+/[\w.-]+|[\w.-]{2,}):([^:/\[\]]*)(?::(.+))?")
-"""A split may be cut (`train[:10%]`), so that it is all behind the second colon."""
+"""A split may be a slice (`train[:10%]`), so everything after the second colon belongs to it."""
 
 
 class Chosen(Struct, frozen=True):
-    """Which part of a data set on the Hub is meant."""
+    """The selected part of a data set on the Hub."""
 
     path: str
     config: str | None = None
     split: str | None = None
 
     def __str__(self) -> str:
-        """The one text that `chosen` takes apart."""
+        """The text that `chosen` parses."""
         if self.config is None and self.split is None:
             return self.path
         text = f"{self.path}:{self.config or ''}"
@@ -97,7 +98,7 @@ class Chosen(Struct, frozen=True):
 
 @cached(256)
 def chosen(path: str) -> Chosen:
-    """Take a path apart; of a file, a directory and a script nothing is chosen."""
+    """Parse a path; files, directories and scripts have no selected part."""
     found = _CHOSEN.fullmatch(path) if data_kind(path) == "name" else None
     if found is None or found[1].endswith(".py"):
         return Chosen(path)
@@ -105,14 +106,14 @@ def chosen(path: str) -> Chosen:
 
 
 def data_name(path: str, config: str | None, split: str | None, usual: str = "train") -> str:
-    """The name of what a reader loads, without the split that it takes anyway."""
+    """The name of what a reader loads, without a split that is the reader's default."""
     if data_kind(path) != "name":
         return path
     return str(Chosen(path, config or None, None if split == usual else split or None))
 
 
 def usual_split(evaluation: str, trained: Iterable[str]) -> str:
-    """The split that is evaluated on where none is named: of data that are trained on, the test."""
+    """The split to evaluate on if none is named: `test` of trained data, otherwise `train`."""
     said = chosen(evaluation)
     same = (chosen(each) for each in trained)
     is_shared = any((each.path, each.config) == (said.path, said.config) for each in same)
@@ -120,10 +121,10 @@ def usual_split(evaluation: str, trained: Iterable[str]) -> str:
 
 
 def is_chosen(path: str) -> bool:
-    """Whether a path names a configuration or a split of a data set."""
+    """Whether a path selects a configuration or a split of a data set."""
     return chosen(path).path != path
 
 
 def is_local(path: str) -> bool:
-    """Whether a path of training data lies on this machine: a file or a directory."""
+    """Whether a path of training data is on this machine: a file or a directory."""
     return data_kind(path) in ("file", "directory")

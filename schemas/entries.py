@@ -1,8 +1,8 @@
-"""Entries of a catalogue: one YAML file each, called by the name of its entry.
+"""Entries of a catalogue: one YAML file each, named after its entry.
 
-Nothing is derived from them: a name that is a file's is found by the list of the folder, and for
-any other name (an alias, a repository) only the heads of the files are read, which takes a
-millisecond or two for a folder.
+There is no index: a file's name is found in the list of the folder, and for any other name (an
+alias, a repository) only the heads of the files are read, which takes a millisecond or two per
+folder.
 """
 
 import re
@@ -20,9 +20,9 @@ _ENDING = ".yaml"
 
 
 class BrokenEntry(Exception):
-    """A file of the catalogue that is not what its shape asks for.
+    """A file of the catalogue that does not match its shape.
 
-    `place` is the key that `reason` is about; `shape` is what the whole file should have been.
+    `place` is the key that `reason` refers to; `shape` is the shape of the whole file.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ def read_file(file: Path, shape: type[ShapeT]) -> ShapeT:
 
 
 def heads(folder: Path, keys: tuple[str, ...], word: str = "") -> dict[str, Mapping[str, Any]]:
-    """What entries say under some of their top-level keys, by name.
+    """The values of some top-level keys of each entry, by the entry's name.
 
-    With a `word` in lower case, only those entries whose file has it somewhere, in any case.
+    With a `word` in lower case, only entries whose file contains it, in any case.
     """
     wanted, sought = _lines_of(keys), word.encode(errors="replace")
     return {
@@ -80,7 +80,7 @@ def heads(folder: Path, keys: tuple[str, ...], word: str = "") -> dict[str, Mapp
 
 
 def listed(head: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """The words under a key of a head; what is no list there is a fault of the entry when read."""
+    """The words under a key of a head; a value that is no list is reported on reading the entry."""
     found = head.get(key)
     return tuple(map(str, found)) if isinstance(found, list | dict) else ()
 
@@ -92,13 +92,13 @@ def _contents(folder: Path) -> Mapping[str, bytes]:
 
 @cached(16)
 def _lines_of(keys: tuple[str, ...]) -> re.Pattern[bytes]:
-    """The line of a top-level key, and those after it until another key begins."""
+    """Matches the line of a top-level key and the lines after it, up to the next key."""
     lines = rf"^(?:{'|'.join(keys)}):.*\n(?:(?![\w\"']).*\n)*"
     return re.compile(lines.encode(), re.MULTILINE)
 
 
 def _load(file: Path, content: bytes) -> Any:
-    """The data of what stands in a YAML file. Raises BrokenEntry."""
+    """The data of a YAML file. Raises BrokenEntry."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,4 +1,4 @@
-"""What a spec says of evaluation: the loss alone, a metric of logits, or one of answers."""
+"""The evaluation section of a spec: the loss alone, a metric of logits, or a metric of answers."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -9,13 +9,13 @@ from tunec.schemas.units import Length
 
 
 class Answers(Shape):
-    """Answers that the model writes to the prompts of the evaluation data."""
+    """Answers that the model generates for the prompts of the evaluation data."""
 
     completion: Length | None = None
-    """Most tokens of an answer; when absent, half of `data.sequence`, of which a model that reads
-    and writes one sequence has the rest for the prompt, and all of it with an encoder."""
+    """Most tokens of an answer; when absent, half of `data.sequence` if prompt and answer share one
+    sequence, and all of it for an encoder-decoder."""
     beams: Annotated[int, Field(ge=1, le=256)] = 1
-    """Candidates that are written at once, of which the best is the answer; 1: no beam search."""
+    """Candidates that are generated at once, of which the best is the answer; 1: no beam search."""
 
 
 def _answers_unasked(value: Any) -> Any:
@@ -31,9 +31,10 @@ class Evaluation(Shape):
         Answers | None,
         BeforeValidator(_answers_unasked, json_schema_input_type=Literal[True] | Answers | None),
     ] = None
-    """Let the model write answers, which a metric of the training script compares."""
+    """Let the model generate answers, which a metric of the training script compares."""
     metrics: bool = False
-    """Whether a metric of the training script is computed of all logits, which are kept for it."""
+    """Whether a metric of the training script is computed from all logits, which are kept for
+    it."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:

@@ -1,4 +1,4 @@
-"""A fleet: which specs are compiled for which clusters, with what changed where."""
+"""A fleet: which specs are compiled for which clusters, and with which changes."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ Patterns = Annotated[
     tuple[str, ...],
     BeforeValidator(_list, json_schema_input_type=str | tuple[str, ...]),
 ]
-"""One name or pattern, or several; `*`, `?` and `[...]` as the shell has them."""
+"""One name or pattern, or several; `*`, `?` and `[...]` work as in the shell."""
 
 
 def _included(value: object) -> object:
@@ -28,31 +28,31 @@ class Specs(Shape):
     include: Patterns
     """Files or patterns; `**` is any number of directories."""
     exclude: Patterns = ()
-    """What of these is left out."""
+    """Files of these that are left out."""
 
 
 class Clusters(Shape):
-    """Which clusters: what is included and has the labels, less what is excluded."""
+    """The clusters: those that are included and have the labels, except those that are excluded."""
 
     include: Patterns
     """Catalogue names, `DEVICE-xCOUNT`, patterns of catalogue names, or cluster files."""
     labels: dict[str, str] = {}
     """Labels that a cluster must have, values as patterns: `{cloud: aws}`."""
     exclude: Patterns = ()
-    """Names or patterns of what is left out."""
+    """Names or patterns of clusters that are left out."""
 
 
 class Override(Shape):
-    """What is set differently for some specs on some clusters; a later one is stronger."""
+    """Different settings for some specs on some clusters; a later override wins."""
 
     specs: Patterns = ("*",)
     """Names of specs."""
     clusters: Patterns = ("*",)
     """Names of clusters."""
     labels: dict[str, str] = {}
-    """Labels of the clusters meant."""
+    """Labels of the clusters."""
     set: dict[str, Any]
-    """A part of a spec that holds instead: `{batch: {global: 128}}`."""
+    """The part of a spec to replace: `{batch: {global: 128}}`."""
 
 
 class Fleet(Shape):
@@ -70,8 +70,8 @@ class Fleet(Shape):
     ]
     """The clusters: names, patterns, files, or these with labels and exclusions."""
     targets: tuple[str, ...] = ()
-    """What to compile to; absent: each spec's own targets."""
+    """The targets to compile for; absent: each spec's own targets."""
     overrides: tuple[Override, ...] = ()
-    """What holds on some clusters only, in the order in which it is laid over the spec."""
+    """Settings for some clusters only, applied to the spec in this order."""
     policies: tuple[str, ...] = Field(default=())
-    """Policy files that every plan is held to, relative to the fleet file."""
+    """Policy files that every plan must meet, relative to the fleet file."""

@@ -1,7 +1,7 @@
-"""`replace` for frozen structs, with arguments that type checkers know.
+"""`replace` for frozen structs, with arguments that type checkers check.
 
-`msgspec.structs.replace` takes any keyword and any value; mypy knows what `dataclasses.replace`
-takes of whatever is declared by `dataclass_transform`, as msgspec's structs are.
+`msgspec.structs.replace` accepts any keyword and any value. mypy knows the arguments of
+`dataclasses.replace` for every class declared by `dataclass_transform`, as msgspec's structs are.
 """
 
 from typing import TYPE_CHECKING

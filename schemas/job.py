@@ -1,4 +1,4 @@
-"""What a spec says of the job that a cluster runs: where it queues, and what it starts in."""
+"""The job section of a spec: where a job queues, and what it starts in."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ _Line = Annotated[str, Field(pattern=r"^[^\r\n]+$", max_length=2000)]
 
 
 class Job(Shape):
-    """What a cluster gets of the job; each manager takes of it what it has a word for."""
+    """Settings of the cluster's job; each cluster manager uses those that it supports."""
 
     queue: Word | None = None
     """Queue that takes the job: a partition of Slurm, a local queue of Kueue on Kubernetes."""
@@ -25,8 +25,8 @@ class Job(Shape):
     qos: Word | None = None
     """Quality of service (Slurm)."""
     time: Duration | None = None
-    """When the cluster ends the run: `12h`, `90min`, `2d`; when absent, Slurm is told how long the
-    run is expected to take, with a margin, and others nothing."""
+    """Time limit of the run: `12h`, `90min`, `2d`; when absent, Slurm gets the expected time with a
+    margin, and others get none."""
     image: _Image | None = None
     """Container image that the run starts in: Slurm by pyxis, Kubernetes, SkyPilot by docker; when
     absent, PyTorch's own on Kubernetes, with a build of torch that has the devices' kernels."""
@@ -38,6 +38,6 @@ class Job(Shape):
     """PersistentVolumeClaim that holds code, data and output (Kubernetes): the run starts in its
     root; where there are several nodes, each of them writes to it."""
     infra: _Infra | None = None
-    """Where machines are rented, as SkyPilot has it: `aws`, `gcp/us-central1`, `k8s/my-context`."""
+    """Where machines are rented, in SkyPilot's form: `aws`, `gcp/us-central1`, `k8s/my-context`."""
     spot: bool = False
-    """Whether machines may be taken away while the run goes on (SkyPilot)."""
+    """Whether machines may be preempted during the run (SkyPilot)."""

@@ -1,4 +1,4 @@
-"""Lengths of samples as `tunec data` keeps them: a histogram, and what it was measured of."""
+"""Sample lengths as `tunec data` stores them: a histogram, and the files that were measured."""
 
 from typing import Annotated, Final, Literal
 
@@ -7,7 +7,7 @@ from pydantic import Field
 from tunec.schemas.shape import Shape
 
 MARK: Final = "tunec_lengths"
-"""The key by which such a file is known."""
+"""The key that identifies such a file."""
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Number = Annotated[int, Field(gt=0, lt=2**31)]
 _Pair = tuple[_Number, _Number]
@@ -26,14 +26,14 @@ class MeasuredFile(Shape):
 
 
 class MeasuredBy(Shape):
-    """What turned text into tokens."""
+    """The tokenizer that counted the tokens."""
 
     model: str
-    """The model that was named; empty where a folder was."""
+    """The model that was named; empty if a folder was named."""
     sha256: _Digest | None
-    """Of tokenizer.json; none: tokens were reckoned from characters."""
+    """Digest of tokenizer.json; none: tokens were estimated from characters."""
     template_sha256: _Digest | None = None
-    """Of the chat template; none: none was used."""
+    """Digest of the chat template; none: no template was used."""
 
 
 class KeptLengths(Shape):
@@ -44,10 +44,11 @@ class KeptLengths(Shape):
     files: Annotated[tuple[MeasuredFile, ...], Field(min_length=1)]
     tokenizer: MeasuredBy
     form: str
-    """What the records are: `messages`, `prompt and completion`, `text` and so on."""
+    """The format of the records: `messages`, `prompt and completion`, `text` and so on."""
     counts: Annotated[tuple[_Pair, ...], Field(min_length=1)]
-    """Pairs of tokens and of how many samples have so many, by their tokens."""
+    """Pairs of a number of tokens and the number of samples with so many, sorted by tokens."""
     answers: tuple[tuple[Annotated[int, Field(ge=0, lt=2**31)], _Number], ...] = ()
-    """Pairs of tokens before the first answer and of how many samples have so many."""
+    """Pairs of a number of tokens before the first answer and the number of samples with so
+    many."""
     order: tuple[_Number, ...] = ()
     """Tokens of each sample in the order of an epoch; empty: not kept."""

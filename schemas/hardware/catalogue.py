@@ -51,15 +51,15 @@ _GIGABYTES: Final = re.compile(r"^(\d+)gi?b$")
 _DERIVED: Final = re.compile(r"(.+?)(?:[-\s]x ?([1-9]\d{0,2}))?(?:[-\s]n ?([1-9]\d{0,4}))?")
 """A name built from a device or a cluster: the base, up to 999 devices a node, 99,999 nodes."""
 _NEGATIVE: Final = re.compile(r"-[xn]-\d")
-"""`p100-x-1` asks for less than one device, and is no spelling of `p100-x1`."""
+"""`p100-x-1` requests less than one device, and is not a spelling of `p100-x1`."""
 _COUNTED: Final = re.compile(r"([1-9]\d{0,2})(?: ?[x*] ?| +)([a-z0-9].*)")
 """A name with the number of devices in front: `8xh100-sxm`, `8 x h100-sxm`, `8 h100-sxm`."""
 _JOINED: Final = re.compile(r"(.+?)(?: ?: ?|x)([1-9]\d{0,2})")
-"""A device with their number right behind it: `h100:8` as SkyPilot has it, `h100x8`."""
+"""A device followed directly by its count: `h100:8` as in SkyPilot, `h100x8`."""
 _OF_NODES: Final = re.compile(
     r"([1-9]\d{0,4}) ?(?:x|\*|nodes?(?: of| with| x)?) ?([1-9]\d{0,2}) ?[x*]? ?([a-z][a-z0-9 ._-]*)"
 )
-"""Several nodes in front: `2 nodes of 8 H100`, `2x8 H100`."""
+"""A number of nodes in front: `2 nodes of 8 H100`, `2x8 H100`."""
 
 
 _UNSUPPORTED: Final = {
@@ -69,7 +69,7 @@ _UNSUPPORTED: Final = {
     "tpu": "a TPU",
     "neuron": "a Trainium device",
 }
-"""What torch and XLA call devices of which there is no account of memory."""
+"""Names that torch and XLA give devices for which there is no memory account."""
 _UNSUPPORTED_NAME: Final = re.compile(
     r"(cpu|mps|xpu|tpu|neuron)(?:[-:][\w-]*|\d\w*)?"
     r"|(?:apple[- ]?)?m[1-9](?:[- ]?(?:pro|max|ultra))?"
@@ -77,7 +77,7 @@ _UNSUPPORTED_NAME: Final = re.compile(
 
 
 def unsupported(name: str) -> str | None:
-    """What a name stands for that no plan is made for, `cpu` or `m3-max`; None: no such thing."""
+    """The unsupported device that a name means, such as `cpu` or `m3-max`; None: no such device."""
     match = _UNSUPPORTED_NAME.fullmatch(_stem(name.strip().lower()))
     return _UNSUPPORTED[match[1] or "mps"] if match else None
 
@@ -107,7 +107,7 @@ class UnknownName(KeyError):
 
     @property
     def near(self) -> tuple[str, ...]:
-        """The known names most like this one, best first, each in one spelling."""
+        """The known names most similar to this one, best first, each in one spelling."""
         from difflib import get_close_matches
 
         if unsupported(self.name) is not None:
@@ -128,7 +128,7 @@ class UnknownName(KeyError):
 
     @property
     def uncounted(self) -> str | None:
-        """The device that a name stands for, where it does not say how many of them."""
+        """The device that a name means, if the name gives no count."""
         word = re.sub(r"\s+", "-", self.name.strip().lower())
         found = _device_named(word)
         return word if found and word in _device_words() else found
@@ -143,7 +143,7 @@ class UnknownName(KeyError):
 
 
 class Machine(Shape):
-    """What is assumed to stand around a device of which only the name is given."""
+    """The assumed host of a device of which only the name is given."""
 
     memory: Bytes
     """Host RAM for each device."""
@@ -152,13 +152,13 @@ class Machine(Shape):
     memory_bandwidth: Rate
     """Bytes per second of host memory for each device."""
     network: Network
-    """What joins such nodes, for a whole node."""
+    """The network that connects such nodes, for a whole node."""
     source: str
-    """The machine that the numbers are taken from."""
+    """The machine from which the numbers are taken."""
 
 
 class Machines(Shape):
-    """The file of the machines that are assumed, by what a device calls them."""
+    """The file of assumed machines, by the name that a device gives."""
 
     machines: dict[str, Machine]
 
@@ -192,16 +192,16 @@ def cluster_names() -> tuple[str, ...]:
 
 
 def hardware_names() -> tuple[str, ...]:
-    """List what to offer for `hardware`: the clusters, and each device by 1, 2, 4 and 8.
+    """List the suggestions for `hardware`: the clusters, and each device by 1, 2, 4 and 8.
 
-    Any other number is as good.
+    Any other number works too.
     """
     built = (f"{name}-x{count}" for name in device_names() for count in (1, 2, 4, 8))
     return (*cluster_names(), *built)
 
 
 def machine(of: Device) -> Machine:
-    """Return what is assumed to stand around a device; raise BrokenEntry."""
+    """Return the assumed host of a device; raise BrokenEntry."""
     known = _machines()
     if of.machine in known:
         return known[of.machine]
@@ -228,7 +228,7 @@ def _built(written: str) -> Cluster:
 
 
 def _behind(name: str) -> str:
-    """A name with the number of devices behind it, as the catalogue has it."""
+    """A name with its count moved to the end, as the catalogue writes it."""
     if counted := _COUNTED.fullmatch(name):
         return f"{counted[2]}-x{counted[1]}"
     usual, joined = _DERIVED.fullmatch(name), _JOINED.fullmatch(name)
@@ -238,7 +238,7 @@ def _behind(name: str) -> str:
 
 
 def _file_of(name: str, model: Device | None, count: str | None) -> str | None:
-    """Find the cluster file that a name means, also where it calls the device by another name."""
+    """Find the cluster file that a name means, also by another name of its device."""
     words = (model.name, *model.aliases) if model else ()
     spellings = (_spelled(each) for each in (name, *(f"{word}-x{count}" for word in words)))
     return next(
@@ -299,7 +299,7 @@ def _assumed(model: Device, count: int, nodes: int, name: str) -> Cluster:
 
 
 def _wired(model: Device, count: int) -> Link | None:
-    """A baseboard wires its modules; whether cards carry a bridge, their name does not say."""
+    """The link between a baseboard's modules; a card's name does not show whether it has one."""
     return model.link if model.form_factor != "pcie" and count > 1 else None
 
 
@@ -345,9 +345,9 @@ def _machines() -> Mapping[str, Machine]:
 
 @cached(256)
 def _device_words(word: str = "") -> dict[str, str]:
-    """Every name, alias and title of a device, and the name that its file has.
+    """Every name, alias and title of a device, with the name of its file.
 
-    With a word, of the devices alone that may have it. Raises BrokenEntry if two claim one name.
+    With a word, only of devices that may have it. Raises BrokenEntry if two claim one name.
     """
     words: dict[str, str] = {}
     for name, head in heads(_DEVICES, ("title", "aliases"), word).items():
@@ -365,7 +365,7 @@ def _claims(name: str, head: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
 
 
 def _device_named(name: str) -> str | None:
-    """The name of a device's file by one of its names; other spellings only where none is it."""
+    """The name of a device's file by one of its names; other spellings only if none matches."""
     word = name.lower()
     if word in device_names():
         return word
@@ -384,6 +384,6 @@ def _cluster_spellings() -> dict[str, str]:
 
 @cached(4096, lasting=True)
 def _spelled(name: str) -> str:
-    """Reduce a name to what tells it apart: `NVIDIA A100-SXM4-80GB` and `a100-sxm4-80g` agree."""
+    """Reduce a name to what distinguishes it: `NVIDIA A100-SXM4-80GB` and `a100-sxm4-80g` agree."""
     words = [word for word in _BREAKS.split(name.lower()) if word not in _SILENT_WORDS]
     return "".join(_GIGABYTES.sub(r"\1g", word) if word[-1:] == "b" else word for word in words)

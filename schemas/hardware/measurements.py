@@ -1,6 +1,6 @@
-"""What runs on a cluster came to, beside what was accounted for, and the numbers that follow.
+"""Measurements of runs on a cluster beside their accounts, and the factors that follow.
 
-`tunec calibrate` writes it to a file beside the cluster's own, for people to review.
+`tunec calibrate` writes them to a file beside the cluster's own, for people to review.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -11,12 +11,12 @@ from tunec.schemas.shape import Shape
 from tunec.schemas.terms import EDITION, Resource
 
 Ranks = Literal["one", "several"]
-"""Whether a run has one process or several, which collectives make a difference to."""
+"""Whether a run has one process or several, since collectives make a difference."""
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Size = Annotated[int, Field(ge=0, le=1 << 60)]
 FARTHEST: Final = 1e4
-"""Times that a step may be longer or shorter than accounted; beyond, it is that of another run."""
+"""Factor by which a step time may differ from its account; beyond it, it belongs to another run."""
 
 
 class Seconds(Shape):
@@ -27,15 +27,15 @@ class Seconds(Shape):
     steps: Annotated[int, Field(ge=1)]
     """How many steps were measured."""
     accounted: dict[str, _Positive]
-    """Seconds by term, as the account has them without any measurement."""
+    """Seconds by term, as the account has them before any calibration."""
     parts: dict[str, _Positive] = {}
-    """Seconds of parts of a step, where a log has them: forward, backward, update, exchange."""
+    """Seconds of parts of a step, if a log has them: forward, backward, update, exchange."""
     edition: int = EDITION
-    """Of the account."""
+    """The edition of the account."""
 
     @model_validator(mode="after")
     def _of_this_plan(self) -> Self:
-        """Refuse times that no plan with these terms can have had."""
+        """Refuse times that no plan with these terms can have."""
         whole = sum(self.accounted.values())
         for name, seconds in (("a step", self.measured), *self.parts.items()):
             if not whole / FARTHEST < seconds < whole * FARTHEST:
@@ -44,20 +44,20 @@ class Seconds(Shape):
 
 
 class Memory(Shape):
-    """The peaks of the device that had the highest; bytes."""
+    """The peaks, in bytes, of the device with the highest peaks."""
 
     accounted: _Size
     """Tensors at the peak, by the account."""
     allocated: _Size | None = None
     """Tensors at the peak, by torch."""
     reserved: _Size | None = None
-    """What torch's allocator had of the device at most."""
+    """The peak of memory that torch's allocator reserved."""
     used: _Size | None = None
-    """What was in use of the device at most, by its driver."""
+    """The peak of used device memory, by the driver."""
 
     @property
     def beside(self) -> int | None:
-        """What a process has of the device beside torch's allocator."""
+        """Device memory of a process outside torch's allocator."""
         if self.used is None or self.reserved is None:
             return None
         return max(self.used - self.reserved, 0)
@@ -71,15 +71,15 @@ class Ran(Shape):
     when: str
     """The day of its last record: 2026-11-24."""
     files: tuple[str, ...]
-    """What was read of it, and how: `train.log (lines of the Trainer)`."""
+    """The files that were read, and their kinds: `train.log (lines of the Trainer)`."""
     digest: str
-    """Of what was read: a run is not counted twice."""
+    """The digest of those files, so that no run is counted twice."""
     versions: dict[str, str] = {}
-    """What ran: torch, transformers."""
+    """The versions that ran: torch, transformers."""
     tunec: str
     """The version that made the account."""
     devices: Annotated[int, Field(ge=1)]
-    """Ranks."""
+    """The number of ranks."""
     seconds: Seconds | None = None
     memory: Memory | None = None
 
@@ -90,12 +90,12 @@ class Ran(Shape):
 
 
 class Margin(Shape):
-    """What plans count beside the tensors that they account for."""
+    """What plans add to the tensors of the memory account."""
 
     tensors: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
-    """Times that torch had more tensors than accounted for at most; 1: never more."""
+    """The largest ratio of measured to accounted tensors; 1: never more than accounted."""
     beside: dict[Ranks, _Size] = {}
-    """Bytes of a device beside torch's allocator; absent: as assumed."""
+    """Bytes of a device outside torch's allocator; absent: the assumed value."""
 
 
 class Error(Shape):
@@ -106,21 +106,21 @@ class Error(Shape):
 
 
 class Measured(Shape):
-    """The file."""
+    """The file of a cluster's measurements."""
 
     tunec_measured: Literal[1]
-    """Version of this form."""
+    """Version of this format."""
     cluster: str
     """Name of the cluster."""
     factors: dict[Resource, _Positive] = {}
-    """By what the account's seconds are multiplied."""
+    """Factors by which the account's seconds are multiplied."""
     margin: Margin = Margin.model_construct()
     error: Error | None = None
     runs: tuple[Ran, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _no_less_than_seen(self) -> Self:
-        """Refuse a margin below what a run showed, whoever wrote it."""
+        """Refuse a margin below what a run showed, even if a person wrote it."""
         if self.margin.tensors < seen_tensors(self.runs) - _ROUNDED:
             seen = seen_tensors(self.runs)
             raise ValueError(f"margin.tensors is {self.margin.tensors}, and a run had {seen:.4f}")
@@ -135,7 +135,7 @@ _ROUNDED: Final = 1e-4
 
 
 def seen_tensors(runs: tuple[Ran, ...]) -> float:
-    """The largest ratio of allocated to accounted bytes; 1 where none is larger."""
+    """The largest ratio of allocated to accounted bytes; 1 if none is larger."""
     ratios = (
         each.memory.allocated / each.memory.accounted
         for each in runs
@@ -145,6 +145,6 @@ def seen_tensors(runs: tuple[Ran, ...]) -> float:
 
 
 def seen_beside(runs: tuple[Ran, ...], ranks: Ranks) -> list[int]:
-    """What each run had of a device beside torch's allocator, where that is known."""
+    """Device memory of each run outside torch's allocator, if it is known."""
     found = (each.memory.beside for each in runs if each.memory and each.ranks == ranks)
     return [size for size in found if size is not None]

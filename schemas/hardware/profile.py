@@ -27,9 +27,9 @@ FormFactor = Literal["pcie", "sxm", "oam", "superchip"]
 other. `superchip`: on one board with its CPU."""
 
 MOST_DEVICES: Final = 1024
-"""Of one node: more than any machine has, and still counted at once."""
+"""Devices of one node: more than any machine has, and still quick to count."""
 MOST_NODES: Final = 100_000
-"""Of one kind."""
+"""Nodes of one kind."""
 MOST_GROUPS: Final = 256
 """Kinds of nodes in one cluster."""
 
@@ -41,7 +41,7 @@ class Link(Shape):
     """A direct connection between the devices of one node."""
 
     kind: Literal["nvlink", "nvswitch", "infinity-fabric", "hccs", "roce", "pcie"]
-    """What it is made of."""
+    """The technology of the link."""
     bandwidth: Rate
     """Bytes per second out of one device, one direction, all links of the device together."""
 
@@ -51,7 +51,7 @@ class Device(Shape):
 
     name: str
     title: str
-    """The vendor's full product name, as `nvidia-smi` or the data sheet has it."""
+    """The vendor's full product name, as in `nvidia-smi` or the data sheet."""
     vendor: Vendor
     aliases: tuple[str, ...] = ()
     """Other names people type; unique over the whole catalogue."""
@@ -61,41 +61,41 @@ class Device(Shape):
     compute_capability: tuple[int, int] | None = None
     """NVIDIA's major and minor; absent for other vendors."""
     gfx: str | None = None
-    """AMD's name of the processor, `gfx942`; absent for other vendors."""
+    """AMD's name of the processor, such as `gfx942`; absent for other vendors."""
     shares_host_memory: bool = False
-    """Whether its memory is the RAM of its host: what one takes, the other lacks."""
+    """Whether its memory is the host's RAM, so that both share one amount."""
     memory: Bytes
     """Total device memory as the driver reports it (what `torch.cuda.mem_get_info` calls total)."""
     bandwidth: Rate
     """Memory bandwidth in bytes per second."""
     rates: dict[Dtype, Throughput]
-    """Peak dense operations per second of the native dtypes; one is left out where the vendor
-    publishes none. Matrix products with FP32 accumulation, which is what training uses."""
+    """Peak dense operations per second of the native dtypes; a dtype is missing if the vendor
+    publishes no number. Matrix products with FP32 accumulation, which is what training uses."""
     precisions: dict[Dtype, Support]
-    """What each precision really is on this device; every Dtype is listed."""
+    """How the device supports each precision; every Dtype is listed."""
     pcie_bandwidth: Rate
-    """Bytes per second between host and device, one direction, of the slot it normally sits in."""
+    """Bytes per second between host and device, one direction, of its usual slot."""
     link: Link | None = None
-    """The fastest link that this device model has; whether a node wires it is the node's fact."""
+    """The fastest link that this device model has; whether a node wires it is a fact of the
+    node."""
     power: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Watts that it takes at most: the power limit it leaves the factory with, as the data sheet
-    has it; absent where none was read."""
+    """The default power limit in watts, from the data sheet; absent if none was found."""
     machine: str
-    """What is assumed around a device of which only the name is given: a row of `machines.yaml`."""
+    """The row of `machines.yaml` with the assumed host, if only the device's name is given."""
     silicon: Silicon
-    """What the vendor says that it is made of: the numbers above must agree."""
+    """The vendor's data on the chip, which must agree with the numbers above."""
     sources: dict[str, str]
-    """For every number above: where it was read. Keys are field paths (`memory`, `rates.bf16`); the
-    path of a field stands for all within it (`rates`)."""
+    """The source of every number above. Keys are field paths (`memory`, `rates.bf16`); the path of
+    a field covers everything within it (`rates`)."""
     notes: tuple[str, ...] = ()
 
     @property
     def kernels(self) -> tuple[int, int] | str | None:
-        """What code is compiled for it: a compute capability or a processor; None: neither."""
+        """What kernels are compiled for: a compute capability or a processor; None: neither."""
         return self.compute_capability or self.gfx
 
     def supports(self, dtype: Dtype) -> bool:
-        """Say whether the arithmetic units themselves do this dtype."""
+        """Whether the arithmetic units support this dtype natively."""
         return self.precisions[dtype] == "native"
 
     @model_validator(mode="after")
@@ -138,11 +138,11 @@ class Accelerators(Shape):
     device: str
     """Name or alias of a catalogue device."""
     count: int = Field(default=1, ge=1, le=MOST_DEVICES)
-    """Such devices in one node."""
+    """The number of such devices in one node."""
     uuids: tuple[str, ...] = ()
-    """`GPU-...` names as `nvidia-smi -L` prints them, one a device, if known."""
+    """`GPU-...` names as `nvidia-smi -L` prints them, one per device, if known."""
     memory: Bytes | None = None
-    """Memory of each, if it differs from the catalogue (MIG, another board)."""
+    """Memory of each device, if it differs from the catalogue (MIG, another board)."""
 
     @model_validator(mode="after")
     def _named(self) -> Self:
@@ -159,9 +159,9 @@ class Nvme(Shape):
     """Local fast storage of a node, for offload."""
 
     path: str
-    """Directory on it."""
+    """A directory on it."""
     capacity: Bytes
-    """How much it holds."""
+    """Its capacity."""
     read: Rate
     """Sustained bytes per second."""
     write: Rate
@@ -184,11 +184,12 @@ class Node(Shape):
     """A group of equal nodes."""
 
     count: int = Field(default=1, ge=1, le=MOST_NODES)
-    """How many such nodes."""
+    """The number of such nodes."""
     accelerators: tuple[Accelerators, ...] = Field(min_length=1)
     """In PCI bus order, which is what `CUDA_DEVICE_ORDER=PCI_BUS_ID` numbers."""
     link: Link | None = None
-    """How the devices of a node reach each other; absent: through PCIe and the host."""
+    """The link between the devices of a node; absent: they communicate through PCIe and the
+    host."""
     host: Host
 
     @property
@@ -204,43 +205,43 @@ class Node(Shape):
 
 
 class Network(Shape):
-    """What joins the nodes."""
+    """The network between nodes."""
 
     kind: Literal["infiniband", "roce", "ethernet", "efa", "slingshot"]
-    """What it is made of."""
+    """The technology of the network."""
     bandwidth: Rate
     """Bytes per second out of one node, one direction, all adapters together."""
 
 
 class Cluster(Shape):
-    """What a run may use."""
+    """The hardware that a run may use."""
 
     name: str
-    """What it is called."""
+    """The cluster's name."""
     title: str = ""
-    """What it is, in some words."""
+    """A short description."""
     nodes: tuple[Node, ...] = Field(min_length=1, max_length=MOST_GROUPS)
     network: Network | None = None
-    """Required as soon as there is more than one node."""
+    """Required if there is more than one node."""
     labels: dict[str, str] = {}
-    """Words by which a fleet selects clusters."""
+    """Labels by which a fleet selects clusters."""
     software: dict[str, str] = {}
     """Versions the cluster runs: `{transformers: "4.40.2", deepspeed: "0.19"}`."""
     price_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Cost of the whole cluster in dollars an hour, if the owner wants cost compared."""
+    """Cost of the whole cluster in dollars per hour, if it should be compared."""
     sources: dict[str, str] = {}
-    """Where the numbers were read, by field path: `nodes[0].host.memory`, `network`."""
+    """The sources of the numbers, by field path: `nodes[0].host.memory`, `network`."""
     notes: tuple[str, ...] = ()
-    """What else is to be known of it."""
+    """Further facts about the cluster."""
     _measured: "Measured | None" = PrivateAttr(default=None)
 
     @property
     def measured(self) -> "Measured | None":
-        """What runs on it came to, from the file beside it that `tunec calibrate` writes."""
+        """The measurements of its runs, from the file beside it that `tunec calibrate` writes."""
         return self._measured
 
     def calibrated(self, measured: "Measured | None") -> Self:
-        """A copy that holds what runs on the cluster came to."""
+        """A copy that holds the measurements of runs on the cluster."""
         copy = self.model_copy()
         copy._measured = measured  # noqa: SLF001  its own copy
         return copy
@@ -257,7 +258,7 @@ class Cluster(Shape):
 
     @property
     def is_mixed(self) -> bool:
-        """Say whether device models differ, or sizes of the same one; by name, as written."""
+        """Whether device models or memory sizes differ; models are compared by name, as written."""
         every = {(group.device, group.memory) for node in self.nodes for group in node.accelerators}
         return len(every) > 1
 
@@ -269,9 +270,9 @@ class Cluster(Shape):
 
 
 def unsourced(profile: Device | Cluster) -> tuple[str, ...]:
-    """List the paths of numbers that no source of the profile covers.
+    """List the paths of numbers for which the profile has no source.
 
-    How many nodes a cluster has is a choice, not a fact that was read, and needs no source.
+    The number of nodes is a choice, not a published fact, and needs no source.
     """
     return tuple(
         path

@@ -1,6 +1,6 @@
-"""What a device is built of: numbers of the vendor's product page that its rates must follow from.
+"""How a device is built: numbers of the vendor's product page, from which its rates must follow.
 
-They are read apart from the rates and the bandwidth, so that a slip in either shows.
+They are entered separately from the rates and the bandwidth, so that a mistake in either shows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,28 +14,28 @@ from tunec.schemas.units import Bytes
 Dtype = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
 
 _LEAST_OFFERED: Final = 0.9
-"""A driver offers a little less memory than there is, for its own tables and for ECC."""
+"""A driver reports a little less memory than there is, for its own tables and for ECC."""
 _RATE_TOLERANCE: Final = 0.025
 _BANDWIDTH_TOLERANCE: Final = 0.03
 
 
 class Silicon(Shape):
-    """What the vendor says that a device is made of; absent is what the vendor does not publish."""
+    """The vendor's data on how a device is built; numbers that are not published are absent."""
 
     memory: Bytes
-    """What the box says, of which the driver offers a little less."""
+    """The advertised memory, of which the driver reports a little less."""
     dtype: Dtype | None = None
-    """The dtype that `operations` speaks of."""
+    """The dtype to which `operations` refers."""
     operations: int | None = Field(default=None, ge=1)
     """Dense operations of one unit in one clock."""
     units: int | None = Field(default=None, ge=1)
     """SMs, CUs or matrix engines."""
     clock: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Hertz, boosted."""
+    """Boost clock in hertz."""
     bus_bits: int | None = Field(default=None, ge=1)
     """Width of the memory bus."""
     pin_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Bits per second of one pin of it."""
+    """Bits per second of one pin of the memory bus."""
 
     def contradictions(
         self, memory: int, bandwidth: float, rates: Mapping[Dtype, float]

@@ -17,14 +17,14 @@ from tunec.schemas.models.layer_measures import Measured
 
 Count = Annotated[int, Meta(ge=0, le=10**12)]
 Some = Annotated[int, Meta(ge=1, le=10**7)]
-"""A number of which there is at least one."""
+"""A number that is at least one."""
 
 Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
 """Which part of a model a module belongs to; `projector` includes resamplers and mergers."""
 
 Kind = Literal["linear", "embedding", "norm", "conv", "router", "parameter"]
-"""What a module is. A `router` is a subclass of a linear layer that answers with its choice too:
-PEFT takes it for a linear layer, and bitsandbytes leaves it."""
+"""The kind of a module. A `router` is a subclass of a linear layer that also returns its choice:
+PEFT treats it as a linear layer, and bitsandbytes leaves it alone."""
 
 
 class Module(Struct, frozen=True):
@@ -49,8 +49,8 @@ class Module(Struct, frozen=True):
     calls: Some = 1
     """How often each token passes it: twice where one attention reads encoder and decoder."""
     positions: Count = 0
-    """What it works on of each sample, however long the text is, such as the sound that a decoder
-    attends to; 0: the tokens of the text."""
+    """The length of its input per sample if that does not depend on the text, such as the audio
+    that a decoder attends to; 0: the tokens of the text."""
 
     @property
     def parameters(self) -> int:
@@ -124,31 +124,32 @@ class Stack(Struct, frozen=True):
     joint: Literal["none", "double", "single"] = "none"
     """Diffusion transformers: two streams with joint attention, or one fused stream."""
     positions: Count = 0
-    """What its layers work on of each sample, however long the text is: 1,500 of thirty seconds of
-    sound; 0: the tokens of the text."""
+    """The length of its input per sample if that does not depend on the text: 1,500 for thirty
+    seconds of audio; 0: the tokens of the text."""
     attends: bool = True
     """Whether its tokens are compared with each other; not in state spaces."""
     measured: tuple[Measured, ...] = ()
-    """What one of these layers takes, where it was read off the real class; (): by formulas."""
+    """Bytes of one of these layers, measured on the real class; (): by formulas."""
     blocks: tuple[BlockBytes, ...] = ()
-    """What one block of a diffusion transformer takes, where it was read off the real class."""
+    """Bytes of one block of a diffusion transformer, measured on the real class."""
 
     @property
     def is_kept(self) -> bool:
-        """Whether its class keeps all of these blocks where it recomputes others.
+        """Whether its class keeps all of these blocks when it recomputes others.
 
-        Refiners of tokens ahead of the others (diffusers 0.42 `transformer_lumina2.py`, `forward`).
+        Such as refiners before the main blocks (diffusers 0.42 `transformer_lumina2.py`,
+        `forward`).
         """
         return bool(self.blocks) and all(each.inputs == each.saved for each in self.blocks)
 
 
 class Dropout(Struct, frozen=True):
-    """Where a model that trains drops activations at random, by its own config."""
+    """Where a model in training drops activations at random, by its own config."""
 
     states: bool = False
-    """What attention and feed-forward give back to the states that they read."""
+    """The outputs of attention and feed-forward, before they are added to the hidden states."""
     scores: bool = False
-    """Attention's weights."""
+    """The attention weights."""
     inner: bool = False
     """Between the two projections of a feed-forward."""
 
@@ -163,19 +164,19 @@ class UnetLevel(Struct, frozen=True):
     resnets: Count
     """Residual blocks at this resolution, down, middle and up counted together."""
     transformers: Count
-    """Transformer models at this resolution (0 where there is no attention)."""
+    """Transformer models at this resolution; 0: no attention."""
     depth: Count
     """Layers in each of those transformers."""
     scale: Some
     """Latent side divided by this is the side at this level."""
     heads: Count = 0
-    """Attention heads at this resolution; 0 where there is no attention."""
+    """Attention heads at this resolution; 0: no attention."""
     cross_attention: Count = 0
     """Width of the text states that the transformers attend to; 0: none."""
     ffn: Count = 0
     """Inner width of the gated feed-forward of each layer."""
     text_tokens: Count = 77
-    """Tokens of text that the transformers attend to: those of CLIP, unless a model has others."""
+    """Text tokens that the transformers attend to: CLIP's number, unless a model has another."""
 
 
 class ImageTokens(Struct, frozen=True):
@@ -190,7 +191,7 @@ class ImageTokens(Struct, frozen=True):
     merge: Some = 1
     """Patches per side joined into one token by the projector."""
     tokens: Count = 0
-    """Tokens one image or slice gives to the language model, where that is fixed."""
+    """Tokens that one image or slice adds for the language model, if the number is fixed."""
     max_slices: Count = 1
     """The most slices (tiles, crops) one image is cut into, the overview not counted."""
     max_pixels: Count = 0
@@ -256,24 +257,24 @@ class Architecture(Struct, frozen=True, dict=True):
     """Config keys that were absent, so that the config class's own default was taken."""
     dropout: Dropout = NO_DROPOUT
     activation: str = ""
-    """What its config calls the activation of a feed-forward; "": its family has the usual one."""
+    """The feed-forward's activation by its config; "": the family's usual one."""
     around: tuple[Measured, ...] = ()
-    """What the language model keeps outside of its layers, up to the final norm's output."""
+    """Bytes that the language model keeps outside its layers, up to the final norm's output."""
     eager: bool = False
-    """Whether its class takes no fused attention of torch's."""
+    """Whether its class supports none of torch's fused attention."""
     unpacked: str = ""
-    """Why its class does not run over weights that bitsandbytes has packed; "": nothing is known
-    against it."""
+    """Why its class cannot run on weights that bitsandbytes has packed; "": no obstacle is
+    known."""
     plain_loss: bool = False
-    """Whether its class takes the loss of the logits as they come, neither shifted nor in fp32."""
+    """Whether its class computes the loss of unchanged logits, neither shifted nor cast to fp32."""
     wide_stream: bool = False
-    """Whether its layers hand on fp32 under autocast, though their weights are in 16 bit."""
+    """Whether its layers pass on fp32 under autocast although their weights have 16 bits."""
     recomputes: bool = True
     """Whether its class can recompute its layers."""
     new: tuple[str, ...] = ()
-    """Modules that no published weights fill, by dotted name: a classifier's head."""
+    """Modules that no published weights initialise, by dotted name: a classifier's head."""
     denoiser: Denoiser | None = None
-    """What a diffusion transformer is told and keeps, where it was read off the real class."""
+    """Inputs and bytes of a diffusion transformer, measured on the real class."""
 
     def __hash__(self) -> int:
         """A hash computed once: architectures key the caches of every account."""
@@ -290,7 +291,7 @@ class Architecture(Struct, frozen=True, dict=True):
 
     @cached_property
     def source(self) -> int:
-        """Positions of what an encoder reads that is no text; 0: there is no such encoder."""
+        """Positions that an encoder reads and that are not text; 0: there is no such encoder."""
         return max((stack.positions for stack in self.stacks), default=0)
 
     @cached_property

@@ -17,33 +17,33 @@ class Component(Shape):
 
     part: Literal["text_encoder", "vae"]
     config: dict[str, Any] = {}
-    """The facts of its own config; none where a card of the catalogue has them."""
+    """The facts of its own config; empty if a card of the catalogue has them."""
     model: str | None = None
-    """The card that it is, whole: a language model that encodes texts."""
+    """The card that describes it completely: a language model that encodes texts."""
     source: str
 
 
 class Sibling(Shape):
-    """Other weights of the modules that a card describes, and what their own config says."""
+    """Other weights for the modules that a card describes, and how their config differs."""
 
     config: dict[str, Any] = {}
-    """Where it differs from the card's."""
+    """The keys in which it differs from the card's."""
     stored_dtype: Literal["bf16", "fp16", "fp32"] | None = None
-    """The dtype of these weights, where it is another one than the card's."""
+    """The dtype of these weights, if it differs from the card's."""
     source: str = ""
 
 
 class ModelCard(Shape):
     """One model; the architecture is derived from `config`, never typed in.
 
-    What is said of modules holds for siblings too: config, processor, components, parameters, LoRA
-    targets, the maker's extras, SimpleTuner's family. So does a refused precision, since what was
-    trained further keeps the ranges of its activations, and the stored dtype unless a sibling says
-    another. `repo`, the aliases and a SimpleTuner flavour name the card's own weights alone.
+    Facts about modules hold for siblings too: config, processor, components, parameters, LoRA
+    targets, the maker's extras, SimpleTuner's family. So does a refused precision, since further
+    training keeps the ranges of activations, and the stored dtype unless a sibling has its own.
+    `repo`, the aliases and a SimpleTuner flavour name only the card's own weights.
     """
 
     name: str
-    """Stands for the weights in `repo`."""
+    """Short name of the weights in `repo`."""
     title: str
     repo: str
     """Where the weights are: the name that `from_pretrained` takes."""
@@ -59,11 +59,11 @@ class ModelCard(Shape):
     """The facts of its preprocessor_config.json that decide how many tokens an image becomes."""
     processor_source: str = ""
     stored_dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
-    """The dtype of the published weights; what a spec's own config gets, where it was not read."""
+    """The dtype of the published weights; also assumed for a spec's own config."""
     published_parameters: int | None = None
     """The count that the maker states (safetensors index), a check on the derived one."""
     precision_refused: dict[Literal["bf16", "fp16", "fp32"], Refusal] = {}
-    """Precisions in which this model does not train, with the maker's word for it."""
+    """Precisions in which this model does not train, with the maker's statement."""
     lora_targets: tuple[str, ...] = ()
     """What LoRA normally adapts, by the last part of the module path."""
     lora_pattern: str | None = None
@@ -71,7 +71,7 @@ class ModelCard(Shape):
     trainer_extras: tuple[str, ...] = ()
     """Module paths that the maker's trainer trains in full beside LoRA (embeddings, resampler)."""
     simpletuner_family: str | None = None
-    """SimpleTuner's `--model_family`, where it has one."""
+    """SimpleTuner's `--model_family`, if there is one."""
     components: tuple[Component, ...] = ()
     sources: dict[str, str] = {}
     notes: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
-"""The catalogue of models: which card describes what a name stands for, and where that lies.
+"""The catalogue of models: the card that describes a name's modules, and where its weights are.
 
-A name stands for weights; a card describes modules, and holds for all weights of them. A card that
-is called as the name, or as the last part of a repository, is the only file that is read; for any
-other name, so are the heads of the others.
+A name stands for weights; a card describes modules, and holds for all weights of them. If a card is
+named like the name, or like the last part of a repository, only its file is read; for any other
+name, the heads of the other files are read too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ class UnknownName(KeyError):
 
 
 def card(name: str) -> ModelCard:
-    """Find what is known of a model by name, repository or alias, in any case of letters.
+    """Find the card of a model by name, repository or alias; case does not matter.
 
-    The config is that of the named weights, also where they are not the card's own.
-    Raises `UnknownName` with the names of all cards.
+    The config is that of the named weights, even if they are not the card's own. Raises
+    `UnknownName` with the names of all cards.
     """
     weights = repository(name).lower()
     owner = _owner(weights)
@@ -42,7 +42,7 @@ def card(name: str) -> ModelCard:
 
 
 def repository(name: str) -> str:
-    """Where the weights lie that a name stands for: one with an organisation says so itself.
+    """The repository of the weights that a name stands for; a name with an organisation is one.
 
     Raises `UnknownName` for a short name that no card has.
     """
@@ -57,7 +57,7 @@ def repository(name: str) -> str:
 
 
 def repository_unpacked(name: str) -> str | None:
-    """The repository whose weights one holds packed, by its name; None: it is not known."""
+    """The repository whose weights another one holds in packed form; None: it is unknown."""
     from tunec.schemas.models.refusals import unpacked
 
     left = unpacked(name).removesuffix("-unsloth")
@@ -71,15 +71,15 @@ def repository_unpacked(name: str) -> str | None:
 
 
 def _spelled(weights: str) -> str:
-    """A repository in lower case as its card writes it."""
+    """A repository in lower case, spelled as in its card."""
     known = card(weights)
     return next(each for each in _weights_of(known) if each.lower() == weights)
 
 
 def original(name: str) -> str:
-    """The repository whose weights a name stands for: of a copy, that of which it is one.
+    """The repository of a name's weights; for a copy, the repository that it copies.
 
-    What the catalogue does not know stands for itself.
+    A name that the catalogue does not have stands for itself.
     """
     try:
         known, path = card(name), repository(name)
@@ -108,9 +108,9 @@ def _weights_of(found: ModelCard) -> tuple[str, ...]:
 
 @cached(256)
 def _owners(word: str = "") -> Mapping[str, str]:
-    """The card of every name that one claims, in lower case.
+    """The card of every name that a card claims, in lower case.
 
-    With a word, of the cards alone that may claim it. Raises BrokenEntry where two claim one name.
+    With a word, only of cards that may claim it. Raises BrokenEntry if two cards claim one name.
     """
     owners: dict[str, str] = {}
     for key, each, owner, _ in _claims(word):
@@ -122,7 +122,7 @@ def _owners(word: str = "") -> Mapping[str, str]:
 
 @cached(256)
 def _short_names(word: str = "") -> Mapping[str, str]:
-    """The repository of a name without organisation, where one card alone can be meant by it."""
+    """The repository of a name without organisation, if only one card can be meant."""
     meant: dict[str, dict[str, str]] = {}
     for _, name, owner, weights in _claims(word):
         meant.setdefault(name.rpartition("/")[2].lower(), {}).setdefault(owner, weights)
@@ -135,7 +135,7 @@ def _only(found: Mapping[str, str]) -> str | None:
 
 
 def _claims(word: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """The names of every card: key, name, the card's own, and the repository that it stands for."""
+    """The names of every card, each as: key, name, the card's name, and the repository."""
     for own, head in heads(_CARDS, ("repo", "aliases", "siblings"), word).items():
         repo = str(head.get("repo", own))
         yield from (("name", own, own, repo), ("repo", repo, own, repo))
@@ -151,7 +151,7 @@ def _read(name: str) -> ModelCard:
 
 @cached(256)
 def _of_weights(owner: str, weights: str) -> ModelCard:
-    """A card with the config and the dtype of these weights, a repository in lower case."""
+    """A card with the config and dtype of these weights, a repository in lower case."""
     found = _read(owner)
     named = (each for name, each in found.siblings.items() if name.lower() == weights)
     own = next(named, None)

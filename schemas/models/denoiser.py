@@ -1,4 +1,4 @@
-"""What a diffusion transformer takes by the tokens of its picture and its text, off its class."""
+"""Bytes of a diffusion transformer by its image and text tokens, measured on its class."""
 
 from collections.abc import Mapping
 
@@ -6,19 +6,19 @@ from msgspec import Struct
 
 
 class Plane(Struct, frozen=True, omit_defaults=True):
-    """A quantity of one sample by its tokens: so much at all, for each of the picture, the text."""
+    """A quantity per sample: a fixed part, and parts for each image token and each text token."""
 
     fixed: float = 0.0
     image: float = 0.0
     text: float = 0.0
     square: float = 0.0
-    """For each pair of tokens, of picture and text together: masks and scores made as tensors."""
+    """For each pair of tokens, image and text together: masks and scores held as tensors."""
 
     pairs: float = 0.0
     """For each pair of the text's tokens."""
 
     def at(self, image: float, text: float) -> float:
-        """The quantity of a sample of so many tokens."""
+        """The quantity for a sample with this many tokens."""
         squares = self.square * (image + text) ** 2 + self.pairs * text**2
         return self.fixed + self.image * image + self.text * text + squares
 
@@ -28,13 +28,13 @@ class BlockBytes(Struct, frozen=True, omit_defaults=True):
 
     way: str
     saved: tuple[Plane, ...]
-    """What the forward pass keeps for the backward pass, by the highest of these."""
+    """What the forward pass keeps for the backward pass: the maximum of these."""
     working: tuple[Plane, ...]
-    """The most that the backward pass of the block takes besides; gradients of weights not."""
+    """The maximum that the block's backward pass needs besides, without gradients of weights."""
     forward: tuple[Plane, ...]
-    """The most that its forward pass takes, what it keeps included."""
+    """The maximum that its forward pass needs, including what it keeps."""
     inputs: tuple[Plane, ...]
-    """What is kept of it where it is recomputed: what it hands to the next one."""
+    """What is kept of it if it is recomputed: its output to the next block."""
 
 
 class Around(Struct, frozen=True, omit_defaults=True):
@@ -45,25 +45,25 @@ class Around(Struct, frozen=True, omit_defaults=True):
 
 
 class Denoiser(Struct, frozen=True, omit_defaults=True):
-    """What a diffusion transformer gets and keeps."""
+    """Inputs and stored bytes of a diffusion transformer."""
 
     text_tokens: int
-    """Text tokens that its pipeline conditions it on."""
+    """Text tokens on which its pipeline conditions it."""
     rows: Mapping[str, Plane]
     """Rows of one sample that each linear layer or convolution multiplies, by its path."""
     around: tuple[Around, ...]
     lists: tuple[str, ...] = ()
-    """Of each stack, the list of modules that its blocks stand in; (): it is not known."""
+    """For each stack, the list of modules that holds its blocks; (): unknown."""
     multiple: int = 1
-    """Tokens to whose multiples picture and text are each filled up."""
+    """Image and text tokens are each padded to a multiple of this."""
     oblong: int = 0
-    """Tokens that a picture is filled up to unless it is square; 0: none is."""
+    """Tokens to which an image is padded unless it is square; 0: no padding."""
 
     def filled(self, tokens: int) -> int:
-        """So many tokens as the class makes of them."""
+        """A number of tokens, padded as the class does."""
         return -(-tokens // self.multiple) * self.multiple
 
 
 def highest(planes: tuple[Plane, ...], image: float, text: float) -> float:
-    """Bytes of a sample of so many tokens."""
+    """Bytes of a sample with this many tokens."""
     return max((each.at(image, text) for each in planes), default=0.0)

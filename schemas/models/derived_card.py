@@ -1,4 +1,4 @@
-"""Derived cards: architectures that were read off the classes of a library, kept as files."""
+"""Derived cards: architectures measured on a library's classes, stored as files."""
 
 import hashlib
 import json
@@ -22,17 +22,17 @@ _OF_NO_MODULE: Final = frozenset(
         *("auto_map", "_diffusers_version", "quantization_config"),
     }
 )
-"""Keys of a config that say nothing of the modules that are built from it."""
+"""Keys of a config that do not affect the modules built from it."""
 
 
 class DerivedCard(Struct, frozen=True):
-    """What an account needs of a model, with what it was made from."""
+    """A model as the accounts need it, with the config and release it was made from."""
 
     tunec_card: int
     """Version of this format."""
     family: str
     model: str
-    """The repository whose config it is; "": the config came alone."""
+    """The repository of the config; "": the config came alone."""
     release: str
     """The library that built the class, and its version: `transformers 5.23.0`."""
     config: Mapping[str, Any]
@@ -41,25 +41,25 @@ class DerivedCard(Struct, frozen=True):
 
     @classmethod
     def of_json(cls, content: bytes) -> Self:
-        """Read a card's file. Raises ValueError where it is none."""
+        """Read a card's file. Raises ValueError if it is malformed."""
         found = msgspec.json.decode(content, type=cls)
         _check(found.architecture)
         return replace(found, architecture=_hashable(found.architecture))
 
     def to_json(self) -> bytes:
-        """The card's file; what is as it usually is stays out."""
+        """The card's file, without fields that have their default."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
 
 _LAYERED: Final[frozenset[Part]] = frozenset({"text", "vision"})
 """Parts whose modules are those of layers."""
 _SIDES: Final[Mapping[Kind, int]] = {"linear": 2, "embedding": 2, "router": 2, "conv": 3}
-"""How many sides the weight of a kind of module has at least."""
+"""The least number of dimensions of the weight, by kind of module."""
 _PATH: Final = re.compile(r"[^{}\x00-\x20]*(\{\}[^{}\x00-\x20]*)*")
 
 
 def _check(found: Architecture) -> None:
-    """Raise ValueError for what no class has: a stranger may have written the file."""
+    """Raise ValueError for an impossible architecture, since anyone may have written the file."""
     layered = {each.part for each in found.stacks}
     needed = {each.part for each in found.modules} & _LAYERED
     needed |= {"denoiser"} if found.kind == "diffusion" and not found.unet else set()
@@ -86,7 +86,7 @@ def _fewest_sides(module: Module) -> int:
 
 
 def _hashable(found: Architecture) -> Architecture:
-    """Indices as tuples, which JSON has as lists."""
+    """Turn lists of indices, as JSON has them, into tuples."""
     modules = (
         replace(each, indices=tuple(map(tuple, each.indices))) if each.indices else each
         for each in found.modules
@@ -95,7 +95,7 @@ def _hashable(found: Architecture) -> Architecture:
 
 
 def card_name(config: Mapping[str, Any]) -> str:
-    """What the file of a config's card is called: its family, and a digest of the config."""
+    """The file name of a config's card: its family, and a digest of the config."""
     facts = {key: value for key, value in config.items() if key not in _OF_NO_MODULE}
     text = json.dumps(facts, sort_keys=True, default=str)
     family = config.get("model_type") or config.get("_class_name")

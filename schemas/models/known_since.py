@@ -1,4 +1,4 @@
-"""Since which release transformers has a family of models in its own code."""
+"""The release of transformers that first contains a family of models."""
 
 from typing import Final
 
@@ -90,12 +90,12 @@ _NEW: Final = {
         "inkling2_text internlm3 iquestcoder jev lfm3 lfm3_vl"
     ),
 }
-"""The families that a minor release of transformers brought, by their `model_type`: those of
-`CONFIG_MAPPING_NAMES` in its newest patch that the one before lacks (models/auto/
-configuration_auto.py and auto_mappings.py of the wheels 4.40.2 to 5.23.0)."""
+"""The families that a minor release of transformers added, by their `model_type`: those of
+`CONFIG_MAPPING_NAMES` in its newest patch that the release before lacks
+(models/auto/configuration_auto.py and auto_mappings.py of the wheels 4.40.2 to 5.23.0)."""
 _SINCE: Final = {name: release for release, names in _NEW.items() for name in names.split()}
 
 
 def known_since(family: str) -> str | None:
-    """The first minor release, `5.2`; None: 4.40 has it, or it is in none that was read."""
+    """The first minor release, such as `5.2`; None: 4.40 has it, or no release that was read."""
     return _SINCE.get(family)

@@ -1,39 +1,39 @@
-"""What layers take that no formula describes, read off the real class (`tunec card`)."""
+"""Bytes of layers that no formula describes, measured on the real class (`tunec card`)."""
 
 from typing import Final
 
 from msgspec import Struct
 
 ALONE: Final = " alone"
-"""Ends a way of computing in which a micro batch of one sample takes less than its share of two:
-what is cut from one sequence lies in order where there is one sample."""
+"""Suffix of a way of computing in which a micro batch of one sample needs less than half of one of
+two: slices of a single sequence are contiguous."""
 
 FILLED: Final = 16
-"""What the gradient of a bias on scores is filled up to (torch 2.13 `_meta_registrations.py`,
-`meta__scaled_dot_product_efficient_backward`: `lastDimAligned`)."""
+"""The gradient of a bias on scores is padded to a multiple of this (torch 2.13
+`_meta_registrations.py`, `meta__scaled_dot_product_efficient_backward`: `lastDimAligned`)."""
 
 
 def filled_up(length: float, chunk: int) -> float:
-    """The tokens of whole chunks that hold so many."""
+    """A length, rounded up to whole chunks."""
     return -(-length // chunk) * chunk
 
 
 class Curve(Struct, frozen=True, omit_defaults=True):
-    """Bytes a token of a sample, by the tokens that the sample has."""
+    """Bytes per token of a sample, as a function of the sample's length."""
 
     token: float = 0.0
     key: float = 0.0
-    """More for each token that it is compared with: scores made as tensors."""
+    """More for each token that it is compared with: scores held as tensors."""
     padded: float = 0.0
-    """The part of layers that work in chunks, for each token of the last chunk filled up."""
+    """For layers that work in chunks: bytes for each token, with the last chunk padded."""
     chunk: int = 0
     """Tokens of a chunk; 0: there are none."""
     aligned: float = 0.0
-    """More for each token where the last chunk is full."""
+    """More for each token if the last chunk is full."""
     sample: float = 0.0
-    """Bytes of a sample, however long: a state that chunks hand on."""
+    """Bytes of a sample of any length: a state that chunks pass on."""
     filled: float = 0.0
-    """More for each token that it is compared with, their number filled up to a multiple of 16."""
+    """More for each token that it is compared with, their number rounded up to a multiple of 16."""
 
     def at(self, keys: float) -> float:
         """Bytes a token in a sample of `keys` tokens."""
@@ -49,14 +49,14 @@ class Measured(Struct, frozen=True, omit_defaults=True):
     """One layer's bytes in one way of computing."""
 
     way: str
-    """Trained or frozen, bytes of the weights as they lie, autocast, packed, eager."""
+    """Trained or frozen, bytes per stored weight, autocast, packed, eager."""
     saved: tuple[Curve, ...]
-    """What the forward pass keeps for the backward pass, by the highest of these."""
+    """What the forward pass keeps for the backward pass: the maximum of these."""
     working: tuple[Curve, ...] = ()
-    """The most that the backward pass of the layer takes besides, the gradient of its input
-    included, gradients of weights not."""
+    """The maximum that the layer's backward pass needs besides, including the gradient of its input
+    but no gradients of weights."""
     forward: tuple[Curve, ...] = ()
-    """The most that its forward pass takes, what it keeps included."""
+    """The maximum that its forward pass needs, including what it keeps."""
     common: tuple[Curve, ...] = ()
     """Of what it keeps, what all samples of a batch have in common: it is there once."""
 
