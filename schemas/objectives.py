@@ -1,4 +1,4 @@
-"""What a spec says of the objective: given texts, preferred answers, or rewarded ones."""
+"""The objective section of a spec: given texts, preferred answers, or rewarded answers."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -13,7 +13,7 @@ ONE_FIELD: Final = ConfigDict(json_schema_extra={"minProperties": 1, "maxPropert
 
 
 class Sft(Shape):
-    """Train towards given texts."""
+    """Train on given texts."""
 
 
 class Dpo(Shape):
@@ -24,40 +24,41 @@ class Dpo(Shape):
     loss: PairLoss = "sigmoid"
     """Variant of the loss over a pair."""
     reference: Literal["resident", "precomputed"] | None = None
-    """A second model on the devices, or its values computed before training; when absent, the base
-    with its adapters off, and a second model where there are no adapters."""
+    """`resident`: a second model on the devices. `precomputed`: its values are computed before
+    training. When absent, the base model without its adapters, or a second model if there are no
+    adapters."""
 
 
 class Grpo(Shape):
-    """Train towards rewarded answers that the model writes itself (arXiv 2402.03300)."""
+    """Train on answers that the model generates and a function rewards (arXiv 2402.03300)."""
 
     rewards: Annotated[tuple[str, ...], Field(min_length=1)]
     """Functions that reward an answer: names that the trainer knows, or dotted import paths."""
     samples: Annotated[int, Field(ge=2, le=4096)] = 8
-    """Answers to one prompt, which are compared with each other."""
+    """Answers per prompt, which are compared with each other."""
     completion: Length = 256
-    """Most tokens of an answer; `data.sequence` holds the prompt with the answer."""
+    """Most tokens of an answer; `data.sequence` covers the prompt and the answer."""
     beta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Weight of the distance from a reference model; 0: there is none."""
+    """Weight of the distance from a reference model; 0: no reference model."""
     loss: GroupLoss | None = None
-    """How the loss of a group is averaged; when absent, as the trainer's release does."""
+    """How the loss of a group is averaged; when absent, the default of the trainer's release."""
     temperature: Positive = 1.0
-    """Of sampling."""
+    """Sampling temperature."""
     generator: Literal["transformers", "vllm_colocate", "sglang_colocate", "vllm_server"] | None = (
         None
     )
-    """What writes the answers: the trained model itself, vLLM or SGLang on the same devices, or a
-    server; when absent, the model itself, and vLLM for trainers that need an engine."""
+    """What generates the answers: the trained model itself, vLLM or SGLang on the same devices, or
+    a server; when absent, the model itself, or vLLM for trainers that need an engine."""
     device_share: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Share of each device's memory that vLLM or SGLang takes there; 0.3 when absent."""
+    """Share of each device's memory for vLLM or SGLang on the training devices; 0.3 when absent."""
     engine_sleeps: bool | None = None
-    """Whether it frees that share while the model is trained; when absent, as the trainer does."""
+    """Whether the engine frees that share during training; when absent, the trainer's default."""
     offload_training: bool = False
-    """Whether weights and optimizer states wait on the host while it writes answers."""
+    """Whether weights and optimizer states move to the host while answers are generated."""
 
 
 class Objective(Shape):
-    """Towards what the model is trained: exactly one of these."""
+    """The training objective: exactly one of these."""
 
     model_config = ONE_FIELD
 

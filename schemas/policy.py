@@ -1,7 +1,7 @@
 """A policy: a team's own rules about plans, as data.
 
-A rule holds for the plans that its `on` selects, and says what they must be. What it speaks of is a
-slot (`zero.stage`) or a measure of the plan (`memory.headroom`).
+A rule applies to the plans that its `on` selects, and states what they must be. It refers to slots
+(`zero.stage`) or to measures of the plan (`memory.headroom`).
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -23,18 +23,18 @@ MEASURES: Final[dict[str, str]] = {
     "time.tokens_per_second": "tokens a second",
     "cost.run": "dollars",
 }
-"""What a rule may speak of besides slots, with its unit."""
+"""What a rule may refer to besides slots, with its unit."""
 
 
 class Range(Shape):
-    """A span of numbers, ends included; an end that is not given is open."""
+    """A range of numbers, ends included; a missing end is open."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
     from_: Amount | None = Field(default=None, alias="from")
-    """The least."""
+    """The smallest value."""
     to: Amount | None = None
-    """The greatest."""
+    """The largest value."""
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
@@ -44,14 +44,14 @@ class Range(Shape):
 
 
 class Other(Shape):
-    """Anything but this."""
+    """Anything but this value."""
 
     not_: Scalar | tuple[Scalar, ...] = Field(alias="not")
-    """The value, or the list of values, that is not meant."""
+    """The value, or the list of values, that is excluded."""
 
 
 Condition = Scalar | tuple[Scalar, ...] | Range | Other
-"""A value, one of several, a range, or anything but."""
+"""A value, one of several values, a range, or anything but a value."""
 
 
 def _names(value: object) -> object:
@@ -66,7 +66,7 @@ Names = Annotated[
 
 
 class Where(Shape):
-    """Which plans a rule is about: all that match everything given here."""
+    """The plans that a rule applies to: those that match everything given here."""
 
     specs: Names = ()
     """Names of specs, as patterns."""
@@ -79,20 +79,21 @@ class Where(Shape):
 
 
 class PolicyRule(Shape):
-    """One rule, with what it asks for and why."""
+    """One rule: its requirements and its reason."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)+$")]
-    """What is wrong where it is broken, in lower case with hyphens: `offload-on-shared-disks`."""
+    """What is wrong if the rule is broken, in lower case with hyphens:
+    `offload-on-shared-disks`."""
     because: str
-    """The reason, for whoever meets it."""
+    """The reason, which is shown whenever the rule is broken."""
     severity: Literal["error", "warning", "note"] = "error"
     """An error keeps files from being written."""
     on: Where = Where()
-    """Which plans it speaks of; absent: all."""
+    """The plans that the rule applies to; absent: all."""
     require: dict[str, Condition] = {}
-    """What slots and measures must be."""
+    """The required values of slots and measures."""
     pins: Literal["forbidden", "need-a-reason"] | None = None
-    """Whether a spec may pin decisions, or must say why."""
+    """Whether a spec may not pin decisions, or must give a reason for each pin."""
 
     @model_validator(mode="after")
     def _asks(self) -> Self:
@@ -107,4 +108,4 @@ class Policy(Shape):
     policy: Literal[1]
     """Version of this language."""
     rules: tuple[PolicyRule, ...] = Field(min_length=1)
-    """Each with a name of its own."""
+    """The rules, each with a name of its own."""

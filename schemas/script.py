@@ -1,4 +1,4 @@
-"""What a spec says of a script of the user's own."""
+"""The section of a spec about the user's own script."""
 
 from typing import Annotated, Self
 
@@ -8,12 +8,12 @@ from tunec.schemas.shape import Shape
 
 
 class Script(Shape):
-    """What is started in the place of a trainer's own program."""
+    """A script that is started instead of the trainer's own program."""
 
     script: Annotated[str, Field(min_length=1)] | None = None
     """A file, relative to the spec (`train.py`), or a module (`mine.train`)."""
     arguments: tuple[str, ...] = ()
-    """Words that the script is given. A file of the bundle is named by its path there
+    """Arguments of the script. A file of the bundle is named by its path there
     (`huggingface/training_args.yaml`), any other file relative to the spec."""
 
     @model_validator(mode="after")

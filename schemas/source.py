@@ -1,4 +1,4 @@
-"""Where a value was written: files, lines and columns, 1-based, ends exclusive."""
+"""Where a value was written: files, lines and columns, counted from 1, with exclusive ends."""
 
 import re
 from typing import Final
@@ -11,16 +11,16 @@ Path = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the root."""
 
 COMMAND_LINE: Final = "<command line>"
-"""The file of values that were given as arguments; its lines are the arguments in order."""
+"""The file name for values given as arguments; its lines are the arguments in order."""
 
 LAID_OVER: Final = "<overrides of the fleet>"
-"""The file of values that a fleet file lays over a spec."""
+"""The file name for values that a fleet file sets in a spec."""
 
 _BREAK: Final = re.compile("\r\n|[\r\n]")
 
 
 class Span(Struct, frozen=True):
-    """A stretch of a text file; lines and columns count from 1, the end is exclusive."""
+    """A section of a text file; lines and columns count from 1, the end is exclusive."""
 
     file: str
     line: int
@@ -33,7 +33,7 @@ class Span(Struct, frozen=True):
 
 
 def start_of(file: str) -> Span:
-    """The place of what concerns a file as a whole."""
+    """The place of a diagnostic that concerns a file as a whole."""
     return Span(file, 1, 1, 1, 1)
 
 
@@ -60,7 +60,7 @@ def line_starts(text: str) -> list[int]:
 
 
 def text_of(span: Span, text: str) -> str:
-    """The stretch of `text` that a span covers."""
+    """The part of `text` that a span covers."""
     starts = [*line_starts(text), len(text)]
     first, last = (min(line, len(starts)) - 1 for line in (span.line, span.end_line))
     return text[starts[first] + span.column - 1 : starts[last] + span.end_column - 1]

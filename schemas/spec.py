@@ -1,8 +1,8 @@
-"""The spec: what a person wants to train, on what, inside what memory.
+"""The spec: what a person wants to train, on which hardware, and in how much memory.
 
-Every field says an intent, never a consumer's key. Descriptions are the field's own docstrings and
-go into the generated JSON Schema, which editors show. Defaults are constructed, not validated: that
-spares building a validator for each of their shapes (tests hold them to be valid).
+Every field is an intent, never a consumer's key. Descriptions are the fields' docstrings; they go
+into the generated JSON Schema, which editors show. Defaults are constructed, not validated, which
+saves building a validator for each of their shapes; tests check that the defaults are valid.
 """
 
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ class InlineModel(Shape):
     """A model that the catalogue does not have, by the facts of its own config."""
 
     path: str
-    """What `from_pretrained` is given: a repository name or a directory."""
+    """The argument of `from_pretrained`: a repository name or a directory."""
     config: dict[str, Any] | str
-    """The model's config.json: its contents, or the path of the file beside this spec."""
+    """The model's config.json: its contents, or the path of the file relative to the spec."""
     stored_dtype: FloatDtype = "bf16"
     """The dtype of the published weights."""
 
@@ -45,7 +45,7 @@ class Full(Shape):
     """Train the model's own weights."""
 
     freeze: tuple[Literal["vision", "projector", "text", "embeddings"], ...] = ()
-    """Parts that stay as they are."""
+    """Parts that are not trained."""
 
 
 class Lora(Shape):
@@ -54,25 +54,25 @@ class Lora(Shape):
     rank: Whole = 16
     """Inner width of each adapter."""
     alpha: Positive | None = None
-    """Scale: the adapter's output is multiplied by alpha / rank; twice the rank if not given."""
+    """Scale: the adapter's output is multiplied by alpha / rank; when absent, twice the rank."""
     dropout: Share = 0.0
     """Share of the adapter's input that is set to zero."""
     targets: Literal["attention", "mlp", "all-linear"] | str | tuple[str, ...] = "all-linear"
     """Which linear modules of the language model or denoiser get adapters: `attention`, `mlp`,
     `all-linear`, a list of names by suffix, or one regular expression over whole module paths."""
     vision: bool = False
-    """Whether `attention`, `mlp` and `all-linear` reach into the vision tower too."""
+    """Whether `attention`, `mlp` and `all-linear` include the vision tower."""
     also_train: tuple[str, ...] | None = None
-    """Modules trained in full beside the adapters (`embed_tokens`, `resampler`); when absent, what
-    the model's own trainer trains."""
+    """Modules that are trained in full beside the adapters (`embed_tokens`, `resampler`); when
+    absent, those that the model's own trainer trains."""
     rslora: bool = False
-    """Scale by alpha / sqrt(rank) instead (arXiv 2312.03732)."""
+    """Scale by alpha / sqrt(rank) instead of alpha / rank (arXiv 2312.03732)."""
     dora: bool = False
-    """Train magnitude and direction apart (arXiv 2402.09353)."""
+    """Train magnitude and direction separately (arXiv 2402.09353)."""
     merge: Literal["device", "host"] | None = None
-    """Where a script of yours adds the adapters to the base when training is done: `device`, beside
-    all that is there for training, or `host`, into a 16-bit base in host RAM; when absent, nowhere.
-    Plans count the memory of it."""
+    """Where your script merges the adapters into the base after training: `device`, beside
+    everything that training holds, or `host`, into a 16-bit base in host RAM; when absent, they are
+    not merged. Plans count the memory that a merge needs."""
 
 
 class Qlora(Lora):
@@ -89,7 +89,7 @@ class Int8Lora(Lora):
 
 
 class Method(Shape):
-    """What is trained: exactly one of these."""
+    """The training method: exactly one of these."""
 
     model_config = ONE_FIELD
 
@@ -107,7 +107,7 @@ class Method(Shape):
 
     @property
     def name(self) -> str:
-        """The one that is given, as the spec calls it."""
+        """The name of the method that is given."""
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
 
 
@@ -123,7 +123,7 @@ def _method_by_name(value: Any) -> Any:
 
 
 def _short_for(field: str, written: Any) -> BeforeValidator:
-    """Take a text for the one field that a mapping needs; `SHORTHANDS` has the same by path."""
+    """Accept a text for the one field that a mapping needs; `SHORTHANDS` lists the same by path."""
     return BeforeValidator(
         lambda value: {field: value} if isinstance(value, str) else value,
         json_schema_input_type=written,
@@ -131,23 +131,23 @@ def _short_for(field: str, written: Any) -> BeforeValidator:
 
 
 class Memory(Shape):
-    """What the run may take; absent: all there is, of which some is left free."""
+    """The memory that the run may use; when absent, all of it, except for a reserve."""
 
     gpu_memory: Budget | None = None
-    """Of each device: an amount or a share."""
+    """Memory of each device: an amount or a share."""
     host_memory: Budget | None = None
-    """Of each node: an amount or a share."""
+    """Memory of each node's host: an amount or a share."""
 
 
 class BatchIntent(Shape):
-    """How many samples make one optimizer step."""
+    """The batch of one optimizer step."""
 
     global_: PositiveCount | None = Field(default=None, alias="global")
     """Samples in one optimizer step, over all devices."""
 
 
 class Optimizer(Shape):
-    """What moves the parameters."""
+    """The optimizer and its settings."""
 
     name: OptimizerName = "adamw"
     """The algorithm."""
@@ -160,18 +160,18 @@ class Optimizer(Shape):
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Decoupled weight decay."""
     max_grad_norm: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    """Gradients are clipped to this norm; 0: not clipped."""
+    """Gradients are clipped to this norm; 0: no clipping."""
 
 
 class Warmup(Shape):
-    """How long the learning rate rises: exactly one of these."""
+    """The length of the warm-up: exactly one of these."""
 
     model_config = ONE_FIELD
 
     steps: Count | None = None
     """Optimizer steps."""
     share: Share | None = None
-    """Part of all steps."""
+    """Share of all steps."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -189,47 +189,47 @@ def _warmup_by_value(value: Any) -> Any:
 
 
 class Train(Shape):
-    """How long, how fast."""
+    """Length, learning rate and other settings of the training loop."""
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["epochs", "steps"]}})
 
     epochs: Annotated[Positive, Field(le=INT64)] | None = None
-    """Passes over the data."""
+    """Passes over the data; when neither epochs nor steps are given, one."""
     steps: PositiveCount | None = None
     """Optimizer steps; instead of epochs."""
     learning_rate: Positive | None = None
-    """The highest learning rate of the schedule; when absent, the usual one of the method."""
+    """The highest learning rate of the schedule; when absent, the usual one for the method."""
     schedule: ScheduleKind = "cosine"
     """Shape of the learning rate over time."""
     schedule_arguments: dict[str, int | float | str] = {}
-    """What this shape is told beside its length and warm-up, in transformers' words:
-    `{min_lr_rate: 0.1}` of cosine_with_min_lr, `{num_cycles: 3}` of cosine_with_restarts,
-    `{num_decay_steps: 200}` of warmup_stable_decay."""
+    """Further arguments of the schedule, besides its length and warm-up, under transformers' names:
+    `{min_lr_rate: 0.1}` for cosine_with_min_lr, `{num_cycles: 3}` for cosine_with_restarts,
+    `{num_decay_steps: 200}` for warmup_stable_decay."""
     warmup: Annotated[
         Warmup, BeforeValidator(_warmup_by_value, json_schema_input_type=Count | Share | Warmup)
     ] = Warmup.model_construct(share=0.03)
-    """How long the learning rate rises: steps (`100`) or a share of all steps (`3%`)."""
+    """Length of the warm-up: steps (`100`) or a share of all steps (`3%`)."""
     optimizer: Annotated[
         Optimizer,
         _short_for("name", OptimizerName | Optimizer),
     ] = Optimizer.model_construct()
     """The optimizer, by name or with its settings."""
     evaluations: Count | None = None
-    """How many times to evaluate over the run, where there is data for it; absent: once an epoch,
-    but 4 times at least and 10 at most."""
+    """How many times to evaluate during the run, if there is evaluation data; when absent, once an
+    epoch, but at least 4 and at most 10 times."""
     checkpoints: PositiveCount | None = None
-    """How many times to save over the run; absent: about once an hour, and at the end."""
+    """How many times to save during the run; when absent, about once an hour, and at the end."""
     neftune_alpha: Positive | None = None
-    """NEFTune (arXiv 2310.05914): noise on the embeddings in training; 5 to 15 are usual; absent:
-    none."""
+    """NEFTune (arXiv 2310.05914): noise on the embeddings during training; 5 to 15 are usual; when
+    absent, no noise."""
     keep_checkpoints: PositiveCount | None = 2
-    """How many of them to keep; null: all."""
+    """How many checkpoints to keep; null: all."""
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 42
-    """Seed of data order and initialisation; what `numpy.random.seed` takes."""
+    """Seed of data order and initialisation, in the range of `numpy.random.seed`."""
     output: Annotated[str, Field(min_length=1)] = "output"
     """Directory for checkpoints and logs."""
     report_to: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
-    """Trackers."""
+    """Experiment trackers."""
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
@@ -239,10 +239,10 @@ class Train(Shape):
 
 
 class PrecisionIntent(Shape):
-    """Which arithmetic, where the choice should not be tunec's."""
+    """The arithmetic, if tunec should not choose it."""
 
     compute: FloatDtype | None = None
-    """dtype of matrix products; when absent, the best that every device used really has."""
+    """dtype of matrix products; when absent, the best that every device supports natively."""
     deprecated_fp16: bool = False
     """Allow DeepSpeed's fp16 on compute capability 6.x (DS_ALLOW_DEPRECATED_FP16=1)."""
 
@@ -254,14 +254,14 @@ class DeviceChoice(Shape):
     """Which devices of the cluster to use."""
 
     use: DeviceUse = "best"
-    """`best`: only the devices of the strongest model, where models are mixed. `all`: every one,
+    """`best`: only the devices of the strongest model, if models are mixed. `all`: every device,
     planned for the weakest."""
     count: PositiveCount | None = None
     """At most this many, over all nodes."""
 
 
 def _whole(value: Any) -> Any:
-    """A version is a whole number: in Python, `True == 1` and `1.0 == 1`."""
+    """A version is a whole number; in Python, `True == 1` and `1.0 == 1`."""
     if type(value) is not int:
         raise ValueError("the version is the whole number 1")
     return value
@@ -275,7 +275,7 @@ class Pinned(Shape):
 
 
 class Spec(Shape):
-    """One run, as a person means it."""
+    """One training run, as a person means it."""
 
     tunec: Annotated[Literal[1], BeforeValidator(_whole, json_schema_input_type=Literal[1])]
     """Version of this language."""
@@ -284,22 +284,24 @@ class Spec(Shape):
     model: str | InlineModel
     """Catalogue name, path of a config.json or its directory, or inline facts."""
     calibration: str | None = None
-    """File that `tunec trace --save` wrote of this model, relative to the spec; when absent,
-    `tunec-calibration.json` beside the model's config, if there is one. A plan of the run that was
-    traced takes its memory from there."""
+    """A file that `tunec trace --save` wrote for this model, relative to the spec; when absent,
+    `tunec-calibration.json` beside the model's config, if there is one. A plan of the traced run
+    takes its memory from this file."""
     method: Annotated[
         Method, BeforeValidator(_method_by_name, json_schema_input_type=MethodName | Method)
     ]
     """full, lora, qlora or int8_lora, by name or with options."""
     task: Task | None = None
-    """What stands on the model's body, such as a classifier; when absent, what its config names."""
+    """A head on the model's body, such as a classifier; when absent, the head that its config
+    names."""
     objective: Annotated[
         Objective,
         BeforeValidator(_method_by_name, json_schema_input_type=ObjectiveName | Objective),
     ] = Objective.model_construct(sft=Sft.model_construct())
-    """sft, dpo or grpo, by name or with options: given texts, preferred answers, rewarded ones."""
+    """sft, dpo or grpo, by name or with options: given texts, preferred answers, or rewarded
+    answers."""
     data: Annotated[Data, _short_for("train", DataPath | Data)]
-    """What the model is trained on: the training data alone, or with what is known of it."""
+    """The training data: its path alone, or with further facts."""
     evaluation: Evaluation = Evaluation.model_construct()
     """What evaluation computes besides the loss."""
     hardware: str | Cluster
@@ -310,39 +312,41 @@ class Spec(Shape):
     ] = DeviceChoice.model_construct()
     """Which devices of the hardware to use."""
     budget: Memory = Memory.model_construct()
-    """What the run may take."""
+    """The memory that the run may use."""
     batch: BatchIntent = BatchIntent.model_construct()
-    """How many samples make one optimizer step."""
+    """The batch of one optimizer step."""
     train: Train = Train.model_construct()
-    """How long, how fast."""
+    """Length, learning rate and other settings of the training loop."""
     run: Script = Script.model_construct()
-    """The script of your own that is started, with its arguments; when absent, the trainer's."""
+    """Your own script and its arguments; when absent, the trainer's program is started."""
     precision: Annotated[
         PrecisionIntent,
         _short_for("compute", FloatDtype | PrecisionIntent),
     ] = PrecisionIntent.model_construct()
-    """Which arithmetic, where the choice should not be tunec's."""
+    """The arithmetic, if tunec should not choose it."""
     attention: Attention | None = None
-    """Which attention code to run; when absent, the best that model and devices have."""
+    """The attention implementation; when absent, the best one for the model and the devices."""
     engine: Engine | None = None
     """none (one process), ddp, deepspeed or fsdp; when absent, the search chooses among the first
     three."""
     launcher: Launcher | None = None
-    """How the processes are started; when absent, what fits the engine."""
+    """How the processes are started; when absent, the launcher that suits the engine."""
     watch: bool = False
-    """Whether a bundle records each step for `tunec calibrate`, and stops what cannot go on."""
+    """Whether a bundle records each step for `tunec calibrate`, and stops a run that cannot
+    succeed."""
     job: Job = Job.model_construct()
-    """What a cluster is told of the job that runs it: queue, account, time, image, setup."""
+    """Settings for the cluster's job: queue, account, time, image, setup."""
     extra: dict[str, dict[str, Any]] = {}
-    """Keys of a target, or of a program that reads one of its files, that tunec does not decide:
-    `{trl: {dataset_num_proc: 8}, deepspeed: {wall_clock_breakdown: true}}`. Each is checked with
-    the reader's own schema and written as it is."""
+    """Keys that tunec does not decide, by target or by the program that reads the file: `{trl:
+    {dataset_num_proc: 8}, deepspeed: {wall_clock_breakdown: true}}`. Each is checked against the
+    reader's own schema and written unchanged."""
     targets: tuple[str, ...] = ()
-    """What to compile to when the command line names no target: `huggingface@4.40`."""
+    """The targets to compile for if the command line names none: `huggingface@4.40`."""
     software: dict[str, str] = {}
-    """Versions that will run: `{transformers: "4.40.2", deepspeed: "0.19"}`."""
+    """The installed versions: `{transformers: "4.40.2", deepspeed: "0.19"}`."""
     pin: dict[str, Any] = {}
-    """Any slot, by path: `{zero.stage: 2}`, or with a reason: `{value: 2, reason: ...}`."""
+    """Fixed values for any slots, by path: `{zero.stage: 2}`, or with a reason: `{value: 2, reason:
+    ...}`."""
     allow: dict[str, str] = {}
     """Diagnostics to accept, each with the reason: `{name: reason}`."""
 
@@ -353,7 +357,7 @@ SHORTHANDS: Final[Mapping[tuple[str, ...], str]] = {
     ("precision",): "compute",
     ("train", "optimizer"): "name",
 }
-"""Where a text stands for a mapping of one field, and for which: a later layer adds to it."""
+"""Mappings for which a text may stand, and the field that it then sets."""
 
 EXCLUSIVE: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("method",): ("full", "lora", "qlora", "int8_lora"),
@@ -363,4 +367,4 @@ EXCLUSIVE: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("train",): ("epochs", "steps"),
     ("train", "warmup"): ("steps", "share"),
 }
-"""Fields that exclude each other, by the path of what holds them."""
+"""Fields that exclude each other, by the path of the mapping that holds them."""

@@ -1,4 +1,4 @@
-"""What a model is trained to answer with, where that is not words."""
+"""The task section of a spec: heads whose output is not text."""
 
 from typing import Self
 
@@ -11,14 +11,14 @@ from tunec.schemas.units import Whole
 
 
 class Labels(Shape):
-    """Classes to choose among."""
+    """The classes of a classifier."""
 
     labels: Whole = 2
-    """How many there are; 1: a number is learnt instead."""
+    """The number of classes; 1: regression."""
 
 
 class Task(Shape):
-    """What stands on the model's body: exactly one of these."""
+    """The head on the model's body: exactly one of these."""
 
     model_config = ONE_FIELD
 
@@ -36,7 +36,7 @@ class Task(Shape):
 
     @property
     def asked(self) -> tuple[ClassifierKind, int]:
-        """The kind of model, and its labels."""
+        """The kind of model, and the number of labels."""
         if self.sequence_classification is not None:
             return "sequence-classifier", self.sequence_classification.labels
         assert self.token_classification is not None  # noqa: S101  one of the two is given

@@ -1,4 +1,4 @@
-"""The field's words, as closed sets: what a spec may say and what a plan can hold."""
+"""The field's terms as closed sets: what a spec may contain and what a plan can hold."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
@@ -10,8 +10,8 @@ StateDtype = Literal["bf16", "fp16", "fp32", "int8"]
 QuantFormat = Literal["none", "nf4", "fp4", "int8"]
 AdapterKind = Literal["none", "lora"]
 AdapterMerge = Literal["never", "device", "host"]
-"""Where adapters are added to the base when training is done: nowhere, so that they stay files of
-their own; on a device beside all that it trained with; or in host RAM, from files."""
+"""Where adapters are merged into the base after training: nowhere, so that they stay in files of
+their own; on a device, beside everything that training holds; or in host RAM, from files."""
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
 OptimizerName = Literal[
     "adamw",
@@ -47,7 +47,8 @@ ScheduleKind = Literal[
     "inverse_sqrt",
     "warmup_stable_decay",
 ]
-"""As transformers 5.23.0 trainer_utils.py `SchedulerType` calls them; no metric drives these."""
+"""Names as in transformers 5.23.0 trainer_utils.py `SchedulerType`, without those driven by a
+metric."""
 Engine = Literal["none", "ddp", "deepspeed", "fsdp"]
 FsdpSharding = Literal["none", "full", "grad_op", "hybrid"]
 """torch's `ShardingStrategy`: NO_SHARD, FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD."""
@@ -60,11 +61,11 @@ Launcher = Literal["python", "torchrun", "deepspeed", "accelerate"]
 LossScaling = Literal["none", "dynamic"]
 LossPath = Literal["full", "fused", "chunked"]
 """How logits become a loss: all at once; by Liger's fused linear cross entropy (arXiv 2410.10989);
-or in pieces, as TRL's trainers do."""
+or in chunks, as in TRL's trainers."""
 ObjectiveKind = Literal["sft", "dpo", "grpo"]
 Reference = Literal["none", "resident", "base", "precomputed"]
-"""Where a preference method takes its reference from: none; a second model beside the trained one;
-the trained one with its adapters off; or values computed before training."""
+"""The reference of a preference method: none; a second model beside the trained one; the trained
+one without its adapters; or values computed before training."""
 PairLoss = Literal["sigmoid", "hinge", "ipo", "apo_zero", "apo_down"]
 """Losses over a pair of answers: DPO (arXiv 2305.18290), SLiC (2305.10425), IPO (2310.12036) and
 the two of APO (2408.06266)."""
@@ -72,21 +73,21 @@ GroupLoss = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
 """How the loss of a group of answers is averaged: by answer (arXiv 2402.03300), over the tokens of
 a local batch, by a fixed length (2503.20783), or over those of the whole batch (2503.14476)."""
 Predictions = Literal["loss", "logits", "answers"]
-"""What evaluation makes of a batch: its loss; its logits, kept for a metric; or answers, written
-token by token."""
+"""What evaluation computes for a batch: its loss; its logits, kept for a metric; or generated
+answers."""
 Generator = Literal["none", "transformers", "vllm_colocate", "sglang_colocate", "vllm_server"]
-"""What writes the answers that are trained on: transformers' own loop, vLLM or SGLang on the same
+"""What generates the answers to train on: transformers' own loop, vLLM or SGLang on the same
 devices, or a vLLM server elsewhere."""
 BESIDE_TRAINING: Final = ("vllm_colocate", "sglang_colocate")
-"""Engines on the devices that train, of which they take a share."""
+"""Generation engines that share the devices that train."""
 
 Resource = Literal["products", "memory", "host", "links", "pcie", "host memory", "storage"]
 """What a term of the time account waits for: matrix products, a device's memory, Python on the
 host, the links between devices, PCIe, the host's memory, its drives."""
 RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
 EDITION: Final = 3
-"""Of the time account whose terms runs are compared with: one more whenever its terms or its
-constants change, since factors of other terms mean nothing."""
+"""The version of the time account. It rises whenever the account's terms or constants change, since
+measured factors of other terms are meaningless."""
 
 Vendor = Literal["nvidia", "amd", "intel", "huawei"]
 VISIBLE: Final[Mapping[Vendor, str]] = {

@@ -18,10 +18,10 @@ Kernels = Capability | str
 """What kernels are compiled for: a compute capability, or an AMD processor (`gfx942`)."""
 
 USUAL: Final = "2.13.0"
-"""The release that is taken where none is named: the accounts are held against it."""
+"""The default release: the accounts are checked against it."""
 INDEX: Final = "https://download.pytorch.org/whl"
 BUILT_ON_TORCH: Final = frozenset({"flash-attn"})
-"""What is compiled against the torch that is there, and so builds in no environment of its own:
+"""Packages that are compiled against the installed torch, so pip cannot isolate their build:
 flash-attn 2.8.3 setup.py imports torch, packaging and wheel, and asks for ninja and psutil."""
 BUILD_TOOLS: Final = "ninja packaging psutil setuptools wheel"
 
@@ -39,25 +39,25 @@ class Build(Struct, frozen=True):
     """`cu130`, `rocm7.2`."""
     vendor: Vendor
     kernels: tuple[Kernels, ...]
-    """What it has kernels for; of AMD's processors, those of Instinct devices."""
+    """The devices for which it has kernels; of AMD's processors, those of Instinct devices."""
     source: str
     is_usual: bool = False
-    """Whether `pip install torch` gives this one: the build on PyPI."""
+    """Whether `pip install torch` installs it: the build on PyPI."""
 
     @property
     def version(self) -> str:
-        """As pip spells it: `2.13.0+cu130`."""
+        """The version as pip spells it: `2.13.0+cu130`."""
         return f"{self.release}+{self.name}"
 
     def runs_on(self, vendor: Vendor, kernels: Kernels | None) -> bool:
-        """Whether a device has a kernel in it; `kernels`: what is compiled for it, if known."""
+        """Whether it has kernels for a device; `kernels`: what the device runs, if known."""
         if vendor != self.vendor:
             return False
         return kernels is None or any(_runs(each, kernels) for each in self.kernels)
 
 
 def spelled(kernels: Kernels) -> str:
-    """As people write it: `9.0`, `gfx942`."""
+    """A kernel architecture as people write it: `9.0`, `gfx942`."""
     return kernels if isinstance(kernels, str) else "{}.{}".format(*kernels)
 
 
@@ -133,15 +133,15 @@ BUILDS: Final = (
 
 
 def builds_of(release: str) -> tuple[Build, ...]:
-    """The builds of a release's minor version; none: nothing is known of it."""
+    """The builds of a release's minor version; empty if it is unknown."""
     minor = release.split(".")[:2]
     return tuple(build for build in BUILDS if build.release.split(".")[:2] == minor)
 
 
 def wheel(named: str) -> tuple[str, str | None]:
-    """What pip gets for a release and build, `2.13.0+cu126`, and the index that has it.
+    """The requirement for a release and build, such as `2.13.0+cu126`, and the index that has it.
 
-    None: PyPI has it, without the name of its build.
+    None: PyPI has it, without a build in its version.
     """
     release, _, build = named.partition("+")
     if any(each.is_usual and each.name == build for each in builds_of(release)):
@@ -150,7 +150,7 @@ def wheel(named: str) -> tuple[str, str | None]:
 
 
 def newest_for(vendor: Vendor, kernels: Kernels | None) -> Build | None:
-    """The newest build that a device has kernels in, up to the usual release first."""
+    """The newest build with kernels for a device; builds up to the usual release come first."""
     return next(_newest_first(vendor, kernels), None)
 
 

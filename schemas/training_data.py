@@ -1,4 +1,4 @@
-"""What a model is trained on, as a spec has it: where the data lie, and what a sample is."""
+"""The data section of a spec: where the training data is, and what a sample holds."""
 
 from typing import Annotated
 
@@ -16,35 +16,36 @@ class Images(Shape):
     per_sample: Annotated[int, Field(ge=0, le=10_000)] = 1
     """Images in one sample."""
     width: Whole | None = None
-    """Pixels; when absent, the side that the model's processor makes."""
+    """Width in pixels; when absent, the size that the model's processor produces."""
     height: Whole | None = None
-    """Pixels; when absent, as wide as high."""
+    """Height in pixels; when absent, the same as the width."""
 
 
 class Data(Shape):
-    """What the model is trained on."""
+    """The training data and its samples."""
 
     train: DataPath | Part | Mixture
-    """Training data: a file, a directory or a data set name, passed to the trainer unchanged; of a
-    data set on the Hub a part: `{path: openai/gsm8k, config: main, split: train}`. Or a list of
-    them, of which an epoch sees each once, or as often as it says:
-    `[a.jsonl, {path: b.jsonl, times: 2}]`."""
+    """Training data: a file, a directory or a data set name, passed to the trainer unchanged; or
+    part of a data set on the Hub: `{path: openai/gsm8k, config: main, split: train}`. Or a list of
+    these; an epoch sees each entry once, or several times: `[a.jsonl, {path: b.jsonl, times:
+    2}]`."""
     evaluation: DataPath | DataSet | None = None
-    """Evaluation data, written as the training data are; absent: no evaluation."""
+    """Evaluation data, in the same form as the training data; when absent, there is no
+    evaluation."""
     format: DataFormat | None = None
-    """What a record looks like: `messages` with `role` and `content`, `sharegpt` (`conversations`
-    with `from` and `value`), `alpaca` (`instruction`, `input`, `output`), `prompt-completion`
-    (two texts, without a chat template) or `text`. Absent: as the trainer reads data by default,
-    which for most is `messages`."""
+    """The format of a record: `messages` with `role` and `content`, `sharegpt` (`conversations`
+    with `from` and `value`), `alpaca` (`instruction`, `input`, `output`), `prompt-completion` (two
+    texts, without a chat template) or `text`. When absent, the trainer's default, which for most is
+    `messages`."""
     samples: PositiveCount | None = None
-    """How many training samples an epoch sees, each counted as often as it is seen; how many steps
-    the run makes follows from it."""
+    """The number of training samples in an epoch, with repetitions; the number of steps follows
+    from it."""
     sequence: Length | None = None
-    """Most text tokens in one sample, images not counted; not for diffusion models."""
+    """Most text tokens in one sample, without images; not for diffusion models."""
     lengths: str | dict[str, PositiveCount] | None = None
-    """Tokens of the samples of an epoch, which make packed rows, steps and what is cut known:
-    `mean 1200`, how many samples have how many (`{800: 1500, 2400: 500}`), or a JSON file: one that
-    `tunec data` wrote, such a mapping, or a list in the order in which an epoch's data are read."""
+    """Sample lengths in tokens, from which packed rows, steps and truncation follow: `mean 1200`,
+    the number of samples of each length (`{800: 1500, 2400: 500}`), or a JSON file: one written by
+    `tunec data`, such a mapping, or a list in the order in which an epoch reads the data."""
     packing: bool = False
     """Whether several samples share one sequence."""
     images: Images | None = None

@@ -1,9 +1,9 @@
 """Quantities with units: what people write (`80GiB`, `90%`, `2M`) and what programs count.
 
-Every quantity is a plain `int` or `float` once read; the unit lives in the type's name and in the
-field's description. Binary prefixes (`GiB`) are powers of 1024, decimal ones (`GB`) of 1000
-(IEC 80000-13). Refused is what people mean otherwise than it reads: `G` alone for bytes, a bare
-number that is too small to be bytes, and `2k` for a length in tokens, which is meant to be 2048.
+Every quantity is a plain `int` or `float` once it is read; the unit is in the type's name and in
+the field's description. Binary prefixes (`GiB`) are powers of 1024, decimal ones (`GB`) of 1000
+(IEC 80000-13). Ambiguous forms are refused: `G` alone for bytes, a bare number that is too small to
+be bytes, and `2k` for a length in tokens, by which people mean 2048.
 """
 
 import re
@@ -55,24 +55,24 @@ RATE_UNITS: Final[Mapping[str, Fraction]] = {
 _RATE = re.compile(rf"{_NUMBER}\s*(?P<unit>(?:[KMGT]iB|[kKMGT]?B|[MGT]bit)/s)", re.ASCII)
 
 INT64: Final = 2**63 - 1
-"""The programs that read these numbers hold them in 64 bits."""
+"""The programs that read these numbers store them in 64 bits."""
 _INT32: Final = 2**31 - 1
 _LONGEST: Final = 40
 """Characters of the longest quantity; no sensible one comes near."""
 
 
 _LEAST_BYTES: Final = GIB
-"""A bare number is bytes from here on: what programs write. No memory that a run is planned for is
-smaller, and less means that a unit is missing (64 for 64GiB, 81559 for 81559MiB)."""
+"""A bare number from here on is in bytes, as programs write it. No planned run has less memory, so
+a smaller number lacks its unit (64 for 64GiB, 81559 for 81559MiB)."""
 _LEAST_RATE: Final = 10**7
-"""A bare number is bytes per second from here on: no link that a run is planned for is slower."""
+"""A bare number from here on is in bytes per second: no link of a planned run is slower."""
 
 
 Quantity = Literal["amount", "count", "share", "time", "length", "rate"]
 
 
 class NotAQuantity(ValueError):
-    """A value that is not the quantity it should be; the message says why."""
+    """A value is not the expected quantity; the message says why."""
 
     def __init__(self, quantity: Quantity, value: Any, why: str) -> None:
         self.quantity = quantity
@@ -109,7 +109,7 @@ def parse_bytes(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number: a truth value is none."""
+    """Whether a value is a number; a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -220,7 +220,7 @@ Length = Annotated[
         }
     ),
 ]
-"""A length in tokens; written as `4096`: `4k` would be 4000, and is meant to be 4096."""
+"""A length in tokens; written as `4096`: `4k` means 4000 here, and people mean 4096 by it."""
 
 Count = Annotated[
     int,
@@ -236,7 +236,7 @@ PositiveCount = Annotated[
     Field(ge=1, le=INT64, strict=True),
     _text_or_number(_COUNT, "64k", "integer", least=1),
 ]
-"""A number of things of which there is at least one."""
+"""A number of things, at least one."""
 
 Share = Annotated[
     float,
@@ -262,7 +262,7 @@ Budget = Annotated[
         }
     ),
 ]
-"""An amount (`72GiB`) or a share of what is there (`90%`)."""
+"""An amount (`72GiB`) or a share of the available memory (`90%`)."""
 
 Duration = Annotated[
     int,
@@ -270,10 +270,10 @@ Duration = Annotated[
     Field(ge=60, le=_INT32, strict=True),
     WithJsonSchema({"type": "string", "pattern": f"^{_plain(_TIME)}$", "examples": ["12h"]}),
 ]
-"""A length of time in seconds, from a minute up; written as `12h`, `90min` or `2d`."""
+"""A length of time in seconds, at least a minute; written as `12h`, `90min` or `2d`."""
 
 Whole = Annotated[int, Field(ge=1, le=_INT32)]
-"""A whole number from 1 up: widths, ranks, sides in pixels."""
+"""A whole number, at least 1: widths, ranks, sides in pixels."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A finite number above zero."""
@@ -295,7 +295,7 @@ def likely_bytes(text: str) -> str | None:
 
 
 def _unit_of(number: float) -> str:
-    """The unit in which a machine's memory has such a number: 64 GiB, 81559 MiB, 65536000 KiB."""
+    """The unit in which a machine's memory would be this number: 64 GiB, 81559 MiB."""
     return "GiB" if number < 4 * KIB else "MiB" if number < 4 * MIB else "KiB"
 
 
@@ -309,7 +309,7 @@ def likely_length(text: str) -> int | None:
 
 
 def format_bytes(amount: float) -> str:
-    """Say an amount of bytes the way people compare memory: `15.9 GiB`, `412 MiB`, `96 B`."""
+    """An amount of bytes as people compare memory: `15.9 GiB`, `412 MiB`, `96 B`."""
     if abs(amount) >= GIB:
         return f"{amount / GIB:.1f} GiB"
     if abs(amount) >= MIB:
@@ -320,7 +320,7 @@ def format_bytes(amount: float) -> str:
 
 
 def format_count(amount: float) -> str:
-    """Say a large number shortly: `8.03B`, `3.2M`, `64k`, `512`."""
+    """A large number in short form: `8.03B`, `3.2M`, `64k`, `512`."""
     for unit, size in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
         if abs(amount) >= size:
             return f"{amount / size:.3g}{unit}"

@@ -30,29 +30,29 @@ HEAD: Final[Row] = ("field", "type", "default", "meaning", "example")
 
 INTRODUCTION: Final = (
     (
-        "A spec says what a person wants to train, on what, inside what memory. "
-        "`tunec init -o spec.yaml` writes one to start from, with the JSON Schema by which editors "
-        "complete it. `tunec`, `model`, `method`, `data` with its `train` and `sequence`, and "
-        "`hardware` are enough: what is left out is decided, and `tunec plan` says how and why."
+        "A spec states what to train, on which hardware, and in how much memory. `tunec init -o "
+        "spec.yaml` writes one to start from, with the JSON Schema that editors use for completion. "
+        "`tunec`, `model`, `method`, `data` with `train` and `sequence`, and `hardware` are enough: "
+        "tunec decides everything else, and `tunec plan` shows what and why."
     ),
     (
-        "`extends: base.yaml`, or a list of files, takes the values of other specs where this one "
-        "says nothing. `${path.to.key}` stands for another value of the spec. On the command line "
-        "`--set PATH=VALUE` overrules any value, and `--hardware` the hardware. Any decision can "
+        "`extends: base.yaml`, or a list of files, takes values that this spec does not set from "
+        "other specs. `${path.to.key}` refers to another value of the spec. On the command line, "
+        "`--set PATH=VALUE` overrides any value, and `--hardware` the hardware. Any decision can "
         "be pinned by its [slot](slots.md): `pin: {zero.stage: 2}`."
     ),
     (
-        "Config files that exist become a spec by `tunec translate FILE... --to spec`, or `tunec "
-        "init --from FILE...`. What is an intent goes to its field. A pin says what the files "
-        "decide, or leave to their program's default, and tunec would decide otherwise; beside it "
-        "stands where it was read. Keys that tunec does not decide go to `extra`, and what has no "
-        "place at all is listed below the spec and reported. If no file gives the model, method, "
-        "data or hardware, the place is marked and the exit code is 1; until model, method "
-        "and hardware are known, the layout that was read is pinned whole. `targets` are the "
-        "dialects that were read, with the releases that `--from` or `--software` name."
+        "`tunec translate FILE... --to spec`, or `tunec init --from FILE...`, turns existing config "
+        "files into a spec. Each intent goes to its field. A pin holds what the files set, or leave "
+        "to their program's default, if tunec would decide differently; a comment beside it says "
+        "where it was read. Keys that tunec does not decide go to `extra`. Keys that fit nowhere "
+        "are listed below the spec and reported. If no file gives the model, method, data or "
+        "hardware, the place is marked and the exit code is 1; until model, method and hardware "
+        "are known, the whole layout that was read is pinned. `targets` are the dialects that were "
+        "read, with the releases that `--from` or `--software` name."
     ),
 )
-"""What is to be known before the fields."""
+"""What to know before the fields."""
 
 QUANTITIES: Final[Mapping[str, str]] = {
     "amount of memory": "`80GiB` (powers of 1024), `80GB` (of 1000); a bare number below 1 GiB is "
@@ -62,7 +62,7 @@ QUANTITIES: Final[Mapping[str, str]] = {
     "count": "`4096`, `64k`, `2M`: thousands and millions",
     "length in tokens": "`4096`: `4k` is refused, since it may be 4000 or 4096",
 }
-"""How quantities are written."""
+"""How to write quantities."""
 
 _QUANTITIES: Final[Mapping[Any, str]] = {
     parse_bytes: "amount of memory",

@@ -1,1 +1,1 @@
-"""What machines cost an hour: dated lists with their sources, by provider and region."""
+"""Prices of machines per hour: dated lists with their sources, by provider and region."""

@@ -1,7 +1,7 @@
-"""The lists of prices together: what a cluster costs an hour, by provider and region.
+"""All price lists together: the price of a cluster per hour, by provider and region.
 
-Of several prices for one machine in one region the one read last holds. A user's own lists win:
-where one of them names a cluster, the shipped lists are not asked about it.
+Of several prices for one machine in one region the latest counts. A user's own lists win: if one of
+them names a cluster, the shipped lists are ignored for it.
 """
 
 import re
@@ -18,43 +18,43 @@ from tunec.schemas.prices.price_list import Price, PriceList
 
 _LISTS: Final = Path(__file__).parent / "lists"
 _REPEATED: Final = re.compile(r"(.+)-n[1-9]\d*")
-"""A cluster of several nodes of one kind is called by the kind."""
+"""A cluster of several equal nodes is named after the cluster with one node."""
 
 Market = Literal["on_demand", "spot"]
 OWNER: Final = "owner"
-"""Stands for the provider of a cluster whose own file says what it costs."""
+"""The provider's name for a cluster whose own file has a price."""
 
 
 class Quote(NamedTuple):
-    """What a cluster costs an hour."""
+    """The price of a cluster per hour."""
 
     provider: str
     instance: str
     """The provider's name of one node."""
     region: str
-    """Empty where the cluster's own file has the price."""
+    """Empty if the cluster's own file has the price."""
     market: Market
     per_node: float
-    """Dollars an hour for one node."""
+    """Dollars per hour for one node."""
     nodes: int
     dated: str
-    """The day on which the price was read; empty where the cluster's own file has it."""
+    """The date of the price; empty if the cluster's own file has it."""
     source: str
 
     @property
     def per_hour(self) -> float:
-        """Dollars an hour for the whole cluster."""
+        """Dollars per hour for the whole cluster."""
         return self.per_node * self.nodes
 
 
 class Wanted(NamedTuple):
-    """Which prices are asked for."""
+    """The requested prices."""
 
     market: Market = "on_demand"
     providers: tuple[str, ...] = ()
-    """With none, of every provider."""
+    """Empty: every provider."""
     regions: tuple[str, ...] = ()
-    """Likewise."""
+    """Empty: every region."""
 
 
 def shipped() -> tuple[PriceList, ...]:
@@ -63,9 +63,10 @@ def shipped() -> tuple[PriceList, ...]:
 
 
 def quotes(cluster: Cluster, wanted: Wanted, own: Sequence[PriceList] = ()) -> tuple[Quote, ...]:
-    """What a cluster may be had for, cheapest first; none where no price is known.
+    """The prices of a cluster, cheapest first; empty if none is known.
 
-    `own`: the user's lists. Next comes the cluster's own `price_per_hour`, then what is shipped.
+    `own`: the user's lists, which come first, then the cluster's `price_per_hour`, then shipped
+    lists.
     """
     name = _priced_name(cluster.name, own)
     if name is not None:
@@ -80,7 +81,7 @@ def quotes(cluster: Cluster, wanted: Wanted, own: Sequence[PriceList] = ()) -> t
 
 
 def providers(lists: Sequence[PriceList]) -> tuple[str, ...]:
-    """Who is named in some lists."""
+    """The providers in some lists."""
     return tuple(sorted({each.provider for each in lists}))
 
 
@@ -98,7 +99,7 @@ def _priced_name(cluster: str, lists: Sequence[PriceList]) -> str | None:
 
 
 def _is_shipped(cluster: Cluster) -> bool:
-    """Whether a price is that of the catalogue's own entry, which has no date."""
+    """Whether a price comes from the catalogue's own entry, which has no date."""
     name = cluster.name
     return name in cluster_names() and catalogued(name).price_per_hour == cluster.price_per_hour
 

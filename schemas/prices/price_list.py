@@ -1,7 +1,7 @@
-"""A list of prices: what one node of a cluster costs an hour, by region, read at one date.
+"""A price list: the price of one node of a cluster per hour, by region, at one date.
 
-A list says where it was read and when, since prices change. Nothing is fetched: a list is as old as
-its date, and whoever has newer prices gives a file of the same shape.
+A list names its source and its date, since prices change. Nothing is fetched; users with newer
+prices supply a file in this format.
 """
 
 from datetime import date
@@ -20,16 +20,16 @@ Day = Annotated[date, BeforeValidator(_day)]
 """A day, written as `2026-07-20`."""
 
 Dollars = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-"""Dollars an hour, for one node."""
+"""Dollars per hour for one node."""
 
 
 class Price(Shape):
-    """What one node costs an hour in one region."""
+    """The price of one node per hour in one region."""
 
     on_demand: Dollars | None = None
-    """Without a commitment, for as long as it is wanted."""
+    """Without a commitment."""
     spot: Dollars | None = None
-    """Where the provider may take the machine back."""
+    """For a machine that the provider may take back."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -45,30 +45,30 @@ class Price(Shape):
 
 
 _CENT: Final = 0.01
-"""Spot prices are published rounded; one without a discount may exceed the other by that."""
+"""Spot prices are rounded, so one without a discount may exceed the on-demand price by this
+much."""
 
 
 class PriceList(Shape):
-    """Prices of one provider, as they were read at one date."""
+    """Prices of one provider at one date."""
 
     provider: str = Field(min_length=1)
-    """Who is paid: `aws`, `gcp`, `azure`, or a name of one's own."""
+    """The provider: `aws`, `gcp`, `azure`, or a name of your own."""
     currency: Literal["USD"] = "USD"
     """Costs are compared in one currency."""
     dated: Day
-    """When the prices were read, such as 2026-07-20; with `is_earliest`, the first day on which
-    they can have been."""
+    """The date of the prices, such as 2026-07-20; with `is_earliest`, the earliest possible
+    date."""
     is_earliest: bool = False
-    """Whether only that is known: they were read on that day or later."""
+    """Whether only the earliest possible date is known."""
     source: str = ""
-    """Where they were read: repository, commit and path, or the title of a page."""
+    """The source: repository, commit and path, or the title of a page."""
     notes: tuple[str, ...] = ()
-    """What else is to be known of them."""
+    """Further facts about the prices."""
     instances: dict[str, str] = {}
-    """The provider's own name of a machine by the cluster's, where the two differ."""
+    """The provider's name of a machine by the cluster's name, if they differ."""
     regions: dict[str, dict[str, Price]] = Field(min_length=1)
-    """By region, then by the name of the cluster: `p5.48xlarge`, `a100-80g-x8`. A price holds for
-    one node."""
+    """Prices for one node, by region and then by cluster: `p5.48xlarge`, `a100-80g-x8`."""
 
     @property
     def day(self) -> str:
