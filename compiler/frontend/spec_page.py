@@ -31,25 +31,26 @@ HEAD: Final[Row] = ("field", "type", "default", "meaning", "example")
 INTRODUCTION: Final = (
     (
         "A spec states what to train, on which hardware, and in how much memory. `tunec init -o "
-        "spec.yaml` writes one to start from, with the JSON Schema that editors use for completion. "
-        "`tunec`, `model`, `method`, `data` with `train` and `sequence`, and `hardware` are enough: "
-        "tunec decides everything else, and `tunec plan` shows what and why."
+        "spec.yaml` writes one to start from, with the JSON Schema that editors use for "
+        "completion. `tunec`, `model`, `method`, `data` with `train` and `sequence`, and "
+        "`hardware` are enough: tunec decides everything else, and `tunec plan` shows what and "
+        "why."
     ),
     (
-        "`extends: base.yaml`, or a list of files, takes values that this spec does not set from "
-        "other specs. `${path.to.key}` refers to another value of the spec. On the command line, "
-        "`--set PATH=VALUE` overrides any value, and `--hardware` the hardware. Any decision can "
-        "be pinned by its [slot](slots.md): `pin: {zero.stage: 2}`."
+        "`extends: base.yaml`, or a list of files, takes values that this spec does not set "
+        "from other specs. `${path.to.key}` refers to another value of the spec. On the command "
+        "line, `--set PATH=VALUE` overrides any value, and `--hardware` the hardware. Any "
+        "decision can be pinned by its [slot](slots.md): `pin: {zero.stage: 2}`."
     ),
     (
-        "`tunec translate FILE... --to spec`, or `tunec init --from FILE...`, turns existing config "
-        "files into a spec. Each intent goes to its field. A pin holds what the files set, or leave "
-        "to their program's default, if tunec would decide differently; a comment beside it says "
-        "where it was read. Keys that tunec does not decide go to `extra`. Keys that fit nowhere "
-        "are listed below the spec and reported. If no file gives the model, method, data or "
-        "hardware, the place is marked and the exit code is 1; until model, method and hardware "
-        "are known, the whole layout that was read is pinned. `targets` are the dialects that were "
-        "read, with the releases that `--from` or `--software` name."
+        "`tunec translate FILE... --to spec`, or `tunec init --from FILE...`, turns existing "
+        "config files into a spec. Each intent goes to its field. A pin holds what the files "
+        "set, or leave to their program's default, if tunec would decide differently; a comment "
+        "beside it says where it was read. Keys that tunec does not decide go to `extra`. Keys "
+        "that fit nowhere are listed below the spec and reported. If no file gives the model, "
+        "method, data or hardware, the place is marked and the exit code is 1; until model, "
+        "method and hardware are known, the whole layout that was read is pinned. `targets` are "
+        "the dialects that were read, with the releases that `--from` or `--software` name."
     ),
 )
 """What to know before the fields."""
