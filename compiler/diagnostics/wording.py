@@ -83,6 +83,9 @@ def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 _LIKE: Final = 0.6
 """The least likeness, as `difflib.get_close_matches` has it."""
 
+_HEAD: Final = 3
+"""Letters at the start: of names that are about as near, those that share them come first."""
+
 
 @cached(1 << 15)
 def _nearest(spelled: str, known: tuple[str, ...], most: int) -> tuple[str, ...]:
@@ -98,8 +101,9 @@ def _nearest(spelled: str, known: tuple[str, ...], most: int) -> tuple[str, ...]
     ]
     found = get_close_matches(spelled, able, most, _LIKE)
     likeness = [SequenceMatcher(None, each, spelled).ratio() for each in found]
-    pairs = zip(found, likeness, strict=True)
-    return tuple(spellings[each][0] for each, like in pairs if like > likeness[0] - 0.1)
+    near = [each for each, like in zip(found, likeness, strict=True) if like > likeness[0] - 0.1]
+    near.sort(key=lambda each: each[:_HEAD] != spelled[:_HEAD])
+    return tuple(spellings[each][0] for each in near)
 
 
 @cached(256)
