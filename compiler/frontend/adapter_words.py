@@ -1,4 +1,4 @@
-"""What people call ways to adapt a model that no method of a spec is, and what to write instead."""
+"""Common names of adapter methods that no method of a spec has, and what to write instead."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -76,7 +76,7 @@ utils/schemas/peft.py `LoraConfig`."""
 
 
 def unplanned(word: str) -> tuple[str, str] | None:
-    """Why no method is called so, and what to write instead; None for a word that is not in use."""
+    """Why no method has this name, and what to write instead; None for an unknown word."""
     spelled = word.lower().replace("-", "_").replace("+", "plus").strip()
     found = UNPLANNED.get(spelled)
     return None if found is None else (found[0], found[1].format(word=spelled))

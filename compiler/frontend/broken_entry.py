@@ -1,4 +1,4 @@
-"""A broken file of the catalogue: what is wrong in it, each fault with its place."""
+"""Faults of a broken catalogue file, each with its place."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from tunec.schemas.source import dotted
 
 
 def faults_of(broken: BrokenEntry) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
-    """What is wrong with the file of an entry, and its text by the name that the places use."""
+    """The faults of an entry's file, and its text by the file name that the places use."""
     read = load_document(broken.file, broken.shape or Shape)
     if read.diagnostics and (broken.shape is not None or not read.spans):
         return read.diagnostics, read.sources

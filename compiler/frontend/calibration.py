@@ -1,4 +1,4 @@
-"""A kept trace of a model: the file that a spec names, or the one beside the model's config."""
+"""A stored trace of a model: the file that a spec names, or the one beside the model's config."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from tunec.schemas.source import Path as Place
 
 
 class Kept(Struct, frozen=True):
-    """A calibration as it was found; all empty where there is none."""
+    """A calibration that was found; all fields are empty if there is none."""
 
     calibration: Calibration | None = None
     files: tuple[File, ...] = ()
@@ -32,7 +32,7 @@ class Kept(Struct, frozen=True):
 
 
 def check_calibration(data: Mapping[str, Any], model: Named, tree: Node, project: Project) -> Kept:
-    """Read the calibration of a spec; it must be one, and of the spec's own model."""
+    """Read the calibration of a spec, and check that it is one, of the spec's own model."""
     named = data.get("calibration")
     if isinstance(named, str):
         return _read(project, named, data, model, tree, ("calibration",))
@@ -66,7 +66,7 @@ def _read(
 
 
 def _config(given: Any, model: Named) -> Mapping[str, Any] | None:
-    """The config of the spec's model; None where faults of its own say why there is none."""
+    """The config of the spec's model; None if there is none, which is reported elsewhere."""
     if model.config is not None:
         return model.config
     if isinstance(given, Mapping):

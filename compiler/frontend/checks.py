@@ -1,4 +1,4 @@
-"""Faults of a spec that no type shows: exclusive choices, allowances, stray characters."""
+"""Faults of a spec that its types do not show: exclusive fields, allowances, odd characters."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,23 +17,23 @@ from tunec.schemas.source import Path, Span, dotted
 from tunec.schemas.spec import EXCLUSIVE, Spec
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters, line breaks, and those that turn the direction of what follows."""
+"""Control characters, line breaks, and characters that change the direction of text."""
 _FREE_KEYS: Final = frozenset({"extra", "software"})
-"""Fields whose keys are texts of the user, which go where their values go."""
+"""Fields whose keys are texts of the user and are used like values."""
 
 _TRAIN: Final = ("data", "train")
 _EVALUATION: Final = ("data", "evaluation")
 _NEEDED: Final = frozenset({("method",), ("train", "warmup")})
-"""Mappings in which one of the fields that exclude each other has to be given."""
+"""Mappings in which one of several exclusive fields is required."""
 
 
 _EVERY_SPEC: Final = ("tunec", "model", "method", "data", "hardware")
 _FEW: Final = 2
-"""Fields of other programs that a spec may hold by mistake, and still be one."""
+"""A spec may hold this many fields of other programs by mistake and still count as a spec."""
 
 
 def check_kind(data: Any, tree: Node) -> Iterator[Diagnostic]:
-    """Find a document that is no spec at all: no mapping, or a trainer's config."""
+    """Report a document that is no spec at all: not a mapping, or a trainer's config."""
     if not isinstance(data, dict):
         yield from typed(Spec, data, tree).faults
         return
@@ -68,7 +68,7 @@ def check_exclusive(data: Any, tree: Node) -> Iterator[Diagnostic]:
 
 
 def _counts(path: Path, value: Any) -> bool:
-    """A method may be chosen without options (`lora:`); elsewhere an empty field is not given."""
+    """A method may be chosen without options (`lora:`); elsewhere an empty field does not count."""
     return value is not None or path == ("method",)
 
 
@@ -128,7 +128,7 @@ def check_parts(data: Mapping[str, Any], tree: Node) -> Iterator[Diagnostic]:
 
 
 def _data_name(part: Any) -> str | None:
-    """A part with what is meant of it, where it is well formed."""
+    """A data set with its selected part, if it is well formed."""
     if not isinstance(part, Mapping):
         return part if isinstance(part, str) else None
     path, *which = (part.get(key) for key in ("path", "config", "split"))
@@ -225,7 +225,7 @@ def check_characters(tree: Node) -> Iterator[Diagnostic]:
 
 
 def _is_prose(path: Path) -> bool:
-    """Whether a text is a reason, which people alone read: it may fill several lines."""
+    """Whether a text is a reason, which only people read, so it may have several lines."""
     return path[:1] == ("allow",) or (path[:1] == ("pin",) and path[-1] == "reason")
 
 
@@ -237,18 +237,18 @@ _FILES: Final = frozenset(
         *(("data", "lengths"), ("train", "output"), ("run", "script")),
     }
 )
-"""Fields that name a file, a directory or a script; places in lists are left out."""
+"""Fields that name a file, a directory or a script; list indices are left out."""
 FILE_SLOTS: Final = frozenset(
     {
         *("model.path", "data.train", "data.more", "data.evaluation", "zero.nvme_path"),
         *("launch.script", "runtime.output"),
     }
 )
-"""Slots that do."""
+"""Slots that name a file, a directory or a script."""
 
 
 def check_dashes(tree: Node) -> Iterator[Diagnostic]:
-    """Find names of files that whoever is given them takes for an option."""
+    """Report file names that programs would take for an option."""
     for path, node in walk(tree):
         if isinstance(node.value, str) and is_like_an_option(node.value) and _names_a_file(path):
             yield error(
@@ -262,7 +262,7 @@ def check_dashes(tree: Node) -> Iterator[Diagnostic]:
 
 
 def is_like_an_option(text: str) -> bool:
-    """Whether a word would be taken for an option where a file is named."""
+    """Whether a program would take a word for an option instead of a file name."""
     return text.lstrip().startswith("-")
 
 

@@ -1,4 +1,4 @@
-"""`# tunec: allow(name) reason`: what a comment in a YAML file accepts, and where."""
+"""`# tunec: allow(name) reason`: comments in a YAML file that accept diagnostics."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -32,14 +32,14 @@ def allowances(text: str, file: str, tree: Node | None) -> Iterator[Allowance]:
 
 
 def _speaks_of(lines: Sequence[str], at: int) -> int:
-    """The line, from 0, that a comment in line `at` is about."""
+    """The line, from 0, that a comment in line `at` covers."""
     if lines[at].lstrip().startswith("#"):
         return next((n for n in range(at, len(lines)) if not _EMPTY.match(lines[n])), at)
     return at
 
 
 def _leaves(tree: Node) -> list[Span]:
-    """Where texts stand, keys included: a `#` in them begins no comment."""
+    """The places of texts, including keys, in which a `#` begins no comment."""
     every = list(walk(tree))
     keys = [node.key_span for _, node in every if node.key_span is not None]
     return [*keys, *(node.span for _, node in every if node.is_leaf)]

@@ -1,4 +1,4 @@
-"""Values of recipes that name other keys of their file, as OmegaConf puts them in."""
+"""Values in recipes that refer to other keys of their file, as OmegaConf resolves them."""
 
 import re
 from typing import Final
@@ -11,10 +11,10 @@ _MARK: Final = "_component_:"
 
 
 def interpolated(root: Node, text: str) -> Node:
-    """A recipe's tree with the values that `${key}` stands for.
+    """A recipe's tree with each `${key}` replaced by its value.
 
-    Recipes name components, as torchtune's do, and OmegaConf reads them: 2.3.0 grammar_visitor.py,
-    a key by its dotted path from the top. What leads nowhere stays as it is.
+    torchtune's recipes name components, and OmegaConf reads them: 2.3.0 grammar_visitor.py, a key
+    by its dotted path from the top. A reference that leads nowhere stays as it is.
     """
 
     def resolved(node: Node) -> Node:

@@ -26,21 +26,21 @@ class Composed(Struct, frozen=True):
     """One document made of all layers."""
 
     tree: Node | None
-    """Where everything stands; references are still as written. None: nothing could be read."""
+    """The places of all values, with references unresolved. None: nothing could be read."""
     data: Any
     """The values, with references resolved."""
     faults: tuple[Diagnostic, ...]
     broken: frozenset[Path]
-    """Leaves whose value is not known; what else is wrong with them is not worth saying."""
+    """Leaves whose value is unknown, so that further faults of them are not reported."""
     read: Read
 
 
 def compose(
     layers: Layers, overrides: Sequence[str] = (), laid_over: Sequence[str] = ()
 ) -> Composed:
-    """Lay all layers over each other and resolve what they refer to.
+    """Merge all layers and resolve their references.
 
-    What a fleet file lays over them comes before the command line's overrides.
+    Overrides of a fleet file come before those of the command line.
     """
     faults = list(layers.faults)
     stack = _Stack.of(layers.nodes)
@@ -60,14 +60,14 @@ def compose(
 
 
 class _Stack(Struct, frozen=True):
-    """The layers so far, as a tree with places and as values."""
+    """The layers merged so far, as a tree with places and as values."""
 
     tree: Node
     data: Any
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> "_Stack | None":
-        """Lay documents over each other; one that is no mapping replaces what is below."""
+        """Merge documents; one that is no mapping replaces those before it."""
         if not nodes:
             return None
         stack = cls(nodes[0], plain(nodes[0]))
@@ -76,7 +76,7 @@ class _Stack(Struct, frozen=True):
         return stack
 
     def over(self, node: Node) -> "_Stack":
-        """Lay one document over the others."""
+        """Merge one document over the others."""
         if node.fields is None or self.tree.fields is None:
             return _Stack(node, plain(node))
         tree = written_out(self.tree, node)
@@ -91,7 +91,7 @@ class _Stack(Struct, frozen=True):
     def override(
         self, argument: str, line: int, file: str
     ) -> tuple["_Stack", tuple[Diagnostic, ...]]:
-        """Lay one argument over the others."""
+        """Merge one argument over the others."""
         read, faults = read_override(argument, line, file)
         if read is None:
             return self, faults

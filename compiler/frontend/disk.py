@@ -1,4 +1,4 @@
-"""The bytes of files on disk: regular ones alone, and no more than may be read."""
+"""Reads files from disk: only regular files, and only up to a maximum size."""
 
 import os
 import stat
@@ -13,25 +13,25 @@ from tunec.compiler.frontend.text import ENDING, MAX_BYTES
 
 
 class Unreadable(Exception):
-    """A file that cannot be read; the message says why."""
+    """A file cannot be read; the message says why."""
 
 
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""Opening a pipe must not wait for someone to write into it."""
+"""Opening a pipe must not wait for a writer."""
 
 
 _OF_NOTEBOOK: Final = 16 << 20
-"""A notebook holds its pictures, which are passed over before it is parsed."""
+"""A notebook embeds its images, which are skipped before it is parsed."""
 
 Instead = Callable[[Path], bytes | None]
-"""What stands for the bytes of a file, as an editor holds them; None: what is on disk does."""
+"""Bytes to use instead of a file's own, such as an editor's buffer; None: use the file."""
 
 _INSTEAD: Final[ContextVar[Instead | None]] = ContextVar("instead of the disk", default=None)
 
 
 @contextmanager
 def reading(instead: Instead) -> Iterator[None]:
-    """Let other bytes stand for those on disk, wherever they are read meanwhile."""
+    """Use other bytes instead of those on disk, wherever files are read meanwhile."""
     token = _INSTEAD.set(instead)
     try:
         yield
@@ -40,9 +40,9 @@ def reading(instead: Instead) -> Iterator[None]:
 
 
 def read_bytes(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a regular file, one more than allowed at most; raise Unreadable.
+    """The bytes of a regular file, at most one more than allowed; raise Unreadable.
 
-    `most`: how many are allowed; none: as many as of a file that a person writes.
+    `most`: the allowed number; by default, that of a file that a person writes.
     """
     instead = _INSTEAD.get()
     found = None if instead is None else instead(path)
@@ -65,7 +65,7 @@ def _on_disk(path: Path, most: int) -> bytes:
 
 
 def near_files(path: Path) -> str | None:
-    """What file was probably meant, among those of the directory, for a help line."""
+    """A help text with the file of the directory that was probably meant."""
     if os.path.lexists(path):
         return None
     try:

@@ -17,21 +17,21 @@ from tunec.schemas.source import Span, dotted, start_of
 
 
 class Document(Struct, Generic[ShapeT], frozen=True):
-    """What reading a file gave."""
+    """The result of reading a file."""
 
     value: ShapeT | None
-    """None where anything is wrong."""
+    """None if there is any fault."""
     spans: Mapping[str, Span]
-    """Where each value stands, by its dotted path."""
+    """The place of each value, by its dotted path."""
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, str]
     """The text by the file name that spans use."""
     tree: Node | None = None
-    """None where the file could not be read as a tree."""
+    """None if the file could not be parsed."""
 
 
 def load_document(path: Path, shape: type[ShapeT]) -> Document[ShapeT]:
-    """Read a file as a shape; raises nothing for any content."""
+    """Read a file as a shape; never raises, whatever the content."""
     try:
         content = read_bytes(path)
     except Unreadable as reason:

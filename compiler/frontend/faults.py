@@ -1,4 +1,4 @@
-"""How the frontend writes a hard error: one place, a short label, facts, one remedy."""
+"""How the frontend reports an error: one place, a short label, facts, and one remedy."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,9 +22,9 @@ def error(
     help: str | None = None,
     fix: Fix | None = None,
 ) -> Diagnostic:
-    """A hard error with its primary label first and `others` after it.
+    """An error with its primary label, followed by `others`.
 
-    What a file says may stand in the texts: they are cut and made printable here.
+    Texts may quote a file's content, so they are shortened and made printable here.
     """
     labels = (Label(label, span, dotted(path)), *others)
     said = shortened(message, _MOST)
@@ -34,5 +34,5 @@ def error(
 
 
 def beside(text: str, span: Span | None, path: Path = ()) -> Label:
-    """A second place that an error points at."""
+    """A second place of an error."""
     return Label(text, span, dotted(path), primary=False)

@@ -19,7 +19,7 @@ from tunec.schemas.spec import Spec
 
 
 def shapes_in(annotation: Any) -> Iterator[type[Shape]]:
-    """The shapes that a type names, within unions, tuples and mappings."""
+    """The shapes that a type contains, also in unions, tuples and mappings."""
     if isinstance(annotation, type) and issubclass(annotation, Shape):
         yield annotation
         return
@@ -33,7 +33,7 @@ def named_fields(shape: type[Shape]) -> dict[str, FieldInfo]:
 
 
 def shapes_at(shape: type[Shape], path: Path) -> tuple[type[Shape], ...]:
-    """The shapes that may stand at a path; empty where no shape can."""
+    """The shapes that may stand at a path; empty if none can."""
     found: tuple[type[Shape], ...] = (shape,)
     for part in path:
         if isinstance(part, str):
@@ -50,7 +50,7 @@ def fields_at(shape: type[Shape], path: Path) -> dict[str, FieldInfo]:
 
 
 def description(shape: type[Shape], path: Path) -> str | None:
-    """What a field says of itself, as the text of a note."""
+    """The description of a field, as the text of a note."""
     if not path or not isinstance(path[-1], str):
         return None
     found = (field_docs(each).get(path[-1]) for each in shapes_at(shape, path[:-1]))
@@ -60,10 +60,10 @@ def description(shape: type[Shape], path: Path) -> str | None:
 
 @cached(64)
 def field_docs(shape: type[Shape]) -> Mapping[str, str]:
-    """What the text below each field says, on one line, by the names that people write.
+    """The description of each field on one line, by the names that people write.
 
-    Read from the source when it is asked for: having pydantic do it costs a third of the time that
-    building a shape takes.
+    Read from the source on demand: having pydantic do it costs a third of the time that building a
+    shape takes.
     """
     docs: dict[str, str] = {}
     for each in reversed(shape.__mro__):
@@ -113,8 +113,8 @@ def _paths(shape: type[Shape], base: Path) -> Iterator[Path]:
 
 
 _NEAR: Final = 0.72
-"""Likeness from which on a field is offered for a word that begins otherwise: `neftune` (0.67) is
-no slip for `tunec`, while `alfa` (0.67) is one for `alpha`."""
+"""Likeness from which a field is suggested for a word with another beginning: `neftune` (0.67) is
+no typo for `tunec`, while `alfa` (0.67) is one for `alpha`."""
 
 
 def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diagnostic:
@@ -150,7 +150,7 @@ def _what(shape: type[Shape]) -> str:
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
-    """The fields that a word is probably a slip for."""
+    """The fields for which a word is probably a typo."""
     from difflib import SequenceMatcher
 
     return [
@@ -165,7 +165,7 @@ def _rename(span: Span | None, near: list[str]) -> Fix | None:
 
 
 def _help(shape: type[Shape], name: str, node: Node, near: list[str], tree: Node) -> str | None:
-    """Where a spec says what the name says, or the name that was probably meant."""
+    """The field of a spec with that meaning, or the name that was probably meant."""
     if shape is not Spec:
         return did_you_mean(near)
     exact = [path for path in places(Spec).get(name, ()) if path != (name,)]
@@ -192,7 +192,7 @@ def _slots_help(name: str, node: Node) -> str | None:
 
 
 def _slots(name: str, node: Node) -> list[str]:
-    """Slots that a name means: `zero_stage`, `zero.stage`, or `zero: {stage: ...}`."""
+    """Slots that a name may mean: `zero_stage`, `zero.stage`, or `zero: {stage: ...}`."""
     if name in SLOTS:
         return [name]
     if name in GROUPS and node.fields is not None:

@@ -1,4 +1,4 @@
-"""Reading the files of a spec: the chain of `extends`, inside the project, each file once."""
+"""Reads the files of a spec: the chain of `extends`, within the project, each file once."""
 
 import hashlib
 import os
@@ -23,42 +23,42 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
 
 MAX_EXTENDS: Final = 16
-"""Files that may extend one another in a row."""
+"""The longest chain of files that extend one another."""
 MAX_FILES: Final = 64
-"""Files that one spec may be made of."""
+"""The most files in one spec."""
 MAX_TOGETHER: Final = 2**18
-"""Bytes that a spec may extend, files that are named several times counted as often."""
+"""The most bytes that a spec may extend; a file that is named several times counts as often."""
 EXTENDS: Final = "extends"
 
 
 class Read(Struct, frozen=True):
-    """Files as they were read: their text for showing, their digest for the lock."""
+    """The files that were read: their text to show lines, and their digests for the lock."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
     """Text by the name that spans use."""
     digests: tuple[tuple[str, str], ...] = ()
-    """Path relative to the spec's directory, with slashes, and SHA-256 of the bytes."""
+    """Path relative to the spec's directory, with slashes, and the SHA-256 of the bytes."""
     allowances: tuple[Allowance, ...] = ()
-    """What comments in the files accept."""
+    """Allowances in comments of the files."""
 
 
 class Layers(Struct, frozen=True):
-    """Documents to be laid over each other, the first at the bottom."""
+    """Documents to merge, the first at the bottom."""
 
     nodes: tuple[Node, ...]
     faults: tuple[Diagnostic, ...]
     read: Read
     root: Path | None = None
-    """The project, which the files that they name may not leave; None: they may lie anywhere."""
+    """The project's root, outside of which no file may be named; None: any file may be named."""
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a spec is given as what another program writes: `-`, `/dev/stdin`, `<(...)`."""
+    """Whether a spec comes from another program: `-`, `/dev/stdin`, `<(...)`."""
     return str(path) in ("-", "/dev/stdin") or path.parent == Path("/dev/fd")
 
 
 _STREAM: Final = "spec.yaml"
-"""What such a spec counts as, in the working directory: paths in it are relative to there."""
+"""The name of such a spec; its paths are relative to the working directory."""
 
 
 def read_stream(path: Path) -> bytes:
@@ -71,7 +71,7 @@ def read_stream(path: Path) -> bytes:
 
 
 def format_of(path: Path) -> Format:
-    """How a file of ours is read: JSON by its ending, else YAML."""
+    """The format of a file of tunec: JSON by its suffix, otherwise YAML."""
     return "json" if path.suffix.lower() == ".json" else "spec"
 
 
@@ -88,7 +88,7 @@ def read_layers(path: Path, *, allow_outside: bool) -> Layers:
 
 
 def unreadable(path: Path, fault: Exception | None = None) -> Diagnostic:
-    """That a file which the command line names cannot be read; without a fault: it is not there."""
+    """A file that the command line names cannot be read; without a fault, it does not exist."""
     why = "there is no such file" if fault is None else "its symbolic links are broken"
     why = str(fault) if isinstance(fault, Unreadable) else why
     span = start_of(str(path))
@@ -96,7 +96,7 @@ def unreadable(path: Path, fault: Exception | None = None) -> Diagnostic:
 
 
 def _meant(path: Path) -> str | None:
-    """What to name instead: a file of the directory that was named, or one that is called alike."""
+    """The file to name instead: one in the named directory, or one with a similar name."""
     try:
         inside = sorted(each.name for each in path.glob("*.y*ml"))[:1] if path.is_dir() else []
         is_there = path.exists()
@@ -110,7 +110,7 @@ def _meant(path: Path) -> str | None:
 def read_text_layers(
     text: str | bytes, file: str, directory: Path, format: Format, *, allow_outside: bool
 ) -> Layers:
-    """The layers of a text that is in no file; `extends` is relative to `directory`."""
+    """The layers of a text that is not in a file; `extends` is relative to `directory`."""
     full = directory.resolve() / (Path(file).name or "spec")
     reader = _Reader(full, None if allow_outside else project_root(full))
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
@@ -128,7 +128,7 @@ class _Reader(Struct):
     allowed: list[Allowance] = field(default_factory=list)
     count: int = 0
     laid: int = 0
-    """Bytes of the files that were extended, each as often as it was."""
+    """Bytes of the extended files, each counted as often as it was extended."""
 
     def layers(
         self,
@@ -138,7 +138,7 @@ class _Reader(Struct):
         chain: tuple[Path, ...],
         format: Format | None = None,
     ) -> Iterator[Node]:
-        """The documents of a file: those it extends, then its own."""
+        """The documents of a file: those that it extends, then its own."""
         node = self._parse(path, name, content, format or format_of(path))
         if node is None or node.fields is None:
             yield from () if node is None else (node,)
@@ -171,7 +171,7 @@ class _Reader(Struct):
             self.allowed.append(each)
 
     def read(self) -> Read:
-        """All that was read."""
+        """Everything that was read."""
         return Read(self.sources, tuple(self.digests), tuple(self.allowed))
 
     def _targets(self, listed: Node) -> Iterator[Node]:

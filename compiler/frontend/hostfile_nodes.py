@@ -13,7 +13,7 @@ _MOST: Final = 10_000
 
 
 def looks_like_hostfile(text: str) -> bool:
-    """Whether some line is a host with its slots, and none says something to a shell or in YAML."""
+    """Whether some line is a host with slots, and no line is shell or YAML."""
     lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
     if not 0 < len(lines) <= _MOST:
         return False
@@ -24,9 +24,9 @@ def looks_like_hostfile(text: str) -> bool:
 
 
 def read_hostfile(text: str, file: str) -> Node:
-    """Each line that is neither empty nor a comment, in order.
+    """Every line that is neither empty nor a comment, in order.
 
-    A line that the launcher reads has `host` and `slots`; another has `host`, its first word, and
+    A line that the launcher reads has `host` and `slots`; any other has `host`, its first word, and
     `refused`, the whole line.
     """
     items = [

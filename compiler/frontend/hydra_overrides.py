@@ -1,7 +1,7 @@
-"""Words of Hydra's command line as the document that they say: `a.b=c`, `+a.b=c`, `++a.b=[d,e]`.
+"""Words of Hydra's command line as the document that they set: `a.b=c`, `+a.b=c`, `++a.b=[d,e]`.
 
 hydra-core 1.3.8 grammar/OverrideLexer.g4 and OverrideParser.g4. Words with sweeps, functions and
-deletions (`~a.b`) say no value.
+deletions (`~a.b`) set no value.
 """
 
 import re
@@ -18,19 +18,18 @@ from tunec.schemas.source import Path
 _PROGRAM: Final = re.compile(
     r"(?:\A|[./])verl[./]trainer[./](?:main_ppo(?:_sync)?|sft_trainer|fsdp_sft_trainer)(?:\.py)?\Z"
 )
-"""verl 0.8.0 to 0.9.1 trainer: programs that train; before 0.8 the trainer of texts had another
-name."""
+"""verl 0.8.0 to 0.9.1 trainer: programs that train; before 0.8 the SFT trainer had another name."""
 _OVERRIDE: Final = re.compile(r"(?P<sign>\+{0,2})(?P<key>[A-Za-z_][\w.]*)=")
 _LIST: Final = re.compile(r"\[(?P<items>[^\[\]{}]*)\]")
 
 
 def is_composed(started: str) -> bool:
-    """Whether a program that is started reads its words so."""
+    """Whether a program reads its command line this way."""
     return _PROGRAM.search(started) is not None
 
 
 def file_of(flags: Node) -> Iterator[Reference]:
-    """The file that is composed in place of the program's own: `--config-dir d --config-name n`."""
+    """The config file that replaces the program's own: `--config-dir d --config-name n`."""
     folder, name = flags.child("config_dir"), flags.child("config_name")
     if folder is None or name is None:
         return
@@ -40,7 +39,7 @@ def file_of(flags: Node) -> Iterator[Reference]:
 
 
 def overridden(words: Sequence[Field], builder: Builder) -> tuple[Node, tuple[Field, ...]]:
-    """The document that overrides say, and the words that are none."""
+    """The document that overrides set, and the words that are no overrides."""
     found: dict[Path, Node] = {}
     loose: list[Field] = []
     for word in words:
@@ -56,7 +55,7 @@ def overridden(words: Sequence[Field], builder: Builder) -> tuple[Node, tuple[Fi
 
 
 def _value(word: Field, builder: Builder) -> Node:
-    """A leaf, or a list of leaves; quotes are Hydra's own, and no part of a text."""
+    """A leaf, or a list of leaves; the quotes are Hydra's own and not part of a text."""
     leaf = builder.leaf(word)
     if not word.is_known:
         return leaf
@@ -79,7 +78,7 @@ def _leaf(leaf: Node, text: str) -> Node:
 
 
 def _nested(found: Mapping[Path, Node], builder: Builder) -> Node:
-    """Leaves by path as mappings in mappings; where a leaf and a mapping meet, the last counts."""
+    """Leaves by path as nested mappings; if a leaf and a mapping collide, the last one counts."""
     heads: dict[str, dict[Path, Node]] = {}
     fields: dict[str, Node] = {}
     for (head, *rest), node in found.items():

@@ -19,7 +19,7 @@ from tunec.compiler.frontend.nodes import Node, descend, walk
 from tunec.schemas.source import Path, dotted
 
 MAX_EXPANDED: Final = 100_000
-"""Characters and values that all references of a spec may expand to."""
+"""The most characters and values to which all references of a spec may expand."""
 MAX_CHAIN: Final = 32
 
 _OPEN: Final = re.compile(r"(?P<slashes>\\*)\$\{")
@@ -33,11 +33,11 @@ class Reference(Struct, frozen=True):
 
     text: str
     up: int
-    """Leading dots: 1 is the mapping that the text stands in; 0: from the root."""
+    """Leading dots: 1 is the mapping that contains the text; 0: from the root."""
     keys: tuple[str, ...]
 
     def target(self, at: Path) -> Path | None:
-        """The path it names, for a text that stands at a path; None above the root."""
+        """The path that it names, for a text at a path; None above the root."""
         if self.up > len(at):
             return None
         base = at[: len(at) - self.up] if self.up else ()
@@ -45,17 +45,17 @@ class Reference(Struct, frozen=True):
 
 
 class Checked(Struct, frozen=True):
-    """What a check of all references found."""
+    """The result of checking all references."""
 
     faults: tuple[Diagnostic, ...]
     broken: frozenset[Path]
-    """Leaves whose value cannot be known."""
+    """Leaves whose value is unknown."""
     used: bool
-    """Whether there is any reference or escape to be resolved."""
+    """Whether there is any reference or escape to resolve."""
 
 
 class _Broken(Exception):
-    """A reference that leads nowhere; `fault` is None where another leaf is to blame."""
+    """A reference leads nowhere; `fault` is None if another leaf is the cause."""
 
     def __init__(self, fault: Diagnostic | None) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class _Broken(Exception):
 
 
 def check(tree: Node) -> Checked:
-    """Follow every reference of a tree; report each that is refused or leads nowhere, once."""
+    """Follow every reference of a tree; report each refused or dangling one, once."""
     following = _Following(tree)
     faults: list[Diagnostic] = []
     broken: set[Path] = set()
@@ -84,7 +84,7 @@ def has_reference(value: object) -> bool:
 
 
 class _Following(Struct):
-    """Weighs leaves by what they expand to, and so finds circles and dead ends."""
+    """Computes the expanded size of leaves, and so finds circles and dangling references."""
 
     tree: Node
     weights: dict[Path, int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class _Following(Struct):
     used: bool = False
 
     def weigh(self, path: Path, node: Node, chain: tuple[Path, ...]) -> int:
-        """Characters and values that a node stands for; raises _Broken."""
+        """Characters and values to which a node expands; raises _Broken."""
         if path in self.weights:
             return self.weights[path]
         if path in self.reported:
@@ -144,7 +144,7 @@ class _Following(Struct):
         return target, child
 
     def _walk_to(self, target: Path) -> tuple[Path, Node, Path]:
-        """Go along a path, also where a mapping on the way is itself a reference."""
+        """Follow a path, even if a mapping on the way is itself a reference."""
         for _ in range(MAX_CHAIN):
             target = _with_indices(self.tree, target)
             child, reached = descend(self.tree, target)
@@ -162,7 +162,7 @@ class _Following(Struct):
 
 
 def references(text: str) -> Iterator[Reference | str]:
-    """Each reference of a text; the raw text of a `${...}` that is none."""
+    """Each reference of a text; for a malformed `${...}`, its raw text."""
     for found in _OPEN.finditer(text):
         if len(found["slashes"]) % 2 == 0:
             start = found.start() + len(found["slashes"])
@@ -191,7 +191,7 @@ def _end(text: str, start: int) -> int:
 
 
 def _with_indices(tree: Node, path: Path) -> Path:
-    """The path with the keys that lead into lists as numbers."""
+    """The path with keys that lead into lists as numbers."""
     taken: list[str | int] = []
     node: Node | None = tree
     for part in path:

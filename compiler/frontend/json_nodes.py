@@ -1,7 +1,7 @@
-"""JSON text to nodes: what Python's `json` module reads, with a place for every key and value.
+"""JSON text to nodes: what Python's `json` module accepts, with a place for every key and value.
 
-Trailing commas and comments are reported and read over, so that the rest of the file is checked
-too; any other fault of syntax ends the reading.
+Trailing commas and comments are reported and skipped, so that the rest of the file is checked too;
+any other syntax error ends the reading.
 """
 
 import re
@@ -25,7 +25,7 @@ _NUMBER: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?
 _WORD: Final = re.compile(r"[A-Za-z_$][\w.$-]*")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _scan_text: Final[Callable[[str, int, bool], tuple[str, int]]] = vars(decoder)["scanstring"]
-"""What `json` itself reads a text with; its stubs leave it out."""
+"""`json`'s own function for reading a text; its type stubs leave it out."""
 _LITERALS: Final[dict[str, Any]] = {
     "true": True,
     "false": False,
@@ -34,17 +34,17 @@ _LITERALS: Final[dict[str, Any]] = {
     "Infinity": float("inf"),
     "-Infinity": float("-inf"),
 }
-"""The last three are not in RFC 8259, but Python's `json` reads them."""
+"""The last three are not in RFC 8259, but Python's `json` accepts them."""
 COMMENT: Final = "JSON has no comments"
 COMMA: Final = "there is a comma before the closing bracket"
-"""The two faults after which reading goes on, for those who know a reader that takes them."""
+"""The two faults after which reading continues, for readers that accept them."""
 _PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
 
 
 def parse_json(text: str, origin: Origin) -> tuple[Node | None, tuple[Diagnostic, ...]]:
     """Read one JSON document.
 
-    Raises nothing: the tree is None where the syntax ends it, and every fault is returned.
+    Never raises: the tree is None if the syntax is broken, and every fault is returned.
     """
     reader = _Reader(text, Places(text, origin))
     try:
@@ -126,7 +126,7 @@ class _Reader(Struct):
         return self.at - 1
 
     def _closes(self, bracket: str, *, first: bool) -> bool:
-        """Step over a comma or the closing bracket; return whether the collection ends."""
+        """Skip a comma or the closing bracket; return whether the collection ends."""
         self._skip()
         comma = self.at
         if not first and self._peek() == ",":

@@ -26,7 +26,7 @@ _REFERENCE: Final = "#/$defs/Reference"
 _PINS: Final = "#/$defs/Pins"
 _PINNED: Final = "#/$defs/Pinned"
 _WHOLE: Final = frozenset((_REFERENCE, _PINS, _PINNED))
-"""Definitions that hold for a spec and for a part of one."""
+"""Definitions that are valid for a spec and for a part of one."""
 _REFERENCE_SCHEMA: Final[Mapping[str, Any]] = {
     "description": "The value of another key of the spec: `${path.to.key}`.",
     "type": "string",
@@ -40,10 +40,10 @@ _EXTENDS: Final[Mapping[str, Any]] = {
 
 
 def spec_schema() -> Json:
-    """The schema of a spec file: every field, every slot that can be pinned.
+    """The schema of a spec file: every field, and every slot that can be pinned.
 
-    The names of models, hardware and targets are `tunec schema`'s to add: they are no part of it.
-    A spec that extends another may leave out anything, so there nothing is required.
+    `tunec schema` adds the names of models, hardware and targets, which are not part of it. A spec
+    that extends another may leave out anything, so nothing is required there.
     """
     schema = _of(Spec, "A spec of tunec: one run, described by its intent.")
     definitions: Json = schema.pop("$defs")
@@ -87,7 +87,7 @@ def _of(shape: type[Shape], says: str) -> Json:
 
 
 def _parts(shape: type[Shape]) -> Iterator[type[Shape]]:
-    """The shapes that a shape is made of, at any depth."""
+    """The shapes that a shape contains, at any depth."""
     for info in shape.model_fields.values():
         for each in shapes_in(info.annotation):
             yield each
@@ -95,7 +95,7 @@ def _parts(shape: type[Shape]) -> Iterator[type[Shape]]:
 
 
 def _described(schema: Json, shape: type[Shape]) -> Json:
-    """The schema with what each field's own text says."""
+    """The schema with each field's description."""
     docs = field_docs(shape)
     properties = {
         name: ({"description": docs[name]} if name in docs else {})
@@ -106,7 +106,7 @@ def _described(schema: Json, shape: type[Shape]) -> Json:
 
 
 def _tidied(value: Any) -> Any:
-    """The schema without the titles that pydantic makes of field names, and with one-line texts."""
+    """The schema without pydantic's generated titles, and with one-line texts."""
     if isinstance(value, list):
         return [_tidied(each) for each in value]
     if not isinstance(value, dict):
@@ -165,7 +165,7 @@ def _text_form(slot: Slot, types: set[str | None]) -> Json | None:
 
 
 def _with_references(definition: Json) -> Json:
-    """Let `${...}` stand for the value of every property."""
+    """Allow `${...}` as the value of every property."""
     properties = definition.get("properties", {})
     opened = {name: _with_reference(schema) for name, schema in properties.items()}
     return {**definition, "properties": opened} if opened else definition
@@ -183,7 +183,7 @@ def _with_reference(schema: Json) -> Json:
 
 
 def _partial(definition: Json) -> Json:
-    """The definition with nothing required, and so with its parts."""
+    """The definition with nothing required, in all of its parts."""
     changed: Json = _renamed(definition)
     changed.pop("required", None)
     changed.pop("minProperties", None)
@@ -217,7 +217,7 @@ SCHEMAS: Final[Mapping[str, Callable[[], Json]]] = {
     "choice": lambda: _of(Choice, "What `tunec choose --format json` prints."),
     "prices": lambda: _of(PriceList, "A list of prices: what one node costs an hour, by region."),
 }
-"""What makes each file of `schemas/json/tunec/`, by its name without the ending."""
+"""The function that makes each file of `schemas/json/tunec/`, by the file's name."""
 
 
 def schema_text(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Layers of a spec, laid over each other: base files, the spec itself, the command line.
+"""Layers of a spec, merged in order: base files, the spec itself, the command line.
 
-The values are merged by OmegaConf (`omega.py`); this merges the trees that know where each value
-was written, by the same rules, and says what a layer displaces.
+OmegaConf merges the values (`omega.py`). This module merges the trees that know where each value
+was written, by the same rules, and finds what a layer replaces.
 """
 
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from tunec.schemas.source import Path
 from tunec.schemas.spec import EXCLUSIVE, SHORTHANDS
 
 MISSING: Final = "???"
-"""OmegaConf's mark for a value that somebody else must give."""
+"""OmegaConf's marker for a value that another layer must give."""
 
 
 def is_missing(node: Node) -> bool:
-    """Whether a leaf is the mark for a value that is still to be given."""
+    """Whether a leaf is the marker for a missing value."""
     return node.is_leaf and isinstance(node.value, str) and node.value == MISSING
 
 
 def merge(base: Node, over: Node) -> Node:
-    """Lay one tree over another, as `OmegaConf.merge` does: mappings join, the rest replaces.
+    """Merge one tree over another, as `OmegaConf.merge` does: mappings join, other values replace.
 
-    `???` says that a value is still to be given, so it replaces nothing.
+    `???` marks a value that is still missing, so it replaces nothing.
     """
     if is_missing(over):
         return base
@@ -37,9 +37,9 @@ def merge(base: Node, over: Node) -> Node:
 
 
 def written_out(base: Node, over: Node) -> Node:
-    """`base` with each text written out as the mapping it is short for, where `over` adds to it.
+    """`base` with each shorthand expanded to a mapping, if `over` adds to that mapping.
 
-    So `train.optimizer.weight_decay: 0.1` over `optimizer: lion` leaves Lion the optimizer.
+    So `train.optimizer.weight_decay: 0.1` over `optimizer: lion` keeps Lion as the optimizer.
     """
     for path, field in SHORTHANDS.items():
         short, reached = descend(base, path)
@@ -52,7 +52,7 @@ def written_out(base: Node, over: Node) -> Node:
 
 
 def _with(tree: Node, path: Path, value: Node) -> Node:
-    """The tree with another value at a path of keys that are there."""
+    """The tree with another value at a path of existing keys."""
     if not path:
         return value
     head = str(path[0])
@@ -64,8 +64,8 @@ def _with(tree: Node, path: Path, value: Node) -> Node:
 def displaced(base: Node, over: Node) -> Iterator[Path]:
     """Paths of `base` that a choice in `over` makes void.
 
-    Of fields that exclude each other, the ones that the later layer gives replace the others: a
-    spec that says `qlora` over a base that says `lora` means `qlora`.
+    If fields exclude each other, those of the later layer replace the others: a spec with `qlora`
+    over a base with `lora` means `qlora`.
     """
     for path, members in EXCLUSIVE.items():
         before, reached = descend(base, path)
@@ -97,7 +97,7 @@ def _gives(node: Node, name: str) -> bool:
 
 
 def without(tree: Node, path: Path) -> Node:
-    """The tree less the field at a path."""
+    """The tree without the field at a path."""
     head, *rest = path
     if tree.fields is None or head not in tree.fields:
         return tree

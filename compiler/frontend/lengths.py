@@ -1,4 +1,4 @@
-"""How long the samples are: `data.lengths`, in the spec or in a file that it names."""
+"""Sample lengths: `data.lengths`, in the spec or in a file that it names."""
 
 import hashlib
 import json
@@ -27,23 +27,23 @@ from tunec.schemas.source import dotted
 _AT: Final = ("data", "lengths")
 _MEAN: Final = re.compile(r"mean\s+([1-9]\d*)", re.ASCII)
 _MOST_READ: Final = 2**26
-"""Bytes of a data file that is read to see whether it has changed; else its size tells."""
+"""Bytes up to which a data file is read to detect changes; for larger files the size decides."""
 _MOST: Final = 2**31
-"""No sample has more tokens, and no data set is longer in a histogram's row."""
+"""No sample has more tokens, and no row of a histogram has more samples."""
 
 
 class Told(Struct, frozen=True):
-    """What a spec says of lengths; all empty where it has none that can be read."""
+    """The lengths of a spec; all fields are empty if there are none that can be read."""
 
     lengths: Lengths | None = None
     files: tuple[File, ...] = ()
     faults: tuple[Diagnostic, ...] = ()
     kept: KeptLengths | None = None
-    """What the file says of itself, where `tunec data` wrote it."""
+    """The file's header, if `tunec data` wrote it."""
 
 
 class _Unusable(ValueError):
-    """A document that holds no lengths; says why."""
+    """A document holds no lengths; the message says why."""
 
 
 def check_lengths(data: Mapping[str, Any], tree: Node, project: Project) -> Told:
@@ -86,7 +86,7 @@ def _of_file(path: Path, content: bytes) -> Told:
 
 
 def lengths_of(kept: KeptLengths) -> Lengths:
-    """What a plan knows by a file that `tunec data` wrote."""
+    """The lengths of a file that `tunec data` wrote."""
     is_estimate = kept.tokenizer.sha256 is None
     return Lengths(kept.counts, kept.order, is_estimate=is_estimate, answers=kept.answers)
 
@@ -129,7 +129,7 @@ def _in_order(found: list[Any]) -> Lengths:
 def _stale(
     kept: KeptLengths, path: Path, data: Mapping[str, Any], tree: Node, project: Project
 ) -> Iterator[Diagnostic]:
-    """Where a file of lengths is of other data, or of another model's tokens."""
+    """Report a file of lengths that belongs to other data, or to another model's tokenizer."""
     model, named = data.get("model"), kept.tokenizer.model
     if isinstance(model, str) and named and _weights(named) != _weights(model):
         why = f"it was measured with the tokenizer of {named}, and the model is {model}"

@@ -47,11 +47,11 @@ class Loaded(Struct, frozen=True):
     """A spec as it was read: typed where nothing is wrong with it."""
 
     spec: Spec | None
-    """None as soon as one diagnostic is an error."""
+    """None if any diagnostic is an error."""
     spans: Mapping[Place, Span]
-    """Where each value was written, in whichever file."""
+    """The place of each value, in whichever file."""
     diagnostics: tuple[Diagnostic, ...]
-    """By file and line."""
+    """Sorted by file and line."""
     files: tuple[tuple[str, str], ...]
     """Every file read: its path relative to `base`, with slashes, and the SHA-256 of its bytes."""
     sources: Mapping[str, str]
@@ -59,28 +59,28 @@ class Loaded(Struct, frozen=True):
     base: Path
     """The directory that paths in the spec are relative to."""
     cluster: Cluster | None = None
-    """The hardware that `hardware` names, if nothing is wrong with it."""
+    """The hardware that `hardware` names, if it has no fault."""
     allowances: tuple[Allowance, ...] = ()
-    """What the spec's `allow` and the comments of its files accept."""
+    """Diagnostics that the spec's `allow` and comments in its files accept."""
     followed: Mapping[str, Any] = field(default_factory=dict)
-    """What paths in the spec lead to, by the path as written there: a model's config as plain data,
-    a cluster as a `Cluster`."""
+    """What paths in the spec lead to, by the path as written: a model's config as plain data, a
+    cluster as a `Cluster`."""
     lengths: Lengths | None = None
-    """What `data.lengths` says of the samples."""
+    """The sample lengths of `data.lengths`."""
     calibration: Calibration | None = None
-    """A kept trace that `calibration` names, or that lies beside the model's config."""
+    """A stored trace that `calibration` names, or that lies beside the model's config."""
     origin: "_Origin | None" = None
-    """What it was read from."""
+    """What the spec was read from."""
 
     @property
     def software(self) -> Mapping[str, str]:
-        """The versions that run: the spec's own over those of its hardware."""
+        """The installed versions; the spec's own overrule those of its hardware."""
         cluster = self.cluster.software if self.cluster else {}
         return {**cluster, **(self.spec.software if self.spec else {})}
 
 
 def with_settings(loaded: Loaded, settings: Sequence[str]) -> Loaded:
-    """The spec as it would be read with more arguments of `--set`, stronger than those given."""
+    """The spec with further `--set` arguments, which overrule those given."""
     if loaded.origin is None:
         return loaded
     layers, arguments, asked = loaded.origin
@@ -88,7 +88,7 @@ def with_settings(loaded: Loaded, settings: Sequence[str]) -> Loaded:
 
 
 def for_hardware(loaded: Loaded, hardware: str) -> Loaded:
-    """The spec as it would be read for another `--hardware`; its own files are not read again."""
+    """The spec with another `--hardware`; its own files are not read again."""
     if loaded.origin is None:
         return loaded
     layers, arguments, asked = loaded.origin
@@ -97,7 +97,7 @@ def for_hardware(loaded: Loaded, hardware: str) -> Loaded:
 
 
 def moved(loaded: Loaded, hardware: str | Cluster, cluster: Cluster) -> Loaded:
-    """A spec put on another cluster, which its `hardware` then names or is; nothing is read."""
+    """The spec on another cluster, which its `hardware` then names or contains; nothing is read."""
     if loaded.spec is None:
         return loaded
     spec = loaded.spec.model_copy(update={"hardware": hardware})
@@ -105,13 +105,13 @@ def moved(loaded: Loaded, hardware: str | Cluster, cluster: Cluster) -> Loaded:
 
 
 class _Asked(Struct, frozen=True):
-    """What besides the files decides how a spec is read."""
+    """What affects how a spec is read, besides its files."""
 
     project: Project
     stem: str
     targets: Collection[str]
     laid_over: Sequence[str] = ()
-    """What a fleet file says; its paths count from the spec, and stay in the project."""
+    """Settings of a fleet file; their paths are relative to the spec, and stay in the project."""
 
     @property
     def base(self) -> Path:
@@ -120,7 +120,7 @@ class _Asked(Struct, frozen=True):
 
 
 _Origin = tuple[Layers, Sequence[str], _Asked]
-"""Files, arguments, and what else decides how they are read."""
+"""Files, arguments, and what else affects how they are read."""
 
 
 def load_spec(
@@ -132,13 +132,13 @@ def load_spec(
     targets: Collection[str] = (),
     allow_outside: bool = False,
 ) -> Loaded:
-    """Read a spec file, with what it extends and the command line's overrides.
+    """Read a spec file, the files that it extends, and the command line's overrides.
 
-    `overrides` are `path=value`, the later ones stronger; `hardware` replaces the spec's own, and
-    as a path it is relative to the working directory. `laid_over` are overrides of a fleet file:
-    weaker, and read as if the spec said them. `targets` are the known target names; with
-    none, any name passes. `allow_outside` lets the spec name files outside its project. Raises
-    nothing for any content of any file.
+    `overrides` are `path=value`, where later ones win; `hardware` replaces the spec's own, and a
+    path there is relative to the working directory. `laid_over` are overrides of a fleet file: they
+    are weaker, and read as if the spec contained them. `targets` are the known target names; if
+    empty, any name passes. `allow_outside` lets the spec name files outside its project. Never
+    raises, whatever the content of the files.
     """
     base, stem = _place(Path(path))
     layers = read_layers(Path(path), allow_outside=allow_outside)
@@ -147,7 +147,7 @@ def load_spec(
 
 
 def _place(path: Path) -> tuple[Path, str]:
-    """Where paths in a spec start from, and the name that its file gives it."""
+    """The directory to which a spec's paths are relative, and the name that its file gives it."""
     return (Path(), "run") if is_stream(path) else (path.parent, path.stem)
 
 
@@ -178,7 +178,7 @@ def load_mapping(
     targets: Collection[str] = (),
     allow_outside: bool = False,
 ) -> Loaded:
-    """Read a spec given as plain data; faults point into the data written as JSON."""
+    """Read a spec given as plain data; faults point into that data as JSON."""
     try:
         text = json.dumps(data, indent=2, ensure_ascii=False, default=_as_plain)
     except (TypeError, ValueError, RecursionError) as fault:
@@ -221,7 +221,7 @@ def _load(layers: Layers, arguments: Sequence[str], asked: _Asked) -> Loaded:
 
 
 class _Checked(Struct, frozen=True):
-    """What the checks of a composed spec gave."""
+    """The result of checking a composed spec."""
 
     spec: Spec | None
     cluster: Cluster | None
@@ -233,7 +233,7 @@ class _Checked(Struct, frozen=True):
 
 
 def _completed(composed: Composed, asked: _Asked) -> Any:
-    """The data with the name that the file gives, and with paths of the command line rebased."""
+    """The data, with its name taken from the file and paths of the command line rebased."""
     if not isinstance(composed.data, dict) or composed.tree is None:
         return composed.data
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", asked.stem).strip("-._")[:100]
@@ -284,7 +284,7 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
 
 
 def _followed(data: Any, model: names.Named, hardware: names.Named) -> dict[str, Any]:
-    """What was read from other files, by the path in the spec; the catalogue is not among them."""
+    """What was read from other files, by the path in the spec, without catalogue entries."""
     given = data.get("model")
     config = given.get("config") if isinstance(given, Mapping) else given
     found: dict[str, Any] = {str(config): model.config} if model.config is not None else {}
@@ -309,7 +309,7 @@ def _paths(faults: Iterable[Diagnostic]) -> list[Place]:
 
 
 def _repeats(fault: Diagnostic, exclusive: Sequence[Diagnostic]) -> bool:
-    """Whether a model's own validator says again which fields exclude each other."""
+    """Whether a model's own validator repeats which fields exclude each other."""
     path = fault.primary.path if fault.primary else ""
     said = (each.primary.path for each in exclusive if each.primary)
     return fault.id == "E0308" and any(each.startswith(path) for each in said)
@@ -344,7 +344,7 @@ _OF_VALUES: Final = frozenset(("E0303", "E0304", "E0306", "E0403", "E0404"))
 
 
 def _without_consequences(faults: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Leave out what is said of a value that was not read, or may stand in a file that was not."""
+    """Leave out faults of values that could not be read, or that an unreadable file may contain."""
     every = list(faults)
     unread = [each.primary.span for each in every if each.id in _OF_SYNTAX and each.primary]
     if any(each.id in _OF_FILES and _is_of_extends(each) for each in every):
@@ -362,7 +362,7 @@ def _holds_one(fault: Diagnostic, spans: Iterable[Span | None]) -> bool:
 
 
 def _touches(value: Span, other: Span) -> bool:
-    """Whether `other` lies in a value, or is the tag before it."""
+    """Whether `other` is within a value, or is the tag before it."""
     if value.file != other.file or other.line > value.end_line or other.end_line < value.line:
         return False
     end = (other.end_line, other.end_column + 1)
@@ -390,7 +390,7 @@ def _with_files(read: Read, files: Iterable[names.File], base: Path) -> Read:
 
 
 def _ordered(faults: Iterable[Diagnostic], sources: Mapping[str, str]) -> tuple[Diagnostic, ...]:
-    """Each fault once, by file in the order of reading, then by place."""
+    """Each fault once, sorted by file in reading order, then by place."""
     order = {file: at for at, file in enumerate(sources)}
 
     def key(each: Diagnostic) -> tuple[int, int, int]:

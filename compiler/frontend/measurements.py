@@ -1,4 +1,4 @@
-"""What runs on a cluster came to: the file beside its own, or beside a spec that names it."""
+"""Measurements of a cluster's runs: the file beside its own, or beside a spec that names it."""
 
 from pathlib import Path
 from typing import Final
@@ -12,11 +12,11 @@ from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.source import start_of
 
 SUFFIX: Final = ".measured.yaml"
-"""Of the file beside `NAME.yaml`; of a cluster of the catalogue, in the directory of the spec."""
+"""Suffix of the file beside `NAME.yaml`; for a cluster of the catalogue, beside the spec."""
 
 
 class Beside(Struct, frozen=True):
-    """A cluster with what runs on it came to, where a file has that."""
+    """A cluster with its measurements, if there is a file of them."""
 
     cluster: Cluster
     path: Path | None = None
@@ -25,12 +25,12 @@ class Beside(Struct, frozen=True):
 
 
 def path_beside(cluster: str, base: Path, file: Path | None = None) -> Path:
-    """Where the file is of a cluster: beside its own, else in a directory by its name."""
+    """The path of a cluster's measurements: beside its file, or in a directory by its name."""
     return base / f"{cluster}{SUFFIX}" if file is None else file.with_name(file.stem + SUFFIX)
 
 
 def with_measured(cluster: Cluster, base: Path, file: Path | None = None) -> Beside:
-    """Read the file of a cluster, if there is one; a faulty one leaves the cluster as it is."""
+    """Read the measurements of a cluster, if there are any; a faulty file changes nothing."""
     path = path_beside(cluster.name, base, file)
     try:
         if not path.is_file():

@@ -1,4 +1,4 @@
-"""What is reported of a model's name that the catalogue does not have."""
+"""Diagnostics for a model name that the catalogue does not have."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _OTHER_MODELS: Final = (
 
 
 def _other_model(name: str) -> str:
-    """How a model that the catalogue does not have is planned."""
+    """How to plan a model that the catalogue does not have."""
     said = shortened(name)
     return (
         f"`hf download {said} config.json` lets it be found by its name, and `tunec card {said}` "
@@ -30,7 +30,7 @@ _REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def unknown_model(name: str, at: Span) -> Iterator[Diagnostic]:
-    """What is wrong with a name that the catalogue does not have, at its place; nothing: it has."""
+    """The diagnostics of a name that the catalogue does not have; none if it has it."""
     from tunec.schemas.models.catalogue import UnknownName, card
     from tunec.schemas.models.refusals import how_stored, why_unplanned
 
@@ -85,7 +85,7 @@ def _of_a_revision(name: str, whole: str, revision: str, at: Span) -> Diagnostic
 
 
 def _packed(name: str, stored: str, at: Span) -> Diagnostic:
-    """A repository whose name says that its weights are packed."""
+    """A repository whose name shows that its weights are packed."""
     from tunec.schemas.models.catalogue import repository_unpacked
 
     whole = repository_unpacked(name)

@@ -1,4 +1,4 @@
-"""Names in a spec that lead to something: models, hardware, devices, targets, versions."""
+"""Names in a spec that refer to something: models, hardware, devices, targets, versions."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -28,7 +28,7 @@ from tunec.schemas.source import Span
 
 
 class File(Struct, frozen=True):
-    """A file that a name leads to, as it was read."""
+    """A file that a name refers to, as it was read."""
 
     path: Path
     content: bytes
@@ -40,13 +40,13 @@ class File(Struct, frozen=True):
 
 
 class Named(Struct, frozen=True):
-    """What following a name gave."""
+    """The result of following a name."""
 
     faults: tuple[Diagnostic, ...] = ()
     files: tuple[File, ...] = ()
     cluster: Cluster | None = None
     config: Mapping[str, Any] | None = None
-    """A model's config, where the name is the path of one."""
+    """A model's config, if the name is the path of one."""
 
 
 def is_path(name: str, base: Path) -> bool:
@@ -62,7 +62,7 @@ def is_path(name: str, base: Path) -> bool:
 
 
 def is_written_as_path(name: str) -> bool:
-    """Whether a name can be no catalogue entry, whatever there is on the disk."""
+    """Whether a name cannot be a catalogue entry, whatever is on the disk."""
     return name.startswith((".", "/", "~")) or name.endswith((".json", ".yaml", ".yml"))
 
 
@@ -88,9 +88,9 @@ def check_model(value: Any, tree: Node, project: Project) -> Named:
 
 
 def check_stored(data: Mapping[str, Any], model: Named, tree: Node) -> Iterator[Diagnostic]:
-    """Check that the weights that a config describes are those that the method trains over.
+    """Check that the weights that a config describes suit the method.
 
-    A checkpoint's own quantization wins over what is asked for at loading (transformers 5.23.0
+    A checkpoint's own quantization overrules the one requested on loading (transformers 5.23.0
     quantizers/auto.py `AutoHfQuantizer.merge_quantization_configs`).
     """
     given = data.get("model")
@@ -146,7 +146,7 @@ def _config(content: bytes, file: str, format: Format) -> tuple[Any, tuple[Diagn
 
 
 def _no_config(name: str, folder: Path, fault: Exception, tree: Node, at: Place) -> Diagnostic:
-    """A directory without a config; one of diffusers' pipelines has one in each of its parts."""
+    """A directory without a config; a diffusers pipeline has one in each of its parts."""
     parts = [part for part in ("transformer", "unet") if (folder / part / "config.json").is_file()]
     named = [f"`model: {shortened(name).rstrip('/')}/{part}`" for part in parts]
     return error(
@@ -264,7 +264,7 @@ def _cluster_file(name: str, tree: Node, project: Project) -> Named:
 
 
 def _measured(named: Named, project: Project, file: Path | None = None) -> Named:
-    """A cluster with what runs on it came to, where a file beside it has that."""
+    """A cluster with the measurements of its runs, if a file beside it has them."""
     if named.cluster is None:
         return named
     found = with_measured(named.cluster, project.base, file)

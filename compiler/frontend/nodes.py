@@ -1,7 +1,7 @@
-"""Documents as trees in which every key and value knows where it was written.
+"""Documents as trees in which every key and value knows its place.
 
-The same nodes read specs and the configs of other programs. A document is hostile until read: its
-size, depth and number of values are bounded, and whatever is wrong with it is a diagnostic.
+The same nodes represent specs and the configs of other programs. A document is untrusted: its size,
+depth and number of values are limited, and every fault is a diagnostic.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,14 +13,15 @@ from tunec.schemas.source import Path, Span
 
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 100_000
-"""Values in one document, each alias counted as all that it stands for."""
+"""The most values in one document; each alias counts as all that it stands for."""
 MAX_DIGITS: Final = 40
-"""Of a whole number: products of several still are floats. No program counts beyond 64 bits."""
+"""Most digits of a whole number: products of several are still floats, and no program counts beyond
+64 bits."""
 _TOO_LARGE: Final = int("1" + "0" * MAX_DIGITS)
 
 
 def is_too_large(number: int) -> bool:
-    """Whether a whole number has more digits than are read."""
+    """Whether a whole number has too many digits."""
     return abs(number) >= _TOO_LARGE
 
 
@@ -31,13 +32,13 @@ class Node(Struct, frozen=True):
     value: Any = None
     """A leaf's data; None for mappings and sequences."""
     key_span: Span | None = None
-    """Where the key stands that leads here, in a mapping."""
+    """The place of its key, in a mapping."""
     fields: "Mapping[str, Node] | None" = None
     items: "tuple[Node, ...] | None" = None
     written: str | None = None
-    """The text of an unquoted leaf as it stands in the file."""
+    """The text of an unquoted leaf as in the file."""
     is_inline_json: bool = False
-    """Whether it stands in the file within a text, whose span it has: no edit can be made here."""
+    """Whether it is part of a JSON text within the file, whose span it has: it cannot be edited."""
 
     @property
     def is_leaf(self) -> bool:
