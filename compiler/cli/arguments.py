@@ -1,4 +1,4 @@
-"""The grammar of the command line: what can be typed, and what `--help` teaches."""
+"""The grammar of the command line: commands, arguments, and the texts of `--help`."""
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
@@ -52,9 +52,9 @@ exit codes: 0 success, 1 fault in the input, 2 wrong usage, 70 bug in tunec
 
 
 def build_parser(version: str, only: str | None = None) -> argparse.ArgumentParser:
-    """The grammar; each subcommand's name is in `command`.
+    """The parser; the subcommand's name is in `command`.
 
-    With the name of a command in `only`, the others are left out: they cost start-up time.
+    If `only` names a command, the others are left out, since they cost start-up time.
     """
     parser = argparse.ArgumentParser(
         prog="tunec",
@@ -71,7 +71,7 @@ def build_parser(version: str, only: str | None = None) -> argparse.ArgumentPars
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of a command line; wrong usage ends it with what was probably meant."""
+    """The options of a command line; wrong usage ends the command with a suggestion."""
     first = arguments[0] if arguments else ""
     if first and not first.startswith("-") and first not in _commands():
         parser.error(f"there is no command {first!r}{_near(first, _commands())}")
@@ -100,14 +100,14 @@ def _near(word: str, known: Iterable[str]) -> str:
 
 
 def _placed(word: str, takers: Sequence[str]) -> str:
-    """Which options of a command take files, where a word may be one that stands by itself."""
+    """The options of a command that take files, if a word may be one that stands alone."""
     if word.startswith("-") or not takers:
         return ""
     return f"; a file is given by {' or '.join(takers)}"
 
 
 def _commands() -> dict[str, Callable[["Subparsers"], None]]:
-    """What adds each command, in the order in which help lists them."""
+    """The function that adds each command, in the order of the help text."""
     return {
         "compile": _compile,
         "plan": _plan,

@@ -1,4 +1,4 @@
-"""`tunec calibrate`: a run that happened beside its plan, and what its cluster learns from it."""
+"""`tunec calibrate`: compare a run with its plan, and update its cluster's measurements."""
 
 import os
 from argparse import Namespace
@@ -34,7 +34,7 @@ from tunec.schemas.source import start_of
 
 
 class _Subject(Struct, frozen=True):
-    """What a run is compared with, and where its cluster's file is."""
+    """The plan that a run is compared with, and the path of its cluster's file."""
 
     plan: Expected
     file: Path
@@ -42,7 +42,7 @@ class _Subject(Struct, frozen=True):
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Read a run, compare it, and write what follows; where anything is wrong, nothing."""
+    """Read a run, compare it, and write the result; write nothing if there is any fault."""
     is_bundle = _plan_of_bundle(Path(options.spec)) is not None
     if not options.runs and not is_bundle:
         return _again(options, session)
@@ -75,7 +75,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _of_another_plan(path: Path, why: str) -> Diagnostic:
-    """That what was read is no run of this plan."""
+    """The files do not show a run of this plan."""
     how = "name the spec of this run, or leave out files of others"
     return error(
         "E0201", f"`{path}` shows no run of this plan: {why}", start_of(str(path)), help=how
@@ -111,7 +111,7 @@ def _deliver(
 
 
 def _subject(options: Namespace, session: Session) -> _Subject | None:
-    """The plan of the spec, and what earlier runs came to; None, said, where there is none."""
+    """The plan of the spec, and earlier measurements; None, after a report, if there is no plan."""
     kept = _plan_of_bundle(Path(options.spec))
     if kept is not None:
         return _of_bundle(kept, session, allow_outside=options.allow_outside)
@@ -130,13 +130,13 @@ def _subject(options: Namespace, session: Session) -> _Subject | None:
 
 
 def _plan_of_bundle(given: Path) -> Path | None:
-    """What a bundle's probe expects, where the bundle is given in place of its spec."""
+    """The expectations of a bundle's probe, if a bundle is given instead of its spec."""
     found = (given / FOLDER / PLAN, given / PLAN)
     return next((each for each in found if each.is_file()), None) if given.is_dir() else None
 
 
 def _of_bundle(kept: Path, session: Session, *, allow_outside: bool) -> _Subject | None:
-    """The plan that a bundle holds; the file of its cluster lies in the bundle's own project."""
+    """The plan in a bundle; its cluster's file must be in the bundle's own project."""
     try:
         said = decode(kept.read_bytes(), type=_Kept)
     except (OSError, DecodeError) as fault:
@@ -163,7 +163,7 @@ def _of_bundle(kept: Path, session: Session, *, allow_outside: bool) -> _Subject
 
 
 def _shown(given: Path) -> tuple[Shown, ...]:
-    """What a short run has shown of what it must; empty for any other."""
+    """What a short run has shown of what it must show; empty for any other run."""
     kept = _plan_of_bundle(given)
     if kept is None:
         return ()
@@ -175,7 +175,7 @@ def _shown(given: Path) -> tuple[Shown, ...]:
 
 
 class _Kept(Struct, frozen=True):
-    """What stands beside the probe in a bundle."""
+    """The files beside the probe in a bundle."""
 
     expected: Expected
     measured: str | None = None
@@ -186,7 +186,7 @@ _NOTHING: Final = "no file in this directory shows time or memory of a run"
 
 
 def _read(given: list[Path]) -> tuple[list[Path], list[Observation], list[Diagnostic]]:
-    """The files of a run with what each shows, or every reason why one shows nothing."""
+    """The files of a run and what each shows, or every reason why one shows nothing."""
     paths: list[Path] = []
     seen: list[Observation] = []
     faults: list[tuple[Path, str]] = []
@@ -217,13 +217,13 @@ def _read(given: list[Path]) -> tuple[list[Path], list[Observation], list[Diagno
 
 
 def _names(paths: list[Path], seen: list[Observation]) -> list[str]:
-    """What was read, for people."""
+    """The files that were read, and their kinds."""
     forms = ", ".join(dict.fromkeys(each.source for each in seen if each.source))
     return [*(path.name for path in paths[:-1]), f"{paths[-1].name} ({forms})"]
 
 
 def _again(options: Namespace, session: Session) -> int:
-    """The numbers of a file, worked out anew from the runs in it."""
+    """Recompute the numbers of a file from the runs in it."""
     path = Path(options.spec)
     if not path.name.endswith(SUFFIX):
         raise Misuse("name what the run left: `tunec calibrate SPEC RUN...`, files or directories")

@@ -1,4 +1,4 @@
-"""`tunec card`: the derived card of a model, read off its real class."""
+"""`tunec card`: the derived card of a model, measured on its real class."""
 
 import json
 from argparse import Namespace
@@ -24,18 +24,18 @@ from tunec.schemas.source import COMMAND_LINE, Span
 
 
 class _Asked(Struct, frozen=True):
-    """What a name leads to: a config with its repository, or faults."""
+    """What a name refers to: a config with its repository, or faults."""
 
     config: Mapping[str, Any]
     model: str
     file: Path | None
-    """The config's file; None: it is on a card of the catalogue, or there is none."""
+    """The config's file; None: the config is in the catalogue, or there is none."""
     sources: Mapping[str, str]
     faults: tuple[Diagnostic, ...] = ()
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Find or make the card of a model; write it, or say what it holds."""
+    """Find or make the card of a model; write it, or show what it holds."""
     name = options.model
     asked = _asked(name)
     if asked.faults:
@@ -57,7 +57,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _asked(name: str) -> _Asked:
-    """What the command line's name leads to."""
+    """What the name on the command line refers to."""
     tree = _named(name)
     found = check_model(name, tree, Project(Path()))
     sources = {COMMAND_LINE: name, **dict(each.source for each in found.files)}
@@ -98,7 +98,7 @@ _BY_RULE: Final = "plans need no card of it: a rule of tunec derives its family"
 
 
 def _counted(config: Mapping[str, Any]) -> int | None:
-    """The parameters by the rule of the family; None: there is none."""
+    """The number of parameters by the family's rule; None: there is no rule."""
     try:
         return derive(config).parameters
     except (UnknownArchitecture, ValueError):
@@ -106,7 +106,7 @@ def _counted(config: Mapping[str, Any]) -> int | None:
 
 
 def _text(name: str, found: DerivedCard) -> str:
-    """One screen: what the model is, its layers by kind, and where its card came from."""
+    """One screen: the model, its layers by kind, and the source of its card."""
     model = found.architecture
     lines = [
         f"{name}: {model.family}, {model.kind}",
@@ -126,7 +126,7 @@ def _text(name: str, found: DerivedCard) -> str:
 
 
 def _agreement(found: DerivedCard) -> str:
-    """Whether the rules of the family, where there are some, count the same."""
+    """Whether the family's rule, if there is one, gives the same count."""
     counted = _counted(found.config)
     if counted is None:
         return ""

@@ -1,4 +1,4 @@
-"""`tunec catalog`: what is known."""
+"""`tunec catalog`: the devices, clusters, models and targets that tunec knows."""
 
 import re
 from argparse import Namespace
@@ -20,7 +20,7 @@ from tunec.schemas.units import format_bytes
 
 
 def run(options: Namespace, session: Session) -> int:
-    """List a kind, show one entry, or list those with a word in their line."""
+    """List a kind, show one entry, or list the entries that contain a word."""
     known = kinds(session)
     if options.kind is None:
         return _kinds({name: tuple(names()) for name, (names, _) in known.items()}, session)
@@ -53,7 +53,7 @@ Kind = tuple[Callable[[], Mapping[str, str]], Callable[[str], Any]]
 
 
 def kinds(session: Session) -> dict[str, Kind]:
-    """What can be listed: how, and how one entry is shown."""
+    """The kinds that can be listed, and how one entry is shown."""
     registry = session.registry
     return {
         "devices": (_devices, lambda name: device(name).model_dump(mode="json")),
@@ -68,7 +68,7 @@ def kinds(session: Session) -> dict[str, Kind]:
 
 
 def _kinds(every: Mapping[str, tuple[str, ...]], session: Session) -> int:
-    """How many there are of each kind; for machines, which."""
+    """The number of entries of each kind; as JSON, their names."""
     if session.format == "json":
         session.json(every)
         return OK
@@ -85,13 +85,13 @@ def _show(rows: Mapping[str, str], session: Session) -> int:
 
 
 def _holding(word: str, rows: Mapping[str, str]) -> dict[str, str]:
-    """The entries in whose names or texts a word begins so."""
+    """The entries in whose name or text a word begins with this one."""
     begins = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
     return {name: text for name, text in rows.items() if begins.search(f"{name} {text}")}
 
 
 def _devices() -> dict[str, str]:
-    """Memory, compute capability, title, and what the arithmetic units do natively."""
+    """Memory, compute capability, title, and natively supported dtypes."""
     found = {name: device(name) for name in device_names()}
     wide = max(len(each.title) for each in found.values())
     return {name: _device(each, wide) for name, each in found.items()}
@@ -116,7 +116,7 @@ def _groups(found: Cluster) -> str:
 
 
 def _models() -> dict[str, str]:
-    """Each card, then the repositories whose weights have its modules."""
+    """Each card, and the repositories whose weights have its modules."""
     found: dict[str, str] = {}
     for name in card_names():
         known = card(name)

@@ -1,4 +1,4 @@
-"""What can be typed after `tunec choose`, and what it means: limits, prices, regions, sweeps."""
+"""The arguments of `tunec choose` and their meaning: limits, prices, regions, sweeps."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,11 +24,11 @@ _Result = TypeVar("_Result")
 _TIME: Final = "write it as 12h, 90min or 2d"
 _MONEY: Final = "write dollars as a number, such as 200 or 12.50"
 Combination = tuple[tuple[str, str], ...]
-"""Paths of the spec with the values that they take together."""
+"""Paths of the spec, each with one of its swept values."""
 
 
 class Read(Struct, frozen=True):
-    """What the arguments come to, or what is wrong with them."""
+    """The parsed arguments, or their faults."""
 
     asking: Asking
     combinations: tuple[Combination, ...]
@@ -44,13 +44,13 @@ class _Line(Struct):
     sources: dict[str, str]
 
     def place(self, flag: str, text: str) -> Span:
-        """Where a value stands, which is the next line."""
+        """The place of a value, as the next line."""
         self.lines.append(f"{flag} {text}")
         at, start = len(self.lines), len(flag) + 2
         return Span(COMMAND_LINE, at, start, at, start + max(1, len(text)))
 
     def refuse(self, code: str, message: str, span: Span, remedy: str | None) -> None:
-        """Say what is wrong with a value."""
+        """Report a fault of a value."""
         self.faults.append(error(code, message, span, help=remedy))
 
 
@@ -73,7 +73,7 @@ def read(options: Namespace) -> Read:
 
 
 def without_length(options: Namespace) -> tuple[Diagnostic, Mapping[str, str]]:
-    """What is wrong with a limit where the length of the run is unknown."""
+    """The fault of a limit if the run's length is unknown."""
     line = _Line([], [], {})
     flag, text = ("--within", options.within) if options.within else ("--budget", options.budget)
     span = line.place(flag, text)
@@ -102,7 +102,7 @@ def _named(given: Sequence[str], flag: str, known: Sequence[str], line: _Line) -
 
 
 def _regions(given: Sequence[str], known: Sequence[str], line: _Line) -> Iterator[str]:
-    """The regions that patterns mean."""
+    """The regions that match patterns."""
     for pattern in given:
         span = line.place("--region", pattern)
         found = [each for each in known if fnmatchcase(each, pattern)]

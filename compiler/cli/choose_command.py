@@ -25,7 +25,7 @@ Said = tuple[Sequence[Diagnostic], Mapping[str, str]]
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Plan the spec on every cluster, and print what it comes to."""
+    """Plan the spec on every cluster, and print the results."""
     asked = read(options)
     found = grounds(options.hardware, lambda hardware: _loaded(options, session, hardware))
     settled = [_settled(found, each) for each in asked.combinations]
@@ -58,18 +58,18 @@ def _loaded(options: Namespace, session: Session, hardware: str) -> Loaded:
 
 
 def _settled(found: Grounds, values: Combination) -> Grounds:
-    """The clusters under one combination of swept values."""
+    """The clusters for one combination of swept values."""
     return found.settled([f"{path}={value}" for path, value in values])
 
 
 def _faults(found: Grounds, before: Grounds | None = None) -> list[Said]:
-    """What is wrong with a spec, unless it was said of an earlier one."""
+    """Faults of a spec, unless an earlier combination had them."""
     known = {d for said, _ in (before.said if before else ()) for d in said}
     return [([d for d in said if d not in known], sources) for said, sources in found.said]
 
 
 def _refuse(said: Sequence[Said], session: Session) -> int:
-    """Every fault, whatever text it is of."""
+    """Report every fault, in whichever text it is."""
     told: dict[Diagnostic, None] = {}
     for diagnostics, sources in said:
         fresh = [each for each in diagnostics if each not in told]
@@ -109,7 +109,7 @@ def _name(ground: Ground) -> str:
 
 
 def _shown(choice: Choice, asked: Read, options: Namespace, session: Session) -> int:
-    """Print the choice, and write its page where one is asked for."""
+    """Print the choice, and write its page if one is requested."""
     if options.output is not None:
         from tunec.compiler.choose.page import choice_page
 

@@ -1,4 +1,4 @@
-"""`tunec compile`: write the files of the asked targets, all or none."""
+"""`tunec compile`: write the files of the requested targets, all or none."""
 
 import shlex
 from argparse import Namespace
@@ -17,7 +17,7 @@ from tunec.schemas.frozen import replace
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Compile every spec; write nothing unless all of them are fine."""
+    """Compile every spec; write nothing if any of them has an error."""
     if options.smoke and options.output is None:
         raise Misuse("--smoke writes a bundle beside the bundle: give a directory with -o")
     if options.check and options.output is None:
@@ -45,7 +45,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _show_commands(results: list[Compiled], options: Namespace, session: Session) -> None:
-    """Say with which commands the bundles are installed and started."""
+    """Print the commands that install and start the bundles."""
     for result in results:
         root = Path(options.output, _place(result.planned.loaded, options))
         if result.packages is not None:
@@ -56,7 +56,7 @@ def _show_commands(results: list[Compiled], options: Namespace, session: Session
 
 
 def _tell_short(results: list[Compiled], options: Namespace, session: Session) -> None:
-    """Say with which commands the short bundles are run before, and what is learned of them."""
+    """Print the commands that run the short bundles first, and evaluate them."""
     for result in results:
         root = Path(options.output, _place(result.planned.loaded, options), SMOKE)
         place = shlex.quote(root.as_posix())
@@ -66,20 +66,20 @@ def _tell_short(results: list[Compiled], options: Namespace, session: Session) -
 
 
 def _installing(root: Path, packages: Artifact) -> str:
-    """The command that installs a bundle's packages, or where the commands are."""
+    """The command that installs a bundle's packages, or the file that lists several."""
     path = shlex.quote((root / packages.name).as_posix())
     (_, *more) = packages.values["commands"]
     return f"the commands are in {path}" if more else f"pip install -r {path}"
 
 
 def _each_hardware(options: Namespace) -> list[Namespace]:
-    """The options for each named hardware; for the spec's own where none is named."""
+    """The options for each named hardware, or for the spec's own if none is named."""
     every = options.hardware or [None]
     return [Namespace(**{**vars(options), "hardware": each}) for each in every]
 
 
 def _compile(spec: str, on: Namespace, options: Namespace, session: Session) -> Compiled:
-    """Compile a spec on one hardware, whose options are `on`; to a bundle where `-o` is given."""
+    """Compile a spec on one hardware, with the options `on`; as a bundle if `-o` is given."""
     loaded = load(spec, on, session)
     asked = asked_targets(options.targets, loaded, session)
     if not asked and loaded.spec is not None:
@@ -117,7 +117,7 @@ def _outset(loaded: Loaded, options: Namespace, session: Session, below: str = "
 
 
 def _place(loaded: Loaded, options: Namespace) -> Path:
-    """The directory of a result below the output directory: what tells results apart."""
+    """The directory of a result below the output directory: the parts that distinguish results."""
     several, many = len(options.specs) > 1, len(options.hardware) > 1
     return Path(_name(loaded) if several else "", _cluster(loaded) if many else "")
 
@@ -131,7 +131,7 @@ def _cluster(loaded: Loaded) -> str:
 
 
 def _same_places(results: list[Compiled], options: Namespace) -> None:
-    """Misuse where files of two results would lie in one directory."""
+    """Raise Misuse if files of two results would go to one directory."""
     each = max(len(options.hardware), 1)
     machine = _twice(_cluster(one.planned.loaded) for one in results[:each] if one.ok)
     if machine is not None and options.hardware:
@@ -147,7 +147,7 @@ def _twice(names: Iterable[str]) -> str | None:
 
 
 def _layout(results: list[Compiled], options: Namespace, below: str = "") -> Files:
-    """Path of each file below the output directory."""
+    """The path of each file below the output directory."""
     return {
         _place(result.planned.loaded, options) / below / path: text
         for result in results

@@ -1,4 +1,4 @@
-"""`tunec completion`: a shell's completion script, by the shtab library."""
+"""`tunec completion`: a shell's completion script, made by the shtab library."""
 
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _actions(parser: ArgumentParser, command: str = "") -> Iterator[tuple[str, Action]]:
-    """What can be typed, by command: argparse has no public way to ask."""
+    """The arguments of each command; argparse has no public way to list them."""
     for action in parser._actions:  # noqa: SLF001  see above
         if isinstance(action.choices, dict):
             for name, below in action.choices.items():
@@ -41,7 +41,7 @@ def _actions(parser: ArgumentParser, command: str = "") -> Iterator[tuple[str, A
 
 
 def _names(session: Session) -> dict[str, list[str]]:
-    """What may stand for an argument, by the word that help has for it."""
+    """Possible values of an argument, by its name in the help text."""
     from tunec.compiler.cli import catalog_command, schema_command
     from tunec.compiler.ir.slots import SLOTS
     from tunec.compiler.passes.pipeline import PIPELINE

@@ -1,4 +1,4 @@
-"""`tunec data`: how long the samples are, and what follows from it."""
+"""`tunec data`: the lengths of samples, and what follows from them."""
 
 import hashlib
 from argparse import Namespace
@@ -34,11 +34,11 @@ from tunec.schemas.source import COMMAND_LINE, Span
 from tunec.schemas.spec import InlineModel
 
 _BATCH: Final = 8
-"""Samples of a batch where no plan says: a usual number."""
+"""Samples in a batch if there is no plan: a usual number."""
 
 
 class _Counting(NamedTuple):
-    """What counts, and how that is said."""
+    """The tokenizer that counts, and its description."""
 
     counter: Counter
     record: MeasuredBy
@@ -46,7 +46,7 @@ class _Counting(NamedTuple):
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Measure data files, and print or keep what they hold."""
+    """Measure data files, and print or store their lengths."""
     loaded = _loaded(options, session)
     if loaded is not None and loaded.spec is None:
         return session.refuse(loaded.diagnostics, loaded.sources)
@@ -106,7 +106,7 @@ def _report(
 
 
 def _keep(measured: Measured, record: MeasuredBy, options: Namespace, session: Session) -> int:
-    """Write the file of lengths, or compare it with what is measured."""
+    """Write the file of lengths, or compare it with new measurements."""
     if options.check is not None:
         path = Path(options.check)
         text = text_of(kept(measured, record, path.parent))
@@ -146,7 +146,7 @@ def _sources(options: Namespace, loaded: Loaded | None) -> Sequence[Source]:
 
 
 def _named(loaded: Loaded, root: Path | None) -> Iterator[Source]:
-    """The files that a spec trains on; raise Misuse for one outside of its project."""
+    """The files that a spec trains on; raise Misuse for one outside its project."""
     for each in parts(loaded.spec.data.train) if loaded.spec else ():
         if data_kind(each.path) != "file":
             raise Misuse(f"the spec trains on {each.path!r}, which is no file: name its files")
@@ -164,7 +164,7 @@ def _require_inside(path: Path, root: Path | None) -> None:
 
 
 def _counting(options: Namespace, loaded: Loaded | None) -> _Counting:
-    """What counts tokens; raise Unread where that is not at hand."""
+    """The tokenizer that counts tokens; raise Unread if it is not available."""
     if options.estimate:
         record = MeasuredBy(model="", sha256=None)
         words = "AN ESTIMATE by characters, 4 a token: a tokenizer may count a third more or less"
@@ -199,7 +199,7 @@ def _model(options: Namespace, loaded: Loaded | None) -> str:
 def _planned(
     loaded: Loaded | None, lengths: Lengths, options: Namespace, session: Session
 ) -> Planned | None:
-    """The spec's plan, with these lengths in the place of those that it names."""
+    """The spec's plan with these lengths instead of those that it names."""
     if loaded is None:
         return None
     known = replace(loaded, lengths=lengths)

@@ -1,4 +1,4 @@
-"""How files reach the one who asked for them: a directory, a comparison, or stdout."""
+"""How files reach the user: written to a directory, compared, or printed to stdout."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -15,10 +15,10 @@ Files = dict[Path, str]
 def deliver(
     files: Files, options: Namespace, session: Session, *, are_bundled: bool = False
 ) -> int:
-    """Write files below `-o`, or compare with what is there; without `-o`, print them.
+    """Write files below `-o`, or compare them with existing files; without `-o`, print them.
 
-    One file is printed as it is, several each below a line with its path. `are_bundled` tells
-    whether a directory of them has what starts them.
+    A single file is printed alone, several each below a line with its path. `are_bundled`: whether
+    a directory of them contains the entry that starts them.
     """
     if options.output is None:
         return _to_stdout(files, session, are_bundled=are_bundled)

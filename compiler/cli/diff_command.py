@@ -1,4 +1,4 @@
-"""`tunec diff`: what a change of specs does, to intent, decisions, clusters and files."""
+"""`tunec diff`: the effect of changed specs on intent, decisions, clusters and files."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from tunec.schemas.frozen import replace
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Compare two sides; fail where a side cannot be read, or with --fail-on for what changes."""
+    """Compare two sides; fail if a side cannot be read or, with --fail-on, if something changes."""
     if are_files_of_trainers(options):
         return diff_files.run(options, session)
     with ExitStack() as open_folders:
@@ -80,13 +80,13 @@ def _sides(options: Namespace, folders: ExitStack, session: Session) -> tuple[Sp
 
 
 def _by_fleet(side: Side, options: Namespace) -> Specs:
-    """The specs of a side on the clusters of a fleet file, with what that lays over them."""
+    """The specs of a side on the clusters of a fleet file, with its overrides."""
     fleet = fleet_at(Path(options.fleet), allow_outside=options.allow_outside)
     return FleetSpecs(replace(fleet, specs=side.files))
 
 
 class _Review:
-    """The reading and planning of both sides; remembers whether a spec could not be read."""
+    """Reads and plans both sides, and records whether a spec could not be read."""
 
     def __init__(self, old: Specs, new: Specs, options: Namespace, session: Session) -> None:
         self.old = old
@@ -94,12 +94,12 @@ class _Review:
         self.options = options
         self.session = session
         self.unreadable: list[str] = []
-        """Specs of which one side has faults."""
+        """Specs with faults on one of the sides."""
         self.unknown: set[str] = set()
-        """Clusters of the command line for which no spec can be planned."""
+        """Clusters of the command line on which no spec can be planned."""
 
     def comparison(self) -> Comparison:
-        """What differs, spec by spec; each outcome is forgotten once it is compared."""
+        """The differences, spec by spec; each outcome is dropped once it is compared."""
         names = self._names
         return Comparison(
             tuple(change for old, new in names if (change := self._compare(old, new))),
@@ -110,7 +110,7 @@ class _Review:
 
     @cached_property
     def _names(self) -> list[tuple[str, str]]:
-        """Old and new name of what is compared; two single files are, whatever they are called."""
+        """Old and new name of each pair; two single files form a pair, whatever their names."""
         old, new = self.old.names, self.new.names
         if len(old) == len(new) == 1:
             return [(old[0], new[0])]
@@ -118,7 +118,7 @@ class _Review:
         return sorted([(name, name) for name in both] + self._renamed(both), key=itemgetter(1))
 
     def _renamed(self, both: set[str]) -> list[tuple[str, str]]:
-        """What is gone under one name and there under another, and says the same."""
+        """Specs that disappeared under one name and appear under another with the same content."""
         gone = {name: self.old.read(name) for name in self.old.names if name not in both}
         found: list[tuple[str, str]] = []
         for name in self.new.names if gone else ():
@@ -153,7 +153,7 @@ class _Review:
     def _outcome(
         self, loaded: Loaded, name: str, cluster: str, *, did_fit: bool = False
     ) -> Outcome:
-        """What becomes of a pair; what would make it fit is sought where it `did_fit` before."""
+        """The outcome of a pair; if it fails but `did_fit` before, changes that help are sought."""
         planned = plan(loaded, self._dialects(loaded), repairing=did_fit)
         if planned.facts is None and cluster and cluster not in self.unknown:
             self.unknown.add(cluster)
@@ -165,7 +165,7 @@ class _Review:
         return asked_targets(self.options.targets or self.new.targets, loaded, self.session)
 
     def files(self) -> Iterator[str]:
-        """Unified differences of the files of both sides, for the targets asked."""
+        """Unified diffs of the files of both sides, for the requested targets."""
         for old, new in self._names:
             for cluster in self.new.clusters:
                 before = self._texts(self.old.on(old, cluster))
@@ -184,6 +184,6 @@ class _Review:
 
 
 def _without_header(text: str) -> str:
-    """The text without the line of digests, which differs wherever anything does."""
+    """The text without its line of digests, which changes with everything."""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("# tunec "))

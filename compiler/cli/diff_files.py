@@ -1,4 +1,4 @@
-"""`tunec diff` of existing trainer files: what their change does to the run that they describe."""
+"""`tunec diff` of existing trainer files: the effect of their change on the run."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def _may_hold_specs(path: Path) -> bool:
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Compare two sides of one run; fail where one cannot be read, or as --fail-on says."""
+    """Compare two sides of one run; fail if one cannot be read, or as --fail-on requires."""
     with ExitStack() as folders:
         try:
             old, new = _sides(options, folders)
@@ -118,7 +118,7 @@ def _are_read(pair: _Pair, session: Session) -> bool:
 
 
 def _tell_new_faults(pair: _Pair, session: Session) -> None:
-    """Show the errors that only the new side has: what it says twice, or no reader knows."""
+    """Show the errors that only the new side has, such as duplicate keys and unknown files."""
     old, new = pair
     known = {_identity(each) for each in old.faults}
     session.diagnose((each for each in new.faults if _identity(each) not in known), new.texts)
@@ -129,7 +129,7 @@ def _identity(fault: Diagnostic) -> tuple[str, str]:
 
 
 def _texts(old: Files, new: Files) -> Iterator[str]:
-    """Unified differences of the files that are named."""
+    """Unified diffs of the named files."""
     for name in {**old.paths, **new.paths}:
         yield from file_diff(name, _text(old, name), _text(new, name))
 

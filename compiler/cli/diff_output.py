@@ -1,4 +1,4 @@
-"""What `tunec diff` prints of a comparison, and whether it fails."""
+"""Prints the comparison of `tunec diff`, and decides whether it fails."""
 
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
@@ -10,7 +10,7 @@ from tunec.compiler.review.diff.meanings import KINDS
 
 
 def print_comparison(comparison: Comparison, files: Sequence[str], session: Session) -> None:
-    """The comparison, then the differences of files, in the format that is asked."""
+    """Print the comparison, then the diffs of files, in the requested format."""
     if session.format == "json":
         session.json({**comparison_json(comparison), "files": files})
     elif session.format == "markdown":
@@ -21,7 +21,7 @@ def print_comparison(comparison: Comparison, files: Sequence[str], session: Sess
 
 
 def fails(comparison: Comparison, at: str | None) -> bool:
-    """Whether anything changes of a class that is to fail, or of a worse one."""
+    """Whether any change is of a class that must fail, or of a worse class."""
     if at is None or comparison.kind is None:
         return False
     grave = [str(kind) for kind in KINDS]
@@ -29,6 +29,6 @@ def fails(comparison: Comparison, at: str | None) -> bool:
 
 
 def file_diff(name: str, old: str, new: str) -> Iterator[str]:
-    """The lines of a unified difference of one file."""
+    """The lines of a unified diff of one file."""
     lines = unified_diff(old.splitlines(), new.splitlines(), f"old/{name}", f"new/{name}", n=2)
     yield from (line.rstrip("\n") for line in lines)

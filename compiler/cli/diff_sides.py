@@ -12,7 +12,7 @@ from tunec.compiler.frontend.load import Loaded, load_spec
 from tunec.compiler.review.sides import Side
 
 _OWN = ""
-"""Stands for the hardware that a spec itself names."""
+"""The hardware that a spec itself names."""
 
 
 class Specs(Protocol):
@@ -25,12 +25,12 @@ class Specs(Protocol):
 
     @property
     def clusters(self) -> Sequence[str]:
-        """What they are planned for; the same for all of them."""
+        """The clusters that they are planned for; the same for all of them."""
         ...
 
     @property
     def targets(self) -> Sequence[str]:
-        """What the side itself compiles to; empty: each spec's own targets."""
+        """The targets that the side names; empty: each spec's own targets."""
         ...
 
     def read(self, name: str) -> Loaded:
@@ -83,17 +83,17 @@ class FleetSpecs:
         self.targets = selection.fleet.targets
 
     def read(self, name: str) -> Loaded:
-        """A spec as it is written, without what the fleet file lays over it."""
+        """A spec as it is written, without the fleet file's overrides."""
         chosen = self._selection
         return load_spec(chosen.specs[name], allow_outside=chosen.allow_outside)
 
     def on(self, name: str, cluster: str) -> Loaded:
-        """A spec for one of the clusters, with what the fleet file lays over it."""
+        """A spec for one of the clusters, with the fleet file's overrides."""
         return self._reader.loaded(name, self._sites[cluster])
 
 
 class BadFleet(ValueError):
-    """A fleet file that cannot be read."""
+    """A fleet file cannot be read."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], sources: Mapping[str, str]) -> None:
         super().__init__("the fleet file has faults")
@@ -102,7 +102,7 @@ class BadFleet(ValueError):
 
 
 def fleet_at(file: Path, *, allow_outside: bool) -> Selection:
-    """What a fleet file selects. Raises BadFleet."""
+    """The pairs that a fleet file selects. Raises BadFleet."""
     found = select(file, allow_outside=allow_outside)
     if found.selection is None:
         raise BadFleet(found.diagnostics, found.sources)

@@ -1,4 +1,4 @@
-"""`tunec explain`: why this value, or what this code means."""
+"""`tunec explain`: the reason for a value, or the meaning of a code."""
 
 import difflib
 from argparse import Namespace
@@ -59,7 +59,7 @@ def _page(code: str, text: str, session: Session) -> int:
 
 
 def _slots_near(name: str) -> str:
-    """The slots of the group that a name is, or those that are spelled much like it."""
+    """The slots of a group, or slots with a similar name."""
     group = [each for each in SLOTS if each.startswith(f"{name}.")]
     if group:
         return f"; {name} has {', '.join(group)}"

@@ -23,7 +23,7 @@ from tunec.compiler.review.policy import Rules, load_policy
 from tunec.compiler.writing import Busy, Unwritable
 
 _TOLD: Final = 20
-"""Pairs whose diagnostics are printed; the summary names all that do not fit."""
+"""Pairs whose diagnostics are printed; the summary lists all that do not fit."""
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -57,7 +57,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _guard(selection: Selection, options: Namespace) -> None:
-    """Keep what is not ours out of the tree: `--prune` removes whatever belongs to no pair."""
+    """Refuse a tree with foreign files: `--prune` removes everything that belongs to no pair."""
     folder = Path(options.output)
     for file in selection.files:
         if file.resolve().is_relative_to(folder.resolve()):
@@ -119,7 +119,7 @@ def _build(builder: Builder, options: Namespace, session: Session) -> int:
 
 
 def _refuse(edits: Sequence[Drift], session: Session) -> int:
-    """Say which edits would be lost."""
+    """Report the edits that would be lost."""
     for each in edits[:_TOLD]:
         session.note(f"{each.path}: edited since it was written")
     if len(edits) > _TOLD:
@@ -132,7 +132,7 @@ def _refuse(edits: Sequence[Drift], session: Session) -> int:
 
 
 class _Teller:
-    """Hears of a build: shows the first diagnostics, and how far it is."""
+    """Follows a build: shows the first diagnostics, and the progress."""
 
     def __init__(self, builder: Builder, session: Session, progress: Progress) -> None:
         self.builder = builder
@@ -145,7 +145,7 @@ class _Teller:
         self.progress.step()
 
     def failed(self, pair: Pair) -> None:
-        """Say what is wrong with a pair."""
+        """Report the faults of a pair."""
         self.told += 1
         if self.told <= _TOLD:
             self.progress.end()
@@ -153,14 +153,14 @@ class _Teller:
             self.session.diagnose(*self.builder.explain(pair))
 
     def end(self) -> None:
-        """Close the line of progress."""
+        """End the line that shows the progress."""
         self.progress.end()
         if self.told > _TOLD:
             self.session.note(f"{self.told - _TOLD:,} more pairs have errors; see the summary")
 
 
 def _found_orphans(builder: Builder, seen: Strays) -> Iterator[Drift]:
-    """Files that belong to no pair; the directories of pairs have been looked into."""
+    """Files that belong to no pair, outside of the pairs' own directories."""
     yield from outside(builder.folder, builder.reader.selection)
     for pair, names in sorted(seen.items()):
         yield from inside(f"{pair.spec}/{pair.cluster}", names)

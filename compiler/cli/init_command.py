@@ -24,11 +24,11 @@ _TRAINERS: Final[Mapping[str, str]] = {
     "vision-language": "trl",
     "diffusion": "simpletuner",
 }
-"""By the kind of model; others are trained by a script of one's own."""
+"""The trainer for each kind of model; other kinds need the user's own script."""
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Print a spec that compiles as it stands, or the spec of files that are there."""
+    """Print a spec that compiles as it is, or the spec of existing files."""
     if options.files:
         from tunec.compiler.cli import spec_from_files
 
@@ -39,7 +39,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _begin(options: Namespace, session: Session) -> int:
-    """A spec for a known model, or one whose config is there, on known hardware."""
+    """A spec for a known model, or for one whose config exists, on known hardware."""
     output = None if options.output is None else Path(options.output)
     refuse_existing(output)
     folder = output.parent if output else Path()
@@ -64,14 +64,14 @@ def _begin(options: Namespace, session: Session) -> int:
 
 
 def _seen_from(folder: Path, given: str) -> str:
-    """A name without needless spaces; a path as a spec in a folder writes it."""
+    """A name without spaces around it; a path as it is written in a spec in a folder."""
     if is_path(given, Path()):
         return Path(os.path.relpath(given, folder)).as_posix()
     return " ".join(given.split())
 
 
 def _resolved(loaded: Loaded) -> ResolvedModel:
-    """What the names stand for; Misuse where they lead nowhere."""
+    """The model that the name refers to; Misuse if there is none."""
     faults = loaded.diagnostics
     if loaded.spec is not None:
         try:
@@ -86,7 +86,7 @@ def _sentence(fault: Diagnostic) -> str:
 
 
 def _name(found: ResolvedModel, given: str, folder: Path) -> str:
-    """The card's name where it stands for the asked weights, else where these lie."""
+    """The card's name if it stands for the requested weights, else their path or repository."""
     if found.card is None or is_path(given, folder):
         return given
     path = repository(given)
@@ -94,10 +94,10 @@ def _name(found: ResolvedModel, given: str, folder: Path) -> str:
 
 
 def _target(kind: str, spec: Mapping[str, Any], folder: Path, session: Session) -> str:
-    """The trainer of a kind of model, in the newest release that takes this model.
+    """The trainer for a kind of model, in the newest release that supports this model.
 
-    SimpleTuner drops families of pictures: 4.0 has none of Stable Diffusion 2's. A model that sees
-    by classes of its own has a script of its maker.
+    SimpleTuner drops model families: 4.0 has none of Stable Diffusion 2's. A vision-language model
+    with classes of its own has a script by its authors.
     """
     name = _TRAINERS.get(kind, "huggingface")
     if kind not in _DATA:
@@ -113,16 +113,16 @@ def _target(kind: str, spec: Mapping[str, Any], folder: Path, session: Session) 
 
 _OF_MAKERS: Final = ("glm4", "minicpm-v", "huggingface")
 _FILES: Final = {"minicpm-v": "train.json"}
-"""Of trainers that do not read lines of JSON."""
+"""Data files of trainers that do not read JSON lines."""
 _DATA: Final[Mapping[str, Mapping[str, Any]]] = {
     "diffusion": {"train": "images", "samples": "10k", "resolution": 1024},
     "vision-language": {"train": "train.jsonl", "samples": "10k", "sequence": 2048},
 }
-"""Data of models that not every trainer takes."""
+"""Data settings of models that not every trainer supports."""
 
 
 def _takes(target: str, loaded: Loaded, session: Session) -> bool:
-    """Whether a release of a trainer refuses neither the model nor the spec as a whole."""
+    """Whether a release of a trainer accepts the model and the spec."""
     from tunec.compiler.driver import compile_spec
 
     compiled = compile_spec(loaded, (session.registry.resolve(target),), repairing=False)

@@ -1,4 +1,4 @@
-"""From arguments to loaded specs, asked targets and policies."""
+"""From arguments to loaded specs, requested targets and policies."""
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from tunec.compiler.requirements import Asked, together
 
 
 def load(spec: str, options: Namespace, session: Session) -> Loaded:
-    """Read a spec with the command line's overrides put in."""
+    """Read a spec with the command line's overrides."""
     return load_spec(
         Path(spec),
         overrides=options.overrides,
@@ -23,7 +23,7 @@ def load(spec: str, options: Namespace, session: Session) -> Loaded:
 
 
 def asked_targets(names: Sequence[str], loaded: Loaded, session: Session) -> tuple[Asked, ...]:
-    """The targets that the command line names, or else the spec; Misuse for an unknown name."""
+    """The targets of the command line, or else of the spec; Misuse for an unknown name."""
     wanted = names or (loaded.spec.targets if loaded.spec else ())
     try:
         return targets_for(session.registry, wanted, loaded)
@@ -32,7 +32,7 @@ def asked_targets(names: Sequence[str], loaded: Loaded, session: Session) -> tup
 
 
 def targets_for(registry: Registry, names: Sequence[str], loaded: Loaded) -> tuple[Asked, ...]:
-    """Targets by name, in the versions that run; LookupError for no target."""
+    """Targets by name, in the installed versions; LookupError for an unknown name."""
     return together(registry.resolve, names, loaded.software)
 
 
@@ -45,7 +45,7 @@ def planned(options: Namespace, session: Session) -> Planned:
 def judged(
     planned: Planned, options: Namespace
 ) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
-    """What the policies of the command line say of a plan, and the texts that they point into."""
+    """Findings of the command line's policies in a plan, and the texts that they point into."""
     found: list[Diagnostic] = []
     sources: dict[str, str] = {}
     for name in options.policies:

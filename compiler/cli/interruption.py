@@ -1,4 +1,4 @@
-"""How a command that runs other programs ends when it is told to."""
+"""Ends a command that runs other programs when it receives a signal."""
 
 import signal
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from types import FrameType
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let a termination end what runs, as Ctrl-C does, and then tunec."""
+    """Let a termination signal end the child processes, as Ctrl-C does, and then tunec."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`tunec lint`: what is wrong with configs that are there, read together."""
+"""`tunec lint`: find faults in existing configs, which are read together."""
 
 import os
 from argparse import Namespace
@@ -25,13 +25,13 @@ _FAILING: Final[Mapping[str, tuple[Severity, ...]]] = {
     "error": ("error",),
     "warning": ("error", "warning"),
 }
-"""The severities that fail, by what --fail-on says."""
+"""The severities that fail, for each value of --fail-on."""
 _MOST_KNOWN: Final = 64 << 20
-"""Bytes of a baseline: it is written by a program, and grows with a repository."""
+"""Most bytes of a baseline, which a program writes and which grows with a repository."""
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Lint files; with --fix, apply fixes or show them, and say what remains."""
+    """Lint files; with --fix, apply fixes or show them, and report what remains."""
     check_options(options)
     try:
         settings = _settings(options)
@@ -56,9 +56,9 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _settings(options: Namespace) -> "Settings | None":
-    """What the file says that --config names, or the nearest one upward; None for none.
+    """The settings in the file of --config, or in the nearest one in a parent folder; None: none.
 
-    Raises Faulty for a file with any fault.
+    Raises Faulty if the file has any fault.
     """
     if options.no_config:
         return None
@@ -106,7 +106,7 @@ def _lint(options: Namespace, session: Session, settings: "Settings | None") -> 
 
 
 def _tell_what_was_read(linted: Linted, session: Session, settings: "Settings | None") -> None:
-    """Say which files were read, and how they were taken together, where that is not plain."""
+    """Report which files were read, and how they were grouped, if that is not obvious."""
     for note in notes(linted):
         session.note(note)
     if settings is not None:
@@ -120,7 +120,7 @@ def _tell_what_was_read(linted: Linted, session: Session, settings: "Settings | 
 
 
 def _unknown_model(name: str) -> str:
-    """What is reported of a model known by its name alone; the rest of the run is checked."""
+    """The note about a model of which only the name is known; the rest of the run is checked."""
     from tunec.compiler.diagnostics.wording import did_you_mean, nearest
     from tunec.schemas.models.catalogue import UnknownName, card
 
@@ -161,7 +161,7 @@ def _write_baseline(baseline: Path | None, linted: Linted) -> None:
 
 
 def _new(found: tuple[Diagnostic, ...], baseline: Path | None) -> tuple[Diagnostic, ...]:
-    """What the baseline does not hold."""
+    """The findings that the baseline does not contain."""
     if baseline is None:
         return found
     from tunec.compiler.frontend.disk import Unreadable, read_bytes
@@ -179,7 +179,7 @@ def _show(
     session: Session,
     failing: tuple[Severity, ...] = ("error",),
 ) -> None:
-    """Findings are the result of this command, and go to stdout."""
+    """Print the findings to stdout, since they are this command's result."""
     if session.format == "json":
         from tunec.compiler.diagnostics.formats import render_json
 

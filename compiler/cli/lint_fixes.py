@@ -1,4 +1,4 @@
-"""`tunec lint --fix`: what is written, what is shown as a diff, and what is left for a person."""
+"""`tunec lint --fix`: fixes that are applied, shown as a diff, or left to a person."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ _ROUNDS: Final = 20
 
 
 def check_options(options: Namespace) -> None:
-    """Raise Misuse for what says how to fix where nothing is to be fixed."""
+    """Raise Misuse for options about fixes without --fix."""
     if (options.unsafe or options.diff) and not options.fix:
         raise Misuse(f"--{'unsafe' if options.unsafe else 'diff'} goes with --fix")
     if options.diff and options.format != "text":
@@ -25,7 +25,7 @@ def check_options(options: Namespace) -> None:
 def mend(
     linted: Linted, again: Callable[[], Linted], options: Namespace, session: Session
 ) -> Linted:
-    """Apply fixes until none is left: two that touch one place need two rounds."""
+    """Apply fixes until none is left: two fixes of one place need two rounds."""
     changed: dict[Path, None] = {}
     for _ in range(_ROUNDS):
         texts = linted.fixed(unsafe=options.unsafe)
@@ -40,12 +40,12 @@ def mend(
 
 
 def _behind(path: Path) -> Path:
-    """The file that a link leads to: the link itself stays one."""
+    """The file that a symbolic link points to; the link itself stays."""
     return path.resolve() if path.is_symlink() else path
 
 
 def show(linted: Linted, options: Namespace, session: Session) -> None:
-    """Print the fixes that were not applied as a diff, and say how they are."""
+    """Print the fixes that were not applied as a diff, and how to apply them."""
     if session.format == "text":
         session.write("".join(map(_printable, diff_of(linted.sources, linted.fixed(unsafe=True)))))
     safe, left = len(linted.fixes("safe")), len(linted.fixes("unsafe"))
@@ -56,13 +56,13 @@ def show(linted: Linted, options: Namespace, session: Session) -> None:
 
 
 def _printable(line: str) -> str:
-    """A line that moves no terminal, and that `patch` still takes."""
+    """A line without control characters, which `patch` still accepts."""
     end = "\r\n" if line.endswith("\r\n") else "\n"
     return "\t".join(map(printable_lines, line.removesuffix(end).split("\t"))) + end
 
 
 def diff_of(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
-    """What changes in each file, line by line, as `patch` reads it."""
+    """The changes of each file as a unified diff."""
     for name in sorted(new):
         before, after = (text.splitlines(keepends=True) for text in (old[name], new[name]))
         for line in unified_diff(before, after, f"a/{name}", f"b/{name}"):

@@ -1,4 +1,4 @@
-"""What `tunec lint` says of the files that it read: how many of each kind, and what it skipped."""
+"""Summarises the files that `tunec lint` read: how many of each kind, and what it skipped."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "kubeflow": "Kubeflow",
     "skypilot": "SkyPilot",
 }
-"""What files of a kind are called; others by the name of their program."""
+"""Names for kinds of files; other kinds have the name of their program."""
 _SCRIPTS: Final = "launch scripts"
 _OF_DATA: Final = "-data"
 
@@ -37,7 +37,7 @@ _OF_DATA: Final = "-data"
 def summary(linted: Linted) -> str | None:
     """`read 14 files: 5 DeepSpeed, 3 launch scripts; 2 skipped: no known program reads ...`.
 
-    None where no file could be read: each is a finding then.
+    None if no file could be read, since each is a finding then.
     """
     kinds = kinds_of_files(linted)
     skipped = linted.passed_over
@@ -60,7 +60,7 @@ def _skipped(names: Sequence[str]) -> str:
 
 
 def kinds_of_files(linted: Linted) -> dict[str, str]:
-    """What each file is, by its name; a script that starts training is that, whatever its flags."""
+    """The kind of each file by its name; a script that starts training is a launch script."""
     found: dict[str, str] = {}
     for run in linted.runs:
         for document in filter(_is_a_file, run.documents):
@@ -90,14 +90,14 @@ def _of(kind: str, count: int) -> str:
 
 
 class Shown:
-    """One living line of stderr while files are read and runs are checked."""
+    """A progress line on stderr while files are read and runs are checked."""
 
     def __init__(self, session: Session) -> None:
         self._stream = session.stderr if session.stderr.isatty() else None
         self._progress: Progress | None = None
 
     def step(self, what: str, total: int) -> None:
-        """One more is done."""
+        """Count one more."""
         if self._stream is None:
             return
         if self._progress is None or self._progress.what != what:
@@ -105,13 +105,13 @@ class Shown:
         self._progress.step()
 
     def end(self) -> None:
-        """Leave the terminal's line as it was."""
+        """Clear the progress line."""
         if self._progress is not None:
             self._progress.end()
 
 
 def notes(linted: Linted) -> Iterator[str]:
-    """What else is reported of how files were taken together."""
+    """Further notes on how files were grouped."""
     runs = sum(1 for each in linted.runs if each.documents)
     if runs > 1:
         are_commands = any(each.beside for each in linted.runs)

@@ -34,7 +34,7 @@ def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
 
 
 def answer(arguments: Sequence[str], session: Session, version: str) -> int:
-    """Run one command within another one, on the streams of a session; return the exit code."""
+    """Run one command within another, on the streams of a session; return the exit code."""
     try:
         options = parsed(build_parser(version, arguments[0]), arguments)
     except SystemExit as left:
@@ -43,7 +43,7 @@ def answer(arguments: Sequence[str], session: Session, version: str) -> int:
 
 
 def _answer(options: Namespace, session: Session) -> int:
-    """Run a command, and say in words and exit code what keeps it from ending well."""
+    """Run a command; report what prevents its success, and return the exit code."""
     try:
         return _dispatch(options, session)
     except (Misuse, Unwritable) as misuse:
@@ -73,10 +73,10 @@ def _answer(options: Namespace, session: Session) -> int:
 
 
 def collect_seldom() -> None:
-    """Look for garbage once in a while: what a command makes mostly stays until it ends.
+    """Collect garbage rarely, since most objects of a command live until it ends.
 
-    A plan makes some hundred objects that stay and no cycles; at Python's own threshold of 700,
-    looking through all that stay, again and again, was a quarter of planning.
+    A plan makes some hundred lasting objects and no cycles. With Python's default threshold of 700,
+    scanning the lasting objects again and again took a quarter of the time of planning.
     """
     gc.freeze()
     gc.set_threshold(100_000)
@@ -84,7 +84,7 @@ def collect_seldom() -> None:
 
 
 def _dispatch(options: Namespace, session: Session) -> int:
-    """Import only the asked command's module: the others cost start-up time."""
+    """Import only the requested command's module, since the others cost start-up time."""
     module = import_module(f"tunec.compiler.cli.{options.command}_command")
     collect_seldom()
     code: int = module.run(options, session)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Serve until the client goes away."""
+    """Serve until the client disconnects."""
     if find_spec("mcp") is None:
         raise Misuse("the server needs the package mcp: pip install 'tunec[mcp]'")
     root = Path(options.directory)

@@ -1,4 +1,4 @@
-"""Options that several commands have, and how a command is added."""
+"""Options that several commands share, and the function that adds a command."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 def new_command(
     commands: "Subparsers", name: str, summary: str, epilog: str
 ) -> argparse.ArgumentParser:
-    """A subcommand whose help shows examples as they are written."""
+    """A subcommand whose help shows examples unchanged."""
     parser = commands.add_parser(
         name,
         help=summary,
@@ -23,7 +23,7 @@ def new_command(
 
 
 class Once(argparse.Action):
-    """Keep a value, and refuse a second one: the first would be lost silently."""
+    """Store a value, and refuse a second one, since the first would be lost silently."""
 
     def __call__(
         self,
@@ -39,7 +39,7 @@ class Once(argparse.Action):
 
 
 def positive(text: str) -> int:
-    """A number of something, from 1."""
+    """A whole number, at least 1."""
     is_number = text.isascii() and text.isdigit() and len(text) < _DIGITS
     number = int(text) if is_number else 0
     if number < 1:
@@ -48,11 +48,11 @@ def positive(text: str) -> int:
 
 
 _DIGITS = 19
-"""Characters of a number that needs more than 63 bits, and is none of anything."""
+"""A number with this many characters needs more than 63 bits."""
 
 
 def seconds(text: str) -> float:
-    """A stretch of time above nothing."""
+    """A length of time above zero."""
     try:
         number = float(text)
     except ValueError:
@@ -63,7 +63,7 @@ def seconds(text: str) -> float:
 
 
 def place(text: str) -> str:
-    """Where to write: an empty name is an unset variable of the shell, and no directory."""
+    """An output path; an empty one is an unset shell variable, not a directory."""
     if not text:
         raise argparse.ArgumentTypeError("expected a name, but it is empty")
     return text
@@ -75,7 +75,7 @@ def format_option(parser: argparse.ArgumentParser) -> None:
 
 
 def intent_options(parser: argparse.ArgumentParser) -> None:
-    """What changes a spec from outside: hardware, values, targets."""
+    """Options that change a spec: hardware, values, targets."""
     parser.add_argument(
         "--hardware",
         metavar="H",
@@ -88,7 +88,7 @@ def intent_options(parser: argparse.ArgumentParser) -> None:
 
 
 def set_option(parser: argparse.ArgumentParser) -> None:
-    """`--set`, and where the files of a spec may lie."""
+    """`--set`, and where the files of a spec may be."""
     repeatable(
         parser,
         "--set",
@@ -109,7 +109,7 @@ def outside_option(parser: argparse.ArgumentParser) -> None:
 
 
 def settling_options(parser: argparse.ArgumentParser) -> None:
-    """What settles by hand that files do not say, or that nothing stands for."""
+    """Options that set what files leave open, or that drop keys without a counterpart."""
     repeatable(
         parser,
         "--set",
@@ -146,14 +146,14 @@ def policy_option(parser: argparse.ArgumentParser) -> None:
 def repeatable(
     parser: argparse.ArgumentParser, flag: str, attribute: str, metavar: str, what: str
 ) -> None:
-    """A flag that may be given often; its values are a list, empty where it is not given."""
+    """A flag that may be repeated; its value is a list, empty if it is not given."""
     parser.add_argument(
         flag, dest=attribute, metavar=metavar, action="append", default=[], help=what
     )
 
 
 def reading_options(parser: argparse.ArgumentParser) -> None:
-    """Configs that are there, and what is known of their run."""
+    """Existing configs, and known facts about their run."""
     parser.add_argument("files", metavar="FILE", nargs="+", help="configs and launch scripts")
     outside_option(parser)
     parser.add_argument("--hardware", metavar="H", help="hardware of the run, as in a spec")
@@ -161,7 +161,7 @@ def reading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_options(parser: argparse.ArgumentParser) -> None:
-    """What is known of a run beside its files, but for the hardware."""
+    """Known facts about a run besides its files and its hardware."""
     parser.add_argument("--model", metavar="M", help="a catalogue model, or a config.json")
     parser.add_argument(
         "--world-size", type=int, metavar="N", help="number of processes of the run"

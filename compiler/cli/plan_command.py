@@ -58,7 +58,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _traced(result: Planned) -> tuple[Comparison | None, str]:
-    """The plan beside the trace of its own layout, or why there is none."""
+    """The plan compared with a trace of its layout, or why there is none."""
     if not result.ok:
         return None, "there is no plan to trace"
     try:
@@ -68,7 +68,7 @@ def _traced(result: Planned) -> tuple[Comparison | None, str]:
 
 
 def _unwritable(planned: Planned, asked: Sequence[Asked]) -> Iterator[Diagnostic]:
-    """What stands against the files of the requested targets, as compiling would report it."""
+    """The faults of the requested targets' files, as compiling would report them."""
     told = set(planned.diagnostics)
     for each in written(planned, asked).diagnostics:
         if each not in told and each.severity != "note":
@@ -83,7 +83,7 @@ def _text(planned: Planned, options: Namespace, session: Session) -> str:
 
 
 def _next(planned: Planned, options: Namespace) -> tuple[Command, ...]:
-    """What to run next, with the arguments that made this plan."""
+    """The commands to run next, with the arguments that made this plan."""
     if is_stream(Path(options.spec)):
         return ()
     spec = planned.loaded.spec
@@ -102,7 +102,7 @@ def _next(planned: Planned, options: Namespace) -> tuple[Command, ...]:
 
 
 def _usual_target(planned: Planned) -> str:
-    """A target that most runs of a model are written for, with a program that starts them."""
+    """The usual target for a kind of model, with a program that starts it."""
     model = planned.plan.model if planned.plan is not None else None
     if model is not None and model.kind == "diffusion":
         return "simpletuner"

@@ -13,7 +13,7 @@ _HEAD = "# written by tunec probe; `tunec schema cluster` prints its schema\n"
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Print or write a cluster file; exit code 1 with every reason where there can be none."""
+    """Print or write a cluster file; if there can be none, exit with 1 and every reason."""
     try:
         found = describe(take(_packages(session)), options.name)
     except Unreadable as fault:
@@ -28,7 +28,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _packages(session: Session) -> set[str]:
-    """What some target's keys depend on, and torch."""
+    """The packages on which targets' keys depend, and torch."""
     targets = [session.registry.resolve(name)[0] for name in session.registry.names()]
     return {"torch"} | {name for each in targets for name in (each.package, *each.beside)}
 

@@ -1,4 +1,4 @@
-"""The grammar of the commands that check, compare and prove."""
+"""The grammar of the commands that check, compare and run files."""
 
 from typing import TYPE_CHECKING
 

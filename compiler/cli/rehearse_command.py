@@ -1,4 +1,4 @@
-"""`tunec rehearse`: run the emitted files for real, small, on this machine."""
+"""`tunec rehearse`: run the written files for real, at a small size, on this machine."""
 
 import subprocess
 import sys
@@ -99,7 +99,7 @@ def _compared(rehearsal: Rehearsal, told: Sequence[dict[str, Any]]) -> tuple[Che
 
 
 def _dialects(options: Namespace, loaded: Loaded, session: Session) -> tuple[Asked, ...]:
-    """The targets that are rehearsed, in the named versions or the installed ones."""
+    """The targets to rehearse, in the named versions or the installed ones."""
     names = {name.partition("@")[0]: name for name in options.targets}
     if others := [name for name in names if name not in (*FILES, LAUNCH)]:
         known = ", ".join((*FILES, LAUNCH))
@@ -120,7 +120,7 @@ def _dialects(options: Namespace, loaded: Loaded, session: Session) -> tuple[Ask
 
 
 def _installed(trainer: str, loaded: Loaded, session: Session) -> str:
-    """The trainer in the release of its package that is here, unless the spec names one."""
+    """The trainer in its installed release, unless the spec names one."""
     package = session.registry.readable()[trainer].package
     if package in loaded.software or absent([package]):
         return trainer
@@ -128,7 +128,7 @@ def _installed(trainer: str, loaded: Loaded, session: Session) -> str:
 
 
 def _same_release(cases: Sequence[Case]) -> None:
-    """Files are for a release, and only the installed one can run."""
+    """Check that files are for the installed release, since only that one can run."""
     for case in cases:
         if case.target.name in FILES:
             here = Version(version(case.target.package))
@@ -146,7 +146,7 @@ def _config(loaded: Loaded) -> Any:
 
 
 def _folder(options: Namespace, loaded: Loaded) -> Path | None:
-    """Where the files lie that `tunec compile -o` wrote; None: they are compiled now."""
+    """The folder that `tunec compile -o` wrote; None: the files are compiled now."""
     if options.files is None:
         return None
     name = loaded.spec.name if loaded.spec else ""
@@ -157,7 +157,7 @@ def _folder(options: Namespace, loaded: Loaded) -> Path | None:
 
 
 def _device() -> tuple[Device, int]:
-    """GPUs if torch sees any, and how many; asked in a process of its own, for torch is heavy."""
+    """The kind and number of devices that torch sees, found in a separate process."""
     question = "import torch; print(torch.cuda.device_count() * torch.cuda.is_available())"
     asked = subprocess.run(  # noqa: S603
         [sys.executable, "-P", "-c", question], capture_output=True, text=True, check=False

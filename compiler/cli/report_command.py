@@ -15,7 +15,7 @@ _STDOUT: Final = "-"
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Write the page; a spec without a plan has one too, which says why, and exit code 1."""
+    """Write the page; for a spec without a plan it says why, and the exit code is 1."""
     what = Path(options.what)
     text, said = _fleet(what, options) if what.is_dir() else _plan(options, session)
     file = None if options.output == _STDOUT else options.output
@@ -30,7 +30,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 Page = tuple[str, tuple[Diagnostic, ...]]
-"""The text, and what is wrong with what it shows."""
+"""The text, and the faults of what it shows."""
 
 
 def _fleet(tree: Path, options: Namespace) -> Page:
@@ -64,6 +64,6 @@ def _plan(options: Namespace, session: Session) -> Page:
 
 
 def _from_its_folder(text: str, spec: str) -> str:
-    """A page without the folder of a spec that was named in full: it is read on other machines."""
+    """A page without the folder of a spec named by its full path, since it is read elsewhere."""
     folder = Path(spec).parent
     return text.replace(f"{escape(str(folder))}/", "") if folder.is_absolute() else text

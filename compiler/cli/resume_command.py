@@ -1,4 +1,4 @@
-"""`tunec resume`: how a checkpoint goes on elsewhere."""
+"""`tunec resume`: how training continues from a checkpoint on other hardware."""
 
 from argparse import Namespace
 from collections.abc import Mapping
@@ -33,11 +33,11 @@ _FAMILIES: Final[Mapping[Kind, Family]] = {
     "accelerate": "plain",
     "weights": "plain",
 }
-"""The engine that is taken where no spec says one: that which wrote the folder."""
+"""The default engine: the one that wrote the folder."""
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Say what a folder holds, and how training goes on from it."""
+    """Report what a folder holds, and how training continues from it."""
     try:
         found = look(Path(options.checkpoint))
     except NoCheckpoint as why:
@@ -71,7 +71,7 @@ def _show(report: Report, session: Session) -> int:
 
 
 def _planned(found: Checkpoint, options: Namespace, session: Session) -> Planned:
-    """The spec's plan on the new machines, with the batch of the run that is to go on."""
+    """The spec's plan on the new hardware, with the batch of the original run."""
     loaded = load_spec(
         Path(options.spec),
         overrides=options.overrides,
@@ -94,7 +94,7 @@ def _goal(made: Plan) -> Goal:
 
 
 def _without_spec(found: Checkpoint, options: Namespace, session: Session) -> int:
-    """The engine that wrote the folder, on every device of the new machines."""
+    """Resume with the engine that wrote the folder, on every device of the new hardware."""
     if options.hardware is None:
         raise Misuse("name the new machines: --hardware H, or a spec of the run: --spec SPEC")
     if options.overrides or options.targets:

@@ -27,7 +27,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def schema(kind: str, targets: Iterable[str]) -> dict[str, Any]:
-    """One schema as generated; that of a spec with names for an editor to offer."""
+    """One schema as generated; the spec's also lists names for editors to suggest."""
     found: dict[str, Any] = json.loads((_folder() / f"{kind}.json").read_text("utf-8"))
     if kind == "spec":
         for name in ("Spec", "PartSpec"):
@@ -36,7 +36,7 @@ def schema(kind: str, targets: Iterable[str]) -> dict[str, Any]:
 
 
 def _offer_names(fields: dict[str, Any], targets: Iterable[str]) -> None:
-    """Put the names that are known before what else a field takes, which is any text."""
+    """Add the known names to the values of a field that accepts any text."""
     fields["model"]["anyOf"].insert(0, {"enum": list(card_names())})
     fields["hardware"]["anyOf"].insert(0, {"enum": list(hardware_names())})
     listed = fields["targets"]
@@ -46,7 +46,7 @@ def _offer_names(fields: dict[str, Any], targets: Iterable[str]) -> None:
 
 
 def known() -> list[str]:
-    """What has a schema."""
+    """The kinds of files that have a schema."""
     return sorted(each.name.removesuffix(".json") for each in _folder().iterdir())
 
 

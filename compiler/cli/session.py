@@ -1,4 +1,4 @@
-"""One run of the command line: where results and diagnostics go, and which targets there are."""
+"""One run of the command line: its output streams, and the available targets."""
 
 import os
 import sys
@@ -15,11 +15,11 @@ from tunec.compiler.diagnostics.wording import json_text
 from tunec.compiler.target import Target
 
 OK, INPUT, USAGE, BUG = 0, 1, 2, 70
-"""Exit codes: fine, the input is at fault, wrong usage, a bug in tunec."""
+"""Exit codes: success, fault in the input, wrong usage, bug in tunec."""
 
 
 def exit_code(said: Iterable[Diagnostic], *, fine: bool) -> int:
-    """The exit code of a command: a bug in tunec comes before whatever else was found."""
+    """The exit code of a command: a bug in tunec outweighs all other findings."""
     if any(each.is_bug for each in said):
         return BUG
     return OK if fine else INPUT
@@ -29,7 +29,7 @@ class Registry(Protocol):
     """The targets that this installation has."""
 
     def names(self) -> tuple[str, ...]:
-        """Names of all targets, in the order in which they are listed."""
+        """Names of all targets, in listing order."""
         ...
 
     def readable(self) -> Mapping[str, Target]:
@@ -41,13 +41,13 @@ class Registry(Protocol):
     ) -> tuple[Target, Version]:
         """The target and version that `huggingface@4.40` means; LookupError if there is none.
 
-        Without a version in the name, the one in `software` holds, then the target's latest.
+        Without a version in the name, the one in `software` counts, then the target's latest.
         """
         ...
 
 
 class Misuse(Exception):
-    """The command line asks for something that makes no sense; exit code 2."""
+    """The command line makes no sense; exit code 2."""
 
 
 class UnwritableOutput(Exception):
@@ -55,21 +55,21 @@ class UnwritableOutput(Exception):
 
 
 class Session(Struct, frozen=True):
-    """Streams, and the choice between text and JSON."""
+    """The streams, and the choice between text and JSON."""
 
     registry: Registry
     format: str
     stdout: TextIO
     stderr: TextIO
     draws: bool = True
-    """Whether whoever reads the results sees more characters than those of ASCII."""
+    """Whether the output may contain characters beyond ASCII."""
 
     def result(self, text: str) -> None:
         """Print a result, in whole lines."""
         self.write(text if text.endswith("\n") else text + "\n")
 
     def tell(self, text: str) -> None:
-        """Print a result with texts from outside, in whole lines: none of them moves a terminal."""
+        """Print a result that contains foreign texts, without control characters."""
         if not text.isprintable():
             from tunec.compiler.diagnostics.terminal import printable_lines
 
@@ -77,7 +77,7 @@ class Session(Struct, frozen=True):
         self.result(text)
 
     def write(self, text: str) -> None:
-        """Print a result as it is, which may be nothing; raise UnwritableOutput."""
+        """Print a result unchanged, even if it is empty; raise UnwritableOutput."""
         try:
             self.stdout.write(text)
             self.stdout.flush()
@@ -91,7 +91,7 @@ class Session(Struct, frozen=True):
         self.result(json_text(data, 2))
 
     def diagnose(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> None:
-        """Print diagnostics for people; with --format json they are part of the result."""
+        """Print diagnostics; with --format json they are part of the result instead."""
         if self.format == "json":
             return
         for each in diagnostics:
@@ -100,7 +100,7 @@ class Session(Struct, frozen=True):
             self.stderr.write(render(each, sources, color=is_colored(self.stderr)) + "\n")
 
     def refuse(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> int:
-        """Say why there is no result, for people or for machines; the exit code."""
+        """Report why there is no result, as text or JSON; return the exit code."""
         told = tuple(diagnostics)
         self.diagnose(told, sources)
         if self.format == "json":
@@ -108,7 +108,7 @@ class Session(Struct, frozen=True):
         return INPUT
 
     def note(self, text: str) -> None:
-        """Say something that is neither result nor diagnostic."""
+        """Print a remark that is neither result nor diagnostic."""
         if not text.isprintable():
             from tunec.compiler.diagnostics.terminal import printable_lines
 
@@ -117,7 +117,7 @@ class Session(Struct, frozen=True):
 
 
 def is_colored(stream: TextIO) -> bool:
-    """Whether a stream is a terminal whose owner has not turned colors off (no-color.org)."""
+    """Whether a stream is a terminal with colors enabled (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -128,7 +128,7 @@ def standard(registry: Registry, format: str) -> Session:
 
 
 def can_draw(encoding: str | None) -> bool:
-    """Whether an encoding has the characters that bars and trees are drawn with."""
+    """Whether an encoding has the characters of bars and trees."""
     try:
         "█▏░…".encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
@@ -137,9 +137,9 @@ def can_draw(encoding: str | None) -> bool:
 
 
 def _open(stream: TextIO | None) -> TextIO:
-    """A stream in UTF-8, whatever the locale; one that the shell has closed swallows all.
+    """A stream in UTF-8, whatever the locale; one that the shell has closed discards its output.
 
-    A file name may hold bytes that are no text; they are shown as such.
+    Bytes of a file name that are not text are escaped.
     """
     if stream is None:
         return Path(os.devnull).open("w", encoding="utf-8")

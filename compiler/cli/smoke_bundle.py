@@ -20,7 +20,7 @@ from tunec.schemas.frozen import replace
 SMOKE: Final = "smoke"
 """The folder of the short bundle, in the bundle."""
 PHASES: Final = ("first", "resumed")
-"""Of the short run, as the probe is told them in TUNEC_SMOKE."""
+"""The phases of the short run, which the probe reads from TUNEC_SMOKE."""
 IMPOSSIBLE: Final = (
     "--smoke needs a trainer that takes the probe, started on this machine: `trl`, or "
     "`huggingface` with a script of yours"
@@ -29,13 +29,13 @@ _LAYOUT: Final = (
     *("parallel", "states", "zero", "fsdp", "activation_checkpointing", "batch", "precision"),
     *("attention", "quantization", "adapter", "optimizer", "loss", "devices"),
 )
-"""Groups of slots in which the short run is the long one."""
+"""Groups of slots that the short run shares with the long one."""
 
 
 def smoke_of(
     loaded: Loaded, whole: Compiled, asked: Sequence[Asked], outset: Outset | None
 ) -> Compiled | None:
-    """The short bundle of a compiled one; None where none can be made."""
+    """The short bundle of a compiled one; None if none can be made."""
     plan, spec = whole.planned.plan, loaded.spec
     if plan is None or spec is None:
         return whole
@@ -53,19 +53,19 @@ def smoke_of(
 
 
 def _starts_here(run: Artifact) -> bool:
-    """Whether the entry waits for the run: it does not where a cluster queues it."""
+    """Whether the entry waits for the run, and does not queue it on a cluster."""
     return str(run.values["command"]).startswith("bash ")
 
 
 def _apart(plan: Plan, short: Plan) -> Iterator[str]:
-    """Pins of what the short plan has otherwise than the long one."""
+    """Pins for the slots in which the short plan differs from the long one."""
     for path, slot in SLOTS.items():
         if slot.group in _LAYOUT and plan[path] != short[path]:
             yield f"pin.{path}={json.dumps(plain(plan[path]))}"
 
 
 def _made_short(short: Compiled) -> Compiled:
-    """The bundle whose entry runs twice, with what both runs must show."""
+    """The bundle with an entry that runs twice, and the checks for both runs."""
     planned, run = short.planned, short.run
     (kept,) = (each for each in short.beside[FOLDER] if each.name == PLAN)
     others = tuple(each for each in short.beside[FOLDER] if each.name != PLAN)
@@ -87,7 +87,7 @@ _MUST: Final = "# what must be seen, which `tunec calibrate` of this directory j
 
 
 def _twice(run: Artifact, checks: Mapping[str, Any]) -> Artifact:
-    """The entry of the bundle: the run, and again from its first checkpoint."""
+    """The entry of the bundle: the run, and a second run that resumes its first checkpoint."""
     command, folder = run.values["command"], run.values["folder"]
     head, _, _ = run.text.partition("exec ")
     must = "".join(f"#   {shlex.quote(name)}: {text}\n" for name, text in checks.items())

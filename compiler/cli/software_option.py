@@ -1,4 +1,4 @@
-"""`--software`: releases as people name them, and what is reported of unknown ones."""
+"""`--software`: releases as people name them, and notes about unknown ones."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ _MOST: Final = 8
 
 
 def software_of(given: list[str]) -> dict[str, str]:
-    """A version, or bounds such as `>=4.40,<5`, by package: `NAME=VERSION`, or as pip writes it."""
+    """A version, or bounds such as `>=4.40,<5`, for each package: `NAME=VERSION`, or as in pip."""
     found: dict[str, str] = {}
     for word in given:
         match = _WORD.fullmatch(word.strip())
@@ -32,7 +32,7 @@ def software_of(given: list[str]) -> dict[str, str]:
 
 
 def _checked(word: str, bounds: str) -> str:
-    """Bounds that packaging can read."""
+    """Bounds, checked by packaging."""
     text = f"={bounds}" if re.match(r"=[^=]", bounds) else bounds
     try:
         Releases(text).contains(Version("1"))
@@ -42,7 +42,7 @@ def _checked(word: str, bounds: str) -> str:
 
 
 def settled(software: Mapping[str, str], targets: Mapping[str, Target]) -> dict[str, str]:
-    """One version of each package: of bounds, the newest known release within them."""
+    """One version of each package; for bounds, the newest known release within them."""
     found: dict[str, str] = {}
     for name, text in software.items():
         pin, package = pin_of(name, text), package_of(targets, name)
@@ -55,7 +55,7 @@ def settled(software: Mapping[str, str], targets: Mapping[str, Target]) -> dict[
 
 
 def known_from(runs: Iterable[LintContext]) -> str | None:
-    """The releases that were read off the repository, of the packages whose keys were judged."""
+    """The releases that the repository pins, of packages whose keys were checked."""
     told: dict[str, None] = {}
     for run in runs:
         tables = [each.target for each in run.documents if each.target is not None]
@@ -69,7 +69,7 @@ def known_from(runs: Iterable[LintContext]) -> str | None:
 
 
 def unknown_releases(software: Mapping[str, str], targets: Mapping[str, Target]) -> Iterator[str]:
-    """What is reported of releases whose keys were not read; the files are judged all the same."""
+    """Notes about unknown releases; the files are checked nevertheless."""
     for name, text in software.items():
         package, version = package_of(targets, name), Version(text)
         ranges = [each.supported for each in targets.values() if each.package == name]
@@ -84,7 +84,7 @@ def unknown_releases(software: Mapping[str, str], targets: Mapping[str, Target])
 
 
 def _holding(package: str, version: Version) -> str:
-    """Which rules about a package hold in an old release, by the ranges that they state."""
+    """The rules about a package that apply to an old release, by their ranges."""
     from tunec.compiler.lints.index import rules
 
     ranges: dict[str, list[Releases]] = {}

@@ -1,4 +1,4 @@
-"""Files that are there as a spec: what `tunec translate --to spec` and `tunec init --from` do."""
+"""Turns existing files into a spec, for `tunec translate --to spec` and `tunec init --from`."""
 
 import os
 from argparse import Namespace
@@ -15,7 +15,7 @@ from tunec.compiler.translate.translate import Ungiven, given_slots
 
 
 def run(paths: list[Path], options: Namespace, session: Session) -> int:
-    """Write the spec wherever the files could be read; INPUT where something is left to settle."""
+    """Write the spec if the files could be read; INPUT if something is left open."""
     output = None if options.output is None else Path(options.output)
     refuse_existing(output)
     folder = next((each for each in paths if each.is_dir()), None)
@@ -37,7 +37,7 @@ def run(paths: list[Path], options: Namespace, session: Session) -> int:
 
 
 def asking_of(options: Namespace, session: Session, output: Path | None) -> Asking:
-    """What the command line says of a spec; Faulty where a file of hardware or model is wrong."""
+    """The command line's settings for a spec; Faulty if a hardware or model file is wrong."""
     readable = session.registry.readable()
     try:
         environment = environment_of(
@@ -70,7 +70,7 @@ def asking_of(options: Namespace, session: Session, output: Path | None) -> Aski
 
 
 def _from(output: Path | None, name: str | None) -> str | None:
-    """A name as a spec says it, whose paths count from its own directory."""
+    """A name as the spec writes it; paths are relative to the spec's directory."""
     if name is None or output is None or name.startswith(("/", "~")) or not is_path(name, Path()):
         return name
     return Path(os.path.relpath(name, output.parent)).as_posix()

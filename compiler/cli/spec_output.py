@@ -1,4 +1,4 @@
-"""A spec that is made: the line that leads editors to its schema, and where both go."""
+"""Writes a generated spec, with its schema and the line that points editors to it."""
 
 import json
 from importlib.resources import files
@@ -10,14 +10,14 @@ from tunec.compiler.cli.session import Misuse, Session
 from tunec.compiler.writing import write_all
 
 _SCHEMA: Final = "spec.schema.json"
-"""The schema's file, beside a spec that is written."""
+"""The name of the schema's file, beside a written spec."""
 
 
 def modeline(output: Path | None) -> str:
-    """The line at a spec's top that leads editors to its schema.
+    """The first line of a spec, which points editors to its schema.
 
-    That is the file beside a spec that is written. What goes to stdout has nothing beside it: there
-    it is the schema of this installation.
+    The schema is the file beside a written spec. On stdout there is no such file, so the line
+    points to the schema of this installation.
     """
     return f"yaml-language-server: $schema={_installed() if output is None else _SCHEMA}"
 
@@ -27,13 +27,13 @@ def _installed() -> str:
 
 
 def refuse_existing(output: Path | None) -> None:
-    """Raise Misuse where a spec is there already: what people have written stays."""
+    """Raise Misuse if the spec exists already: what people have written stays."""
     if output is not None and output.exists():
         raise Misuse(f"{output} already exists")
 
 
 def write_spec(output: Path, text: str, session: Session) -> None:
-    """Write a spec, and the schema by which editors complete it."""
+    """Write a spec, and the schema that editors use for completion."""
     known = json.dumps(schema("spec", session.registry.names()), indent=2, ensure_ascii=False)
     beside = output.parent / _SCHEMA
     write_all({output: text, beside: known + "\n"})

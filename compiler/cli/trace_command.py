@@ -1,4 +1,4 @@
-"""`tunec trace`: the real model of a plan, run without weights, beside the memory account."""
+"""`tunec trace`: run a plan's real model without weights, and compare the memory account."""
 
 import importlib.util
 import json
@@ -53,9 +53,9 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def beside(result: Planned) -> Comparison:
-    """A plan's own layout as traced and as accounted for.
+    """A plan's layout, traced and accounted for.
 
-    Raises Untraceable where there is no plan, a package is absent, or the model cannot be run.
+    Raises Untraceable if there is no plan, a package is missing, or the model cannot be run.
     """
     if result.memory is None:
         raise Untraceable("there is no plan to trace")
@@ -76,9 +76,9 @@ def _refuse(reason: str, session: Session, result: Planned) -> int:
 
 
 def traced(subject: Subject) -> Trace:
-    """Trace a subject, with the libraries' own warnings kept off the screen.
+    """Trace a subject without showing the libraries' own warnings.
 
-    Raises Untraceable, also for what the libraries raise that run the real model.
+    Raises Untraceable, also for exceptions of the libraries that run the real model.
     """
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "error")
@@ -101,7 +101,7 @@ def traced(subject: Subject) -> Trace:
 
 
 def _is_own(fault: Exception) -> bool:
-    """Whether tunec's own code raised it, and not a library that runs the model."""
+    """Whether tunec's own code raised the exception, and not a library that runs the model."""
     return _last_file(fault).is_relative_to(Path(__file__).resolve().parents[1])
 
 
@@ -124,7 +124,7 @@ def needed(subject: Subject) -> tuple[str, ...]:
 
 
 def subject_of(result: Planned, memory: Account) -> Subject:
-    """What a plan says is run: its model's own config, its workload and its layout."""
+    """What a plan runs: its model's config, its workload and its layout."""
     spec = result.loaded.spec
     if spec is None:
         raise ValueError("a plan without a spec")  # the driver makes none
@@ -134,7 +134,7 @@ def subject_of(result: Planned, memory: Account) -> Subject:
 
 
 def config_of(model: str | InlineModel, base: Path) -> Mapping[str, Any]:
-    """The config.json that a spec's model is described by: inline, in a file, or on a card."""
+    """The config.json of a spec's model: inline, in a file, or on a card."""
     if isinstance(model, InlineModel):
         return _read(base / model.config) if isinstance(model.config, str) else model.config
     if is_path(model, base):
@@ -155,7 +155,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _saved(path: str | None, subject: Subject, trace: Trace) -> dict[Path, str]:
-    """The calibration to write, which takes a second trace with one more sample of the kind."""
+    """The calibration to write, which needs a second trace with one more sample."""
     if path is None:
         return {}
     further = subject.with_micro(subject.layout.batch.micro + 1)

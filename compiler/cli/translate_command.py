@@ -1,4 +1,4 @@
-"""`tunec translate`: existing configs in the words of other targets, all or none."""
+"""`tunec translate`: existing configs as files of other targets, all or none."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -12,11 +12,11 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.translate import Translated, Ungiven, given_slots, translate_files
 
 _SPEC: Final = "spec"
-"""The word for a spec among targets."""
+"""The name of a spec among targets."""
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Translate; write nothing unless the new files say the run that was read."""
+    """Translate; write nothing unless the new files describe the same run."""
     if not options.targets:
         known = ", ".join(session.registry.names())
         raise Misuse(f"no target: name one with --to: spec, {known}")
@@ -33,7 +33,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _to_spec(options: Namespace, session: Session) -> int:
-    """The files as a spec, which is no target: it compiles to several."""
+    """Write the files as a spec, which is not a target but compiles to several."""
     from tunec.compiler.cli import spec_from_files
 
     if len(options.targets) > 1:

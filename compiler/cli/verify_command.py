@@ -1,4 +1,4 @@
-"""`tunec verify`: hand each file to the program that reads it."""
+"""`tunec verify`: have each file read by its own program."""
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ from tunec.schemas.frozen import replace
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Verify every spec and directory; 0 only if every program resolves what was planned."""
+    """Verify every spec and directory; 0 only if every program resolves the planned values."""
     told = _Told()
     clones = tuple(Path(each) for each in options.sources)
     for each in clones:
@@ -58,11 +58,11 @@ def run(options: Namespace, session: Session) -> int:
 
 
 class _Told(Struct, frozen=True):
-    """What is found while cases are made."""
+    """Findings collected while cases are made."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
-    """Of bundles."""
+    """Checks of bundles."""
     bundles: list[decisions.Decisions] = field(default_factory=list)
 
 
@@ -116,7 +116,7 @@ def _of_spec(spec: str, options: Namespace, session: Session, told: _Told) -> It
 
 
 def _of_every_target(loaded: Loaded, session: Session, told: _Told) -> Iterator[Case]:
-    """If no target is named: each that is known to a program and can say the plan, alone."""
+    """If no target is named: each one that can express the plan and has a program, alone."""
     able = 0
     for name in session.registry.names():
         asked = session.registry.resolve(name, loaded.software)
@@ -167,7 +167,7 @@ def _compiled(
 
 
 def _decided(cases: list[Case], told: _Told) -> list[Case]:
-    """The cases of a bundle; what its files say of the plan is reported once."""
+    """The cases of a bundle; the check of its decisions is added once."""
     found = decisions.decisions(cases)
     if found not in told.bundles:
         told.bundles.append(found)

@@ -1,1 +1,1 @@
-"""What is wrong and how to mend it, as data; renderers know nothing of any rule."""
+"""Faults and their fixes as data; renderers know nothing of any rule."""

@@ -1,4 +1,4 @@
-"""Suppression: what people accept, with the reason, and what that hides."""
+"""Suppression: diagnostics that people accept, with the reason."""
 
 from collections.abc import Iterable
 
@@ -15,9 +15,9 @@ class Allowance(Struct, frozen=True):
     name: str
     reason: str
     span: Span | None = None
-    """Where the allowance is written."""
+    """The place of the allowance."""
     line: int | None = None
-    """The line of that file that it speaks of; None: everywhere."""
+    """The line of that file to which it applies; None: everywhere."""
 
     def covers(self, diagnostic: Diagnostic) -> bool:
         """Whether this allows the diagnostic; never true for a hard error."""
@@ -34,14 +34,14 @@ class Allowance(Struct, frozen=True):
 
 
 class Suppressed(Struct, frozen=True):
-    """What remains, and the allowances that hid nothing."""
+    """The remaining diagnostics, and the allowances that matched none."""
 
     kept: tuple[Diagnostic, ...]
     unused: tuple[Allowance, ...]
 
 
 def suppress(diagnostics: Iterable[Diagnostic], allowances: Iterable[Allowance]) -> Suppressed:
-    """Leave out what is allowed. Labels need their spans; hard errors always remain."""
+    """Leave out allowed diagnostics. Labels need their spans; errors always remain."""
     found, allowed = tuple(diagnostics), tuple(allowances)
     named: dict[str, list[Allowance]] = {}
     for one in allowed:

@@ -1,6 +1,6 @@
-"""What diagnostics are called: codes of hard errors, names of notes and warnings.
+"""Names of diagnostics: codes for errors, words for notes and warnings.
 
-Each has a page in `pages/`, and the pages are the table.
+Each has a page in `pages/`; the pages are the table.
 """
 
 import re
@@ -22,13 +22,13 @@ AREAS: Final[Mapping[str, str]] = {
     "E09": "targets, versions and emission",
     "E10": "outputs",
 }
-"""What the first two digits of a code say."""
+"""The meaning of a code's first two digits."""
 
 _CODE: Final = re.compile(r"E\d{4}")
 
 
 def is_code(id: str) -> bool:
-    """Whether a diagnostic's id is that of a hard error, which nothing can allow."""
+    """Whether a diagnostic's id is that of an error, which cannot be allowed."""
     return _CODE.fullmatch(id) is not None
 
 
@@ -57,7 +57,7 @@ def page(id: str) -> str:
 
 
 def title(id: str) -> str:
-    """What a code or a name says in a few words: the heading of its page, without itself."""
+    """The title of a code or name: the heading of its page."""
     return page(id).partition("\n")[0].removeprefix(f"# {id}: ")
 
 

@@ -9,12 +9,12 @@ from tunec.schemas.source import Span
 
 Severity = Literal["error", "warning", "note"]
 Applicability = Literal["safe", "unsafe"]
-"""`safe`: the run trains as before, or could not start, and this was plainly meant. `unsafe`: what
-is trained changes, or may not be what was meant, so that a person decides."""
+"""`safe`: the run trains as before, or could not start, and the intent was obvious. `unsafe`:
+training changes, or the intent is unclear, so a person decides."""
 
 
 class Label(Struct, frozen=True):
-    """A place that a diagnostic points at."""
+    """A place in a file."""
 
     text: str
     span: Span | None = None
@@ -24,14 +24,14 @@ class Label(Struct, frozen=True):
 
 
 class Edit(Struct, frozen=True):
-    """A replacement of a stretch of a file."""
+    """A replacement of a part of a file."""
 
     span: Span
     text: str
 
 
 class Fix(Struct, frozen=True):
-    """Edits that mend the fault, and whether they may be applied unseen."""
+    """Edits that fix the fault, and whether they may be applied without review."""
 
     edits: tuple[Edit, ...]
     applicability: Applicability
@@ -60,7 +60,7 @@ class Diagnostic(Struct, frozen=True):
     sum: tuple[Term, ...] = ()
     consequence: str = ""
     is_bug: bool = False
-    """Whether tunec itself failed here: what it was about to check is not known."""
+    """Whether tunec itself failed here, so that the result of its check is unknown."""
     """Of what lint finds: what happens to the run (`silent`, `init`); empty otherwise."""
 
     @property
@@ -70,12 +70,12 @@ class Diagnostic(Struct, frozen=True):
 
     @property
     def span(self) -> Span | None:
-        """Where people look first, if it is in a file."""
+        """The place that people look at first, if it is in a file."""
         return self.primary.span if self.primary is not None else None
 
     @property
     def file(self) -> str:
-        """The file of that place; empty for none."""
+        """The file of that place; empty if there is none."""
         return self.span.file if self.span is not None else ""
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Diagnostic(Struct, frozen=True):
 
 
 def has_errors(found: Iterable[Diagnostic]) -> bool:
-    """Whether something is wrong; warnings and notes are not wrong."""
+    """Whether there is any error; warnings and notes do not count."""
     return any(each.severity == "error" for each in found)
 
 

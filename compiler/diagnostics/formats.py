@@ -44,7 +44,7 @@ def render_github(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _place(span: Span | None) -> dict[str, str]:
-    """File and lines; columns only within one line, as GitHub has it."""
+    """File and lines; columns only within one line, as GitHub requires."""
     if span is None:
         return {}
     found = {"file": span.file, "line": str(span.line), "endLine": str(span.end_line)}
@@ -78,7 +78,7 @@ SCHEMA: Final = (
 
 _NO_PAGES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({})
 Pages = Mapping[str, tuple[str, str]]
-"""Title and page of what has no code, by name."""
+"""Title and page of diagnostics without a code, by name."""
 
 
 def render_sarif(diagnostics: Iterable[Diagnostic], version: str, pages: Pages = _NO_PAGES) -> str:

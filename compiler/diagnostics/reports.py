@@ -42,7 +42,7 @@ def _description(diagnostic: Diagnostic) -> str:
 
 
 def _fingerprint(diagnostic: Diagnostic, seen: dict[str, int]) -> str:
-    """What names a finding: its own, and kept where it only moved to another line."""
+    """The identity of a finding, which stays the same if the finding moves to another line."""
     first = diagnostic.primary
     parts = (diagnostic.id, diagnostic.file, first.path if first else "", diagnostic.message)
     text = "\0".join(parts)
@@ -53,7 +53,7 @@ def _fingerprint(diagnostic: Diagnostic, seen: dict[str, int]) -> str:
 def render_junit(
     diagnostics: Iterable[Diagnostic], files: Sequence[str], failing: Sequence[Severity]
 ) -> str:
-    """One test case a finding, and one that passes for each file without any.
+    """One test case per finding, and one that passes for each file without findings.
 
     Findings of the severities in `failing` fail; others pass, with their text as output.
     """
@@ -98,7 +98,7 @@ def _lines(diagnostic: Diagnostic) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Text that XML 1.0 can hold: of the characters below a space, only those that break lines."""
+    """Text that XML 1.0 can hold: without control characters, except those that break lines."""
     return "".join(each if each in "\t\n" or _is_of_xml(each) else "\ufffd" for each in text)
 
 

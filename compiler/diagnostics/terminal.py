@@ -13,15 +13,15 @@ from tunec.schemas.source import Span, lines_of
 from tunec.schemas.units import GIB, KIB, MIB
 
 _WIDTH: Final = 120
-"""Cells of a shown line; longer ones are cut around the span."""
+"""Columns of a shown line; longer lines are cut around the span."""
 _KEPT_BEFORE: Final = 40
 _READ: Final = 2 * _WIDTH
-"""Characters that are looked at on each side: a file may be one line, with many faults."""
+"""Characters that are examined on each side, since a file may be one long line with many faults."""
 _TAB: Final = "    "
 
 
 class Shown(Struct, frozen=True):
-    """A line, and where in it the marks go, in cells."""
+    """A line, and the columns of the marks below it."""
 
     text: str
     start: int
@@ -29,7 +29,7 @@ class Shown(Struct, frozen=True):
 
 
 def show(span: Span, source: str) -> Shown | None:
-    """The first line of a span with its place; None where the source has no such line."""
+    """The first line of a span with its place; None if the source has no such line."""
     lines = lines_of(source)
     if not 1 <= span.line <= len(lines):
         return None
@@ -53,12 +53,12 @@ def _cut(before: str, marked: str, after: str) -> Shown:
 
 
 def printable(text: str) -> str:
-    """The text with what would move or colour a terminal made visible; tabs become blanks."""
+    """The text with control characters made visible; tabs become blanks."""
     return "".join(_visible(character) for character in text)
 
 
 def printable_lines(text: str) -> str:
-    """Several lines with what would move or colour a terminal made visible."""
+    """Several lines with control characters made visible."""
     if text.isprintable():
         return text
     return "\n".join(map(printable, text.split("\n")))
