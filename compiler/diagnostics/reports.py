@@ -98,7 +98,7 @@ def _lines(diagnostic: Diagnostic) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Text that XML 1.0 can hold: without control characters, except those that break lines."""
+    """Text that XML 1.0 can hold: without control characters except line breaks and tabs."""
     return "".join(each if each in "\t\n" or _is_of_xml(each) else "\ufffd" for each in text)
 
 
