@@ -6,7 +6,7 @@ any other syntax error ends the reading.
 
 import re
 from collections.abc import Callable
-from json import JSONDecodeError, decoder
+from json import JSONDecodeError, decoder, loads
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -52,6 +52,23 @@ def parse_json(text: str, origin: Origin) -> tuple[Node | None, tuple[Diagnostic
     except _Stop as stop:
         return None, (*reader.faults, stop.fault)
     return node, tuple(reader.faults)
+
+
+def outline(text: str, origin: Origin) -> Node | None:
+    """The document with nodes for its first level alone, each with plain data for its value.
+
+    None for what is no list or mapping, and for what `parse_json` would report of it at the least.
+    """
+    try:
+        data = loads(text)
+    except (ValueError, RecursionError):
+        return None
+    span = origin.span((0, 0), (0, 0))
+    if isinstance(data, dict):
+        return Node(span, fields={key: Node(span, value=each) for key, each in data.items()})
+    if isinstance(data, list):
+        return Node(span, items=tuple(Node(span, value=each) for each in data))
+    return None
 
 
 class _Stop(Exception):

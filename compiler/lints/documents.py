@@ -107,7 +107,8 @@ class _Reader(Struct):
 
     def text(self, name: str, content: bytes | str, path: Path | None = None) -> None:
         """Take in a file's content; references are followed where its path is known."""
-        parsed, faults = self.memory.parsed(name, content, self.given.get(name, BY_ITSELF))
+        given = self.given.get(name, BY_ITSELF)
+        parsed, faults = self.memory.parsed(name, content, given, self.targets, self.readers)
         self.starts |= starts_of(parsed)
         self.faults += faults
         if faults:

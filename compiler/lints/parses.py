@@ -7,8 +7,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.frontend.json_nodes import COMMA, COMMENT
-from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
+from tunec.compiler.frontend.json_nodes import COMMA, COMMENT, outline
+from tunec.compiler.frontend.python_settings import Given
+from tunec.compiler.frontend.text import MAX_BYTES, Origin, decode
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.formats import Parsed, parse_text
 from tunec.compiler.lints.kinds import known_keys
@@ -35,13 +36,25 @@ class Parses(Struct):
     """By the identity of what was parsed, which `_parsed` keeps."""
 
     def parsed(
-        self, name: str, content: bytes | str, given: Given = BY_ITSELF
+        self,
+        name: str,
+        content: bytes | str,
+        given: Given,
+        targets: Mapping[str, Target],
+        readers: Sequence[str],
     ) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
-        """The documents of a file, and every fault of its syntax; `given`: what starts it."""
+        """The documents of a file, and every fault of its syntax; `given`: what starts it.
+
+        Of long data that no known program reads, only the first level has nodes.
+        """
         key = name, content, given
         if key not in self._parsed:
-            documents, faults = parse_text(name, content, given)
-            self._parsed[key] = tuple(map(listed, documents)), faults
+            first = _first_level(name, content)
+            if first is not None and recognised(first, targets, readers, name) is None:
+                self._parsed[key] = (first,), []
+            else:
+                documents, faults = parse_text(name, content, given)
+                self._parsed[key] = tuple(map(listed, documents)), faults
         return self._parsed[key]
 
     def known(
@@ -54,10 +67,19 @@ class Parses(Struct):
         return self._known[at]
 
 
+def _first_level(name: str, content: bytes | str) -> Parsed | None:
+    """A long JSON file by its first level; None for a short one, and where that does not do."""
+    if not name.lower().endswith(".json") or not _LONGEST < len(content) <= MAX_BYTES:
+        return None
+    text, fault = decode(content, Origin(name), bom_allowed=True)
+    root = outline(text, Origin(name)) if fault is None else None
+    return None if root is None else listed(Parsed("json", text, root))
+
+
 def listed(parsed: Parsed) -> Parsed:
     """A list of mappings as a mapping by position, `[0]`: SimpleTuner's data sets."""
     items = parsed.root.items
-    if not items or any(each.fields is None for each in items):
+    if not items or any(each.fields is None and not isinstance(each.value, dict) for each in items):
         return parsed
     fields = {f"[{at}]": each for at, each in enumerate(items)}
     return replace(parsed, root=replace(parsed.root, items=None, fields=fields))
@@ -67,6 +89,8 @@ _LENIENT: Final = frozenset({COMMENT, COMMA})
 _STRICT: Final = ("huggingface", "simpletuner", "accelerate")
 _KEY: Final = re.compile(r"""(?m)(?:^|[{,])[ \t]*(?:- )?["']?([A-Za-z][\w-]*)["']?[ \t]*[:=]""")
 _SHARE: Final = 0.25
+_LONGEST: Final = 1 << 16
+"""Characters of a text that configures; what follows is not asked for what it looks like."""
 _LONG: Final = 1_000
 """Characters of a text without a key from which on it is data, and no beginning of a config."""
 _STRANGE: Final = "none of the programs that are known has a file with such keys"
@@ -110,7 +134,7 @@ def of_somebody(
             strange[name] = _is_strange(sources[name], targets)
         if strange.get(name):
             yield replace(fault, severity="warning", notes=(*fault.notes, _STRANGE))
-        elif name not in known and _KEY.search(sources.get(name, "a:")) is None:
+        elif name not in known and _KEY.search(sources.get(name, "a:"), 0, _LONGEST) is None:
             yield replace(fault, notes=(*fault.notes, _KEYLESS))
         else:
             yield fault
@@ -128,7 +152,7 @@ def is_of_nothing(fault: Diagnostic) -> bool:
 
 def _is_strange(text: str, targets: Mapping[str, Target]) -> bool:
     """Whether few of the words before a colon are keys of a program that is known."""
-    keys = set(_KEY.findall(text))
+    keys = set(_KEY.findall(text, 0, _LONGEST))
     if not keys:
         return len(text) > _LONG
     every = (known_keys(target, file) for target in targets.values() for file in target.files)

@@ -169,3 +169,32 @@ def test_a_model_that_nobody_knows_is_known_by_its_name(tmp_path: Path) -> None:
 def test_of_a_trainer_that_reads_flags_the_launcher_is_not_its_own(reader, command):
     linted = lint_texts({"run.sh": command}, TARGETS.readable(), Environment(readers=(reader,)))
     assert {each.kind for each in linted.run.documents} == {"launch", reader}
+
+
+def test_a_long_file_is_read_whole_where_a_program_has_it(tmp_path: Path) -> None:
+    import json
+
+    filling = {"note": "x" * (1 << 16)}
+    trained = {"output_dir": "out", "per_device_train_batch_size": 1, "learning_rate": 1e-5}
+    long = json.dumps({**trained, "fp16": True, "bf16": True, **filling})
+    answer = lint(tmp_path, {"args.json": long}, ["."])
+    told = {each["labels"][0]["line"] for each in answer.findings if each["id"] == "fp16-and-bf16"}
+    assert told == {1}
+
+
+def test_data_are_read_by_their_first_level_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import json
+
+    from tunec.compiler.lints import parses
+
+    asked: list[str] = []
+    read = parses.parse_text
+
+    def counted(name: str, *rest: object) -> object:
+        asked.append(name)
+        return read(name, *rest)
+
+    monkeypatch.setattr(parses, "parse_text", counted)
+    texts = {each: json.dumps([{"x": "y" * 100}] * 700) for each in ("a.json", "b.json")}
+    lint_texts({**texts, "c.json": '{"x": 1}'}, TARGETS, Environment())
+    assert asked == ["c.json"]
