@@ -1,11 +1,14 @@
 """What the names of a Python file stand for: imports, classes that inherit, one assignment."""
 
 import ast
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.python_names import Binding, Module, Scope
+from tunec.compiler.frontend.text import Origin
 
 _KNOWN_MODULES: Final = ("transformers", "trl", "peft", "torch", "unsloth", "accelerate")
 _OF_ARGUMENTS: Final = ("Arguments", "Config")
@@ -84,3 +87,23 @@ class Origins(Struct):
         if len(bindings) != 1 or bindings[0].body is None:
             return None
         return None if "__init__" in bindings[0].body.names else bindings[0].body
+
+
+def imported(text: str, origin: Origin) -> Iterator[tuple[str, Node]]:
+    """What a file imports from modules by name, `trl.SFTTrainer`, without condition or trial."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    yield from _imported(tree.body, origin)
+
+
+def _imported(body: Sequence[ast.stmt], origin: Origin) -> Iterator[tuple[str, Node]]:
+    for each in body:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from _imported(each.body, origin)
+        elif isinstance(each, ast.ImportFrom) and each.module and not each.level:
+            for name in each.names:
+                at, end = name.lineno - 1, name.col_offset + len(name.name)
+                span = origin.span((at, name.col_offset), (at, end))
+                yield f"{each.module}.{name.name}", Node(span, value=name.name, key_span=span)

@@ -12,6 +12,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.notebook import Notebook, is_notebook, read_notebook
 from tunec.compiler.frontend.python_calls import Call, Calls, read_calls, syntax_fault
+from tunec.compiler.frontend.python_origins import imported
 from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.lints.document import READ_ONCE, TRAINERS, counts_when_set_later
@@ -125,6 +126,17 @@ def calls_of(name: str, text: str) -> Calls | None:
     cells = read_notebook(text, name)[0] if is_notebook(name) else None
     script, origin = (text, Origin(name)) if cells is None else (of_cells(cells)[0], cells.origin)
     return read_calls(script, origin, _is_called)[0]
+
+
+@cached(64)
+def imports_of(name: str, text: str) -> tuple[tuple[str, Node], ...]:
+    """Names that a file takes from modules, `trl.SFTTrainer`, whatever it finds there.
+
+    Left out is what is imported under a condition, or tried.
+    """
+    cells = read_notebook(text, name)[0] if is_notebook(name) else None
+    script, origin = (text, Origin(name)) if cells is None else (of_cells(cells)[0], cells.origin)
+    return tuple(imported(script, origin))
 
 
 def _is_called(origin: str) -> bool:

@@ -1,4 +1,4 @@
-"""Arguments of trainers' calls that their release takes elsewhere, or by another name."""
+"""Arguments of trainers' calls, and names, that their release has elsewhere or no longer."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from tunec.compiler.lints.conditions import is_checked, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.environment import split_requirement
-from tunec.compiler.lints.python_files import calls_of
+from tunec.compiler.lints.python_files import calls_of, imports_of
 from tunec.compiler.lints.rule import Consequence, Finding, is_commit, rule
 
 _KINDS: Final = ("hf", "sft", "dpo", "grpo", "kto", "reward", "rloo", "model", "peft")
@@ -188,3 +188,106 @@ def _dropped(call: Call, place: Place, moved: Moved) -> Finding:
 
 def _help(call: Call, moved: Moved) -> str:
     return moved.help.format(call.name.replace("Trainer", "Config"))
+
+
+class Gone(Struct, frozen=True):
+    """Names that a package no longer has where they were."""
+
+    names: frozenset[str]
+    since: str
+    help: str
+
+
+def _moved(home: str, *names: str) -> Gone:
+    return Gone(frozenset(names), "trl>=0.29", f"import it from trl.experimental.{home}")
+
+
+def _left(home: str, *names: str) -> Gone:
+    help_ = f"import it from trl.experimental.{home}, which trl 1.16 has no longer"
+    return Gone(frozenset(names), "trl>=0.29", help_)
+
+
+def _gone(since: str, help_: str, *names: str) -> Gone:
+    return Gone(frozenset(names), since, help_)
+
+
+_OF_COMPLETIONS: Final = (
+    "leave it out: SFTConfig's completion_only_loss=True trains on completions, where the data"
+    " have prompts and completions apart"
+)
+_IMAGES: Final = "write AutoModelForImageTextToText"
+_TEXTS: Final = "read the texts by `datasets.load_dataset`"
+_NOWHERE: Final = "pin trl<0.24: later releases do not have it"
+GONE: Final[Mapping[str, tuple[Gone, ...]]] = {
+    "trl": (
+        _gone("trl>=0.20", _OF_COMPLETIONS, "DataCollatorForCompletionOnlyLM"),
+        _gone("trl>=0.20", "write pack_dataset", "pack_examples"),
+        _gone("trl>=0.21", "pin trl<0.21: later releases do not have it", "TextEnvironment"),
+        _gone("trl>=0.24", _NOWHERE, "IterativeSFTConfig", "IterativeSFTTrainer"),
+        _gone("trl>=0.24", _NOWHERE, "DDPOConfig", "DDPOTrainer"),
+        _gone("trl>=0.24", _NOWHERE, "AlignPropConfig", "AlignPropTrainer"),
+        _gone("trl>=0.26", "write clone_chat_template", "setup_chat_format"),
+        *(
+            _moved(home, f"{name}Config", f"{name}Trainer")
+            for home, name in (("cpo", "CPO"), ("orpo", "ORPO"), ("gkd", "GKD"))
+        ),
+        _moved("online_dpo", "OnlineDPOConfig", "OnlineDPOTrainer"),
+        *(
+            _left(home, f"{name}Config", f"{name}Trainer")
+            for home, name in (("bco", "BCO"), ("nash_md", "NashMD"), ("xpo", "XPO"))
+        ),
+        _left("prm", "PRMConfig", "PRMTrainer"),
+        _left("ppo", "PPOConfig", "PPOTrainer", "AutoModelForCausalLMWithValueHead"),
+        _left("ppo", "AutoModelForSeq2SeqLMWithValueHead"),
+    ),
+    "transformers": (
+        _gone("transformers>=4.50", "import it from torch.optim", "AdamW"),
+        _gone("transformers>=5.0", "write IntervalStrategy", "EvaluationStrategy"),
+        _gone("transformers>=5.0", _IMAGES, "AutoModelForVision2Seq"),
+        _gone("transformers>=5.0", "write AutoModelForCausalLM", "AutoModelWithLMHead"),
+        _gone("transformers>=5.0", _TEXTS, "LineByLineTextDataset", "TextDataset"),
+    ),
+}
+"""By package, whichever of its modules they were taken from. trl 0.18.2 to 1.16.0 __init__.py and
+trainer/__init__.py, the releases between which each name goes; experimental/ of 0.29.0, 1.0.0,
+1.6.0, 1.10.0 and 1.16.0. transformers 4.49.0 and 4.50.3 optimization.py; 4.57.6 and 5.0.0
+trainer_utils.py, models/auto/modeling_auto.py, data/datasets/language_modeling.py."""
+_NEVER: Final[Mapping[str, str]] = {
+    "trl.DataCollatorForLanguageModeling": "import it from trl.trainer.sft_trainer",
+}
+"""Names that no release has at its root: trl 0.18.2 to 1.16.0 __init__.py."""
+_EXPERIMENTAL: Final = "trl.experimental."
+
+
+@rule(
+    "name-of-another-release",
+    "error",
+    "parse",
+    consumers=("trl", "transformers"),
+    reads=tuple(f"{kind}:*" for kind in _KINDS),
+)
+def name_of_another_release(run: LintContext) -> Iterator[Finding]:
+    """A script imports a name that the release of its package does not have there."""
+    for document in scripts_of(run):
+        for origin, node in imports_of(document.name, document.text):
+            gone = _of_origin(origin)
+            if gone is None or not is_checked(run, gone.since) or _is_older(run, gone.since):
+                continue
+            place = Place(document, str(node.value), node)
+            module = origin.rpartition(".")[0]
+            yield Finding(
+                f"`{module}` has no `{node.value}`",
+                (place.key_label("ImportError"),),
+                notes(run, "", gone.since),
+                gone.help,
+                severity=_severity(run, gone.since),
+            )
+
+
+def _of_origin(origin: str) -> Gone | None:
+    package, name = origin.partition(".")[0], origin.rpartition(".")[2]
+    if origin in _NEVER:
+        return Gone(frozenset({name}), "", _NEVER[origin])
+    if origin.startswith(_EXPERIMENTAL):
+        return None
+    return next((each for each in GONE.get(package, ()) if name in each.names), None)
