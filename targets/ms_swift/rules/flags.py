@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.conditions import is_checked
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
+from tunec.compiler.lints.facts.training_loop import schemas_ever
+from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rows import Form, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -263,3 +266,35 @@ def _finding(place: Place, text: str, label: str) -> Finding:
         ("each key becomes a flag, and its value the words behind it",),
         "remove the key",
     )
+
+
+@rule("flag-of-no-release", "error", "parse", consumers=("ms-swift",), reads=("ms-swift:*",))
+def flag_of_no_release(run: LintContext) -> Iterator[Finding]:
+    """A key of `swift sft`, `pt` or `rlhf` that no known release has.
+
+    ms-swift 4.0.4 to 4.6.0 arguments/base_args: `parse_args` raises over what is left, unless
+    ignore_args_error is set. An unambiguous beginning of a flag stands for it (argparse).
+    """
+    for document in run.of("ms-swift"):
+        ever = _ever(document)
+        if document.is_view or not ever or document.value("ignore_args_error") is True:
+            continue
+        for path, place in document.found.items():
+            begun = [each for each in ever if each.startswith(path)]
+            if "." not in path and not begun and is_checked(run, _KNOWN):
+                yield Finding(
+                    f"{path} is an argument of no release of ms-swift",
+                    (place.key_label("refused"),),
+                    ("swift stops over arguments that are left when it has read all it knows",),
+                    "remove it; arguments of Megatron belong to `megatron sft`",
+                    severity=None if run.runs(_KNOWN) else "warning",
+                )
+
+
+_KNOWN: Final = "ms-swift>=4.0"
+
+
+def _ever(document: Document) -> frozenset[str]:
+    """The arguments of every known release."""
+    every = (schema(name)["properties"] for name in schemas_ever(document))
+    return frozenset(key for each in every for key in each)

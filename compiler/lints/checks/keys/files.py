@@ -302,14 +302,14 @@ _DASHED: Final = re.compile(
 )
 def flag_with_another_dash(run: LintContext) -> Iterator[Finding]:
     """A flag of the trainer with one dash, or with a dash that no keyboard has."""
-    trained = {each.name for each in run.of(*TRAINERS) if each.format == "shell"}
+    kinds = {each.name: each.kind for each in run.of(*TRAINERS) if each.format == "shell"}
     for document in run.of("launch"):
-        script = document.get("script")
-        if script is None or document.name not in trained:
+        script, kind = document.get("script"), kinds.get(document.name)
+        if script is None or kind is None:
             continue
         for item in script.node.items or ():
             found = _DASHED.fullmatch(str(item.value))
-            if found is not None and found[2] in fields_of("hf"):
+            if found is not None and found[2] in fields_of("hf") | fields_of(kind):
                 word = Place(document, "script", item)
                 yield _dash_finding(word, found[1], found[2])
 
