@@ -1,15 +1,18 @@
 """Settings of the Trainer that clash with the run, or with what it runs on."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import READ_ONCE, Document, Place, also
+from tunec.compiler.lints.document import READ_ONCE, TRL, Document, Place, also
+from tunec.compiler.lints.facts.lora import loras
 from tunec.compiler.lints.facts.training_loop import arguments_of, engine_of
 from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.compiler.lints.schemas import Schema, schemas
 from tunec.schemas.frozen import replace
 
 _ACCELERATOR_KEYS: Final = (
@@ -164,12 +167,13 @@ def _unknown(place: Place, name: str) -> Finding:
     "error",
     "step",
     consumers=("transformers", "llamafactory", "axolotl"),
-    reads=keys("trainer|axolotl", "ddp_find_unused_parameters"),
+    reads=(*keys("trainer|axolotl", "ddp_find_unused_parameters"), "peft:*", "trl:use_peft"),
 )
 def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
     """DDP looks for unused parameters in a graph that reentrant checkpointing runs twice."""
     yield from _in_llamafactory(run)
     yield from _in_axolotl(run)
+    yield from _of_an_adapter(run)
     find = run.said("trainer", "ddp_find_unused_parameters")
     checks = run.said("trainer", "gradient_checkpointing", "activation_checkpointing")
     if find is None or checks is None or find.value is not True or checks.value is not True:
@@ -196,6 +200,52 @@ def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
         Fix((find.removed(),), "safe"),
         severity=None if reentrant else "warning",
     )
+
+
+def _of_an_adapter(run: LintContext) -> Iterator[Finding]:
+    """Of a PeftModel the Trainer has DDP look for unused parameters by default.
+
+    transformers 4.57.6 trainer.py `_wrap_model` and 5.23.0 `create_accelerator_and_postprocess`: a
+    model that is no PreTrainedModel. Run with 5.23.0, peft 0.21.2 and two processes on a CPU.
+    """
+    mine = [each for each in loras(run) if each.document.format in ("python", "shell")]
+    world = run.value("parallel.world")
+    if not mine or engine_of(run) or not isinstance(world, int) or world < 2:
+        return
+    if any(_UNSLOTH.search(each.document.text) for each in mine) or _is_reentrant(run) is not True:
+        return
+    for document in run.of("hf", *TRL):
+        checks = document.get("gradient_checkpointing")
+        defaults = {_checkpoints(each) for each in schemas(run, document)}
+        is_on = True in defaults if checks is None else checks.value is True
+        if document.is_view or not is_on or _FIND in document.found:
+            continue
+        if {"gradient_checkpointing", _FIND}.isdisjoint(document.unknown):
+            at = checks or Place(document, "", document.root)
+            yield _twice(at, is_certain=defaults == {True} or checks)
+
+
+def _twice(at: Place, *, is_certain: object) -> Finding:
+    return Finding(
+        "DDP looks for unused parameters of the adapter under reentrant checkpointing",
+        (at.label("each layer's graph is built in the backward pass"),),
+        (
+            "RuntimeError in the backward pass: expected to mark a variable ready only once",
+            "for a model with an adapter the Trainer sets find_unused_parameters itself",
+        ),
+        "write gradient_checkpointing_kwargs: {use_reentrant: false}, or"
+        " ddp_find_unused_parameters: false",
+        severity=None if is_certain else "warning",
+    )
+
+
+_FIND: Final = "ddp_find_unused_parameters"
+_UNSLOTH: Final = re.compile(r"\bunsloth\b")
+
+
+def _checkpoints(schema: Schema) -> bool:
+    field = schema.get("properties", {}).get("gradient_checkpointing", {})
+    return field.get("default") is True
 
 
 def _in_llamafactory(run: LintContext) -> Iterator[Finding]:

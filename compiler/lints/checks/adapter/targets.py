@@ -60,6 +60,34 @@ def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
                 ("PEFT adapts linear layers, embeddings and convolutions",),
                 "name the linear layers inside",
             )
+        elif wrapped := _wrapped(run, lora, targets):
+            names = quoted(wrapped, "and")
+            yield Finding(
+                f"{lora.method} cannot be put on {names} of {run.model.path}",
+                (at.label("in its towers, each is a module around a linear layer"),),
+                ("PEFT stops at the first module of that name that is no linear layer",),
+                rf'write target_modules: ".*language_model.*\.({"|".join(wrapped)})"',
+            )
+
+
+_WRAPPER: Final = re.compile(r"Clippable|_register_custom_module|\b(?:import|from)\s+unsloth\b")
+"""Scripts that make PEFT take wrapped layers: unsloth 2026.8.3 models/vision.py does so itself."""
+
+
+def _wrapped(run: LintContext, lora: Lora, targets: tuple[str, ...]) -> list[str]:
+    """Names that are layers in one part of the model, and wrap one in another.
+
+    peft 0.19.1 to 0.21.2 tuners/lora/model.py `_create_new_module` raises a ValueError at the first
+    module that ends in the name and is no layer. transformers 5.5.0 to 5.23.0
+    models/gemma4/modeling_gemma4.py `Gemma4ClippableLinear` is such a one.
+    """
+    if run.model is None or lora.document.kind not in (*TRL, "peft") or lora.excluded:
+        return []
+    if _WRAPPER.search(lora.document.text):
+        return []
+    paths = {each.path for each in run.model.architecture.modules}
+    holders = {path.rpartition(".")[0] for path in paths if path.endswith(".linear")} - paths
+    return [each for each in targets if any(at.endswith(f".{each}") for at in holders)]
 
 
 @rule(
