@@ -17,6 +17,7 @@ from tunec.compiler.frontend.python_settings import BY_ITSELF, Given
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.lints.document import READ_ONCE, TRAINERS, counts_when_set_later
 from tunec.compiler.lints.kinds import LOADING, fields_of
+from tunec.compiler.lints.python_plugins import is_accelerator, is_plugin, plugged, short_of
 from tunec.compiler.lints.python_runs import Found, in_runs
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
@@ -73,7 +74,7 @@ _REBUILT: Final = re.compile(r"(?m)^[ \t]*class \w+\(.*\bnn\.Module\b")
 _WANTED: Final = re.compile(
     r"TrainingArguments\b|\b(?:SFT|DPO|GRPO|KTO|Reward|RLOO|GKD|PPO|CPO|ORPO|BCO|OnlineDPO|XPO"
     r"|NashMD|PRM|IterativeSFT)Config\b|\bLoraConfig\b|\bBitsAndBytesConfig\b"
-    r"|\bFast\w*Model\b|\bfrom_pretrained\b"
+    r"|\bFast\w*Model\b|\bfrom_pretrained\b|\b(?:FullyShardedDataParallel|DeepSpeed)Plugin\b"
 )
 _OF_TESTS: Final = re.compile(r"(?:\A|/)(?:test_[^/]*|[^/]*_test|conftest)\.py\Z|(?:\A|/)tests?/")
 
@@ -145,16 +146,6 @@ def _is_called(origin: str) -> bool:
     return _is_trainer(origin) or is_accelerator(origin) or is_plugin(origin)
 
 
-def is_accelerator(origin: str) -> bool:
-    """Whether something imported is Accelerate's own class that prepares what trains."""
-    return _short(origin) == "accelerate.Accelerator"
-
-
-def is_plugin(origin: str) -> bool:
-    """Whether something imported is what configures Accelerate for DeepSpeed."""
-    return _short(origin) == "accelerate.DeepSpeedPlugin"
-
-
 def _is_trainer(origin: str) -> bool:
     return origin.endswith("Trainer") and not origin.startswith("builtins.")
 
@@ -166,15 +157,11 @@ def _hidden_path(found: Found) -> Found:
     return replace(found, root=replace(found.root, fields=fields), unknown=hidden)
 
 
-def _short(origin: str) -> str:
-    """An origin without the modules between: `peft.tuners.lora.LoraConfig` is `peft.LoraConfig`."""
-    package, _, rest = origin.partition(".")
-    return f"{package}.{rest.rpartition('.')[2]}" if rest else origin
-
-
 def _is_wanted(origin: str) -> bool:
-    short = _short(origin)
+    short = short_of(origin)
     if short in _TRAINERS or short in _HEIRS or short in (_BITS, _LORA):
+        return True
+    if is_plugin(origin) or is_accelerator(origin):
         return True
     if origin.endswith("PeftModel.from_pretrained") or _loads(origin):
         return True
@@ -198,9 +185,12 @@ def _is_fast(origin: str) -> bool:
 
 
 def _found(calls: Calls) -> Iterator[Found]:
-    bits = [each for each in calls.found if _short(each.origin) == _BITS]
+    bits = [each for each in calls.found if short_of(each.origin) == _BITS]
     for call in calls.found:
-        short = _short(call.origin)
+        if is_accelerator(call.origin):
+            yield from plugged(call, calls)
+            continue
+        short = short_of(call.origin)
         is_reset = not calls.module.reset.isdisjoint(call.site.targets)
         if is_reset or len(call.fields) > _MOST_ARGUMENTS:
             continue

@@ -18,6 +18,7 @@ from tunec.compiler.lints.document import TRAINERS
 from tunec.schemas.frozen import replace
 
 MOST_RUNS: Final = 16
+_ENGINES: Final = ("accelerate", "deepspeed")
 _PATH: Final = "model_name_or_path"
 _TRAINS: Final = re.compile(r"Trainer\(|\.backward\(|HfArgumentParser|Accelerator\(")
 _MADE: Final = re.compile(r"\w*Trainer\(")
@@ -70,12 +71,21 @@ def in_runs(found: Sequence[Found], calls: Calls, text: str) -> Iterator[Found]:
     if not anchors and not adapters and not _TRAINS.search(text):
         return
     runs = _runs(anchors, models, adapters, links)[:MOST_RUNS]
+    engines = [each for each in others if each.kind in _ENGINES]
+    runs = [[*run, *_of_run(run, engines)] for run in runs or ([],)]
+    runs = [run for run in runs if run]
     taken = {id(each) for run in runs for each in run}
     runs += [[each] for each in adapters if id(each) not in taken][: MOST_RUNS - len(runs)]
     for each in found:
         numbers = frozenset(n for n, run in enumerate(runs) if any(each is one for one in run))
         if numbers:
             yield replace(each, runs=numbers)
+
+
+def _of_run(run: Sequence[Found], engines: Sequence[Found]) -> list[Found]:
+    """What Accelerate is given, where one object of it is made that may be this run's."""
+    mine = [each for each in engines if _is_possible([*run, each])]
+    return mine if len({id(each.call) for each in mine}) == 1 else []
 
 
 def _is_left(anchor: Found, text: str) -> bool:
