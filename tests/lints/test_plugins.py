@@ -15,7 +15,7 @@ _HEAD = (
     'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
 )
 _SHARDS = """plugin = FullyShardedDataParallelPlugin(
-    fsdp_version={version}, use_orig_params=True, auto_wrap_policy="transformer_based_wrap",
+    fsdp_version={version}, use_orig_params=False, auto_wrap_policy="transformer_based_wrap",
     transformer_cls_names_to_wrap=["{layer}"], sharding_strategy=choose(),
 )
 accelerator = Accelerator(mixed_precision="bf16", fsdp_plugin={given})
@@ -25,7 +25,8 @@ _ENGINE = """accelerator = Accelerator(
 )
 """
 _INLINE = """plugin = DeepSpeedPlugin(hf_ds_config={{"train_micro_batch_size_per_gpu": 1,
-    "fp16": {{"enabled": {half}}}, "bf16": {{"enabled": True}}, "zero_optimization": {{"stage": 2}}}})
+    "fp16": {{"enabled": {half}}}, "bf16": {{"enabled": True}},
+    "zero_optimization": {{"stage": 2}}}})
 accelerator = Accelerator(deepspeed_plugin=plugin)
 """
 
@@ -41,7 +42,7 @@ def test_a_plugin_is_read_in_the_words_of_the_file() -> None:
         "mixed_precision": "bf16",
         "fsdp_config": {
             "fsdp_version": 2,
-            "fsdp_use_orig_params": True,
+            "fsdp_use_orig_params": False,
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
             "fsdp_transformer_layer_cls_to_wrap": "Qwen2DecoderLayer",
         },
