@@ -224,7 +224,8 @@ def launcher_precision_refused(run: LintContext) -> Iterator[Finding]:
     for at in run.each("deepspeed", f"{mode}.enabled"):
         if at.value is True and at.document.kind == "deepspeed" and at.document.format == "json":
             yield Finding(
-                f"mixed_precision {launched.value} is refused beside {mode} of {at.document.name}",
+                f"mixed_precision {launched.value} cannot be combined with {mode}"
+                f" of {at.document.name}",
                 (launched.label("refused"), at.label("enabled here", primary=False)),
                 (f"accelerate: `--mixed_precision` cannot be set where {mode} is set in the file",),
                 f"write {mode}, or let the file say `auto`",

@@ -19,7 +19,7 @@ def _refused(
 
 
 def _pair(when: str, other: str, help: str = "remove one of the two", why: str = _ERROR) -> Row:
-    return _refused(when, (other,), "{0.key} is refused beside {1.key} {1.value}", help, why)
+    return _refused(when, (other,), "{0.key} cannot be combined with {1.key} {1.value}", help, why)
 
 
 _TOGETHER: Final = (
@@ -32,7 +32,7 @@ _TOGETHER: Final = (
     _refused(
         "train.gradient_accumulation>1",
         ("train.gradient_accumulation_steps!=1",),
-        "gradient_accumulation is refused beside gradient_accumulation_steps {1.value}",
+        "gradient_accumulation cannot be combined with gradient_accumulation_steps {1.value}",
         "remove gradient_accumulation_steps",
     ),
     *(
@@ -48,13 +48,13 @@ _TOGETHER: Final = (
     _refused(
         "train.bypass_guidance_embedding=true",
         ("train.do_guidance_loss=true",),
-        "bypass_guidance_embedding is refused beside do_guidance_loss",
+        "bypass_guidance_embedding cannot be combined with do_guidance_loss",
         "remove one of the two",
     ),
     _refused(
         "model.accuracy_recovery_adapter",
         ("model.assistant_lora_path",),
-        "accuracy_recovery_adapter is refused beside assistant_lora_path",
+        "accuracy_recovery_adapter cannot be combined with assistant_lora_path",
         "remove one of the two",
     ),
     *(
@@ -70,7 +70,7 @@ _TOGETHER: Final = (
     _refused(
         "train.diff_output_preservation=true",
         ("train.blank_prompt_preservation=true",),
-        "diff_output_preservation is refused beside blank_prompt_preservation",
+        "diff_output_preservation cannot be combined with blank_prompt_preservation",
         "remove one of the two",
     ),
     _refused(
@@ -137,7 +137,7 @@ _OF_TRAINING: Final = (
         _refused(
             "train.unload_text_encoder=true",
             ("adapter.type=ip_adapter|t2i|control_net|clip|reference", f"({kept}=true)"),
-            "unload_text_encoder is refused beside an adapter of type {1.value}",
+            "unload_text_encoder cannot be combined with an adapter of type {1.value}",
             "remove unload_text_encoder",
             "ValueError at the first step: prior predictions do not support it",
         )

@@ -75,8 +75,8 @@ def adapter_without_numbers(run: LintContext) -> Iterator[Finding]:
         if lost:
             yield Finding(
                 f"adapter {at.value} without {' and '.join(lost)}",
-                (at.label("has no numbers"),),
-                ("Axolotl passes nothing on as None, and PEFT divides alpha by the rank",),
+                (at.label("incomplete"),),
+                ("Axolotl passes None on for it, and PEFT divides lora_alpha by lora_r",),
                 "write " + ", ".join(f"{key}: {_USUAL[key]}" for key in lost),
                 severity=severity,
             )
@@ -267,11 +267,11 @@ def token_mended_and_frozen(run: LintContext) -> Iterator[Finding]:
         lost = sorted(_numbers(mended.value) - _numbers(trained.value))
         if lost:
             yield Finding(
-                f"token {lost[0]} is fixed and not trained",
-                (mended.label("mended once"), trained.label("not among them", primary=False)),
+                f"token {lost[0]} gets a new embedding, which is not trained",
+                (mended.label("replaced once"), trained.label("not among them", primary=False)),
                 (
-                    "its embedding is set to the mean of the others, and stays there",
-                    f"{len(lost)} of {len(_numbers(mended.value))} fixed tokens are not trained",
+                    "its embedding is set to the mean of the others, and stays at that",
+                    f"{len(lost)} of {len(_numbers(mended.value))} new embeddings are not trained",
                 ),
                 f"add {', '.join(map(str, lost))} to peft_trainable_token_indices",
             )

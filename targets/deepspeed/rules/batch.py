@@ -230,7 +230,7 @@ def _size_finding(run: LintContext, document: Document) -> Finding:
             else Label("no batch size", document.start()),
         ),
         (
-            "the trainer fills in a key that says auto, and adds none"
+            "the trainer fills in keys that are set to auto, and adds none that are missing"
             if is_filled
             else "DeepSpeed derives the one from the other, and needs one to begin with",
         ),

@@ -223,8 +223,8 @@ def _decoupled_anyway(run: LintContext, kind: Place) -> Iterator[Finding]:
 
 
 _SECTIONS: Final = {
-    "optimizer": "no optimizer is built from it, and its numbers are not read",
-    "scheduler": "no scheduler is built from it, and the rate stays as it is",
+    "optimizer": "DeepSpeed builds no optimizer from it, and does not read its numbers",
+    "scheduler": "DeepSpeed builds no scheduler from it: the learning rate stays constant",
 }
 _STAND_INS: Final = {
     "optimizer": "the trainer counts the section as one and leaves it to DeepSpeed: none is built",

@@ -213,9 +213,9 @@ def amp_beside_zero(run: LintContext) -> Iterator[Finding]:
                 continue
             other, word = half.place, half.place.path.partition(".")[0]
         yield Finding(
-            f"amp beside {word}",
+            f"amp cannot be combined with {word}",
             (amp.label("apex amp"), other.label("", primary=False)),
-            ("apex's amp wraps a plain optimizer; DeepSpeed 0.19 has taken it out",),
+            ("apex's amp wraps a plain optimizer; DeepSpeed 0.19 removed it",),
             "remove amp, and use bf16 or fp16",
         )
 

@@ -35,7 +35,7 @@ def averaged_weights_under_zero_3(run: LintContext) -> Iterator[Finding]:
         average = said(document, "use_ema")
         if average is not None and is_on(average):
             yield Finding(
-                "averaged weights under ZeRO stage 3",
+                "use_ema fails under ZeRO stage 3",
                 (average.label("fails at the first update"), *also(stage.place)),
                 (_WHY,),
                 "use stage 2 with ema_validation: none, or remove use_ema",

@@ -202,8 +202,9 @@ def _unused_interval(place: Place, said: Place | None, what: str) -> Finding:
     never = said is None or said.value in ("no", False)
     act = {"eval": "evaluation", "save": "checkpoint"}.get(name, "log line")
     fix = Fix((said.replaced("steps"),), "unsafe") if said is not None else None
+    beside = f"with {what}" if said is not None else f"without {name}_strategy"
     return Finding(
-        f"{place.path} {place.value} does nothing with {what}",
+        f"{place.path} {place.value} does nothing {beside}",
         (place.label("not used"), *also(said, "decides")),
         (f"there is no {act} at all" if never else f"one {act} comes after each epoch",),
         f"write {name}_strategy: steps",
@@ -307,8 +308,8 @@ def _resumed_without_states(run: LintContext, kind: str) -> Iterator[Finding]:
         return
     engine = engine_of(run)
     yield Finding(
-        f"{resume.path} from checkpoints of save_only_model",
-        (resume.label("looks for states"), only.label("saves none", primary=False)),
+        f"{resume.path} finds no optimizer state: save_only_model leaves it out",
+        (resume.label("looks for all states"), only.label("saves weights only", primary=False)),
         (
             f"{engine} finds no checkpoint of its own there, and stops with an error"
             if engine

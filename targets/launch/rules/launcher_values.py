@@ -183,7 +183,7 @@ def _switch_finding(document: Document, script: Place) -> Finding:
             f"the flag before it is a switch: {launcher} takes no value for it",
             f"python says: can't open file '{word.value}'",
         ),
-        f"leave out {word.value}; leave out the switch, too, where it is to be off",
+        f"remove {word.value}; to turn the switch off, remove the switch as well",
     )
 
 

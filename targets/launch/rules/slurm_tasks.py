@@ -225,7 +225,7 @@ def _of_line(document: Document, batch: Document, number: int, line: str) -> Ite
             continue
         option = given[0].replace("_", "-")
         yield Finding(
-            f"{name} is not set: the job asks by --{instead.replace('_', '-')}",
+            f"{name} is not set: the job requests its GPUs by --{instead.replace('_', '-')}",
             (_label(document, number, line, found),),
             (f"Slurm sets it where --{option} is given",),
             f"write #SBATCH --{option}=..., or the number itself",

@@ -224,7 +224,7 @@ def _is_told(document: Document) -> bool:
 
 _SHARE: Final = Row(
     "llamafactory:val_size>1e-6",
-    "val_size {0.value} is refused beside {1.key}",
+    "val_size {0.value} cannot be combined with {1.key}",
     "refused",
     files_only=True,
 )
@@ -238,7 +238,7 @@ validation_split_refused = rows(
         replace(
             _SHARE,
             when="llamafactory:val_size>1e-6 & (val_size<1)",
-            message="val_size {0.value} is refused beside {2.key}",
+            message="val_size {0.value} cannot be combined with {2.key}",
             beside=("streaming=true", "no eval_dataset"),
             help="write a number of samples",
         ),
@@ -284,7 +284,7 @@ def _of(document: Document) -> Iterator[Finding]:
     if each * pairs < length.value:
         return
     yield Finding(
-        f"a video takes up to {each * pairs:,} tokens, and a sequence {length.value:,}",
+        f"a video takes up to {each * pairs:,} tokens, but a sequence holds {length.value:,}",
         (length.label("cuts the sequence"), *(at.label("", primary=False) for at in said)),
         (
             (

@@ -100,7 +100,7 @@ _ROWS: Final = (
     *(
         Row(
             f"llamafactory:{key}{bound}",
-            f"{{0.key}} {{0.value}} is refused beside {other} {usual}, the default",
+            f"{{0.key}} {{0.value}} cannot be combined with {other} {usual}, the default",
             "refused",
             "the most pixels cannot be fewer than the least",
             f"also write {other}",
@@ -127,7 +127,7 @@ _ROWS: Final = (
     *(
         Row(
             f"llamafactory:{key}>1",
-            "{0.key} {0.value} is refused beside neat_packing and flash_attn fa2",
+            "{0.key} {0.value} cannot be combined with neat_packing and flash_attn fa2",
             "refused",
             "bsz should be 1 for neat packing",
             f"write {key}: 1",

@@ -16,7 +16,7 @@ _FLAT: Final = "samples are kept apart by the kernel, and no other keeps them ap
 _WITHOUT: Final = "cpo|orpo|simpo|rm|ppo"
 
 
-_pair: Final = Form("ms-swift", "{0.key} {0.value} is refused beside {1.key} {1.value}")
+_pair: Final = Form("ms-swift", "{0.key} {0.value} cannot be combined with {1.key} {1.value}")
 
 
 def _without_kernel(key: str) -> tuple[Row, Row]:

@@ -8,7 +8,7 @@ _IS: Final = "rlhf_type=grpo"
 _LIGER: Final = "Liger's loss over answers computes none of that"
 
 
-_pair: Final = Form("ms-swift", "{0.key} {0.value} is refused beside {1.key} {1.value}")
+_pair: Final = Form("ms-swift", "{0.key} {0.value} cannot be combined with {1.key} {1.value}")
 
 
 def _beside_liger(key: str, test: str) -> Row:
@@ -85,7 +85,7 @@ _OF_TEACHERS: Final = (
     *(
         Row(
             f"ms-swift:{when} & {given}",
-            f"{{0.key}} {{0.value}} is refused beside {given}",
+            f"{{0.key}} {{0.value}} cannot be combined with {given}",
             "refused",
             "a teacher weighs tokens, and this takes one weight a sequence",
             "remove {0.key}, or the teacher",
@@ -111,7 +111,7 @@ _OF_TEACHERS: Final = (
     *(
         Row(
             f"ms-swift:use_liger_kernel=true & {given}",
-            f"use_liger_kernel is refused beside {given}",
+            f"use_liger_kernel cannot be combined with {given}",
             "refused",
             _LIGER,
             "remove use_liger_kernel",
@@ -241,7 +241,7 @@ TWO_DTYPES_AT_ONCE: Final = rows(
         _pair(
             "fp16=true",
             "bf16=true",
-            "training runs in one of them; absent, both follow torch_dtype",
+            "training runs in one of them; if neither is set, torch_dtype decides",
             "remove one of the two",
         ),
     ),

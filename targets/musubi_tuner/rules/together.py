@@ -38,7 +38,7 @@ def _needs(when: str, needed: str, why: str, *beside: str) -> Row:
 def _pair(when: str, other: str, why: str, *beside: str) -> Row:
     return _row(
         when,
-        "{0.key} is refused beside {1.key} {1.value}",
+        "{0.key} cannot be combined with {1.key} {1.value}",
         why,
         "remove one of the two",
         f"{_KIND}:{other}",

@@ -244,7 +244,7 @@ def _cached(run: LintContext, document: Document) -> Iterator[Finding]:
             key = path.rpartition(".")[2]
             if key in keys and place.value and not (is_anima and key == "caption_dropout_rate"):
                 yield Finding(
-                    f"{path.rpartition('.')[2]} is refused beside {flag}",
+                    f"{path.rpartition('.')[2]} cannot be combined with {flag}",
                     (place.label("changes each time"), *also(asked, "cached once")),
                     ("AssertionError before training",),
                     "remove one of the two",

@@ -19,7 +19,7 @@ def _row(when: str, message: str, why: str, help: str, *beside: str, **more: Any
 
 
 def _pair(when: str, other: str, why: str, *beside: str) -> Row:
-    message = "{0.key} is refused beside {1.key} {1.value}"
+    message = "{0.key} cannot be combined with {1.key} {1.value}"
     return _row(when, message, why, "remove one of the two", f"{_KIND}:{other}", *beside)
 
 

@@ -14,7 +14,7 @@ _ASSERTION: Final = "AssertionError"
 def _pair(when: str, other: str, why: str, help: str, *beside: str, **more: Any) -> Row:
     return Row(
         f"{_KIND}:{when}",
-        "{0.key} is refused beside {1.key} {1.value}",
+        "{0.key} cannot be combined with {1.key} {1.value}",
         "refused",
         why,
         help,
@@ -99,7 +99,7 @@ SD_SCRIPTS_FLAGS_REFUSED: Final = rows(
         ),
         Row(
             f"{_KIND}:{_WARMING}",
-            "lr_warmup_steps is refused beside Adafactor's own measure of steps",
+            "lr_warmup_steps cannot be combined with Adafactor's own measure of steps",
             "refused",
             "relative_step is on unless optimizer_args turn it off: ValueError, its schedule does "
             "not require `num_warmup_steps`",

@@ -241,8 +241,8 @@ def _nothing(at: Place) -> Finding:
     return Finding(
         f"{at.path} is empty, and SimpleTuner requires it",
         (at.label("left out"),),
-        ("null and an empty text become no flag: the following arguments are required",),
-        "write its value",
+        ("a key that is null or empty is dropped: the following arguments are required",),
+        f"give {at.path} a value",
     )
 
 

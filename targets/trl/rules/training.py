@@ -289,8 +289,8 @@ def prompt_fills_the_sequence(run: LintContext) -> Iterator[Finding]:
         if run.runs(_CUT_AT_THE_END) is False and document.value("truncation_mode") != "keep_start":
             continue  # the end is kept, with the answers, and the prompt is cut
         yield Finding(
-            f"max_prompt_length {prompt.value} leaves nothing of max_length {most} to completions",
-            (prompt.label("as long as the whole"), *also(total, "the whole")),
+            f"max_prompt_length {prompt.value} leaves no room for completions in max_length {most}",
+            (prompt.label("the prompt alone"), *also(total, "prompt and completion")),
             ("completions are cut to nothing: chosen and rejected become equal",),
-            f"write {most // 2}",
+            f"write max_prompt_length: {most // 2}",
         )

@@ -73,7 +73,7 @@ def _two_widths(call: Call, document: Document) -> Iterator[Finding]:
         return
     if four is None or four.value is True:
         yield Finding(
-            "load_in_8bit is refused beside load_in_4bit",
+            "load_in_8bit cannot be combined with load_in_4bit",
             (eight.label("refused"), *(() if four is None else also(four, "beside it"))),
             ("load_in_4bit is True by default",) if four is None else (),
             "write load_in_4bit=False",

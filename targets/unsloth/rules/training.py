@@ -16,17 +16,17 @@ setting_overridden = rows(
     rows=(
         Row(
             "unsloth:training.load_in_4bit=true",
-            "load_in_4bit beside a full fine-tune",
-            "not followed",
-            "the model is loaded in 16 bits",
-            "remove it",
+            "load_in_4bit is ignored in a full fine-tune",
+            "ignored",
+            "Unsloth loads the model in 16 bits",
+            "remove load_in_4bit",
             beside=("training.training_type~=full",),
             beside_label="in full",
         ),
         Row(
             "unsloth:lora{}",
-            "settings of adapters beside a full fine-tune",
-            "not looked at",
+            "the settings for adapters are ignored in a full fine-tune",
+            "ignored",
             "no adapter is made",
             "remove the section",
             beside=("training.training_type~=full",),

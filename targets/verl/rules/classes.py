@@ -74,7 +74,7 @@ OF_ENGINES: Final = (
     Row(
         f"verl:{_ACTOR}.megatron.router_replay.mode=R2"
         " & algorithm.rollout_correction.bypass_mode=true",
-        "{0.path} R2 is refused beside {1.path}",
+        "{0.path} R2 cannot be combined with {1.path}",
         "records nothing",
         "R2 records routes in a pass that bypass_mode leaves out",
         "write R3, or bypass_mode: false",
@@ -166,7 +166,7 @@ OF_ROLLOUT: Final = (
     Row(
         "verl:critic.ppo_micro_batch_size & no critic.ppo_micro_batch_size_per_gpu=null"
         " & no critic.use_dynamic_bsz=true",
-        "{0.key} is refused beside ppo_micro_batch_size_per_gpu",
+        "{0.key} cannot be combined with ppo_micro_batch_size_per_gpu",
         "given twice",
         "the number for each device is the same by default",
         "write ppo_micro_batch_size_per_gpu instead",

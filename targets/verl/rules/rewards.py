@@ -21,7 +21,7 @@ def _both(section: str, name: str) -> Row:
     """The number of a batch on all devices beside that of each, which took its place."""
     return Row(
         f"verl:{section}.{name} & {section}.{name}_per_gpu & {_BY_TOKENS}",
-        "{0.key} is refused beside {1.key}",
+        "{0.key} cannot be combined with {1.key}",
         "given twice",
         "the first counts all devices, and is deprecated",
         f"remove {name}",
@@ -123,7 +123,7 @@ REWARDED_SETTING_REFUSED: Final = rows(
         ),
         Row(
             f"verl:{_ACTOR}.ulysses_sequence_parallel_size>1",
-            "{0.key} {0.value} is refused beside {1.path} {1.value}",
+            "{0.key} {0.value} cannot be combined with {1.path} {1.value}",
             "refused",
             "ranks share a sequence of all samples in a row",
             "remove model.use_remove_padding, which is true by default",
@@ -148,7 +148,7 @@ REWARDED_SETTING_REFUSED: Final = rows(
         ),
         Row(
             f"verl:{_ROLLOUT}.temperature<=0 & {_ROLLOUT}.val_kwargs.do_sample=true",
-            "{1.path} {1.value} is refused beside {0.path} {0.value}",
+            "{1.path} {1.value} cannot be combined with {0.path} {0.value}",
             "nothing is sampled",
             "answers that are validated are to be sampled",
             "write a temperature above 0, or val_kwargs.do_sample: false",

@@ -43,7 +43,7 @@ SETTING_REFUSED_BY_VERL: Final = rows(
         _word("data.pad_mode", "no_padding", "write no_padding", _NO_PADDING),
         Row(
             "verl:engine.ulysses_sequence_parallel_size>1",
-            "{0.key} {0.value} is refused beside {1.path} {1.value}",
+            "{0.key} {0.value} cannot be combined with {1.path} {1.value}",
             "refused",
             "ranks share a sequence of all samples in a row",
             "remove model.use_remove_padding, which is true by default",

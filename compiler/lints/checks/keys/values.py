@@ -269,6 +269,6 @@ def _divided_finding(place: Place, consequence: Consequence, when: str) -> Findi
         ("the number of steps is divided by it",)
         if place.value == 0
         else ("it must be above 0, or left out",),
-        "leave it out where nothing is to be done",
+        f"remove {place.path} to turn it off",
         consequence=consequence,
     )

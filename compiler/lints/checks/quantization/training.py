@@ -340,7 +340,12 @@ def _is_fp8(document: Document, value: Any) -> bool:
 
 
 _REFUSED_BESIDE: Final[tuple[tuple[str, str, Test, str], ...]] = (
-    ("llamafactory", "pissa_init", _on, "use scripts/pissa_init.py first"),
+    (
+        "llamafactory",
+        "pissa_init",
+        _on,
+        "run scripts/pissa_init.py on the base before it is quantised",
+    ),
     ("llamafactory", "resize_vocab", _on, "resize the base before it is quantised"),
     ("llamafactory", "create_new_adapter", _beside_adapter, "merge the old adapter first"),
     ("llamafactory", "adapter_name_or_path", _is_several, "merge the adapters first"),
@@ -374,7 +379,7 @@ def refused_beside_quantisation(run: LintContext) -> Iterator[Finding]:
 
 def _beside_quantisation(place: Place, base: Place, mended: str) -> Finding:
     return Finding(
-        f"{place.path} beside a quantised base",
+        f"{place.path} cannot be combined with a quantised base",
         (place.key_label("refused"), base.label("quantised", primary=False)),
         (),
         mended,

@@ -151,7 +151,7 @@ def _of(run: LintContext, at: Place, images: "ImageTokens", length: int) -> Iter
     if tokens >= length:
         fixed = most is not None or images.max_pixels == 0
         yield Finding(
-            f"an image takes up to {tokens} tokens, and a sequence {length}",
+            f"an image takes up to {tokens} tokens, but a sequence holds {length}",
             places,
             (note, _CUT),
             f"raise the length to {tokens + _TEXT} or more, or bound the image's pixels",
@@ -189,7 +189,7 @@ def _too_long(
     length, note = told
     bound = most if isinstance(most, Place) else None
     return Finding(
-        f"an image takes up to {tokens} tokens, and a sequence {length}",
+        f"an image takes up to {tokens} tokens, but a sequence holds {length}",
         (at.label("cuts the sequence"), *also(bound)),
         (note, _CUT),
         f"raise the length to {tokens + _TEXT} or more, or bound the image's pixels",

@@ -130,7 +130,7 @@ def _cut(
     if at is None or tokens < length:
         return
     yield Finding(
-        f"an image takes up to {tokens} tokens, and a sequence {length}",
+        f"an image takes up to {tokens} tokens, but a sequence holds {length}",
         (at.label("cuts the sequence"),),
         (note, "what is behind the image is cut off: no label is left, or the counts do not match"),
         f"raise the length to {tokens + 256} or more",
