@@ -242,7 +242,7 @@ def refused_alone(run: LintContext, document: Document, need: Need) -> Iterator[
     wanted = in_words(need.others[0])
     every = " or ".join(in_words(each) for each in need.others[:2])
     yield Finding(
-        f"{_words(at)} is refused without {every}",
+        f"{_words(at)} requires {every}",
         (at.label("refused"), *also(beside)),
         notes(run, need.why, need.since),
         f"write {wanted}, or remove {at.path}",

@@ -91,7 +91,7 @@ def _product(
 
 _CONTEXT: Final = Row(
     f"accelerate:{SECTION}cp_size>1",
-    "a context of {0.value} processes is refused without FSDP 2",
+    "a context of {0.value} processes requires FSDP 2",
     label="refused",
     why="accelerate: cp_size > 1 needs the plugin of FSDP 2, which shards the model too",
     help="write distributed_type: FSDP and fsdp_version: 2",

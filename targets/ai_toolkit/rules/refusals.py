@@ -102,14 +102,14 @@ _OF_TRAINING: Final = (
     _refused(
         _PRESERVED,
         ("no network",),
-        "diff_output_preservation is refused without a network",
+        "diff_output_preservation requires a network",
         "write a network, or remove it",
     ),
     _pair(_PRESERVED, "train.train_text_encoder=true"),
     _refused(
         "train.blank_prompt_preservation=true",
         ("no network",),
-        "blank_prompt_preservation is refused without a network",
+        "blank_prompt_preservation requires a network",
         "write a network, or remove it",
     ),
     _refused(
@@ -146,7 +146,7 @@ _OF_TRAINING: Final = (
     _refused(
         "adapter.type=control_net",
         ("no adapter.name_or_path?",),
-        "a ControlNet is refused without name_or_path",
+        "a ControlNet requires name_or_path",
         "write name_or_path",
     ),
     _refused(
@@ -219,7 +219,7 @@ def _preserved(document: Document) -> Iterator[Finding]:
     named = any(path.rpartition(".")[2] == "trigger_word" for path in document.found)
     if place is not None and place.value is True and not named:
         yield Finding(
-            "diff_output_preservation is refused without a trigger_word",
+            "diff_output_preservation requires a trigger_word",
             (place.label("refused"),),
             ("ValueError: diff_output_preservation requires a trigger_word to be set",),
             "write trigger_word, or remove it",
@@ -276,7 +276,7 @@ def _set(document: Document, at: str) -> Iterator[Finding]:
         )
     if batch is not None and buckets is not None and buckets.value is False:
         yield Finding(
-            "a set's own batch_size is refused without buckets",
+            "a set's own batch_size requires buckets",
             (batch.label("refused"), *also(buckets, "no buckets")),
             ("ValueError: Dataset level batch_size requires buckets to be enabled",),
             "remove batch_size, or buckets",

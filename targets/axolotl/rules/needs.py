@@ -170,7 +170,7 @@ def _templates(document: Document) -> Iterator[Finding]:
             is_text = template is not None and template.value == "jinja"
             if template is not None and is_text and "chat_template_jinja" not in each:
                 yield Finding(
-                    "chat_template jinja is refused without chat_template_jinja",
+                    "chat_template jinja requires chat_template_jinja",
                     (template.label("refused"),),
                     ("the template is its text",),
                     "write chat_template_jinja beside it",

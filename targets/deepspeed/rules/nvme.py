@@ -107,7 +107,7 @@ def nvme_buffers_fill_memory(run: LintContext) -> Iterator[Finding]:
     if taken <= _SHARE * node.memory:
         return
     yield Finding(
-        f"NVMe buffers take {taken / GIB:.0f} GiB of {node.memory / GIB:.0f} of a node's RAM",
+        f"NVMe buffers take {taken / GIB:.0f} GiB of a node's {node.memory / GIB:.0f} GiB of RAM",
         (place.label("allocated, and pinned, by each process"), *also(device.place)),
         ("pinned memory cannot be swapped out",),
         "make buffer_size just large enough for the largest shard",
@@ -218,7 +218,7 @@ def offload_beyond_nvme(run: LintContext) -> Iterator[Finding]:
     if taken <= node.nvme or away[0].place is None:
         return
     yield Finding(
-        f"offload takes {taken / GIB:.0f} GiB of {node.nvme / GIB:.0f} of a node's NVMe",
+        f"offload takes {taken / GIB:.0f} GiB of a node's {node.nvme / GIB:.0f} GiB of NVMe",
         (away[0].place.label("kept on NVMe"),),
         (),
         "spread over more nodes",

@@ -37,8 +37,8 @@ def every_process_loads_the_model(run: LintContext) -> Iterator[Finding]:
     if not count or node is None or taken <= node.memory:
         return
     yield Finding(
-        f"{node.processes} processes load {taken / GIB:.0f} GiB into {node.memory / GIB:.0f} "
-        "of a node's RAM",
+        f"{node.processes} processes load {taken / GIB:.0f} GiB into a node's "
+        f"{node.memory / GIB:.0f} GiB of RAM",
         (place.label("each builds the whole model"),),
         ("weights are built on the CPU, and moved to the device when all are there",),
         "use stage 3, with zero3_init_flag: true, or FSDP with cpu_ram_efficient_loading",

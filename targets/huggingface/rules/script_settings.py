@@ -88,7 +88,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
         yield _clash(
             (tuned, lora),
             "tune_mm_mlp_adapter freezes LoRA's weights",
-            "it is read after LoRA is put in, and leaves the gradients of the projector alone",
+            "it comes after LoRA is added, and freezes all but the projector",
             "silent",
         )
     frozen = document.get("freeze_mm_mlp_adapter")
@@ -327,8 +327,8 @@ def _clash(
     first, *rest = [each for each in places if each is not None]
     return Finding(
         what,
-        (first.label("here"), *(each.label("", primary=False) for each in rest)),
+        (first.label("clashes"), *(each.label("", primary=False) for each in rest)),
         (why,),
-        "change one of the two" if rest else "use the form of the language model",
+        "turn one of the two off" if rest else "use the form of the language model",
         consequence=consequence,
     )

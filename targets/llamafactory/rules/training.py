@@ -321,7 +321,7 @@ SWITCH_NOT_IN_FORCE: Final = rows(
     rows=(
         Row(
             "llamafactory:fp8=true",
-            "fp8 true trains in another precision",
+            "fp8 true has no effect: training runs in another precision",
             "without effect",
             "its variables are set after the Accelerator that would read them is made",
             "use llamafactory 0.9.5, or remove fp8",

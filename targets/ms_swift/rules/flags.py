@@ -25,7 +25,7 @@ def _without_kernel(key: str) -> tuple[Row, Row]:
         _pair(f"{key}=true", _OTHERS, _FLAT, mend),
         Row(
             f"ms-swift:{key}=true",
-            "{0.key} is refused without attn_impl",
+            "{0.key} requires attn_impl",
             "refused",
             (_FLAT, "absent, ms-swift does not know yet which kernel the model takes"),
             mend,
@@ -46,7 +46,7 @@ _TOGETHER: Final = (
     ),
     Row(
         "ms-swift:streaming=true & no max_steps>0",
-        "streaming is refused without max_steps",
+        "streaming requires max_steps",
         "has no length",
         "the learning rate is planned over the steps, and a stream does not say how many there are",
         "also write max_steps",
@@ -185,7 +185,7 @@ _TOGETHER: Final = (
     *(
         Row(
             "ms-swift:swanlab_notification_method=email",
-            f"mail is refused without {key}",
+            f"mail requires {key}",
             "refused",
             help=f"also write {key}",
             beside=("report_to~swanlab", f"no {key}"),
@@ -197,7 +197,7 @@ _TOGETHER: Final = (
     ),
     Row(
         "ms-swift:quant_method=bnb|hqq|eetq|quanto",
-        "quant_method {0.value} is refused without quant_bits",
+        "quant_method {0.value} requires quant_bits",
         "refused",
         help="also write quant_bits",
         beside=("no quant_bits",),

@@ -78,7 +78,7 @@ def _groups(document: Document, processes: Place, world: int) -> Iterator[Findin
     if document.get("generation_batch_size") is not None or batch % group == 0:
         return
     yield Finding(
-        f"{batch} answers are written at a time, which are no groups of {group}",
+        f"{batch} answers are generated at a time, but a group has {group}",
         (
             at.label("refused"),
             *also(micro_at, "a process"),

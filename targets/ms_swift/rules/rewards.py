@@ -19,7 +19,7 @@ def _beside_liger(key: str, test: str) -> Row:
 _OF_REWARDS: Final = (
     Row(
         "ms-swift:reward_funcs~soft_overlong & no soft_cache_length",
-        "soft_overlong is refused without soft_cache_length",
+        "soft_overlong requires soft_cache_length",
         "has no bound",
         "answers lose as they come near to their longest",
         "also write soft_cache_length",
@@ -52,7 +52,7 @@ _OF_TEACHERS: Final = (
     _pair("use_liger_kernel=true", _IN_GRPO, _LIGER, "remove use_liger_kernel"),
     Row(
         f"ms-swift:{_RLSD} & no reward_funcs",
-        "advantage_reweight rlsd is refused without reward_funcs",
+        "advantage_reweight rlsd requires reward_funcs",
         "refused",
         "it goes by the sign of the advantage",
         "also write reward_funcs",
@@ -98,7 +98,7 @@ _OF_TEACHERS: Final = (
     *(
         Row(
             f"ms-swift:{when} & {given} & no reward_funcs",
-            "{0.key} is refused without reward_funcs",
+            "{0.key} requires reward_funcs",
             "refused",
             "a teacher alone gives all answers to a prompt the same reward",
             "also write reward_funcs, or remove {0.key}",
@@ -145,7 +145,7 @@ _OF_TEACHERS: Final = (
     _pair("sdar_loss_coef>0", _IN_GRPO, "a teacher is used in one of two ways", "remove one"),
     Row(
         f"ms-swift:{_TEACHER} & no gkd_logits_topk",
-        "teacher_model_server is refused without gkd_logits_topk",
+        "teacher_model_server requires gkd_logits_topk",
         "refused",
         "a server gives the most probable tokens alone",
         "also write gkd_logits_topk",
@@ -181,28 +181,28 @@ GENERATION_REFUSED: Final = rows(
     rows=(
         Row(
             "ms-swift:vllm_mode=colocate|server & no use_vllm=true",
-            "vllm_mode {0.value} is refused without use_vllm",
+            "vllm_mode {0.value} requires use_vllm",
             "refused",
             "transformers' own loop writes the answers",
             "also write use_vllm: true",
         ),
         Row(
             "ms-swift:use_vllm=true & no vllm_mode & rlhf_type=grpo|gkd",
-            "use_vllm is refused without vllm_mode",
+            "use_vllm requires vllm_mode",
             "refused",
             "nothing says where vLLM runs",
             "also write vllm_mode: colocate, or server",
         ),
         Row(
             "ms-swift:vllm_mode=server & use_vllm=true & no vllm_server_host|vllm_server_base_url",
-            "vllm_mode server is refused without a server",
+            "vllm_mode server requires a server",
             "refused",
             "no address of the server is given",
             "also write vllm_server_host, with vllm_server_port",
         ),
         Row(
             "ms-swift:async_generate=true & no vllm_mode=server",
-            "async_generate is refused without vllm_mode server",
+            "async_generate requires vllm_mode server",
             "refused",
             "only a server writes answers while others are trained on",
             "write vllm_mode: server, or remove async_generate",

@@ -26,7 +26,7 @@ def _needs(when: str, needed: str, why: str, *beside: str) -> Row:
     key = needed.partition("=")[0].partition("~")[0]
     return _row(
         when,
-        f"{{0.key}} is refused without {key}",
+        f"{{0.key}} requires {key}",
         why,
         f"write {key}",
         *beside,

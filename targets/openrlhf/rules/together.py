@@ -9,7 +9,7 @@ _ASSERTION: Final = "AssertionError before the model is loaded"
 
 
 _BOTH: Final = "openrlhf|openrlhf-rm"
-_without: Final = Form("openrlhf", "--{0.path} is refused without --{1.path}", lacks=True)
+_without: Final = Form("openrlhf", "--{0.path} requires --{1.path}", lacks=True)
 _refused: Final = Form("openrlhf", "--{0.path} cannot be combined with --{1.path} {1.value}")
 _FP16: Final = "ds.param_dtype=fp16"
 _BF16: Final = "write --ds.param_dtype bf16"

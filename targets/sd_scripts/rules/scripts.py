@@ -70,7 +70,7 @@ _ENCODERS: Final = (
     ),
     _row(
         "model_type=chroma",
-        "Chroma is refused without apply_t5_attn_mask",
+        "Chroma requires apply_t5_attn_mask",
         f"{_ASSERTION}: apply_t5_attn_mask must be True for Chroma",
         "write apply_t5_attn_mask",
         f"no {_KIND}:apply_t5_attn_mask=true",

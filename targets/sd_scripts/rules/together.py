@@ -26,7 +26,7 @@ def _pair(when: str, other: str, why: str, help: str, *beside: str, **more: Any)
 def _needs(when: str, other: str, needed: str, why: str, help: str, **more: Any) -> Row:
     return Row(
         f"{_KIND}:{when}",
-        f"{{0.key}} is refused without {needed}",
+        f"{{0.key}} requires {needed}",
         "refused",
         why,
         help,

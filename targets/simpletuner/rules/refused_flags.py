@@ -208,14 +208,14 @@ def _steps(document: Document) -> Iterator[Finding]:
         yield Finding(
             f"max_train_steps {steps.value} without num_train_epochs: 0",
             (steps.label("refused alone"),),
-            ("num_train_epochs is 1 by default, and the two exclude each other",),
+            ("num_train_epochs is 1 by default, and SimpleTuner takes one of the two",),
             "write num_train_epochs: 0",
         )
     elif passes is not None and (amount(passes) or 0) > 0:
         yield Finding(
-            f"max_train_steps {steps.value} beside num_train_epochs {passes.value}",
+            f"max_train_steps {steps.value} cannot be combined with epochs ({passes.value})",
             (passes.label("refused"), steps.label("", primary=False)),
-            ("the two exclude each other",),
+            ("SimpleTuner takes one of the two",),
             "write 0 for one of them",
         )
 

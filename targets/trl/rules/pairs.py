@@ -204,7 +204,7 @@ _REFUSED: Final = (
     ),
     Row(
         "grpo|rloo:log_completions_hub_repo",
-        "log_completions_hub_repo is refused without log_completions",
+        "log_completions_hub_repo requires log_completions",
         label="refused alone",
         help="write log_completions: true",
         beside=("no log_completions=true",),

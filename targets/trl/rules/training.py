@@ -170,7 +170,7 @@ def distillation_refused(run: LintContext) -> Iterator[Finding]:
             share = real(at.value) if at is not None else None
             if at is not None and share is not None and not 0 <= share <= 1:
                 yield Finding(
-                    f"{key} {at.value} is not from 0 to 1",
+                    f"{key} must be between 0 and 1, and is {at.value}",
                     (at.label("refused"),),
                     (f"{key} must be in the range [0.0, 1.0]",),
                     "write 0.5",

@@ -84,7 +84,7 @@ def samples_not_even_over_processes(run: LintContext) -> Iterator[Finding]:
     samples = _number(whole) * copies
     if processes > 1 and samples % processes:
         yield Finding(
-            f"{samples} samples of a step for {processes} processes",
+            f"the {samples} samples of a step cannot be shared evenly by {processes} processes",
             (whole.label("refused"), devices.label("", primary=False)),
             (f"{_number(whole)} prompts x {copies}: verl asserts a multiple of {processes}",),
             f"write a multiple of {processes} as {_WHOLE}",

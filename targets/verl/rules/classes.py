@@ -60,7 +60,7 @@ OF_ENGINES: Final = (
     Row(
         f"verl:{_in_any('megatron', 'dynamic_context_parallel')}=true"
         f" & no {_in_any('megatron', 'max_seqlen_per_dp_cp_rank')}>0",
-        "{0.key} is refused without a number of tokens for each rank",
+        "{0.key} requires a number of tokens for each rank",
         "without its bound",
         "each rank takes so many tokens at most",
         "write max_seqlen_per_dp_cp_rank",
@@ -193,7 +193,7 @@ OF_DISTILLATION: Final = (
     _words(f"{_LOSS}.policy_loss_mode", "vanilla", beside=_TEACHES),
     Row(
         f"verl:{_LOSS}.loss_mode=k1 & {_TEACHES} & no {_LOSS}.use_policy_gradient=true",
-        "{0.path} k1 is refused without a policy's gradient",
+        "{0.path} k1 requires a policy's gradient",
         "no gradient of the teacher",
         help="write k3, or use_policy_gradient: true",
     ),

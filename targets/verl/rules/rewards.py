@@ -174,7 +174,7 @@ REWARDED_SETTING_UNREAD: Final = rows(
         Row(
             f"verl:{_ACTOR}.kl_loss_coef>0 & no {_ACTOR}.use_kl_loss=true & "
             "no algorithm.use_kl_in_reward=true",
-            "{0.path} {0.value} weighs nothing",
+            "{0.path} {0.value} has no effect",
             "without effect",
             "use_kl_loss is false by default, and there is no reference model",
             "write actor.use_kl_loss: true, or remove kl_loss_coef",

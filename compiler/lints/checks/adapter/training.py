@@ -61,8 +61,8 @@ def adapter_of_another_base(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 f"the adapter is for {at.value}, and the run trains {trained.value}",
                 (at.label("the adapter's base"), trained.label("the run's", primary=False)),
-                ("adapters of another model fit only if every shape does, and mean nothing",),
-                "name one model in both",
+                ("it loads only if all shapes are the same, and even then its values do not fit",),
+                "write the same model in both",
             )
 
 

@@ -118,8 +118,8 @@ def _never_fits(found: "Estimate") -> Finding:
     from tunec.schemas.units import format_bytes
 
     return Finding(
-        f"this needs {format_bytes(found.still_bytes)} of {format_bytes(found.capacity)} on each "
-        f"{found.device} whatever the samples",
+        f"this needs {format_bytes(found.still_bytes)} on each {found.device}, which has "
+        f"{format_bytes(found.capacity)}, whatever the samples",
         (),
         (
             "weights, gradients and optimizer states alone, in the cheapest reading of the files",

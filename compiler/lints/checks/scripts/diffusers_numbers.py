@@ -244,7 +244,7 @@ _SOURCES: Final = (
 )
 """Of two ways to name the data a script takes one; which pair it has is told by its flags."""
 _NEEDS: Final = (
-    Need("with_prior_preservation", ("class_data_dir",), "where the class images are kept"),
+    Need("with_prior_preservation", ("class_data_dir",), "the class images are kept there"),
     Need("with_prior_preservation", ("class_prompt",), "prompt for class images"),
     Need("aspect_ratio_buckets", ("use_aspect_ratio_buckets",)),
 )

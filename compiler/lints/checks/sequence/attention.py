@@ -337,7 +337,7 @@ def stream_without_steps(run: LintContext) -> Iterator[Finding]:
         if steps is not None and isinstance(steps.value, int) and steps.value > 0:
             continue
         yield Finding(
-            "dataset_streaming is refused without max_steps",
+            "dataset_streaming requires max_steps",
             (at.label("of no known length"), *also(steps)),
             ("The train_dataset does not implement __len__, max_steps has to be specified",),
             "write max_steps",

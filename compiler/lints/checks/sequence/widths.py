@@ -165,7 +165,7 @@ def sequence_attention_differs(run: LintContext) -> Iterator[Finding]:
             continue
         compares = run.runs("deepspeed>=0.19")
         yield Finding(
-            f"sequences are shared around {asked}, and the model attends by {kernel}",
+            f"sequences are split for {asked}, but the model runs {kernel}",
             (
                 (core or place).label("" if core is not None else "sdpa by default"),
                 own.label("what runs", primary=False),
