@@ -10,7 +10,8 @@ from docs.readme import ROOT
 
 _ROUNDS: Final = ROOT / "benchmarks" / "false_alarms.yaml"
 _JUDGED: Final = ROOT / "benchmarks" / "false_alarms.jsonl"
-_THREADS: Final = ROOT / "tests" / "lints" / "data" / "threads.yaml"
+_DATA: Final = ROOT / "tests" / "lints" / "data"
+_THREADS: Final = ("threads.yaml", "threads_later.yaml")
 _OF_THREADS: Final = """\
 Rates above are of what lint says; this is one of what it does not say. Misconfigurations were taken
 from threads of other people's repositories, with what is wrong, at which keys, and a fixed form,
@@ -20,8 +21,11 @@ the keys, with the consequence, and not in the fixed form:
 {batches}
 
 The first number of each is the rate for files that nobody has looked at.
-`tests/lints/data/threads.yaml` keeps them; what it does not find, and why:"""
-_BATCHES: Final = ("first", "second", "third", "fourth", "fifth", "sixth")
+`tests/lints/data/threads.yaml` and `threads_later.yaml` keep them. What it does not find, and why:"""
+_BATCHES: Final = (
+    *("first", "second", "third", "fourth", "fifth", "sixth"),
+    *("seventh", "eighth"),
+)
 _SEVERITIES: Final = ("warning", "error")
 _VERDICTS: Final = ("true", "harmless", "false")
 _INTRODUCTION: Final = """\
@@ -65,7 +69,9 @@ def _lines(rounds: Mapping[str, Row], rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _of_threads() -> Iterator[str]:
-    cases: Sequence[Row] = yaml.safe_load(_THREADS.read_text("utf-8"))
+    cases: Sequence[Row] = [
+        case for name in _THREADS for case in yaml.safe_load((_DATA / name).read_text("utf-8"))
+    ]
     batches = ([case for case in cases if case.get("batch", "first") == name] for name in _BATCHES)
     yield from ("", "## What it finds of new threads", "")
     yield _OF_THREADS.format(batches="\n".join(map(_found, batches)))

@@ -89,6 +89,15 @@ class Calls(Struct, frozen=True):
         is_its = len(held) == 1 and line.scope is site.block and line.arms == site.arms
         return self.values.later(line) if is_its and follows else None
 
+    def set_of(self, call: Call, held: str, name: str) -> Iterator[Node]:
+        """What an attribute of what the object of a call holds is set to: `model.config.x = 1`."""
+        site = call.site
+        for line in self.module.later.get(name, ()):
+            holders = [f"{each}.{held}" for each in site.targets]
+            follows = line.target.lineno > (site.call.end_lineno or site.call.lineno)
+            if line.name in holders and follows and line.scope is site.block:
+                yield self.values.later(line)
+
     def given(self, call: Call, name: str) -> str | None:
         """The variable that is given as a keyword of a call, if it is one."""
         for each in call.site.call.keywords:

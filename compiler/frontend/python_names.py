@@ -75,7 +75,7 @@ class Change(Struct, frozen=True, eq=False):
 
 
 class Later(Struct, frozen=True, eq=False):
-    """One attribute of a named object that is set: `args.bf16 = True`."""
+    """One attribute of a named object that is set: `args.bf16 = True`, `model.config.x = 1`."""
 
     name: str
     scope: Scope

@@ -131,8 +131,8 @@ class _Walk(Struct):
                 self.changes.setdefault(each.value.id, []).append(change)
                 yield each.slice, scope, arms
             elif not isinstance(each, ast.Name):
-                if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
-                    later = Later(each.value.id, scope, arms, each, node.value)
+                if isinstance(each, ast.Attribute) and (holder := _holder(each.value)):
+                    later = Later(holder, scope, arms, each, node.value)
                     self.later.setdefault(each.attr, []).append(later)
                 yield each, scope, arms
 
@@ -335,3 +335,10 @@ def are_exclusive(one: Arms, other: Arms) -> bool:
     """Whether two places lie in branches of which only one is taken."""
     taken = dict(one)
     return any(taken.get(statement, arm) != arm for statement, arm in other)
+
+
+def _holder(node: ast.expr) -> str:
+    """Whose attribute is set, `args` or `model.config`; empty for what has no name of its own."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""

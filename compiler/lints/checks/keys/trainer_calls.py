@@ -291,3 +291,37 @@ def _of_origin(origin: str) -> Gone | None:
     if origin.startswith(_EXPERIMENTAL):
         return None
     return next((each for each in GONE.get(package, ()) if name in each.names), None)
+
+
+_BUILT_IN: Final = (
+    *("attn_implementation", "hidden_dropout_prob", "attention_probs_dropout_prob"),
+    *("classifier_dropout", "activation_dropout", "resid_pdrop", "embd_pdrop"),
+    *("num_experts_per_tok", "router_aux_loss_coef", "rope_scaling"),
+)
+"""Fields of a config that the models' classes read while they are built, and never after: of 530
+files models/*/modeling_*.py of transformers 5.23.0, every method but `__init__` and `_init_weights`
+was searched. Nothing reads attn_implementation: it is `_attn_implementation` there."""
+
+
+@rule(
+    "config-set-too-late",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    reads=("model:*",),
+)
+def config_set_too_late(run: LintContext) -> Iterator[Finding]:
+    """A script sets what the model was built with after it has loaded the model."""
+    for document in scripts_of(run):
+        calls = calls_of(document.name, document.text)
+        for call in () if calls is None else calls.found:
+            if call.name != "from_pretrained" or call.package != "transformers" or calls is None:
+                continue
+            for key in _BUILT_IN:
+                for node in calls.set_of(call, "config", key):
+                    yield Finding(
+                        f"setting config.{key} after the model is loaded has no effect",
+                        (Place(document, f"config.{key}", node).key_label("read by nothing"),),
+                        ("from_pretrained builds the layers by the config that it has read",),
+                        f"give {key} to from_pretrained",
+                    )
