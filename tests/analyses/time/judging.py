@@ -43,16 +43,20 @@ def by_class(
 
 
 def ranked(split: Split) -> tuple[int, int]:
-    """Pairs of options that the account ranks as they were measured, of so many.
+    """Pairs of options of a half that the account ranks as they were measured, of so many."""
+    return ranked_of([run for run in runs() if run.split == split])
+
+
+def ranked_of(some: Sequence[Run]) -> tuple[int, int]:
+    """The same of some runs.
 
     Options: runs of one source, model and device, by the seconds that a device takes for a sample
     token.
     """
     options: dict[tuple[str, ...], list[Run]] = {}
-    for run in runs():
-        if run.split == split:
-            key = (run.source, str(run.settings["model"]), str(run.row["device"]))
-            options.setdefault(key, []).append(run)
+    for run in some:
+        key = (run.source, str(run.settings["model"]), str(run.row["device"]))
+        options.setdefault(key, []).append(run)
     pairs = [pair for group in options.values() for pair in combinations(group, 2)]
     right = [_right(*pair) for pair in pairs if abs(log(_pace(pair[0]) / _pace(pair[1]))) >= NEAR]
     return sum(right), len(right)

@@ -20,19 +20,21 @@ from tunec.compiler.analyses.time.coefficients import FITTED
 REACHED: Final[dict[str, tuple[float, float]]] = {
     # class: median and 95th percentile of the absolute errors of judging runs
     "all": (0.07, 0.49),
-    "dense": (0.07, 0.51),
+    "dense": (0.07, 0.50),
     "experts": (0.15, 0.19),
     "diffusion": (0.04, 0.09),
-    "full": (0.19, 1.21),
-    "LoRA": (0.07, 0.53),
+    "full": (0.14, 0.49),
+    "LoRA": (0.06, 0.51),
     "QLoRA": (0.08, 0.32),
-    "one device": (0.06, 0.15),
-    "several devices": (0.11, 0.56),
+    "one device": (0.06, 0.17),
+    "several devices": (0.09, 0.54),
     "up to 1,024 tokens": (0.06, 0.51),
-    "1,025 to 8,192 tokens": (0.08, 0.35),
-    "above 8,192 tokens": (0.27, 0.49),
+    "1,025 to 8,192 tokens": (0.08, 0.32),
+    "above 8,192 tokens": (0.20, 0.49),
 }
 RANKED: Final = 0.92
+LATER: Final = frozenset({"easycontext", "vectorlm"})
+"""Judging sources that the account of before was not asked about."""
 
 
 def test_every_source_belongs_to_one_half_and_states_where_it_is() -> None:
@@ -61,14 +63,15 @@ def test_judging_runs_are_within_what_was_reached(name: str) -> None:
 
 def test_pairs_of_judging_options_are_ranked_as_measured() -> None:
     right, pairs = ranked("judge")
-    assert pairs > 300
+    assert pairs > 400
     assert right >= RANKED * pairs
 
 
 def test_what_the_account_said_before_stands_beside_the_rows() -> None:
     before = json.loads(Path(__file__).with_name("before.json").read_text())
     assert set(REACHED) <= set(before["judge"])
-    assert before["judge"]["all"][0] == len([run for run in runs() if run.split == "judge"])
+    known = [run for run in runs() if run.split == "judge" and run.source not in LATER]
+    assert before["judge"]["all"][0] == len(known)
 
 
 def test_the_page_shows_the_account_of_today() -> None:
