@@ -6,10 +6,12 @@ logarithms, one for all and one for each resource, the most likely x has the lea
 ln(1 + (x / width)^2) and, for each run, of ln(1 + (r / width)^2), where r is what x leaves of
 ln(measured / accounted): both have Cauchy's distribution (Lange, Little and Taylor, "Robust
 statistical modeling using the t distribution", 1989). Of a difference that is usual of the account
-one run gives half, as a normal distribution of both would have it (Efron and Morris, "Data analysis
-using Stein's estimator and its generalizations", 1975), and each further run more. One that is far
-off may be this run's own and counts little until a second run agrees; then it is taken whole. Runs
-of other shapes, or the parts of a step that DeepSpeed's clocks tell, part the terms further.
+one run gives a third, as normal distributions of both would have it (Efron and Morris, "Data
+analysis using Stein's estimator and its generalizations", 1975), and each further run more. One
+that is far off may be this run's own and counts little until a second run agrees; then it is taken
+whole. Runs of other shapes, or the parts of a step that DeepSpeed's clocks tell, part the terms
+further. Two such runs and more also judge what follows: factors that forecast runs worse which were
+left out than the plain account does are halved, or not used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,10 +34,13 @@ from tunec.schemas.hardware.measurements import (
 from tunec.schemas.terms import EDITION, RESOURCES, Resource
 
 _ALL: Final = log1p(HALF)
-_OWN: Final = _ALL
 """The median of the account's errors on the runs that judge it: of Cauchy's distribution that is
-the width. What of a run's error its cluster shares cannot be told: as much is taken for its own."""
-_APART: Final = 2 * _OWN
+the width."""
+_OWN: Final = 1.5 * _ALL
+"""What of a run's error is its own. The least, in steps of a half, with which no cluster of the
+sources that the account is fitted to loses more than 0.02 by one of its runs: with as much as its
+cluster shares one of ten loses 0.04 (`benchmarks/calibrate.py`)."""
+_APART: Final = 2 * _ALL
 """What is left of the error of a run that is mostly taken for its own."""
 _WIDTHS: Final[Mapping[Resource, float]] = {
     "products": 0.04,
@@ -56,6 +61,10 @@ _ROUNDS: Final = 80
 _STEP: Final = 0.7
 """Of the way to where the linear system is solved: the prior's weights change on the way."""
 _STEADY: Final = 1e-7
+
+_STRENGTHS: Final = (1.0, 0.5, 0.0)
+_FOLDS: Final = 10
+"""Parts at most into which runs are divided to judge what the others teach."""
 
 SURE: Final = 3
 """Runs after which a margin may also be below what is assumed, but never below what they showed."""
@@ -86,16 +95,44 @@ class Equation(Struct, frozen=True):
     """How many runs agree on it, up to `SURE`."""
 
 
+Shape = tuple[Equation, ...]
+"""Equations of steps that were planned alike: of the whole step first, then of its parts."""
+
+
 def factors(runs: Sequence[Ran]) -> dict[Resource, float]:
-    """The most likely factors of the resources that some run waits for."""
-    known = tuple(_equations(runs))
+    """The most likely factors of the resources that some run waits for, as far as they help."""
+    known = tuple(_shapes(runs))
     if not known:
         return {}
-    found = _solved(known)
-    waited = {name for each in known for name in each.accounted}
-    return {
-        name: _rounded(exp(found[0] + found[1 + at])) for at, name in _names() if name in waited
-    }
+    found, strength = _logarithms(known), _strength(known)
+    waited = {name for shape in known for each in shape for name in each.accounted}
+    return {name: _rounded(exp(strength * found[name])) for name in RESOURCES if name in waited}
+
+
+def _logarithms(known: Sequence[Shape]) -> dict[Resource, float]:
+    found = _solved([each for shape in known for each in shape])
+    return {name: found[0] + found[1 + at] for at, name in _names()}
+
+
+def _strength(known: Sequence[Shape]) -> float:
+    """How much of the factors is used: what forecasts best the runs that were left out.
+
+    The most of what is equally good; all of it where there is but one shape, and none to judge by.
+    """
+    if not known[1:]:
+        return 1.0
+    folds = min(len(known), _FOLDS)
+    found = [_left_out(known, fold, folds) for fold in range(folds)]
+    sums = [sum(errors) for errors in zip(*found, strict=True)]
+    return min(zip(sums, _STRENGTHS, strict=True), key=lambda each: (each[0], -each[1]))[1]
+
+
+def _left_out(known: Sequence[Shape], fold: int, folds: int) -> list[float]:
+    """Errors of one part of the runs by what the others teach, by strength."""
+    others = [shape for at, shape in enumerate(known) if at % folds != fold]
+    learnt = _logarithms(others)
+    scales = [{name: exp(part * x) for name, x in learnt.items()} for part in _STRENGTHS]
+    return [sum(abs(off(shape[0], scale)) for shape in known[fold::folds]) for scale in scales]
 
 
 def _rounded(factor: float) -> float:
@@ -146,8 +183,8 @@ def _is_current(seconds: Seconds) -> bool:
     return seconds.edition == EDITION
 
 
-def _equations(runs: Sequence[Ran]) -> Iterator[Equation]:
-    """An equation for each step that was planned alike, and for each part of one that is told.
+def _shapes(runs: Sequence[Ran]) -> Iterator[Shape]:
+    """The equations of each step that was planned alike: of the whole, and of parts that are told.
 
     It has the middle of their errors, of two the smaller, and counts for those that agree with it.
     """
@@ -158,10 +195,10 @@ def _equations(runs: Sequence[Ran]) -> Iterator[Equation]:
     for group in alike.values():
         errors = [off(_whole(each), {}) for each in group]
         middle = min(median_low(errors), median_high(errors), key=abs)
-        agree = sum(abs(each - middle) <= _OWN for each in errors)
+        agree = sum(abs(each - middle) <= _ALL for each in errors)
         together = exp(middle) * sum(group[0].accounted.values())
-        yield equation(group[0].accounted, together, min(agree, SURE))
-        yield from _parts(group[-1])
+        whole = equation(group[0].accounted, together, min(agree, SURE))
+        yield whole, *_parts(group[-1])
 
 
 def _whole(seconds: Seconds) -> Equation:

@@ -34,13 +34,20 @@ COMPUTED = {"forward": 2.0, "memory traffic": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("took", "forecasts"), [([3.3], 3.15), ([6.0], 3.0), ([3.0, 6.0], 3.0), ([6.0, 6.1], 6.05)]
+    ("took", "forecasts"), [([3.3], 3.1), ([6.0], 3.0), ([3.0, 6.0], 3.0), ([6.0, 6.1], 6.05)]
 )
 def test_a_run_that_is_far_off_counts_once_another_agrees(took, forecasts):
     runs = [ran(each, terms=COMPUTED) for each in took]
     learnt = factors(runs)
     assert forecast(runs[0], learnt) == pytest.approx(forecasts, rel=0.03)
     assert is_alone(runs[-1].seconds, learnt) == (took in ([6.0], [3.0, 6.0]))
+
+
+def test_what_runs_that_were_left_out_speak_against_is_not_used():
+    shapes = [{"forward": 2.0}, {"forward": 3.0}, {"forward": 4.0}]
+    took = [ran(1.2 * 2, terms=shapes[0]), ran(0.8 * 3, terms=shapes[1]), ran(4.0, terms=shapes[2])]
+    assert factors(took) == {"products": 1}
+    assert factors([ran(1.2 * sum(each.values()), terms=each) for each in shapes])["products"] > 1.1
 
 
 def test_runs_of_other_shapes_part_the_terms():
