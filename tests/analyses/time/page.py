@@ -72,7 +72,7 @@ _KNOWN: Final = """\
   device would hold 51 GB at 8,192 tokens, and all four together held 155.5. What README.md says:
   "We uniformly use a batch size of 1 and gradient accumulation of 8", "the rest of configurations
   are the same as other Qwen-7B experiments", and its unit is "s/iter". So the batch is in doubt:
-  the text's number is taken, and these runs are in most of the pairs that the account ranks wrongly.
+  the text's number is taken, and these runs are in most pairs that the account ranks wrongly.
 - fastcode's RTX A6000 take 4.6 times as long as its A100 of 40 GB, which have twice their rate and
   memory bandwidth. No other source has an A6000, so that nothing is fitted to it.
 - ulysses-sp takes 27 seconds a step at 8,192 tokens on one device as on four. Its data set streams
