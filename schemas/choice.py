@@ -81,6 +81,8 @@ class Choice(Shape):
     """The request and its results."""
 
     spec: str
+    everywhere: bool = False
+    """Whether every cluster of the catalogue was tried, instead of the hardware that it names."""
     by: By
     market: Literal["on_demand", "spot"]
     within_seconds: int | None = None

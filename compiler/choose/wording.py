@@ -65,7 +65,8 @@ def heading(choice: Choice) -> str:
         asked.append(f"within {duration(choice.within_seconds)}")
     if choice.budget_dollars is not None:
         asked.append(f"for at most {dollars(choice.budget_dollars)}")
-    return f"{choice.spec}: {', '.join(asked)}"
+    where = ", on the whole catalogue instead of its own hardware" if choice.everywhere else ""
+    return f"{choice.spec}{where}: {', '.join(asked)}"
 
 
 def verdict(result: Result, asking: Asking) -> str:

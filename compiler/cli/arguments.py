@@ -87,7 +87,8 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argpars
         text = command.format_help()
         flags = re.findall(r"--[a-z-]+", text)
         takers = re.findall(r"^  .*?(--(?:spec|output) (?:SPEC|FILE|DIR))\b", text, re.MULTILINE)
-        near = _near(unknown[0], flags) or _placed(unknown[0], takers)
+        near = _near(unknown[0], flags) or _second(unknown[0], arguments, command)
+        near = near or _placed(unknown[0], takers)
         command.error(f"there is no argument {unknown[0]!r} here{near}")
     return options
 
@@ -97,6 +98,17 @@ def _near(word: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(word.partition("=")[0], list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def _second(word: str, arguments: Sequence[str], command: argparse.ArgumentParser) -> str:
+    """Which option takes one word, where this one follows that word: `--within 12 hours`."""
+    at = arguments.index(word) if word in arguments else 0
+    flag = arguments[at - 2] if at >= 2 else ""
+    known = command._actions  # noqa: SLF001  not public
+    taking = [each for each in known if flag in each.option_strings]
+    if word.startswith("-") or not taking or taking[0].nargs is not None:
+        return ""
+    return f"; {flag} takes one word: {taking[0].help}"
 
 
 def _placed(word: str, takers: Sequence[str]) -> str:

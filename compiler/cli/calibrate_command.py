@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from msgspec import DecodeError, Struct, field, to_builtins
@@ -185,6 +186,14 @@ class _Kept(Struct, frozen=True):
 _NOTHING: Final = "no file in this directory shows time or memory of a run"
 
 
+def _remedy(path: Path) -> str:
+    """What to do about a path that shows nothing: a bundle may not have run yet."""
+    start = path / "run.sh"
+    if start.is_file():
+        return f"run it first: `bash {quote(str(start))}`"
+    return "`tunec calibrate --help` lists what is read"
+
+
 def _read(given: list[Path]) -> tuple[list[Path], list[Observation], list[Diagnostic]]:
     """The files of a run and what each shows, or every reason why one shows nothing."""
     paths: list[Path] = []
@@ -209,7 +218,7 @@ def _read(given: list[Path]) -> tuple[list[Path], list[Observation], list[Diagno
             "E0201",
             f"cannot use `{path}`: {fault}",
             start_of(str(path)),
-            help="`tunec calibrate --help` lists what is read",
+            help=_remedy(path),
         )
         for path, fault in faults
     ]

@@ -11,7 +11,7 @@ from tunec.compiler.choose.ranking import result_of
 from tunec.compiler.choose.screen import choice_text
 from tunec.compiler.cli.choose_arguments import Combination, Read, read, without_length
 from tunec.compiler.cli.inputs import asked_targets
-from tunec.compiler.cli.session import INPUT, OK, Session, is_colored
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.load import Loaded, load_spec
 from tunec.compiler.requirements import Asked
@@ -26,6 +26,9 @@ Said = tuple[Sequence[Diagnostic], Mapping[str, str]]
 
 def run(options: Namespace, session: Session) -> int:
     """Plan the spec on every cluster, and print the results."""
+    if options.spec is None:
+        taken = ": --hardware takes every word behind it" if options.hardware else ""
+        raise Misuse(f"name the spec first, `tunec choose SPEC ...`{taken}")
     asked = read(options)
     found = grounds(options.hardware, lambda hardware: _loaded(options, session, hardware))
     settled = [_settled(found, each) for each in asked.combinations]
@@ -44,7 +47,7 @@ def run(options: Namespace, session: Session) -> int:
         result_of(each, asked.asking, dict(values))
         for each, values in zip(tried, asked.combinations, strict=True)
     )
-    return _shown(_choice(found, asked, results, faults), asked, options, session)
+    return _shown(_choice(found, options, asked, results, faults), asked, options, session)
 
 
 def _loaded(options: Namespace, session: Session, hardware: str) -> Loaded:
@@ -88,11 +91,16 @@ def _tried(found: Grounds, asked: Read, given: Namespace, session: Session) -> l
 
 
 def _choice(
-    found: Grounds, asked: Read, results: tuple[Result, ...], said: Sequence[Said]
+    found: Grounds,
+    given: Namespace,
+    asked: Read,
+    results: tuple[Result, ...],
+    said: Sequence[Said],
 ) -> Choice:
     asking = asked.asking
     return Choice(
         spec=_name(found.grounds[0]),
+        everywhere=not given.hardware,
         by=asking.by,
         market=asking.wanted.market,
         within_seconds=asking.within,

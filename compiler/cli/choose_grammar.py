@@ -34,7 +34,9 @@ def add_choose(commands: "Subparsers") -> None:
         "  tunec choose spec.yaml --hardware p5.48xlarge h100-sxm-x8-n2 clusters/\n"
         "  tunec choose spec.yaml --sweep data.sequence=2k..32k --sweep method.lora.rank=8,64",
     )
-    parser.add_argument("spec", metavar="SPEC", help="spec file")
+    # without a spec, the command says what took it: `--hardware h100-sxm-x8 spec.yaml`
+    parser.usage = "%(prog)s SPEC [options]"
+    parser.add_argument("spec", metavar="SPEC", nargs="?", help="spec file")
     parser.add_argument(
         "--hardware",
         metavar="H",

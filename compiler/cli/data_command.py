@@ -2,7 +2,7 @@
 
 import hashlib
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -58,6 +58,10 @@ def run(options: Namespace, session: Session) -> int:
         fault = error("E0305", str(why), at, help=why.help)
         gone = missing(_sources(options, loaded))
         return session.refuse((fault, *gone), {COMMAND_LINE: line})
+    named, once = len(options.files), len(_once(options.files))
+    if named > once:
+        several = "" if once == 1 else "s"
+        session.note(f"{named} names are of {once} file{several}: each is measured once")
     found = measure(_sources(options, loaded), counting.counter, options.text)
     if found.measured is None:
         return session.refuse(found.faults, {})
@@ -140,9 +144,17 @@ def _loaded(options: Namespace, session: Session) -> Loaded | None:
 
 def _sources(options: Namespace, loaded: Loaded | None) -> Sequence[Source]:
     if options.files or loaded is None or loaded.spec is None:
-        return [Source(Path(each)) for each in options.files]
+        return [Source(path) for path in _once(options.files).values()]
     full = Path(options.spec).resolve()
     return list(_named(loaded, None if options.allow_outside else project_root(full)))
+
+
+def _once(files: Sequence[str]) -> Mapping[Path, Path]:
+    """Files as they were named first, by where they lie: `*.jsonl train.jsonl` has one twice."""
+    found: dict[Path, Path] = {}
+    for each in map(Path, files):
+        found.setdefault(each.resolve(), each)
+    return found
 
 
 def _named(loaded: Loaded, root: Path | None) -> Iterator[Source]:

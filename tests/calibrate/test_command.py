@@ -154,6 +154,10 @@ def test_every_file_that_shows_nothing_is_named_and_nothing_is_written(tunec, pr
     assert done.code == 1
     assert "cannot use `missing.log`: there is no such file" in done.err
     assert "cannot use `spec.yaml`: nothing in it shows time or memory" in done.err
+    (project / "bundle").mkdir()
+    (project / "bundle/run.sh").touch()
+    done = tunec("calibrate", "spec.yaml", "bundle")
+    assert (done.code, "help: run it first: `bash bundle/run.sh`" in done.err) == (1, True)
     assert tunec("calibrate", "spec.yaml", "train.log", "--dry-run").code == 0
     assert not (project / FILE).exists()
 

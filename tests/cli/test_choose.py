@@ -45,6 +45,8 @@ def test_the_catalogue_is_tried_and_the_cheapest_comes_first(tunec):
     assert found["best"] == options[0]["cluster"]
     dates = {each["price"]["dated"] for each in options}
     assert {"2026-07-20", "2026-08-03", "2026-06-18"} <= dates
+    first = tunec("choose", FIVE).out.splitlines()[0]
+    assert first.startswith("spec, on the whole catalogue instead of its own hardware: on demand")
 
 
 def test_the_screen_says_what_how_long_and_of_which_day_the_prices_are(tunec):
@@ -57,6 +59,20 @@ def test_the_screen_says_what_how_long_and_of_which_day_the_prices_are(tunec):
     assert any("└──" in line for line in lines)
     assert lines[-1].startswith("prices of aws, 2026-07-20: aws/karpenter-provider-aws@")
     assert f"time is a forecast with a margin of {MARGIN:.0%}:\n  {OFF}\n" in found.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((FIVE, "--within", "12", "hours"), "--within takes one word: only what ends within 12h"),
+        (("--hardware", "l4-x8", FIVE), "name the spec first, `tunec choose SPEC ...`: --hardware"),
+        ((), "name the spec first, `tunec choose SPEC ...`\n"),
+    ],
+)
+def test_words_in_the_wrong_place_are_told_with_what_took_them(tunec, arguments, said):
+    found = tunec("choose", *arguments)
+    assert found.code == 2
+    assert said in found.err
 
 
 def test_the_order_can_be_that_of_time_and_energy(tunec):

@@ -268,6 +268,13 @@ def test_wrong_usage(tunec, trained):
     assert tunec("data", "--spec", trained / "spec.yaml", "--sequence", "3").code == 2
 
 
+def test_a_file_that_is_named_twice_is_measured_once(tunec, trained):
+    given = ("data", "--estimate", "--format", "json", trained / "train.jsonl")
+    twice = tunec(*given, f"{trained}/./train.jsonl")
+    assert twice.json == tunec(*given).json
+    assert twice.err == "2 names are of 1 file: each is measured once\n"
+
+
 def test_a_template_that_refuses_is_told_with_the_line(tunec, trained, folder):
     template = trained / "template.jinja"
     template.write_text("{{ raise_exception('roles must alternate') }}", "utf-8")
