@@ -120,6 +120,7 @@ def _lines() -> Iterator[str]:
     yield from _without_doubted()
     yield from _KNOWN.splitlines()
     yield ""
+    yield from _by_terms()
     yield from _by_source()
     yield from _unused()
     yield from _every_run()
@@ -201,6 +202,35 @@ def _every_run() -> Iterator[str]:
             model = run.settings["model"].rpartition("/")[2]
             speeds = f"{run.seconds:.2f} s | {told:.2f} s | {run.error:+.2f}"
             yield f"| {run.source} | {model} | {_words(run)} | {speeds} |"
+
+
+_LONG: Final = 8192
+_PART: Final = 0.05
+
+
+def _by_terms() -> Iterator[str]:
+    """Of full training and long texts, what the account's seconds are spent on."""
+    yield "## Full training and long texts, by terms"
+    yield ""
+    yield "Terms of a twentieth and more of what the account says of a judging run."
+    yield ""
+    yield "| source | run | error | terms |"
+    yield "| --- | --- | ---: | --- |"
+    for run in runs():
+        if run.split == "judge" and _is_full_or_long(run):
+            terms = sorted(run.account.terms.items(), key=lambda each: -each[1])
+            whole = run.account.step_seconds
+            parts = (
+                f"{name} {spent / whole:.0%}" for name, spent in terms if spent > _PART * whole
+            )
+            yield f"| {run.source} | {_words(run)} | {run.error:+.2f} | {', '.join(parts)} |"
+    yield ""
+
+
+def _is_full_or_long(run: Run) -> bool:
+    """Whether it trains a language model in full, or on texts above the usual lengths."""
+    length = run.workload.data.sequence
+    return length > _LONG or ("full" in run.classes and length > 0)
 
 
 def _words(run: Run) -> str:
