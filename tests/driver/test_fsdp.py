@@ -2,6 +2,7 @@
 
 import pytest
 from planning import asked, spec_of
+from planning import planned as spec_planned
 
 from tunec.compiler.driver import compile_spec, plan
 from tunec.compiler.frontend.load import load_mapping, load_spec
@@ -218,6 +219,30 @@ def test_an_embedding_without_a_unit_is_refused(tmp_path, model, more, reason):
     found = planned(tmp_path, more, model=model, sequence=512)
     assert not found.ok
     assert any(reason in note for each in found.diagnostics for note in each.notes)
+
+
+_HEAD = {"lora": {"rank": 8, "also_train": ["lm_head"]}}
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "trl", "version"),
+    [
+        ("qwen2.5-vl-7b", "full", "1.16.0", 1),
+        ("qwen2.5-vl-7b", "full", "1.6.0", 2),
+        ("qwen2.5-vl-7b", "lora", "1.16.0", 2),
+        ("qwen2.5-7b", "full", "1.16.0", 2),
+        ("qwen2.5-7b", _HEAD, "1.16.0", 1),
+    ],
+    ids=str,
+)
+def test_a_head_that_trls_loss_reads_past_version_2_goes_to_version_1(model, method, trl, version):
+    """Each rank would train it on its own batch alone."""
+    data = {"train": "train.jsonl", "samples": 1000, "sequence": 512}
+    wanted = {"model": model, "method": method, "data": data, "hardware": "a100-80g-x8"}
+    wanted |= {"engine": "fsdp", "software": {"trl": trl, "accelerate": "1.15.0"}}
+    assert spec_planned(**wanted).plan.fsdp.version == version
+    refused = spec_planned(**wanted, pin={"fsdp.version": 2})
+    assert refused.ok is (version == 2)
 
 
 def test_units_that_are_named_leave_the_embedding_of_bert_to_its_own(tmp_path):

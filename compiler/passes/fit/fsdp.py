@@ -6,6 +6,8 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.analyses.fsdp_units import embedding_in_two_units
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.terms.fsdp_ends import head_of
 from tunec.compiler.analyses.memory.workload import NO_FSDP, USUAL_FSDP, Workload
 from tunec.compiler.ir.slots import Fsdp
 from tunec.compiler.passes.fit.states import prepares_for_bits
@@ -31,10 +33,11 @@ _LOADS_ON_ONE: Final = {"transformers": Version("4.41")}
 
 
 def usual_version(workload: Workload, units: Sequence[str] | None = None) -> int:
-    """2, unless a named release lacks it, or only version 1 can split the embedding."""
+    """2, unless a named release lacks it, or only version 1 can split embedding and head."""
     if _is_older(workload, _FIRST):
         return 1
-    return 1 if _embedding(2, workload, units) and not _embedding(1, workload, units) else 2
+    is_split = _embedding(2, workload, units) or _head(2, workload)
+    return 1 if is_split and not _embedding(1, workload, units) else 2
 
 
 def _is_older(workload: Workload, first: Mapping[str, Version]) -> bool:
@@ -94,6 +97,7 @@ def impossible_fsdp(
         or _optimizer(version, workload)
         or _writing(version, workload)
         or _embedding(version, workload, units)
+        or _head(version, workload)
         or _hearing(version, workload)
     )
 
@@ -101,6 +105,22 @@ def impossible_fsdp(
 def _embedding(version: int, workload: Workload, units: Sequence[str] | None) -> str | None:
     released = workload.version("accelerate")
     return embedding_in_two_units(workload.architecture, version, released, units)
+
+
+def _head(version: int, workload: Workload) -> str | None:
+    """A trained head of a unit that is never called: its gradient is one rank's, which no one sums.
+
+    trl 1.7 to 1.16, `lm_head.weight.full_tensor()`: the backward pass of torch 2.13
+    (`distributed/tensor/_api.py`, `_ToTorchTensor`) takes each rank's share of its own gradient. On
+    two ranks it differs from the mean, and equals the gradient of the rank's own batch.
+    """
+    if version != 2 or head_of(workload, replace(USUAL_FSDP, version=2)) == "unit":
+        return None
+    if not count(workload).head:
+        return None
+    return (
+        "TRL's loss in chunks reads the trained head past FSDP 2, and no gradient of it is summed"
+    )
 
 
 def _hearing(version: int, workload: Workload) -> str | None:

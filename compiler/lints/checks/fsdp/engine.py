@@ -8,6 +8,7 @@ from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Place, also
 from tunec.compiler.lints.facts.launch import is_counted_anew
+from tunec.compiler.lints.facts.lora import last, loras
 from tunec.compiler.lints.facts.sharding import (
     TURNS_ON,
     asked,
@@ -287,3 +288,60 @@ def generation_under_fsdp_1(run: LintContext) -> Iterator[Finding]:
             ),
             "use transformers 4.46 or later, or evaluate by loss",
         )
+
+
+_IN_TILES: Final = ("dpo", "grpo", "kto", "rloo")
+"""Trainers beside SFT's whose loss reads the head itself, from trl 1.15 on."""
+
+
+@rule(
+    "fsdp-head-of-one-rank",
+    "error",
+    "silent",
+    consumers=("trl>=1.7",),
+    reads=TURNS_ON,
+)
+def fsdp_head_of_one_rank(run: LintContext) -> Iterator[Finding]:
+    """TRL's loss reads a trained output projection that FSDP 2 keeps in a unit of its own."""
+    head = _trained_head(run)
+    if head is None or run.runs("accelerate<1.14") is True or not _is_in_tiles(run):
+        return
+    for each in asked(run):
+        if each.version == 2:
+            yield Finding(
+                "each rank of FSDP 2 trains its part of lm_head on its own batch alone",
+                ((each.get("version") or each.on).label("sums no gradient of it"), *also(*head)),
+                (
+                    "TRL's loss reads lm_head.weight and calls no module, so no hook of FSDP runs",
+                    "all other parameters have the mean of all ranks",
+                ),
+                "use fsdp_version 1 or DeepSpeed"
+                if head[0] is None
+                else "leave lm_head out of what is trained, or use fsdp_version 1 or DeepSpeed",
+            )
+
+
+def _is_in_tiles(run: LintContext) -> bool:
+    plain = [each.value("loss_type", "chunked_nll") for each in run.of("sft")]
+    others = run.of(*_IN_TILES) and run.runs("trl<1.15") is not True
+    is_only_way = run.runs("trl>=1.15") is True
+    return bool(others) or any(is_only_way or each == "chunked_nll" for each in plain)
+
+
+def _trained_head(run: LintContext) -> tuple[Place | None, str] | None:
+    """The key that names the head beside an adapter; none where all of a model that sees is.
+
+    The norm in front of the head, which a model of texts calls, is in one unit with it unless PEFT
+    or a model that sees hides it.
+    """
+    for lora in loras(run):
+        saved = lora.place("modules_to_save")
+        value = None if saved is None else saved.value
+        named = value if isinstance(value, list | tuple) else (value,)
+        if "lm_head" in {last(str(each)) for each in named}:
+            return saved, "is trained"
+    model = run.model.architecture if run.model is not None else None
+    is_whole = run.value("adapter.kind", "none") == "none"
+    if model is None or not is_whole or model.tied or model.kind != "vision-language":
+        return None
+    return None, ""
