@@ -65,7 +65,7 @@ _WITH_DEFAULT: Final = ("axolotl", "llamafactory", "ms-swift", "unsloth", "verl"
 _NAMING: Final = "ms-swift"
 """The consumer that finds models by their names."""
 
-_PROGRAMS: Final = ("train_sft", "train_dpo")
+_PROGRAMS: Final = ("train_sft", "train_dpo", "train_rm", "train_ppo_ray")
 """The programs of OpenRLHF whose flags have a schema."""
 
 _OF_PARTS: Final = {"trl": ("method", _METHODS), "openrlhf": ("program", _PROGRAMS)}

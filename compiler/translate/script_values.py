@@ -1,6 +1,7 @@
-"""Settings of a script whose values are known only by running it."""
+"""What scripts leave open: values known only by running them, and programs of which no table is."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
@@ -8,6 +9,36 @@ from tunec.compiler.ir.ledger import Ledger, Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.translate.leftovers import unwritten
+
+_WITHOUT_PLAN: Final[Mapping[str, tuple[str, str, str]]] = {
+    "openrlhf-rm": (
+        "openrlhf.cli.train_rm",
+        "it trains a model that gives rewards, of which there is no plan",
+        "train it by TRL's RewardTrainer; of OpenRLHF, train_sft and train_dpo are translated",
+    ),
+    "openrlhf-ppo": (
+        "openrlhf.cli.train_ppo_ray",
+        "Ray places actor, reference, critic and rewards on devices of their own: there is no plan",
+        "write a spec with `objective: grpo` for `trl`, `ms-swift` or `verl`",
+    ),
+}
+"""Kinds of flags that rules read and no slots stand for: program, reason, what to do instead."""
+
+
+def without_plan(documents: Iterable[Document]) -> Iterator[Diagnostic]:
+    """A fault for each command of a program whose run no slots say."""
+    for document in documents:
+        if document.kind in _WITHOUT_PLAN:
+            program, reason, instead = _WITHOUT_PLAN[document.kind]
+            first = next(
+                (each.key_label("its first flag") for each in document.found.values()), None
+            )
+            yield not_understood(
+                f"the run of {program} has no counterpart",
+                (first or Label("would be dropped", document.start()),),
+                instead,
+                (reason,),
+            )
 
 
 def unsettled(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:

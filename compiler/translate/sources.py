@@ -22,7 +22,7 @@ from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.phrases import phrases_in
-from tunec.compiler.translate.script_values import is_given, not_understood, unsettled
+from tunec.compiler.translate.script_values import is_given, not_understood, unsettled, without_plan
 from tunec.compiler.translate.statements import said_by, with_defaults
 from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace
@@ -113,6 +113,7 @@ def sources_of(
     found = (
         *reading.faults,
         *_unread(reading),
+        *without_plan(reading.documents),
         *unsettled(run, ledger),
         *_contradictions(run, ledger),
         *_breaches(run, ledger, Partial(heeded, possible)),

@@ -20,6 +20,11 @@ _ABSENT: Final = (
 )
 """Modules stood in for: openrlhf 0.10.4 to 0.11.2 models/ring_attn_utils.py and
 utils/math_utils.py import them."""
+RAY: Final = (
+    *("ray", "ray.util", "ray.util.placement_group", "openrlhf.trainer.ray"),
+    *(f"openrlhf.trainer.ray.{name}" for name in ("launcher", "ppo_actor", "ppo_critic")),
+)
+"""What cli/train_ppo_ray.py imports besides: Ray, and what needs vLLM."""
 
 _MODULES: Final = ("models", "utils.deepspeed", "trainer.sft_trainer", "trainer.dpo_trainer")
 
@@ -31,16 +36,16 @@ def importable() -> Iterator[None]:
     importlib.import_module("peft")
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        with _stood_in():
+        with stood_in(_ABSENT):
             for name in _MODULES:
                 importlib.import_module(f"openrlhf.{name}")
         yield
 
 
 @contextmanager
-def _stood_in() -> Iterator[None]:
-    """The absent modules, for as long as others import them."""
-    absent = [name for name in _ABSENT if name not in sys.modules]
+def stood_in(names: Sequence[str]) -> Iterator[None]:
+    """Modules of which those that are absent are stood in for, as long as others import them."""
+    absent = [name for name in names if name not in sys.modules]
     sys.modules.update({name: _stand_in(name) for name in absent})
     try:
         yield

@@ -1,6 +1,7 @@
 """The JSON Schema of a program's flags, from the parser that it fills."""
 
 import argparse
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -8,7 +9,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from tunec.compiler.consumers.json_types import plain
-from tunec.targets.openrlhf.consumer.programs import importable, run
+from tunec.targets.openrlhf.consumer.programs import RAY, importable, run, stood_in
 
 _TYPES: Final = {int: "integer", float: "number", str: "string", None: "string"}
 
@@ -29,7 +30,7 @@ def schema(question: Mapping[str, Any]) -> dict[str, Any]:
         raise _Parsed
 
     stopped = patch.object(argparse.ArgumentParser, "parse_args", stop)
-    with importable(), stopped, suppress(_Parsed):
+    with importable(), stood_in(RAY), stopped, suppress(_Parsed):
         run(f"openrlhf.cli.{question['program']}", (), {})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -64,8 +65,9 @@ def _count(nargs: Any) -> dict[str, int]:
 
 
 def _default(action: argparse.Action) -> dict[str, Any]:
-    """Not that of a run's name, in which the hour stands."""
-    return {} if action.dest.endswith("run_name") else {"default": plain(action.default)}
+    """Not that of a run's name, in which the hour stands, nor what JSON has no number for."""
+    is_unsaid = action.dest.endswith("run_name") or action.default == math.inf
+    return {} if is_unsaid else {"default": plain(action.default)}
 
 
 def _section(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,17 +13,21 @@ from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.caches import cached
 from tunec.targets.openrlhf.packages import RELEASES
-from tunec.targets.openrlhf.rules.names import OF_REWARDS, RENAMED
+from tunec.targets.openrlhf.rules.names import OF_REWARDS, RENAMED, RENAMED_OF_REWARDS
 
 _KIND: Final = "openrlhf"
-_PROGRAMS: Final = ("train_sft", "train_dpo")
+_PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
+    _KIND: ("train_sft", "train_dpo"),
+    "openrlhf-rm": ("train_rm",),
+    "openrlhf-ppo": ("train_ppo_ray",),
+}
+"""By what their flags are read as."""
+_OF_REWARDS: Final = "openrlhf-ppo"
 _LAUNCHERS: Final = ("python", "torchrun", "deepspeed", "accelerate")
 _SECTIONED: Final = "openrlhf>=0.10.2"
 _REFUSED: Final = "argparse ends the program: unrecognized arguments"
-_NEEDED: Final = (
-    ("model.model_name_or_path", "a model"),
-    ("data.dataset", "data"),
-)
+_OF_TEXTS: Final = (("model.model_name_or_path", "a model"), ("data.dataset", "data"))
+_OF_PROMPTS: Final = (("actor.model_name_or_path", "a model"), ("data.prompt_dataset", "data"))
 """Flags whose default is none, and without which nothing is loaded."""
 _TYPES: Final = {"integer": "a whole number", "number": "a number"}
 
@@ -33,38 +37,40 @@ _TYPES: Final = {"integer": "a whole number", "number": "a number"}
     "error",
     "parse",
     consumers=("openrlhf",),
-    reads=("openrlhf:*",),
+    reads=("openrlhf:*", "openrlhf-rm:*", "openrlhf-ppo:*"),
     hardware=True,
 )
 def flag_refused_by_openrlhf(run: LintContext) -> Iterator[Finding]:
     """A flag, or its value, that the program's parser does not take, or one that it needs."""
     is_older = run.runs(_SECTIONED) is False
-    flags = (each for each in run.of(_KIND) if each.get("launcher") is None)
+    flags = (each for kind in _PROGRAMS for each in run.of(kind) if each.get("launcher") is None)
     for document in () if is_older else flags:
         known = {name: each for at in _programs(run, document) for name, each in _flags(at).items()}
         for path, place in document.found.items():
             if not place.node.fields:
                 yield from _flag(document, path, place, known)
         yield from _missing(document)
-        yield from _shares(run, document)
+        yield from _shares(run, document) if document.kind != _OF_REWARDS else ()
 
 
 def _programs(run: LintContext, document: Document) -> Iterator[str]:
-    """The programs that its script starts: both, where a variable names them."""
+    """The programs that its script starts: those that it may be, where a variable names them."""
+    of_kind = _PROGRAMS[document.kind]
     words = [
         word
         for each in launches(run, *_LAUNCHERS)
         if each.name == document.name and (at := each.get("script")) is not None
         for word in [at.first_word]
     ]
-    named = [name for name in _PROGRAMS if any(name in str(word) for word in words)]
-    yield from named or _PROGRAMS
+    named = [name for name in of_kind if any(name in str(word) for word in words)]
+    yield from named or of_kind
 
 
 @cached()
 def _flags(program: str) -> Mapping[str, Any]:
-    """Each flag's schema by its whole name: the same in every release that has sections."""
-    return dict(_below(schema(f"openrlhf/{program}/{RELEASES[-1]}.json")["properties"], ""))
+    """Each flag's schema by its whole name: as the newest release that has the flag takes it."""
+    told = (schema(f"openrlhf/{program}/{release}.json") for release in RELEASES)
+    return {name: flag for each in told for name, flag in _below(each["properties"], "")}
 
 
 def _below(properties: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -87,8 +93,8 @@ def _flag(
 
 
 def _unknown(path: str, place: Place, known: Mapping[str, Any]) -> Finding:
-    new = RENAMED.get(path, "")
-    if new in known:
+    new = next((each for each in _new_names(path) if each in known), None)
+    if new is not None:
         why = f"before 0.10.2 it is --{path}, and since then --{new}"
         return _renamed(path, new, place, why, "safe")
     moved = f"model.{path.removeprefix(OF_REWARDS)}"
@@ -97,6 +103,11 @@ def _unknown(path: str, place: Place, known: Mapping[str, Any]) -> Finding:
         return _renamed(path, moved, place, why, "safe")
     near = nearest(path, known)[:1]
     return _renamed(path, near[0] if near else "", place, "", "unsafe")
+
+
+def _new_names(path: str) -> tuple[str, ...]:
+    """What flags are called that were called so: of each program, its own first."""
+    return tuple(names[path] for names in (RENAMED_OF_REWARDS, RENAMED) if path in names)
 
 
 def _renamed(path: str, new: str, place: Place, why: str, how: Any) -> Finding:
@@ -143,8 +154,9 @@ def _missing(document: Document) -> Iterator[Finding]:
     first = next(iter(document.found.values()), None)
     if first is None or document.unknown:
         return
-    old = {new: name for name, new in RENAMED.items()}
-    for flag, what in _NEEDED:
+    by_rewards = document.kind == _OF_REWARDS
+    old = {new: name for name, new in (RENAMED_OF_REWARDS if by_rewards else RENAMED).items()}
+    for flag, what in _OF_PROMPTS if by_rewards else _OF_TEXTS:
         others = (flag, old[flag], f"{OF_REWARDS}{flag.rpartition('.')[2]}")
         if not any(document.get(each) for each in others):
             yield Finding(

@@ -76,8 +76,81 @@ RENAMED: Final[Mapping[str, str]] = {
     "rejected_key": "data.rejected_key",
     "disable_fast_tokenizer": "data.disable_fast_tokenizer",
     "dataloader_num_workers": "data.dataloader_num_workers",
+    "value_head_prefix": "ds.value_head_prefix",
+    "compute_fp32_loss": "model.compute_fp32_loss_enable",
+    "margin_loss": "model.margin_loss_enable",
+    "loss": "model.loss_type",
 }
-"""By their use: openrlhf 0.9.10 to 0.10.1.post2, and 0.10.2, cli/train_sft.py, cli/train_dpo.py."""
+"""By their use: openrlhf 0.9.10 to 0.10.1.post2, and 0.10.2, cli/train_sft.py, cli/train_dpo.py,
+cli/train_rm.py."""
+_MODELS: Final = ("actor", "ref", "reward", "critic")
+_SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "actor": (
+        *("eps_clip", "eps_clip_low_high", "dual_clip", "policy_loss_type", "aux_loss_coef"),
+        "freeze_visual_encoder",
+    ),
+    "algo.advantage": ("lambd", "gamma"),
+    "ckpt": ("best_metric_key",),
+    "critic": ("value_clip", "save_value_network"),
+    "data": ("prompt_split", "label_key", "image_key", "max_images_per_prompt"),
+    "reward": ("overlong_buffer_len", "overlong_penalty_factor", "stop_properly_penalty_coef"),
+    "rollout": (
+        *("max_new_tokens", "vllm_generate_batch_size", "top_p", "temperature"),
+        "n_samples_per_prompt",
+    ),
+    "train": (
+        *("agent_func_path", "async_queue_size", "colocate_actor_ref", "colocate_critic_reward"),
+        *("enable_ema", "ema_beta", "num_episodes"),
+    ),
+    "vllm": ("enable_prefix_caching", "enforce_eager"),
+}
+"""Flags that kept their names below a section."""
+RENAMED_OF_REWARDS: Final[Mapping[str, str]] = {
+    **{f"{model}_num_nodes": f"{model}.num_nodes" for model in _MODELS},
+    **{f"{model}_num_gpus_per_node": f"{model}.num_gpus_per_node" for model in _MODELS},
+    **{f"{model}_learning_rate": f"{model}.adam.lr" for model in ("actor", "critic")},
+    **{
+        f"vllm_{name}": f"vllm.{name}"
+        for name in (
+            *("num_engines", "tensor_parallel_size", "sync_backend", "sync_with_ray"),
+            *("enable_sleep", "gpu_memory_utilization"),
+        )
+    },
+    **{name: f"{section}.{name}" for section, names in _SECTIONS.items() for name in names},
+    "pretrain": "actor.model_name_or_path",
+    "reward_pretrain": "reward.model_name_or_path",
+    "critic_pretrain": "critic.model_name_or_path",
+    "remote_rm_url": "reward.remote_url",
+    "normalize_reward": "reward.normalize_enable",
+    "reward_clip_range": "reward.clip_range",
+    "gradient_checkpointing": "actor.gradient_checkpointing_enable",
+    "gradient_checkpointing_use_reentrant": "actor.gradient_checkpointing_reentrant",
+    "entropy_loss_coef": "actor.entropy_coef",
+    "freezing_actor_steps": "critic.freezing_steps",
+    "colocate_all_models": "train.colocate_all",
+    "async_train": "train.async_enable",
+    "partial_rollout": "train.partial_rollout_enable",
+    "use_dynamic_batch": "train.dynamic_batch_enable",
+    "train_max_tokens_per_gpu": "train.max_tokens_per_gpu",
+    "rollout_max_tokens_per_gpu": "rollout.max_tokens_per_gpu",
+    "rollout_batch_size": "rollout.batch_size",
+    "micro_rollout_batch_size": "rollout.micro_batch_size",
+    "deepspeed_enable_sleep": "ds.enable_sleep",
+    "init_kl_coef": "algo.kl.init_coef",
+    "kl_target": "algo.kl.target",
+    "kl_horizon": "algo.kl.horizon",
+    "kl_estimator": "algo.kl.estimator",
+    "use_kl_loss": "algo.kl.use_loss",
+    "advantage_estimator": "algo.advantage.estimator",
+    "no_advantage_std_norm": "algo.advantage.no_std_norm",
+    "dynamic_filtering": "algo.dynamic_filtering_enable",
+    "dynamic_filtering_reward_range": "algo.dynamic_filtering_range",
+    "prompt_data": "data.prompt_dataset",
+    "prompt_data_probs": "data.prompt_probs",
+    "eval_temperature": "eval.temperature",
+    "eval_n_samples_per_prompt": "eval.n_samples_per_prompt",
+}
+"""By their texts of help: the same releases, cli/train_ppo_ray.py; before those above."""
 OF_REWARDS: Final = "actor."
-"""The section of the program of rewards, which README.md of 0.10.2 to 0.11.2 shows for the others
-too."""
+"""The section of the program of rewards, which README.md of 0.10.2 to 0.11.2 shows for those of
+texts and pairs too."""
