@@ -316,7 +316,7 @@ class LintContext(Struct, frozen=True, eq=False, dict=True):
         found = dict(releases(self._by_presence(running), self.environment, running))
         taken = found.get("transformers")
         if taken is not None and not taken.is_named:
-            from tunec.compiler.lints.effective import no_older_than_its_keys
+            from tunec.compiler.lints.facts.key_releases import no_older_than_its_keys
 
             found["transformers"] = no_older_than_its_keys(taken, self.documents)
         return found

@@ -1,6 +1,6 @@
 """What a key comes to in the version that runs, and what keys tell of that version."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -17,8 +17,8 @@ from tunec.compiler.consumers.schemas import (
 )
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Place
 from tunec.compiler.lints.environment import Release
+from tunec.compiler.lints.own_source import UNDECLARED, UNSETTLED
 from tunec.schemas.caches import cached
-from tunec.schemas.frozen import replace
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.context import LintContext
@@ -87,6 +87,9 @@ def effective(run: "LintContext", kind: str, key: str) -> Effective:
             return UNKNOWN
     if not documents or (documents[0].is_partial and is_trainer_kind(documents[0].kind)):
         return UNKNOWN  # what another tool leaves out is not left to the trainer's own default
+    own = _of_heirs(run, documents[0], key)
+    if own is not None:
+        return own
     if run.own.decides(key, documents[0], run.missing):
         return UNKNOWN
     if _is_put_in(run, documents[0], key):
@@ -94,6 +97,20 @@ def effective(run: "LintContext", kind: str, key: str) -> Effective:
     if documents[0].kind == "deepspeed" and key in DERIVED:
         return DERIVED[key](run)
     return default_of(run, documents[0].kind, key)
+
+
+_OF_CLASSES: Final = frozenset({"hf", *TRL})
+
+
+def _of_heirs(run: "LintContext", document: "Document", key: str) -> Effective | None:
+    """The default of a class of the repository that is made of the trainer's configuration."""
+    if document.kind not in _OF_CLASSES or document.format == "python":
+        return None
+    value = run.own.default_of(key, run.started.get(document.name, ()))
+    if value is UNDECLARED:
+        return None
+    by = "the default of the repository's own class"
+    return UNKNOWN if value is UNSETTLED else Effective(value, "default", by)
 
 
 def _is_put_in(run: "LintContext", document: "Document", key: str) -> bool:
@@ -363,34 +380,3 @@ def _default_at(stem: str, version: str, key: str) -> Any:
 def is_trainer_kind(kind: str) -> bool:
     """Whether documents of that kind hold TrainingArguments' own fields."""
     return kind in TRAINERS
-
-
-_STEM = "training_arguments"
-_KINDS = frozenset({"hf", *TRL})
-
-
-def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> Release:
-    """The taken release of transformers, or the newest where the files have a key that came later.
-
-    A key that has gone says nothing: files are copied from old examples more often than they are
-    run with old releases.
-    """
-    if release.is_named:
-        return release
-    said = {key for each in documents if each.kind in _KINDS for key in each.root.fields or ()}
-    known = tuple(map(Version, known_releases(_STEM)))
-    told = said & _fields(known[-1])
-    lacking = [each for each in known if not told <= _fields(each)]
-    if not lacking:
-        return release
-    if release.among:
-        among = tuple(each for each in release.among if each > lacking[-1]) or release.among
-        return replace(release, version=among[-1], among=among)
-    taken = known[-1] if told - _fields(release.version) else release.version
-    return replace(release, version=taken, after=lacking[-1])
-
-
-def _fields(release: Version) -> frozenset[str]:
-    """What a release may know: between two known ones, what either knows."""
-    around = releases_around(_STEM, str(release))
-    return frozenset(key for each in around for key in class_schema(_STEM, each)["properties"])

@@ -13,15 +13,11 @@ from tunec.compiler.lints.document import Place
 from tunec.compiler.lints.documents import Reading, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.evidence import as_known, unless_parsed, unless_settled
 from tunec.compiler.lints.grouping import Agreement, Group
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.kinds import is_a_config_by_name
-from tunec.compiler.lints.mentions import (
-    Mentions,
-    unless_parsed,
-    unless_settled,
-    unless_unnamed,
-)
+from tunec.compiler.lints.mentions import Mentions, unless_unnamed
 from tunec.compiler.lints.neighbours import UNKNOWN, catalogue_model, is_python, model_at_hand
 from tunec.compiler.lints.own_source import OwnSource, own_source
 from tunec.compiler.lints.parses import is_of_nobody, is_of_nothing
@@ -202,7 +198,7 @@ def _checked(
     )
     run = unless_parsed(run)
     every = (*allowed, *reading.allowances)
-    told = tuple(unless_own(unless_settled(check(run), run), run))
+    told = tuple(as_known(unless_own(unless_settled(check(run), run), run), run))
     if one.alone:
         lone = lone or _Lone()
         told = unless_guessed(told, [lone.found(run, each) for each in one.alone])

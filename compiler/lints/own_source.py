@@ -1,17 +1,19 @@
 """The Python files of the repository around what is linted: what they declare, quote and read."""
 
+import ast
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from tunec.compiler.frontend.disk import Unreadable, read_bytes
 from tunec.compiler.lints.repository import Reach
+from tunec.schemas.caches import cached
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.context import Missing
@@ -26,6 +28,20 @@ _FIELD: Final = re.compile(
     r"(?m)^[ \t]+([A-Za-z_]\w*)[ \t]*:[ \t]*([A-Za-z_][^=\n#]*?)[ \t]*(?:=|$)"
 )
 """`name: type = default` in the body of a class."""
+_DEFAULT: Final = re.compile(
+    r"""(?m)^[ \t]+([A-Za-z_]\w*)[ \t]*:[^=\n]*=[ \t]*"""
+    r"""(?:[\w.]*\bfield\(\s*(?:default\s*=\s*)?)?"""
+    r"""("[^"\n]*"|'[^'\n]*'|-?[\d.][\w.+-]*|True|False|None)\s*(?:[,)#\n]|$)"""
+)
+"""`name: type = default`, or `= field(default=default, ...)`, where the default is written out."""
+_HEIR: Final = re.compile(
+    r"class \w+\([^)]*(?:TrainingArguments|\b(?:SFT|DPO|GRPO|KTO|Reward|RLOO|GKD|PPO)Config)\s*\)"
+)
+"""A class that is made of a trainer's own configuration."""
+UNDECLARED: Final = object()
+"""The default of a field that no such class declares."""
+UNSETTLED: Final = object()
+"""One that is not written out, or that two classes give differently."""
 _CLASS: Final = re.compile(r"(?m)^(?=[^\s#)])")
 """Where something begins at the left margin: a class, whose body follows, or what ends one."""
 _LEAST_DECLARED, _SHARE_DECLARED = 8, 0.8
@@ -61,6 +77,12 @@ class OwnSource(Struct, frozen=True, dict=True):
     def declares(self, name: str, *, as_flag: bool = False) -> bool:
         """Whether a class has a field of that name, or, for flags, a parser has it."""
         return name in self._fields or (as_flag and name.replace("-", "_") in self._flags)
+
+    def parses(self, flag: str, programs: Iterable[str]) -> bool:
+        """Whether a started program, or what it imports, adds a flag to a parser by itself."""
+        words = rf"add_argument\(\s*(?:[\"']-\w[\"'],\s*)?[\"']--{flag.replace('_', '[-_]')}[\"']"
+        pattern = re.compile(words)
+        return any(pattern.search(text) for each in programs for text in self.sources_of(each))
 
     def takes(self, name: str) -> bool:
         """Whether some file takes a setting of that name out of something."""
@@ -131,6 +153,24 @@ class OwnSource(Struct, frozen=True, dict=True):
         named = (each.place for each in missing)
         is_lost = any(at.path == "config" and at.document.name == flags.name for at in named)
         return is_lost or self.declares(key)
+
+    def default_of(self, key: str, programs: Iterable[str] = ()) -> Any:
+        """The default that the repository's heirs of a trainer's configuration give a field.
+
+        Those that the started programs hold, or import, come before the rest.
+        """
+        mine = [text for each in programs for text in self.sources_of(each)]
+        for texts in (mine, self._texts):
+            heirs = [
+                heir
+                for text in texts
+                if "TrainingArg" in text or "Config(" in text
+                for heir in _heirs(text)
+            ]
+            found = [each[key] for each in heirs if key in each]
+            if found:
+                return found[0] if all(each == found[0] for each in found) else UNSETTLED
+        return UNDECLARED
 
     def text_of(self, program: str) -> str | None:
         """The source of a program as a command names it, by its path or as a module."""
@@ -207,6 +247,24 @@ class OwnSource(Struct, frozen=True, dict=True):
         return frozenset(each[1] for text in self._texts for each in _WORD.finditer(text))
 
 
+@cached()
+def _heirs(text: str) -> tuple[Mapping[str, Any], ...]:
+    """The fields of each class of a file that is made of a trainer's configuration."""
+    bodies = [each for each in _CLASS.split(text) if _HEIR.match(each)]
+    return tuple(
+        {each[1]: UNSETTLED for each in _FIELD.finditer(body)}
+        | {each[1]: _literal(each[2]) for each in _DEFAULT.finditer(body)}
+        for body in bodies
+    )
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return UNSETTLED
+
+
 def _module(found: re.Match[str]) -> str:
     return (found[1] or found[2] or "").lstrip(".")
 
@@ -250,3 +308,12 @@ def _files(root: Path, endings: tuple[str, ...]) -> Iterator[Path]:
 
 def _is_entered(name: str) -> bool:
     return not name.startswith(".") and name not in _NOT_ENTERED
+
+
+_REMARK: Final = re.compile(r"""(?m)^[ \t]*"?#(?!!).*$""")
+_WITHOUT_REMARKS: Final = (".json", ".md", ".rst", ".txt", ".toml")
+
+
+def without_remarks(path: str, text: str) -> str:
+    """A text without the lines that are remarks: what is named in them alone is not used."""
+    return text if path.endswith(_WITHOUT_REMARKS) else _REMARK.sub("", text)

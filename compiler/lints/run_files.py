@@ -13,6 +13,7 @@ from tunec.compiler.lints.document import TRL, Document, Named
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.grouping import Group, Part, grouped, part_of
 from tunec.compiler.lints.neighbours import is_python
+from tunec.compiler.lints.own_source import without_remarks
 from tunec.compiler.lints.parses import Parses
 from tunec.compiler.lints.repository import Reach
 from tunec.compiler.target import Target
@@ -126,8 +127,8 @@ def _is_serving(part: Part) -> bool:
 
 def _is_named(part: Part, group: Group, parts: Mapping[Part, Reading]) -> bool:
     """Whether another file of the group has its name, by whatever path."""
-    others = (text for each in group if each is not part for text in parts[each].sources.values())
-    return any(part.path.name in text for text in others)
+    others = (each for other in group if other is not part for each in parts[other].sources.items())
+    return any(part.path.name in without_remarks(*each) for each in others)
 
 
 def _beside(

@@ -189,3 +189,109 @@ def test_a_remark_that_asks_something_is_no_magic_of_a_notebook(tmp_path: Path) 
     cell = {"cell_type": "code", "source": lines, "outputs": [], "metadata": {}}
     book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     assert "E0104" not in lint(tmp_path, {"train.ipynb": json.dumps(book)}, ["."]).names
+
+
+_START_OF = (
+    "torchrun --nproc_per_node 2 tools/train.py --model_name_or_path a/b --output_dir out"
+    " --per_device_train_batch_size 1 --learning_rate 1e-5 --num_train_epochs 1 --bf16 true{0}\n"
+)
+_HEIR = """import transformers
+from dataclasses import dataclass, field
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    {0}
+parser = transformers.HfArgumentParser((TrainingArguments,))
+"""
+_FACTORY = (
+    "llamafactory-cli train --stage sft --do_train --model_name_or_path a/b --dataset d"
+    " --template default --finetuning_type lora --output_dir out --do_eval\n"
+)
+_WARMS = '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "scheduler": '
+_WARMS += '{"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}}'
+_OTHER = _START_OF.format(" --fp16 false --deepspeed ds.json")
+_TWINS: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    "a value that a caller gives": (
+        "lora-alpha-of-zero",
+        {"train.py": _KEPT.format("peft.get_peft_model(base, config)")},
+        {
+            "train.py": "import peft\n\ndef adapt(base, alpha=0):\n"
+            "    config = peft.LoraConfig(r=8, lora_alpha=alpha)\n"
+            "    return peft.get_peft_model(base, config)\n"
+        },
+    ),
+    "a flag that the program parses itself": (
+        "value-out-of-range",
+        {"run.sh": _START_OF.format(" --optim torch_adaw"), "tools/train.py": _OF_TRAINER},
+        {
+            "run.sh": _START_OF.format(" --optim torch_adaw"),
+            "tools/train.py": _OF_TRAINER + 'parser.add_argument("--optim", default="sgd")\n',
+        },
+    ),
+    "a field that a class of the repository has": (
+        "value-out-of-range",
+        {"run.sh": _START_OF.format(" --optim torch_adaw"), "tools/train.py": _OF_TRAINER},
+        {
+            "run.sh": _START_OF.format(" --optim torch_adaw"),
+            "tools/train.py": _HEIR.format('optim: str = field(default="sgd")'),
+        },
+    ),
+    "a copy of the program": (
+        "refused-without",
+        {"run.sh": _FACTORY},
+        {"run.sh": _FACTORY, "src/llmtuner/hparams.py": "class FinetuningArguments:\n    pass\n"},
+    ),
+    "a file that a remark names": (
+        "scheduler-overridden",
+        {
+            "run.sh": _START_OF.format(" --lr_scheduler_type cosine --deepspeed ds.json"),
+            "other.sh": _OTHER,
+            "ds.json": _WARMS,
+        },
+        {
+            "run.sh": _START_OF.format(" --lr_scheduler_type cosine \\\n  # --deepspeed ds.json"),
+            "other.sh": _OTHER,
+            "ds.json": _WARMS,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _TWINS)
+def test_what_is_only_taken_to_be_so_is_a_note(name: str, tmp_path: Path) -> None:
+    rule, *twins = _TWINS[name]
+    told = []
+    for at, files in enumerate(twins):
+        (folder := tmp_path / str(at)).mkdir()
+        told.append(_told(rule, files, folder) & {"error", "warning"})
+    assert told[0]
+    assert not told[1]
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_told"),
+    [("fp16: bool = field(default=True)", False), ("other: int = 1", True)],
+)
+def test_a_class_of_the_repository_has_defaults_of_its_own(
+    declared: str, is_told: bool, tmp_path: Path
+) -> None:
+    engine = '{"fp16": {"enabled": true}, "train_micro_batch_size_per_gpu": 1}'
+    start = _START_OF.replace(" --bf16 true", "").format(" --deepspeed ds.json")
+    files = {"run.sh": start, "ds.json": engine, "tools/train.py": _HEIR.format(declared)}
+    assert bool(_told("deepspeed-and-trainer-differ", files, tmp_path)) == is_told
+
+
+@pytest.mark.parametrize(
+    ("flag", "is_told"),
+    [("eval_step", False), ("learning_rat", False), ("learning_rata", True), ("evals_steps", True)],
+)
+def test_argparse_takes_a_flag_for_the_one_that_begins_so(
+    flag: str, is_told: bool, tmp_path: Path
+) -> None:
+    start = f"swift sft --model a/b --dataset d.jsonl --output_dir out --{flag} 1\n"
+    assert bool(_told("misspelt-key", {"run.sh": start}, tmp_path)) == is_told
+
+
+def test_a_merge_of_models_is_no_file_of_axolotls(tmp_path: Path) -> None:
+    merge = "base_model: a/b\nmerge_method: ties\nmodels:\n- model: a/c\ndtype: bfloat16\n"
+    found = lint(tmp_path, {"merge.yaml": merge, "run.sh": _FACTORY}, ["."]).names
+    assert not {"key-of-no-release", "word-not-taken"} & set(found)

@@ -5,12 +5,18 @@ axolotl-ai-cloud/axolotl v0.8.1 to v0.18.0 src/axolotl/utils/schemas, hiyouga/Ll
 v0.9.5 src/llmtuner/hparams and src/llamafactory/hparams.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from packaging.version import Version
+
+from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.effective import releases_around
+from tunec.compiler.lints.environment import Release
 from tunec.schemas.caches import cached
+from tunec.schemas.frozen import replace
 
 _AXOLOTL: Final[Mapping[str, tuple[str, ...]]] = {
     "0.9.0": ("eot_tokens", "flex_attn_compile_kwargs", "ring_attn_func"),
@@ -362,3 +368,33 @@ def former(kind: str, key: str) -> tuple[str, str | None] | None:
     if kind in TRL and key in HANDBOOK:
         return SINCE[key], HANDBOOK[key]
     return None
+
+
+_STEM: Final = "training_arguments"
+_KINDS: Final = frozenset({"hf", *TRL})
+
+
+def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> Release:
+    """The taken release of transformers, or the newest where the files have a key that came later.
+
+    A key that has gone says nothing: files are copied from old examples more often than not.
+    """
+    if release.is_named:
+        return release
+    said = {key for each in documents if each.kind in _KINDS for key in each.root.fields or ()}
+    known = tuple(map(Version, known_releases(_STEM)))
+    told = said & _fields_of(known[-1])
+    lacking = [each for each in known if not told <= _fields_of(each)]
+    if not lacking:
+        return release
+    if release.among:
+        among = tuple(each for each in release.among if each > lacking[-1]) or release.among
+        return replace(release, version=among[-1], among=among)
+    taken = known[-1] if told - _fields_of(release.version) else release.version
+    return replace(release, version=taken, after=lacking[-1])
+
+
+def _fields_of(release: Version) -> frozenset[str]:
+    """What a release may know: between two known ones, what either knows."""
+    around = releases_around(_STEM, str(release))
+    return frozenset(key for each in around for key in class_schema(_STEM, each)["properties"])

@@ -1,0 +1,311 @@
+"""On what a finding rests: the program that reads a file, what it shows, and what is only taken.
+
+A command's flags are read as the trainer's whose fields they are, and the program that it starts
+may parse them by itself, or do what a rule asks for. Where it is only taken that things are as a
+rule has it, its finding is a level lower (`as_known`): the repository has the flag or the reader
+for itself, or a script gives a value by a name that its command may fill otherwise.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.schemas.frozen import replace
+from tunec.schemas.source import lines_of
+
+_PARSES: Final = re.compile(
+    r"\bargparse\.ArgumentParser\(|\bArgumentParser\(|\b(?:fire\.Fire|tyro)\b"
+)
+_OF_TRAINER: Final = re.compile(
+    r"HfArgumentParser|TrlParser|TrainingArguments|\w+(?:SFT|DPO|GRPO|KTO|Reward)Config\b|lightning"
+)
+"""What a program has that gives its flags, or what it makes of them, to the Trainer."""
+_OF_CLASSES: Final = ("hf", *TRL)
+
+
+def unless_parsed(run: LintContext) -> LintContext:
+    """The run without flags that a program of the repository parses by itself."""
+    parsed = {name for name in run.started if _parses(run, name)}
+    kept = tuple(each for each in run.documents if not (parsed and _is_of(each, parsed)))
+    return run if len(kept) == len(run.documents) else replace(run, documents=kept)
+
+
+def _parses(run: LintContext, name: str) -> bool:
+    texts = list(_sources(run, name))
+    return bool(texts) and all(text is not None and _parses_alone(text) for text in texts)
+
+
+_ALONE: Final = re.compile(r"(?m)^class (\w+)\s*(?:\(\s*(?:object)?\s*\))?:")
+"""A class of nobody's: what it is called says nothing."""
+_INTO_CLASSES: Final = re.compile(r"\bH(?:f|4)ArgumentParser\b")
+
+
+def _parses_alone(text: str) -> bool:
+    """Whether a program parses its flags, and no class of a trainer gets them."""
+    own = frozenset(_ALONE.findall(text))
+    rest = re.sub(rf"\b(?:{'|'.join(sorted(own))})\b", "", text) if own else text
+    parses = _PARSES.search(text)
+    if "TrainingArguments" in own:  # the repository's own, whoever fills it
+        parses, rest = parses or _INTO_CLASSES.search(text), _INTO_CLASSES.sub("", rest)
+    return parses is not None and not _OF_TRAINER.search(rest)
+
+
+def _sources(run: LintContext, name: str) -> Iterator[str | None]:
+    """The source of each program that a file starts; None where it is not of the repository."""
+    for program in run.started.get(name, {}):
+        yield run.own.text_of(program)
+
+
+def _is_of(document: Document, names: set[str]) -> bool:
+    first = document.origin or document
+    return first.name in names and first.format == "shell" and first.kind in _OF_CLASSES
+
+
+_SETTLED: Final[Mapping[str, re.Pattern[str]]] = {
+    "several-devices-in-one-process": re.compile(
+        r"device_map|\.model_parallel\s*=\s*True|\bPPO(?:v2)?Trainer\("
+    ),
+    "reward-head-not-trained": re.compile(r"\bSEQ_CLS\b"),
+    "reentrant-over-frozen-base": re.compile(
+        r"projector|requires_grad\s*=\s*True|requires_grad_\(True|enable_input_require_grads"
+    ),
+    "generation-length-missing": re.compile(r"max_new_tokens|generation_max_length|\bmax_length="),
+    "bf16-updates-lost": re.compile(r"\A(?![\s\S]*dtype)"),
+    "fp16-trainable-weights": re.compile(
+        r"\A(?![\s\S]*(?:cast_training_params|args\.mixed_precision\s*==\s*[\"']fp16))"
+    ),
+    "longer-than-context": re.compile(r"rope_scaling|rope_parameters|max_position_embeddings\s*="),
+    "fsdp-model-left-in-shards": re.compile(r"set_state_dict_type\(|FULL_STATE_DICT"),
+    "adapter-saved-empty": re.compile(r"maybe_zero_3|GatheredParameters\("),
+}
+"""What a program's source shows where a rule's finding in its flags is not so: it places the model
+on several devices, builds the adapter for a head, trains what makes the input of the first layer,
+says how long it generates, loads in no dtype that is given, makes its adapters in fp32, stretches
+the model's positions, asks FSDP for a whole model before it saves, or gathers the shards itself."""
+_FURTHER: Final = frozenset(
+    {
+        *("reentrant-over-frozen-base", "longer-than-context", "fsdp-model-left-in-shards"),
+        "adapter-saved-empty",
+    }
+)
+"""Rules whose pattern may stand in what the program imports, too."""
+_OF_TRAINERS_LOOP: Final = frozenset({"deepspeed-and-trainer-differ", "limit-of-zero-checkpoints"})
+"""Rules about what transformers' Trainer does when it is made, or saves."""
+_SET_LATE: Final = re.compile(r"\b\w*train\w*_args\.deepspeed\s*=(?!=)")
+_MADE: Final = re.compile(r"(?<!class )\b(\w*Trainer)\(")
+
+
+def unless_settled(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnostic]:
+    """What is found, without what the started program's own source settles otherwise."""
+    every = tuple(found)
+    unread = {name for each in every for name in _unread_by(each, run)}
+    is_off = any(each.id == "config-of-another-engine" for each in every)
+    for each in every:
+        is_lost = each.id == "missing-file" and _FILE in [label.path for label in each.labels]
+        if each.file in unread or (unread and each.id in _OF_ENGINE) or (is_off and is_lost):
+            yield replace(each, severity="note")
+            continue
+        if _is_asked_first(run, each) or _is_of_own_loop(run, each):
+            continue
+        pattern = _SETTLED.get(each.id)
+        text = None if pattern is None else _settling(run, each)
+        is_unseen = each.id == "reentrant-over-frozen-base" and any(
+            map(run.own.lacks_program, _at(run, each))
+        )
+        if is_unseen:  # what is not there may call enable_input_require_grads()
+            yield replace(each, severity="note")
+        elif pattern is None or text is None or not pattern.search(text):
+            is_note = _is_meant(each) or _is_of_another(run, each)
+            yield replace(each, severity="note") if is_note else each
+
+
+def _settling(run: LintContext, found: Diagnostic) -> str | None:
+    """The text in which a pattern is looked for."""
+    if found.id not in _FURTHER:
+        return _source_at(run, found)
+    return "\n".join(_texts_of(run, found)) or None
+
+
+def _texts_of(run: LintContext, found: Diagnostic) -> list[str]:
+    """The programs that a finding is about, with what they import: of a file, all of its run."""
+    programs = _at(run, found) or [name for each in run.started.values() for name in each]
+    return [text for name in programs for text in run.own.sources_of(name)]
+
+
+def _is_of_own_loop(run: LintContext, found: Diagnostic) -> bool:
+    """Whether it is about the Trainer, and the program's trainer is a class of its own.
+
+    Nor does the Trainer compare a file for DeepSpeed that its arguments get after they are made.
+    """
+    if found.id not in _OF_TRAINERS_LOOP or found.severity == "note":
+        return False
+    if found.id == "deepspeed-and-trainer-differ" and run.own.shows(_SET_LATE):
+        return True
+    text = "\n".join(_texts_of(run, found)) or run.own.every_text
+    made = frozenset(_MADE.findall(text))
+    return bool(made) and made <= _own_classes(text) and _TAKEN.search(text) is None
+
+
+_BELOW: Final = re.compile(r"(?m)^class (\w+)\(\s*(\w+)\s*\):")
+_TAKEN: Final = re.compile(
+    r"(?s)from (?:transformers|trl)[\w.]* import (?:\([^)]*|[^\n(]*)\b\w*Trainer\b"
+)
+
+
+def _own_classes(text: str) -> frozenset[str]:
+    """Classes that come from no other package, nor do those that they are made of."""
+    own, below = set(_ALONE.findall(text)), _BELOW.findall(text)
+    while new := {name for name, base in below if base in own} - own:
+        own |= new
+    return frozenset(own)
+
+
+_FILE: Final = "deepspeed_config.deepspeed_config_file"
+_OF_ENGINE: Final = frozenset({"accumulation-left-out", "cpu-optimizer-on-one-thread"})
+"""Rules about a command whose findings follow from the engine that it starts."""
+
+
+def _unread_by(found: Diagnostic, run: LintContext) -> Iterator[str]:
+    """The engine's files that a command names without the switch that starts the engine."""
+    flags = (each.path for each in found.labels)
+    if found.id == "engine-flags-unread" and "flags.deepspeed_config_file" in flags:
+        yield from (each.name for each in run.of("deepspeed"))
+    if found.id == "config-of-another-engine" and any(run.each("accelerate", _FILE)):
+        yield from (each.name for each in run.of("deepspeed"))
+
+
+_BY_RELEASE: Final = frozenset(
+    {"argument-of-no-release", "field-of-another-release", "key-of-another-release"}
+)
+_ASKS: Final = re.compile(r"\bsignature\(|except\s*\(?[^:\n]*\bTypeError\b")
+_OF_ADAPTERS: Final = frozenset(
+    {"lora-alpha-of-zero", "lora-rank-not-positive", "lora-pair-refused"}
+)
+_ADAPTS: Final = re.compile(r"get_peft_model|add_adapter|inject_adapter|[(,]\s*peft_config\s*=")
+
+
+_PASSES_OVER: Final = re.compile(r"return_remaining_strings\s*=\s*True|parse_known_args\(")
+"""How a program parses that takes flags which nobody knows."""
+_OF_FLAGS: Final = _BY_RELEASE | {"key-of-no-class", "required-field-missing"}
+_OF_LLAMAFACTORY: Final = frozenset({"template-of-another-release", "key-of-no-release"})
+"""Rules about words that only LLaMA-Factory's own code, or an import of it, gives a meaning."""
+_LLAMAFACTORY: Final = re.compile(r"llamafactory|llmtuner")
+_OF_LOOP: Final = frozenset({"several-devices-in-one-process", "required-field-missing"})
+"""Rules about commands that hold where the Trainer is what they start."""
+
+
+def _is_of_another(run: LintContext, found: Diagnostic) -> bool:
+    """Whether the started program takes flags that it does not know, or trains by nothing known."""
+    if found.id not in _OF_FLAGS | _OF_LOOP | _OF_LLAMAFACTORY or found.severity == "note":
+        return False
+    text = _source_at(run, found)
+    if found.id in _OF_LLAMAFACTORY:
+        return text is not None and not _LLAMAFACTORY.search("\n".join(_texts_of(run, found)))
+    if found.id in _OF_LOOP:
+        is_verls = any(name.startswith("verl") for name in _at(run, found))
+        return is_verls or (text is not None and not _OF_TRAINER.search(text))
+    return text is not None and _PASSES_OVER.search(text) is not None
+
+
+def _is_asked_first(run: LintContext, found: Diagnostic) -> bool:
+    """Whether a script asks what it runs with, or makes a config to train nothing with."""
+    if not found.file.endswith(".py"):
+        return False
+    text = next((each.text for each in run.documents if each.name == found.file), "")
+    if found.id in _BY_RELEASE:
+        return _ASKS.search(text) is not None
+    if found.id == "bf16-updates-lost":
+        return "deepspeed_plugin" in text  # DeepSpeed keeps fp32 copies
+    return found.id in _OF_ADAPTERS and _ADAPTS.search(text) is None
+
+
+def _is_meant(found: Diagnostic) -> bool:
+    """Whether the file's own name says that what is found is meant."""
+    name = _MEANT.get(found.id)
+    return name is not None and name.search(PurePath(found.file).stem) is not None
+
+
+_MEANT: Final[Mapping[str, re.Pattern[str]]] = {
+    "processes-without-engine": re.compile(r"(?i)single|(?:one|1)[_-]?(?:gpu|device)"),
+}
+
+
+def _source_at(run: LintContext, found: Diagnostic) -> str | None:
+    """The source of the program in whose command a finding stands."""
+    return next((run.own.text_of(name) for name in _at(run, found)), None)
+
+
+def _at(run: LintContext, found: Diagnostic) -> list[str]:
+    """The program in whose command a finding stands, if it is known."""
+    line = 0 if found.span is None else found.span.line
+    started = run.started.get(found.file, {})
+    before = [(at.span.line, name) for name, at in started.items() if at.span.line <= line]
+    return [max(before)[1]] if before else list(started)[:1]
+
+
+# ── what is only taken ────────────────────────────────────────────────────────────────────────────
+
+BY_NAME: Final = "the script gives it by a name, which its command or its caller may fill otherwise"
+OWN_FLAG: Final = "the program that is started has the flag for itself, and may read it otherwise"
+OWN_FIELD: Final = "a class of this repository has the field, and may take other values"
+OWN_COPY: Final = "this repository has a copy of the program, which may differ from every release"
+_OF_WORDS: Final = ("parse", "load", "init")
+"""Where a reader asks for keys and words, of which the repository's own may have others."""
+_COPIES: Final[Mapping[str, re.Pattern[str]]] = {
+    "llamafactory": re.compile(r"(?m)^class FinetuningArguments\b"),
+    "ms-swift": re.compile(r"(?m)^class SftArguments\b"),
+}
+"""What the source of a program has that only it, or a copy of it, has."""
+_NAME: Final = re.compile(r"(?!(?:torch|np|numpy|os)\.)[a-z_]\w*(?:\.(\w+)|\[[^\]\n]*\])*\Z")
+"""How Python refers to a value that stands elsewhere; constants are in capitals."""
+
+
+def as_known(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnostic]:
+    """What is found, with a note of what rests on a reading that is only taken."""
+    for each in found:
+        why = None if each.severity == "note" else _doubt(run, each)
+        yield each if why is None else replace(each, severity="note", notes=(*each.notes, why))
+
+
+def _doubt(run: LintContext, found: Diagnostic) -> str | None:
+    at = _place(run, found)
+    if at is None:
+        return None
+    if at.document.format == "python":
+        return BY_NAME if _is_by_name(run, at, found) else None
+    kind, key = at.document.kind, at.path.removeprefix("--").rpartition(".")[2]
+    is_of_words = found.consequence in _OF_WORDS
+    copy = _COPIES.get(kind)
+    if copy is not None and is_of_words and run.own.shows(copy):
+        return OWN_COPY
+    if kind not in _OF_CLASSES:
+        return None
+    if at.document.format == "shell" and run.own.parses(key, _at(run, found)):
+        return OWN_FLAG
+    return OWN_FIELD if is_of_words and run.own.declares(key) else None
+
+
+def _place(run: LintContext, found: Diagnostic) -> Place | None:
+    """The key that a finding stands at."""
+    label = found.primary
+    if label is None or label.span is None:
+        return None
+    mine = (each.found.get(label.path) for each in run.documents if each.name == label.span.file)
+    return next((at for at in mine if at and label.span in (at.span, at.key_span)), None)
+
+
+def _is_by_name(run: LintContext, at: Place, found: Diagnostic) -> bool:
+    """Whether a call gives a value by a name, and no command of the run gives that name's flag."""
+    span = at.span
+    if found.span != span or span == at.key_span or span.line != span.end_line:
+        return False
+    line = lines_of(at.document.text)[span.line - 1]
+    name = _NAME.match(line[span.column - 1 : span.end_column - 1])
+    if name is None:
+        return False
+    flag = re.compile(rf"--{re.escape(name[1] or name[0])}(?![\w-])")
+    return not any(flag.search(each.text) for each in run.documents if each.format == "shell")
