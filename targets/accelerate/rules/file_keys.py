@@ -86,15 +86,20 @@ def _ignored(place: Place, holder: str, name: str) -> Finding:
         (place.key_label("not read"),),
         ("it becomes a launcher argument that nothing reads",),
         f"write it below {home}" if home else _instead(name, holder, near),
+        severity=None if home or near or _is_deepspeeds(name, holder) else "warning",
     )
 
 
 def _instead(name: str, holder: str, near: Sequence[str]) -> str:
     """A key of ds_config.json has a place of its own: such a file."""
     other = did_you_mean(near) or "remove it"
-    if holder == "deepspeed_config" and name in deepspeed_paths(DEEPSPEED_RELEASES[-1]):
+    if _is_deepspeeds(name, holder):
         return f"{other}, or write it in a JSON file that deepspeed_config_file names"
     return other
+
+
+def _is_deepspeeds(name: str, holder: str) -> bool:
+    return holder == "deepspeed_config" and name in deepspeed_paths(DEEPSPEED_RELEASES[-1])
 
 
 class _Key(Struct, frozen=True):

@@ -17,7 +17,7 @@ _PARAM_BLOCK: Final = "zero_optimization.offload_param"
 
 @rule(
     "offload-param-ignored",
-    "error",
+    "warning",
     "silent",
     consumers=("deepspeed",),
     reads=zero_keys("offload_param.device"),
@@ -166,19 +166,21 @@ def partial_offload_to_nvme(run: LintContext) -> Iterator[Finding]:
         return
     if stage_of(run).value != 3 or device.value != "nvme":
         return
+    is_refused = run.runs("deepspeed<0.13") is True
     yield Finding(
         f"offload_optimizer.ratio {ratio.value} beside device nvme",
         (ratio.place.label("divides what is offloaded to cpu"), *also(device.place)),
         (_WHY,),
         "write device: cpu, or remove ratio",
         # FusedAdam, which stood there before, takes no tensor of the host
-        consequence="init" if run.runs("deepspeed<0.13") else None,
+        consequence="init" if is_refused else None,
+        severity=None if is_refused else "warning",
     )
 
 
 nvme_offload_below_stage_3 = rows(
     "nvme-offload-below-stage-3",
-    "error",
+    "warning",
     "silent",
     consumers=("deepspeed",),
     rows=(

@@ -171,7 +171,7 @@ def _is_off(run: LintContext, kind: str) -> bool:
 
 compile_turned_on = rows(
     "compile-turned-on",
-    "error",
+    "warning",
     "silent",
     consumers=("transformers",),
     rows=tuple(

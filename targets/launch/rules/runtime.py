@@ -239,7 +239,7 @@ _NEW: Final = "PYTORCH_ALLOC_CONF"
 _OLD: Final = "PYTORCH_CUDA_ALLOC_CONF"
 
 
-@rule("variable-of-a-newer-torch", "error", "silent", consumers=("torch",), reads=variables(_NEW))
+@rule("variable-of-a-newer-torch", "warning", "silent", consumers=("torch",), reads=variables(_NEW))
 def variable_of_a_newer_torch(run: LintContext) -> Iterator[Finding]:
     """The allocator's new variable, with a torch that reads only the old one."""
     if run.runs("torch<2.8") is not True:

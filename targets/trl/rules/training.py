@@ -272,7 +272,7 @@ _CUT_AT_THE_END: Final = "trl<0.14"
 
 @rule(
     "prompt-fills-the-sequence",
-    "error",
+    "warning",
     "silent",
     consumers=("trl<0.29",),
     reads=("dpo:max_prompt_length",),

@@ -163,8 +163,20 @@ def _differ(run: LintContext, key: str, place: Place, words: str, theirs: Any) -
         ),
         (f"the trainer compares `{key}` with its own arguments and refuses to start",),
         f'set `{place.path}` to "auto", or give both the same value',
-        certain=bool(others) or place.path != _LAUNCHERS_WORD or _says_a_half(run),
+        certain=bool(others) or _is_named(run, place),
+        severity=None if others else "warning",
     )
+
+
+def _is_named(run: LintContext, place: Place) -> bool:
+    """Whether what the arguments leave out is known: they name the engine's file, or are a file.
+
+    A program that starts the engine itself, or flags that nobody sees, may give it.
+    """
+    if place.path == _LAUNCHERS_WORD:
+        return _says_a_half(run)
+    is_file = all(each.format not in ("shell", "python") for each in run.of("trainer"))
+    return is_file or run.said("trainer", "deepspeed") is not None
 
 
 def _places(run: LintContext, words: str) -> list[Place]:

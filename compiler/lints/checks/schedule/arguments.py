@@ -313,7 +313,7 @@ _NONE: Final = ("constant", "reduce_lr_on_plateau", "greedy")
 
 @rule(
     "warmup-of-a-constant-rate",
-    "error",
+    "warning",
     "silent",
     consumers=("transformers",),
     reads=keys("trainer", "warmup_steps", "warmup_ratio"),
