@@ -383,3 +383,16 @@ def _text(place: Place, wanted: str, why: str, consequence: Consequence) -> Find
         f"write {wanted}",
         consequence=consequence,
     )
+
+
+WHOLE_FLAGS: Final = ("axolotl", "accelerate")
+"""Whose flags are written out: axolotl 0.19.0 cli/main.py is click's; accelerate 0.30.1 to 1.15.0
+commands/launch.py has `allow_abbrev=False`."""
+
+
+def is_begun(document: Document, name: str, keys: frozenset[str]) -> bool:
+    """Whether a parser takes a flag for the one that begins so.
+
+    python 3.11 argparse: `allow_abbrev` is on, also for transformers' HfArgumentParser.
+    """
+    return document.format == "shell" and sum(each.startswith(name) for each in keys) == 1

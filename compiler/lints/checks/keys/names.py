@@ -18,10 +18,12 @@ from tunec.compiler.lints.facts.known_keys import (
     CLASSES,
     DEEPSPEED_RELEASES,
     TOOLS,
+    WHOLE_FLAGS,
     around,
     fields_of,
     foreign_keys,
     homes_of,
+    is_begun,
     is_whole,
     keys_at,
     keys_ever,
@@ -56,7 +58,9 @@ def misspelt_key(run: LintContext) -> Iterator[Finding]:
             for path, place in document.found.items():
                 if "." in path or document.is_view or _is_known(kind, path):
                     continue
-                if path in _FORMER and may_be_dropped(run, document):
+                is_former = path in _FORMER and may_be_dropped(run, document)
+                is_whole = kind in WHOLE_FLAGS or not is_begun(document, path, keys_ever(kind))
+                if is_former or not is_whole:
                     continue
                 near = _near(path, free) or _near(path, keys)
                 if near is not None:
@@ -74,8 +78,7 @@ def _is_known(kind: str, path: str) -> bool:
 
 
 _FORMER: Final = frozenset({"dataset_configs", "dataset_splits", "dataset_mixer"})
-"""Keys of huggingface/alignment-handbook, copied with its recipes: a release that drops what it
-does not know loses nothing by them."""
+"""Keys of huggingface/alignment-handbook's recipes: a release that drops them loses nothing."""
 
 
 def _of_trainer() -> frozenset[str]:
@@ -142,13 +145,10 @@ def unknown_key(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_taken(run: LintContext, place: Place) -> bool:
-    """Whether a script's own parser has the flag, or takes it for the one flag that begins so.
-
-    python 3.11 argparse: `allow_abbrev` is on, also for transformers' HfArgumentParser.
-    """
+    """Whether a script's own parser has the flag, or takes it for another."""
     name, is_flag = place.path.removeprefix("--"), place.document.format == "shell"
-    begun = [each for each in _of_trainer() if each.startswith(name)] if is_flag else ()
-    return len(begun) == 1 or run.own.declares(name, as_flag=is_flag)
+    is_short = is_begun(place.document, name, _of_trainer())
+    return is_short or run.own.declares(name, as_flag=is_flag)
 
 
 def _is_told_elsewhere(run: LintContext, fault: Fault) -> bool:
@@ -180,7 +180,7 @@ def _in_deepspeed(run: LintContext, fault: Fault) -> Finding:
         (f"by the keys of {run.release('deepspeed')}",),
         did_you_mean(near) or "remove it",
         Fix((fault.place.renamed(near[0]),), "unsafe") if len(near) == 1 else None,
-        severity="note" if not is_refused and is_idle else None,
+        severity=None if is_refused else "note" if is_idle else None if near else "warning",
         consequence="init" if is_refused else "silent",
     )
 
