@@ -134,10 +134,26 @@ def of_somebody(
             strange[name] = _is_strange(sources[name], targets)
         if strange.get(name):
             yield replace(fault, severity="warning", notes=(*fault.notes, _STRANGE))
+        elif name not in known and fault.id == _TWICE:
+            yield replace(fault, severity="note", notes=(*fault.notes, _STRANGE))
+        elif _is_to_fill_in(fault, sources.get(name, "")):
+            yield replace(fault, severity="note", notes=(*fault.notes, _LEFT_OPEN))
         elif name not in known and _KEY.search(sources.get(name, "a:"), 0, _LONGEST) is None:
             yield replace(fault, notes=(*fault.notes, _KEYLESS))
         else:
             yield fault
+
+
+_OPEN: Final = re.compile(r"[:=]\s*(?:\.\.\.|<[^<>]*>|\{\{.*\}\})\s*,?\s*(?:#.*)?$")
+_LEFT_OPEN: Final = "the value is a place to fill in: the file is none until it is"
+
+
+def _is_to_fill_in(fault: Diagnostic, text: str) -> bool:
+    """Whether the line of a fault holds a place that its user is to fill in."""
+    lines = lines_of(text)
+    line = 0 if fault.span is None else fault.span.line
+    is_there = fault.id.startswith(_SYNTAX) and 0 < line <= len(lines)
+    return is_there and _OPEN.search(lines[line - 1].rstrip()) is not None
 
 
 def is_of_nobody(fault: Diagnostic) -> bool:

@@ -95,6 +95,8 @@ _OF_METHODS: Final = {"trl-methods": "output_dir", "trl": "model_name_or_path"}
 _OF_WHOLE: Final = frozenset(_OF_METHODS.values())
 _OF_TUNERS: Final = frozenset({"rlhf_type", "base_model", "stage", "finetuning_type", "rl"})
 """Keys of ms-swift, Axolotl and LLaMA-Factory, which have numbers of the same methods."""
+_OF_MERGES: Final = frozenset({"models", "slices"})
+"""Of mergekit 0.1.4 config.py `MergeConfiguration`, which has Axolotl's base_model, too."""
 _REQUIRED: Final = {"axolotl": "base_model", "llamafactory": "model_name_or_path"}
 """A key without which a program takes no file: others have many of its keys too."""
 _OF_CPO: Final = frozenset({"cpo_alpha", "simpo_gamma"})
@@ -367,6 +369,8 @@ def _may_take(target: Target, document: Any) -> bool:
     if target.name == "trl" and isinstance(document, dict) and not set(document) & fields_of("hf"):
         return False  # rank and targets of LoRA alone are many scripts' own
     if target.name in _BY_MARKS:
+        return False
+    if isinstance(document, dict) and "merge_method" in document and _OF_MERGES & set(document):
         return False
     required = _REQUIRED.get(target.name)
     return required is None or (isinstance(document, dict) and required in document)

@@ -233,7 +233,7 @@ def unreadable(path: Path, why: object) -> Diagnostic:
 
 
 _LIBRARIES: Final = "peft|transformers|trl|accelerate|deepspeed|diffusers"
-_NAMED_SO: Final = re.compile(rf"""(?m)\bname\s*=\s*["'](?:{_LIBRARIES})["']""")
+_NAMED_SO: Final = re.compile(rf"""(?m)\bname\s*=\s*(["']?)(?:{_LIBRARIES})\1\s*(?:$|,|\))""")
 _SHOWN: Final = ("examples", "tests", "benchmarks", "docs")
 """Folders of a library's repository that its users do not run."""
 
@@ -250,7 +250,7 @@ def is_of_a_copy(file: Path, roots: Sequence[Path]) -> bool:
 
 
 def _names_itself(folder: Path) -> bool:
-    for name in ("setup.py", "pyproject.toml"):
+    for name in ("setup.py", "setup.cfg", "pyproject.toml"):
         with suppress(Unreadable):
             if _NAMED_SO.search(read_bytes(folder / name).decode("utf-8", "replace")):
                 return True

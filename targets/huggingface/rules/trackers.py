@@ -232,7 +232,7 @@ def tracker_not_supported(run: LintContext) -> Iterator[Finding]:
         if place.document.format == "shell" and place.value not in _NOTHING:
             continue  # other programs have trackers of their own
         for name in _trackers(place.value):
-            if name is None and run.runs("transformers<5"):
+            if name is None and run.runs("transformers<5") is not False:
                 continue  # None is every tracker there
             if name not in _KNOWN:
                 yield _supported_finding(place, name)

@@ -281,7 +281,17 @@ def _misspelt(document: Document) -> Iterator[Finding]:
                 (at_offset(document, found.start(), len(found[0]), "nothing"),),
                 ("it expands to nothing: the flag before it takes the next word, or none",),
                 f"did you mean ${near}?",
+                severity="note" if _is_printed(document.text, name) else None,
             )
+
+
+def _is_printed(text: str, name: str) -> bool:
+    """Whether each line that uses a variable only prints it."""
+    lines = (each for each in text.splitlines() if re.search(rf"\$\{{?{name}\b", each))
+    return all(_PRINTS.match(each) for each in lines)
+
+
+_PRINTS: Final = re.compile(r"\s*(?:echo|printf)\b(?!.*[|;&]\s*\w)")
 
 
 def _script_near(name: str, idle: set[str]) -> str | None:
