@@ -26,6 +26,7 @@ from tunec.compiler.lints.requirement_files import (
     rank_of,
     stated,
 )
+from tunec.compiler.releases import Releases, parsed
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import start_of
 
@@ -133,7 +134,7 @@ class Repository(Struct, frozen=True):
             for around in self.reach.folders(folder / "_"):
                 for package, pin in self._of(around, folder / "_").items():
                     found.setdefault(package, pin)
-        return found
+        return {**found, **_beside_transformers(found)}
 
     def _of(self, folder: Path, by: Path) -> Mapping[str, Pin]:
         if folder not in self.folders:
@@ -202,6 +203,35 @@ def _pin(said: list[Said]) -> Pin:
         if exact is not None and pin.contains(exact):
             return _of([each])
     return pin
+
+
+_TRL_ASKS: Final = (
+    ("4.40", "0.11"),
+    ("4.46", "0.13"),
+    ("4.50", "0.18.2"),
+    ("4.53.2", "0.20"),
+    ("4.56.1", "0.23.1"),
+)
+"""A transformers, and the release of trl from which on none below it goes with that: Requires-Dist
+of trl 0.9.6, 0.11.4, 0.12.2, 0.13.0, 0.17.0, 0.18.2, 0.20.0 and 0.23.1."""
+
+
+def _beside_transformers(pins: Mapping[str, Pin]) -> Mapping[str, Pin]:
+    """A range of trl, without the releases that the one transformers does not go with."""
+    one, pin = pins.get("transformers"), pins.get("trl")
+    if one is None or one.exact is None or pin is None or pin.exact is not None:
+        return {}
+    version = parsed(one.exact)
+    bound = next((trl for least, trl in _TRL_ASKS if version < parsed(least)), None)
+    if bound is None or not all(each.text for each in pin.ranges):
+        return {}
+    within = tuple(Releases(f"{each.text},<{bound}") for each in pin.ranges)
+    is_possible = any(
+        sign in (">", ">=", "~=") and parsed(at) < parsed(bound)
+        for each in pin.ranges
+        for sign, at in each.bounds
+    )
+    return {"trl": replace(pin, ranges=within)} if is_possible else {}
 
 
 _LISTS: Final = (rank_of("requirements.txt"), rank_of("requirements_train.txt"))

@@ -99,8 +99,8 @@ class Rule(Struct, frozen=True):
 
     name: str
     severity: Severity
-    """`error`: the run fails or does not do what is written. `warning`: it does, but is probably
-    not what was meant, or is worse than it need be."""
+    """`error`: the run certainly ends, or trains, saves or starts other than is written. `warning`:
+    it does what is written, but is worse than it need be, or a setting does nothing."""
     consequence: Consequence
     consumers: tuple[str, ...]
     """Whose behaviour it is, with the versions that have it: `("deepspeed>=0.19.6",)`.

@@ -258,3 +258,20 @@ def test_a_commit_may_be_of_any_release(tmp_path: Path) -> None:
     answer = asked(tmp_path, files, at="here/args.yaml")
     assert told(answer) == []  # it is not the newest, nor what a folder further up names
     assert "transformers at a commit (here/requirements.txt:1)" in answer.err
+
+
+@pytest.mark.parametrize(("transformers", "is_told"), [("4.34.0", False), ("5.0.0", True)])
+def test_one_transformers_leaves_the_releases_of_trl_that_it_goes_with(
+    transformers: str, is_told: bool, tmp_path: Path
+) -> None:
+    script = (
+        "from transformers import TrainingArguments\nfrom trl import SFTTrainer\n"
+        "args = TrainingArguments(output_dir='out')\n"
+        "SFTTrainer(model='a/b', args=args, packing=True)\n"
+    )
+    files = {
+        "train.py": script,
+        "requirements.txt": f"trl>=0.7.2\ntransformers=={transformers}\n",
+    }
+    told = [e["id"] for e in lint(tmp_path, files, ["."]).findings if e["severity"] != "note"]
+    assert ("trainer-argument-moved" in told) == is_told
