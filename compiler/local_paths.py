@@ -61,6 +61,7 @@ def placed(
             "model.path": _model(plan, spec, loaded, view),
             "data.train": _data(plan, plan.data.train, view),
             "data.more": tuple(_data(plan, each, view) for each in plan.data.more),
+            "data.references": tuple(_data(plan, each, view) for each in plan.data.references),
             "data.evaluation": plan.data.evaluation and _data(plan, plan.data.evaluation, view),
             "objective.rewards": tuple(_reward(each, view) for each in plan.objective.rewards),
             "runtime.output": _output(plan, spec, view),

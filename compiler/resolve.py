@@ -39,7 +39,7 @@ from tunec.schemas.caches import Kept, cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
-from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.architecture import Architecture, References
 from tunec.schemas.models.catalogue import card, repository
 from tunec.schemas.models.published_form import Published, published_in
 from tunec.schemas.source import start_of
@@ -258,6 +258,9 @@ def _of_weights(path: str) -> ResolvedModel:
         for each in found.components
     )
     architecture = _derived(found.config, found.processor)
+    if found.edits is not None:
+        given = References(found.edits.least, found.edits.most, found.edits.seen)
+        architecture = replace(architecture, references=given)
     published = published_in(found.config)
     return ResolvedModel(
         path, architecture, components, found.stored_dtype, found, published=published

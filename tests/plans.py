@@ -24,6 +24,7 @@ BASE: Mapping[str, Any] = {
     "devices.host_budget": None,
     "data.train": "train.jsonl",
     "data.more": (),
+    "data.references": (),
     "data.evaluation": None,
     "data.format": None,
     "data.samples": 64_000,

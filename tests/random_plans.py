@@ -113,18 +113,21 @@ def _devices(draw: st.DrawFn, engine: str | None) -> Values:
 def _data(draw: st.DrawFn, values: Values) -> Values:
     kind = values["model.kind"]
     sees = kind in ("vision-language", "diffusion")
-    images = draw(st.integers(0 if kind != "diffusion" else 1, 3)) if sees else 0
+    paints = kind == "diffusion"
+    given = draw(st.lists(_PATHS, max_size=2).map(tuple)) if paints else ()
+    images = 1 + len(given) if paints else draw(st.integers(0, 3)) if sees else 0
     side = draw(st.integers(1, 2048)) if images else 0
     is_text = not images and values["objective.kind"] == "sft"
     formats = (None, *(each for each in FORMATS if each != "messages"))
     tokens = images * draw(st.integers(1, 2000)) if kind == "vision-language" else 0
     return {
         "data.train": draw(_PATHS | _PATHS.map(lambda name: f"{name}.jsonl")),
-        "data.more": draw(st.just(()) | st.lists(_PATHS, max_size=3).map(tuple)),
-        "data.evaluation": draw(st.none() | _PATHS),
+        "data.more": () if given else draw(st.just(()) | st.lists(_PATHS, max_size=3).map(tuple)),
+        "data.references": given,
+        "data.evaluation": None if given else draw(st.none() | _PATHS),
         "data.format": draw(st.sampled_from(formats)) if is_text else None,
         "data.samples": draw(st.none() | st.integers(1, 10**7)),
-        "data.sequence": 0 if kind == "diffusion" else draw(st.integers(1, 2**17)),
+        "data.sequence": 0 if paints else draw(st.integers(1, 2**17)),
         "data.packing": kind == "causal-lm" and draw(st.booleans()),
         "data.images": images,
         "data.image_width": side,

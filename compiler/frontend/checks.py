@@ -240,8 +240,8 @@ _FILES: Final = frozenset(
 """Fields that name a file, a directory or a script; list indices are left out."""
 FILE_SLOTS: Final = frozenset(
     {
-        *("model.path", "data.train", "data.more", "data.evaluation", "zero.nvme_path"),
-        *("launch.script", "runtime.output"),
+        *("model.path", "data.train", "data.more", "data.references", "data.evaluation"),
+        *("zero.nvme_path", "launch.script", "runtime.output"),
     }
 )
 """Slots that name a file, a directory or a script."""

@@ -88,6 +88,11 @@ class Data(Struct, frozen=True):
         tuple[str, ...],
         "further training data of the same epoch; data seen n times per epoch is listed n times",
     ]
+    references: Annotated[
+        tuple[str, ...],
+        "folders of pictures that are given beside the one to be painted, one of its name in each; "
+        "empty: none, or not named",
+    ]
     evaluation: Annotated[str | None, "evaluation data"]
     format: Annotated[
         DataFormat | None, "what a record looks like; none: as the trainer reads data by default"

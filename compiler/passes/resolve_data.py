@@ -14,6 +14,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
+from tunec.compiler.passes.references import say_references
 from tunec.schemas.data_paths import Chosen, chosen, data_kind, is_chosen, usual_split
 from tunec.schemas.mixture import parts
 from tunec.schemas.models.architecture import Architecture, ImageTokens
@@ -261,12 +262,13 @@ def _images_of_a_sample(scribe: Scribe) -> int:
 
 def _images(scribe: Scribe) -> None:
     data, kind = scribe.facts.spec.data, scribe.facts.model.architecture.kind
+    references = say_references(scribe)
     if kind != "diffusion" and data.resolution:
         _misfit(scribe, "data.resolution", "it is the side of a diffusion model's images")
     if kind == "diffusion":
         if data.images:
             _misfit(scribe, "data.images", "the images of a diffusion model have data.resolution")
-        _training_images(scribe)
+        _training_images(scribe, references)
     elif kind == "vision-language":
         _sample_images(scribe)
     else:
@@ -275,14 +277,19 @@ def _images(scribe: Scribe) -> None:
         _say_images(scribe, 0, 0, 0, 0, 0, "the model takes no images")
 
 
-def _training_images(scribe: Scribe) -> None:
+def _training_images(scribe: Scribe, references: int) -> None:
+    """One picture is painted, and those that are given beside it are tokens of its sequence."""
     side = scribe.facts.spec.data.resolution or SIDE.value
     why = (
         "data.resolution"
         if scribe.facts.spec.data.resolution
         else f"not given: {SIDE.value}, as usual"
     )
-    _say_images(scribe, 1, side, side, 0, 0, why)
+    architecture = scribe.facts.model.architecture
+    each = side // (architecture.latent_scale * architecture.latent_patch)
+    beside = f"{why}; {references} given beside the painted one" if references else None
+    tokens = references * each**2
+    _say_images(scribe, 1 + references, side, side, tokens, 0, why, beside)
 
 
 def _sample_images(scribe: Scribe) -> None:

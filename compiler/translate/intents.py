@@ -23,6 +23,7 @@ class Intent(Struct, frozen=True):
 
 
 _TOLD: Final[Mapping[str, str]] = {
+    "data.references": "data.references",
     "data.evaluation": "data.evaluation",
     "data.samples": "data.samples",
     "precision.compute": "precision.compute",

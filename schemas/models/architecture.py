@@ -214,6 +214,15 @@ ClassifierKind = Literal["sequence-classifier", "token-classifier"]
 """A head that gives each sequence, or each token, a label; on an encoder or a decoder."""
 
 
+class References(Struct, frozen=True):
+    """Pictures that are given to a diffusion model beside the one to be painted, as tokens."""
+
+    least: Count
+    most: Some
+    seen: Count = 0
+    """Tokens that one of them adds to the states of the text, whose encoder sees it; 0: none."""
+
+
 class Architecture(Struct, frozen=True, dict=True):
     """A model as built: its modules, its stacks of layers, its vocabulary, its image rule."""
 
@@ -275,6 +284,8 @@ class Architecture(Struct, frozen=True, dict=True):
     """Modules that no published weights initialise, by dotted name: a classifier's head."""
     denoiser: Denoiser | None = None
     """Inputs and bytes of a diffusion transformer, measured on the real class."""
+    references: References | None = None
+    """What a diffusion model that edits is given; None: it paints from words alone."""
 
     def __hash__(self) -> int:
         """A hash computed once: architectures key the caches of every account."""

@@ -33,6 +33,18 @@ class Sibling(Shape):
     source: str = ""
 
 
+class Edits(Shape):
+    """Pictures that an edit model is given beside the one to be painted."""
+
+    least: int = 1
+    """The fewest in a sample; 0: it also paints from words alone."""
+    most: int
+    """The most in a sample."""
+    seen: int = 0
+    """Tokens that the text encoder makes of one, beside those of the text; 0: it sees none."""
+    source: str
+
+
 class ModelCard(Shape):
     """One model; the architecture is derived from `config`, never typed in.
 
@@ -73,5 +85,7 @@ class ModelCard(Shape):
     simpletuner_family: str | None = None
     """SimpleTuner's `--model_family`, if there is one."""
     components: tuple[Component, ...] = ()
+    edits: Edits | None = None
+    """What a diffusion model is given beside the picture to be painted, where it edits."""
     sources: dict[str, str] = {}
     notes: tuple[str, ...] = ()

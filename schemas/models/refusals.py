@@ -82,14 +82,12 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "microsoft/swin-": _SEES,
     "nvidia/segformer-": _SEES,
     "PekingU/rtdetr": _SEES,
-    "Qwen/Qwen-Image-Edit": _EDITS,
     "Qwen/Qwen-Image-Layered": _EDITS,
     "Wan-AI/Wan2.2-I2V-": _CLIPS,
     "Wan-AI/Wan2.1-I2V-": _CLIPS,
     "Wan-AI/Wan2.1-FLF2V-": _CLIPS,
     "black-forest-labs/FLUX.1-Fill-": "it reads a mask and a picture in channels of their own, "
     "and no trainer of tunec's targets trains it",
-    "black-forest-labs/FLUX.1-Kontext-": _EDITS,
     "THUDM/CogVideoX": _UNTRAINED,
     "zai-org/CogVideoX": _UNTRAINED,
     "THUDM/CogView": _UNTRAINED,
@@ -180,7 +178,6 @@ UNPLANNED: Final[Mapping[str, str]] = {
 """What names begin with, and why (transformers 5.23.0, `models/auto/configuration_auto.py`; the
 rows of `benchmarks/card_sweep.jsonl`; `model_type` in llmfit 1.1.17, embedded hf_models.json)."""
 
-_AS_LARGE: Final = "with pictures of as many pixels as the given and the painted one together"
 _SIGHT: Final = (
     "of models that see, `llava-1.5-7b`, `idefics2-8b` and `qwen2.5-vl-7b` can be planned"
 )
@@ -194,10 +191,6 @@ INSTEAD: Final[Mapping[str, str]] = {
     "Qwen/Qwen3-Omni-30B-A3B-": "for its text alone, `model: Qwen/Qwen3-30B-A3B`",
     "openbmb/MiniCPM-o-4_5": "for its text and pictures, `model: openbmb/MiniCPM-V-4_5` has a "
     "decoder of these widths",
-    "Qwen/Qwen-Image-Edit": f"its modules are those of `model: Qwen/Qwen-Image`: plan that, "
-    f"{_AS_LARGE}",
-    "black-forest-labs/FLUX.1-Kontext-": "its modules are those of `model: "
-    f"black-forest-labs/FLUX.1-dev`: plan that, {_AS_LARGE}",
     "mistralai/Pixtral-12B-": "`model: mistral-community/pixtral-12b` has its weights for "
     "transformers",
     "black-forest-labs/FLUX.1-Fill-": "all but its first projection are the modules of `model: "

@@ -90,6 +90,21 @@ RULES: Final = (
         "helpers/metadata/backends/base.py split_buckets_between_processes",
     ),
     Rule(
+        lambda plan: plan.data.images > 1 and not plan.data.references,
+        "this model is given a picture beside each one to be painted, and no folder has them",
+        ("data.images", "data.references"),
+        "name it: `references: [before]` under `data`",
+        "helpers/models/qwen_image/model.py and helpers/models/flux/model.py "
+        "`requires_conditioning_dataset`",
+    ),
+    Rule(
+        lambda plan: bool(plan.data.references and (plan.data.more or plan.data.evaluation)),
+        "each data set is given pictures of its own, and data.references are of one alone",
+        ("data.references", "data.more", "data.evaluation"),
+        "keep the pictures to be painted in one folder, without an evaluation",
+        "helpers/data_backend/factory.py `_connect_conditioning_datasets`",
+    ),
+    Rule(
         lambda plan: not is_known(plan) if on_deepspeed(plan) else lacks_steps(plan),
         "its schedules count steps, and how many there are depends on the shapes of the pictures",
         ("schedule.kind", "schedule.warmup_share"),

@@ -48,6 +48,8 @@ _ELSEWHERE: Final = {
     "devices.budget": "nothing is bounded: the plan fits by its own account",
     "devices.reserve": "nothing is bounded: the plan fits by its own account",
     "devices.host_budget": "nothing is bounded: the plan fits by its own account",
+    "data.images": "one is painted, and one of each folder of data.references given beside it",
+    "data.image_tokens": "they follow from the pictures that are given",
     "data.samples": "they are counted when the data is scanned",
     "precision.loss_scaling": "accelerate scales the loss with fp16",
     "precision.initial_scale_power": "accelerate takes GradScaler as it is",

@@ -123,8 +123,15 @@ def _data(backends: Any, plan: Plan) -> list[tuple[str, str, Any, Any]]:
         ("data.train", "[0].instance_data_dir", plan.data.train, next(iter(folders), None)),
         ("data.more", "[0].repeats", list(plan.data.more), folders[1:]),
         ("data.image_width", "[0].resolution", plan.data.image_width, round(side)),
+        ("data.references", "[2]", list(plan.data.references), _given(backends)),
         ("data.evaluation", "[2]", plan.data.evaluation is not None, "eval" in kinds),
     ]
+
+
+def _given(backends: Any) -> list[Any]:
+    """Folders of the pictures that are given beside those to be painted."""
+    sets = (each for each in backends if each["dataset_type"] == "conditioning")
+    return [each["config"].get("instance_data_dir") for each in sets]
 
 
 def _launch(case: Case, _: Answers) -> Question:

@@ -69,16 +69,29 @@ def _tokens(workload: Workload) -> Tokens:
     """Tokens of one sample: the picture's and the text's."""
     model = workload.architecture
     width, height = image_elements(workload)
-    given = model.denoiser
+    given, beside = model.denoiser, workload.data.image_tokens
     if given is not None:
         picture = width * height if width == height else max(width * height, given.oblong)
-        return Tokens(given.filled(picture), given.filled(given.text_tokens))
-    return Tokens(width * height, text_tokens(workload))
+        text = given.text_tokens + seen_tokens(workload)
+        return Tokens(given.filled(picture + beside), given.filled(text))
+    return Tokens(width * height + beside, text_tokens(workload))
+
+
+def given_pictures(workload: Workload) -> int:
+    """Pictures of a sample beside the one to be painted."""
+    return workload.data.images - 1 if workload.architecture.references else 0
+
+
+def seen_tokens(workload: Workload) -> int:
+    """Tokens that the text encoder makes of the pictures beside the one to be painted."""
+    found = workload.architecture.references
+    return found.seen * given_pictures(workload) if found else 0
 
 
 def text_tokens(workload: Workload) -> int:
     """Text tokens that a sample conditions on, where the model's blocks were not read off."""
-    return workload.data.sequence or TEXT_TOKENS.get(workload.architecture.family, 0)
+    text = TEXT_TOKENS.get(workload.architecture.family, 0) + seen_tokens(workload)
+    return workload.data.sequence or text
 
 
 @cached(2048)

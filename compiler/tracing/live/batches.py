@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 
 from tunec.compiler.analyses.architecture.image_tokens import vision_tokens
-from tunec.compiler.analyses.memory.diffusion import TEXT_TOKENS
+from tunec.compiler.analyses.memory.diffusion import TEXT_TOKENS, given_pictures, seen_tokens
 from tunec.compiler.tracing.live.denoiser_inputs import inputs, patch_of, traits_of
 from tunec.compiler.tracing.live.denoiser_sample import Given, Grid
 from tunec.compiler.tracing.live.denoiser_traits import TRAITS
@@ -222,7 +222,8 @@ def values_of(subject: Subject) -> AbstractContextManager[None]:
     traits = TRAITS.get(subject.family)
     if model.denoiser is None or traits is None:
         return nullcontext()
-    given = Given(SimpleNamespace(**subject.config), *_sample(subject), (1, 1, 1))
+    beside = given_pictures(subject.workload)
+    given = Given(SimpleNamespace(**subject.config), *_sample(subject), (1, 1, 1), beside)
     return answered(given, traits)
 
 
@@ -230,7 +231,7 @@ def _sample(subject: Subject) -> tuple[Grid, int, torch.dtype]:
     """Tokens of a sample of a derived denoiser, how many samples there are, and their dtype."""
     data, model = subject.workload.data, subject.workload.architecture
     side = model.latent_scale * model.latent_patch
-    text = model.denoiser.text_tokens if model.denoiser else 0
+    text = model.denoiser.text_tokens + seen_tokens(subject.workload) if model.denoiser else 0
     grid = Grid(1, data.image_height // side, data.image_width // side, text)
     return grid, subject.layout.batch.micro, DTYPES[subject.workload.precision.compute]
 
@@ -241,7 +242,8 @@ def _latents(subject: Subject, denoiser: Any) -> Batch:
         # PEFT wraps a class that takes no adapters of its own
         denoiser = denoiser.get_base_model() if hasattr(denoiser, "get_base_model") else denoiser
         patch = patch_of(denoiser.config, traits_of(subject.family, denoiser.forward))
-        return inputs(denoiser, Given(denoiser.config, *_sample(subject), patch))
+        beside = given_pictures(subject.workload)
+        return inputs(denoiser, Given(denoiser.config, *_sample(subject), patch, beside))
     return {**_ruled(subject), "return_dict": False}
 
 
@@ -282,7 +284,7 @@ def _ruled(subject: Subject) -> Batch:
     given["pooled_projections"] = zeros(config["pooled_projection_dim"])
     if family == "SD3Transformer2DModel":
         return given | {"hidden_states": zeros(model.latent_channels, high, wide)}
-    tokens = (high // 2) * (wide // 2)
+    tokens = (high // 2) * (wide // 2) * (1 + given_pictures(subject.workload))
     return given | {
         "hidden_states": zeros(tokens, config["in_channels"]),
         "guidance": zeros() if config.get("guidance_embeds") else None,

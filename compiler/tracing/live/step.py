@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tunec.compiler.analyses.memory.diffusion import given_pictures
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.batches import Batch, image_elements
@@ -80,13 +81,22 @@ def loss_of(subject: Subject, model: Any, batch: Batch, reference: Any = None) -
     if is_trls(subject):
         return loss_in_tiles(subject, model, batch, reference)
     if subject.workload.architecture.kind == "diffusion":
-        return lambda: first_tensor(model(**batch)).float().pow(2).mean()
+        return lambda: _painted(subject, first_tensor(model(**batch))).float().pow(2).mean()
 
     def loss() -> torch.Tensor:
         out: torch.Tensor = model(**batch).loss
         return out
 
     return loss
+
+
+def _painted(subject: Subject, predicted: torch.Tensor) -> torch.Tensor:
+    """What is predicted of the picture to be painted, ahead of those that are given beside it.
+
+    simpletuner 4.10.1 `helpers/models/qwen_image/model.py`, `_model_predict_edit_plus`.
+    """
+    beside = given_pictures(subject.workload)
+    return predicted[:, : predicted.shape[1] // (1 + beside)] if beside else predicted
 
 
 def first_tensor(answer: Any) -> torch.Tensor:

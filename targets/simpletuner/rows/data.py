@@ -24,6 +24,9 @@ _FURTHER: Final = tuple(f"[{position}]" for position in range(2, 18))
 _OTHERS: Final = (_TEXT, *_FURTHER)
 """Where they are read: in a file of another's the second may be one to train on."""
 _FOLDER, _REPEATS = f"{_TRAIN}.instance_data_dir", f"{_TRAIN}.repeats"
+_CONDITIONS: Final = f"{_TRAIN}.conditioning_data"
+_REFERENCES: Final = ("reference_strict", "reference_loose")
+"""Kinds of pictures that an edit model is given; others are masks of the loss."""
 
 
 def _pictures(name: str, folder: str, kind: str, side: int, times: int = 1) -> dict[str, Json]:
@@ -71,8 +74,32 @@ def _write_further(plan: Plan) -> Mapping[str, Json]:
         _pictures(f"train-{number}", folder, "image", side, often)
         for number, (folder, often) in enumerate(others, 2)
     ]
+    sets += _references(plan)
     keys = {_FOLDER: first, **dict(zip(_FURTHER, sets, strict=False))}
+    if plan.data.references:
+        keys[_CONDITIONS] = [each["id"] for each in _references(plan)]
     return {**keys, _REPEATS: times - 1} if times > 1 else keys
+
+
+def _references(plan: Plan) -> list[dict[str, Json]]:
+    """Pictures that are given, each cut as the one to be painted is."""
+    kind = {"conditioning_type": _REFERENCES[0]}
+    return [
+        _pictures(f"reference-{number}", folder, "conditioning", plan.data.image_width) | kind
+        for number, folder in enumerate(plan.data.references, 1)
+    ]
+
+
+def _read_references(found: Mapping[str, Json]) -> tuple[Json, ...]:
+    """Folders of the pictures that the first data set is given, in its order."""
+    named = found.get(_CONDITIONS) or ()
+    sets = {each.get("id"): each for at in _OTHERS if isinstance(each := found.get(at), Mapping)}
+    given = [sets.get(each, {}) for each in ([named] if isinstance(named, str) else named)]
+    return tuple(
+        each["instance_data_dir"]
+        for each in given
+        if each.get("conditioning_type") in _REFERENCES and each.get("instance_data_dir")
+    )
 
 
 def _read_further(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -80,6 +107,7 @@ def _read_further(found: Mapping[str, Json]) -> Mapping[str, Any]:
     others = [each for at in _OTHERS if isinstance(each := found.get(at), Mapping)]
     held = (each for each in others if each.get("dataset_type") == "eval")
     slots: dict[str, Any] = {"data.evaluation": next(held, {}).get("instance_data_dir")}
+    slots["data.references"] = _read_references(found)
     trained = [first, *(each for each in others if _is_trained_on(each))]
     if all(each.get("instance_data_dir") for each in trained):
         _, *more = _seen(trained)
@@ -118,17 +146,15 @@ DATA: Final = (
         }.items()
     ),
     Entry(
-        (_FOLDER, _REPEATS, *_OTHERS),
-        ("data.more", "data.evaluation"),
+        (_FOLDER, _REPEATS, _CONDITIONS, *_OTHERS),
+        ("data.more", "data.references", "data.evaluation"),
         _write_further,
         _read_further,
         f"{FACTORY}; {REPEATS}",
-        absent=((ALWAYS, {"data.more": (), "data.evaluation": None}),),
+        absent=((ALWAYS, {"data.more": (), "data.references": (), "data.evaluation": None}),),
     ),
-    fixed("data.images", 1, f"{FACTORY}: a sample is one picture"),
     fixed("data.sequence", 0, "helpers/caching/text_embeds.py: captions are cut by the tokenizer"),
     fixed("data.packing", value=False, source=FACTORY),
-    fixed("data.image_tokens", 0, FACTORY),
     fixed("data.vision_tokens", 0, FACTORY),
 )
 

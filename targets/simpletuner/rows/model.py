@@ -148,6 +148,12 @@ MODEL: Final = (
         _fast_schedule,
         "helpers/models/flux/model.py check_user_config: Schnell requires --flux_fast_schedule",
     ),
+    derived(
+        "conditioning_multidataset_sampling",
+        lambda plan: "combined" if len(plan.data.references) > 1 else None,
+        "simpletuner 3.1.6 and 4.10.1, helpers/training/collate.py: by default one of several "
+        "pictures is drawn",
+    ),
     Entry(
         ("model_type", "lora_type", "lora_rank", "lora_alpha", "lora_dropout", "use_dora"),
         ("adapter.kind", "adapter.rank", "adapter.alpha", "adapter.dropout", "adapter.dora"),

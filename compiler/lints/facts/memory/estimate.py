@@ -375,15 +375,18 @@ def _data(run: LintContext, architecture: "Architecture", length: int | None) ->
 
     packs = run.value("data.packing", False)
     if _is_denoiser(run):
-        return Data("", (), None, None, None, 0, packs, *_drawn(run))
+        return Data("", (), (), None, None, None, 0, packs, *_drawn(run))
     pictures = within(architecture, length, seen(run, architecture))
     text = text_tokens(architecture, length, pictures)
-    return Data("", (), None, None, None, text, packs, *pictures)
+    return Data("", (), (), None, None, None, text, packs, *pictures)
 
 
 def _drawn(run: LintContext) -> tuple[int, int, int, int, int]:
-    """Of a denoiser's sample: number, width, height, and no tokens of a language model."""
+    """Of a denoiser's sample: number, width, height, and the tokens of those it is given."""
     wide, high = run.value("data.image_width"), run.value("data.image_height")
-    if not isinstance(wide, int) or not isinstance(high, int):
+    model = run.model
+    if not isinstance(wide, int) or not isinstance(high, int) or model is None:
         return 0, 0, 0, 0, 0
-    return 1, wide, high, 0, 0
+    given = len(run.value("data.references", ())) if model.architecture.references else 0
+    side = model.architecture.latent_scale * model.architecture.latent_patch
+    return 1 + given, wide, high, given * (wide // side) * (high // side), 0

@@ -1,0 +1,47 @@
+"""Pictures that an edit model is given beside the one to be painted: how many, and their tokens."""
+
+from tunec.compiler.facts import Facts
+from tunec.compiler.passes.contract import Scribe, spec
+
+
+def say_references(scribe: Scribe) -> int:
+    """Say where they lie. Returns how many a sample has: one for each folder, or the fewest.
+
+    Each is as large as the one to be painted, as trainers crop a reference by its picture
+    (simpletuner 4.10.1 `helpers/data_backend/factory.py`, `reference_strict`).
+    """
+    named = scribe.facts.spec.data.references or ()
+    why = "as the spec has it" if named else "not given"
+    folders = scribe.say("data.references", tuple(named), why, spec("data.references"))
+    found = scribe.facts.model.architecture.references
+    if found is None:
+        if folders:
+            _refuse(scribe, f"{_named(scribe.facts)} is given no pictures beside the painted one")
+        return 0
+    if len(folders) > found.most:
+        _refuse(
+            scribe,
+            f"{_named(scribe.facts)} is given {found.most} at most, and {len(folders)} are named",
+            f"name {found.most} at most",
+        )
+    elif found.least and not folders:
+        scribe.report(
+            "references-assumed",
+            "note",
+            f"data.references is not given; memory and time are planned for {found.least} picture "
+            "a sample beside the one to be painted",
+            "data",
+            help="name the folder of the pictures that are edited: `references: [before]` under "
+            "`data`",
+        )
+    return min(max(len(folders), found.least), found.most)
+
+
+def _named(facts: Facts) -> str:
+    return facts.model.path.rpartition("/")[2]
+
+
+def _refuse(scribe: Scribe, why: str, help: str = "remove data.references") -> None:
+    scribe.error(
+        "E0802", f"data.references does not fit this model: {why}", "data.references", help=help
+    )
