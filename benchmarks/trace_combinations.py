@@ -43,6 +43,7 @@ from tunec.compiler.analyses.architecture.lora import takes_no_adapter
 from tunec.compiler.analyses.memory.modules import is_stack
 from tunec.compiler.analyses.memory.workload import USUAL_FSDP
 from tunec.compiler.ir.slots import AttentionKernel, Quantization
+from tunec.compiler.resolve import catalogued
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module
@@ -300,7 +301,8 @@ def subject(row: Combination) -> Subject:
     model = BY_NAME[row.model]
     config = config_of(model)
     processor = card(row.model).processor if model.source.startswith("card") else {}
-    architecture = derive(config, processor)
+    paints = model.kind == "diffusion"
+    architecture = catalogued(row.model).architecture if paints else derive(config, processor)
     options: dict[str, Any] = {
         "loss": row.loss,
         "preference": preference_of(row),
@@ -311,7 +313,7 @@ def subject(row: Combination) -> Subject:
         "kernel": row.kernel,
         "attention": AttentionKernel(_attention(row, architecture)),
         "evaluated": None if row.rewarded else answers_of(row, model),
-        **({} if row.text_only else _images(model, architecture)),
+        **({} if row.text_only else _images(model, architecture, row.pictures)),
     }
     method = "full" if row.method == "full" else "adapter"
     if method == "full":
@@ -372,10 +374,12 @@ def _adapted(row: Combination, architecture: Architecture) -> tuple[Module, ...]
     return tuple(m for m in linear if not takes_no_adapter(architecture, m))
 
 
-def _images(model: Model, architecture: Architecture) -> dict[str, Any]:
+def _images(model: Model, architecture: Architecture, beside: int) -> dict[str, Any]:
     if model.kind == "diffusion":
         side = 512 if "v1-5" in model.name else 1024
-        return {"images": 1, "image_width": side, "image_height": side}
+        tokens = beside * (side // architecture.latent_scale // architecture.latent_patch) ** 2
+        sizes = {"image_width": side, "image_height": side}
+        return {"images": 1 + beside, **sizes, "image_tokens": tokens}
     if model.kind != "vision-language" or architecture.images is None:
         return {}
     side = architecture.images.image_size or 448

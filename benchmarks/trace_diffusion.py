@@ -12,6 +12,8 @@ _SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
 """Families for which SimpleTuner takes an interval."""
 _MEASURED: Final = frozenset({"pixart-sigma-xl-2-1024", "wan2.1-t2v-1.3b"})
 """Those whose blocks were read off their class: adapters on them alone."""
+_EDITS: Final = frozenset({"flux.1-kontext-dev", "qwen-image-edit-2511"})
+"""Those that are given pictures beside the one to be painted."""
 _ATTENTION: Final = ("to_q", "to_k", "to_v", "to_out.0")
 
 
@@ -20,6 +22,13 @@ def denoisers(model: Model) -> Iterator[Combination]:
     one = Combination(model.name, sequence=0, packing=False)
     targets = _ATTENTION
     adapters = replace(one, method="lora", states="bf16-adapters", targets=targets, micro=2)
+    if model.name in _EDITS:
+        edited = replace(adapters, pictures=1, targets=(*_ATTENTION, "to_out.{}"))
+        yield replace(edited, micro=1)
+        yield replace(edited, checkpointed=True)
+        yield replace(edited, checkpointed=True, pictures=2, micro=1)
+        yield replace(one, checkpointed=True, pictures=1)
+        return
     if model.name in _MEASURED:
         measured = replace(adapters, targets=(*_ATTENTION[:-1], "to_out.{}"))
         yield measured

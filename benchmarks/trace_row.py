@@ -62,6 +62,8 @@ class Combination(Struct, frozen=True):
     """What writes GRPO's answers, where it is not empty: transformers or vllm."""
     beams: int = 1
     """Candidates for each answer."""
+    pictures: int = 0
+    """Pictures that a denoiser is given beside the one that it paints."""
     text_only: bool = False
     """Whether no sample of a vision-language model has a picture."""
 

@@ -182,6 +182,12 @@ PLANS: Mapping[str, Plan] = {
         data__train="pictures",
         data__evaluation="held-out",
     ),
+    "given pictures": plan(
+        data__references=("before", "poses"),
+        data__images=3,
+        data__image_tokens=4608,
+        model__path="black-forest-labs/FLUX.1-Kontext-dev",
+    ),
     "nothing recomputed": plan(activation_checkpointing__mode="none", precision__tf32=False),
     "flash": plan(attention__implementation="flash_attention_2", runtime__report_to=()),
     "eager": plan(attention__implementation="eager", adapter__dora=True),
