@@ -139,13 +139,17 @@ def _text(
     sequence = min(_SEQUENCE, context or _SEQUENCE)
     size = "resolution: 1024" if diffusion else f"sequence: {sequence}"
     data = "images" if diffusion else _FILES.get(target, "train.jsonl")
+    given = found.architecture.references
+    beside = (
+        "\n  references: [before]  # what is given beside each" if given and given.least else ""
+    )
     return f"""\
 # {modeline(output)}
 tunec: 1
 model: {model}  # one of `tunec catalog models`, or a path to a config.json
 method: {method}
 data:
-  train: {data}
+  train: {data}{beside}
   samples: 10k  # steps, warm-up and saving follow from it
   {size}
 hardware: {hardware}  # one of `tunec catalog clusters`, or a device with a count

@@ -55,9 +55,10 @@ def _tokens(workload: Workload) -> int:
 
 
 def _pixels(workload: Workload, model: Architecture) -> Encoding:
-    """An autoencoder's first half: each convolution at its level's resolution."""
+    """An autoencoder's first half, of all pictures: a convolution at its level's resolution."""
     half = [each for each in model.modules if each.path.startswith(_HALF)]
-    positions = float(workload.data.image_width * workload.data.image_height)
+    data = workload.data
+    positions = float(data.images * data.image_width * data.image_height)
     total = 0.0
     for module in half:
         if "downsamplers" in module.path:

@@ -42,8 +42,8 @@ def _joined(*parts: str) -> str:
 
 
 def _sees(plan: Plan) -> bool:
-    """Whether samples hold images that become tokens of the text."""
-    return plan.data.images > 0 and plan.model.kind == "vision-language"
+    """Whether samples hold images that become tokens of the text, or of what is painted."""
+    return plan.data.image_tokens > 0
 
 
 def _images(plan: Plan) -> str:
