@@ -21,7 +21,7 @@ the keys, with the consequence, and not in the fixed form:
 {batches}
 
 The first number of each is the rate for files that nobody has looked at.
-`tests/lints/data/threads.yaml` and `threads_later.yaml` keep them. What it does not find, and why:"""
+`tests/lints/data/threads.yaml` and `threads_later.yaml` keep them. What is not found, and why:"""
 _BATCHES: Final = (
     *("first", "second", "third", "fourth", "fifth", "sixth"),
     *("seventh", "eighth"),

@@ -89,9 +89,7 @@ class Data(Struct, frozen=True):
         "further training data of the same epoch; data seen n times per epoch is listed n times",
     ]
     references: Annotated[
-        tuple[str, ...],
-        "folders of pictures that are given beside the one to be painted, one of its name in each; "
-        "empty: none, or not named",
+        tuple[str, ...], "folders of reference images, by the target image's name; empty: none"
     ]
     evaluation: Annotated[str | None, "evaluation data"]
     format: Annotated[
@@ -339,9 +337,7 @@ class Launch(Struct, frozen=True):
     """How the processes are started."""
 
     launcher: Annotated[Launcher, "python, torchrun, deepspeed or accelerate"]
-    environment: Annotated[
-        tuple[tuple[str, str], ...], "environment variables that must be set, in order"
-    ]
+    environment: Annotated[tuple[tuple[str, str], ...], "variables that must be set, in order"]
     script: Annotated[
         str, "the script or module that is started, with its arguments, as shell words"
     ]
