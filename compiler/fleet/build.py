@@ -1,7 +1,7 @@
-"""Building a fleet: what is stale is compiled, in parallel, in order; the rest is left alone.
+"""Builds a fleet: compiles stale pairs in parallel, reports them in order, and skips the rest.
 
-Whatever is interrupted, each file is the old or the new one, the lock says nothing that is not so,
-and the next build finishes the rest.
+Whenever a build is interrupted, each file is either old or new, the lock is true, and the next
+build finishes the rest.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,19 +22,22 @@ from tunec.compiler.version import __version__
 
 
 class Listener(Protocol):
-    """Hears of a build while it goes on."""
+    """Receives the progress of a build."""
 
     def done(self) -> None:
-        """One more pair is done."""
+        """One more pair is finished."""
         ...
 
     def failed(self, pair: Pair) -> None:
-        """A pair was not written: it does not fit, or cannot be said. Told in the lock's order."""
+        """A pair was not written, since it does not fit or cannot be expressed.
+
+        Called in the lock's order.
+        """
         ...
 
 
 def build(work: Work, jobs: int, listener: Listener) -> Strays:
-    """Compile what is pending, `jobs` pairs at a time; return what lies beside the files of all."""
+    """Compile pending pairs, `jobs` at a time; return stray files in the directories of pairs."""
     folder, pending = work.builder.folder, {(spec, site.name) for spec, site in work.pending}
     names = (
         {(spec, site.name) for spec, site in tasks(work.builder.reader.selection)}
@@ -69,7 +72,7 @@ def _built(work: Work, jobs: int) -> Iterator[Done]:
 
 
 def _in_order(found: Iterable[Done], listener: Listener) -> Iterator[Done]:
-    """Pairs by their place, each as soon as all before it are done."""
+    """Pairs in their order, each as soon as all before it are finished."""
     ahead: dict[int, Done] = {}
     at = 0
     for done in found:

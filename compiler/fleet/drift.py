@@ -18,10 +18,10 @@ Kind = Literal["edited", "missing", "stale", "not built", "orphan"]
 
 
 class Drift(Struct, frozen=True, order=True):
-    """One thing that is not as it should be."""
+    """One difference between a tree and its fleet."""
 
     path: str
-    """Below the tree; a file, or a pair's directory."""
+    """The path below the tree of a file, or of a pair's directory."""
     kind: Kind
     why: str = ""
 
@@ -47,7 +47,7 @@ def strays(folder: str, artifacts: Mapping[str, str], said: Vouched) -> tuple[st
 
 
 def file_drifts(root: Path, locked: Locked) -> Iterator[Drift]:
-    """What of a pair's files is missing or was edited: every one is read."""
+    """The files of a pair that are missing or were edited; every file is read."""
     where = _where(locked)
     for name, digest in locked.artifacts.items():
         found = _digest(f"{root}/{where}/{name}")
@@ -58,7 +58,7 @@ def file_drifts(root: Path, locked: Locked) -> Iterator[Drift]:
 
 
 def edited(root: Path, tasks_to_write: Iterable[Task]) -> Iterator[Drift]:
-    """The files that a build of these pairs would replace, though somebody has edited them."""
+    """The edited files that a build of these pairs would overwrite."""
     wanted = {(spec, site.name) for spec, site in tasks_to_write}
     for locked in read_lock(root, whole=False):
         if locked.pair in wanted:
@@ -66,7 +66,7 @@ def edited(root: Path, tasks_to_write: Iterable[Task]) -> Iterator[Drift]:
 
 
 def drifts(builder: Builder) -> Iterator[Drift]:
-    """Everything that differs, pair by pair: files, then what made them, then what is left over."""
+    """All differences, pair by pair: files, then their inputs, then files that are left over."""
     selection, root = builder.reader.selection, builder.folder
     for task, locked in beside(tasks(selection), read_lock(root, whole=False)):
         if task is None:
@@ -97,7 +97,7 @@ def _digest(path: str) -> str | None:
 def orphans(root: Path, selection: Selection) -> Iterator[Drift]:
     """Files of the tree that belong to no pair, and directories of pairs that are not selected.
 
-    A pair without a line in the lock is being built, and has none.
+    A pair without a line in the lock is being built, and has no orphans.
     """
     yield from outside(root, selection)
     sites = {site.name for site in selection.sites}
@@ -109,19 +109,19 @@ def orphans(root: Path, selection: Selection) -> Iterator[Drift]:
 
 
 def inside(where: str, names: Iterable[str]) -> Iterator[Drift]:
-    """Files of a pair's directory that it did not write."""
+    """Files in a pair's directory that the pair did not write."""
     return (Drift(f"{where}/{name}", "orphan") for name in names)
 
 
 def outside(root: Path, selection: Selection) -> Iterator[Drift]:
-    """Files beside the directories of pairs."""
+    """Files outside the directories of pairs."""
     sites = {site.name for site in selection.sites}
     for path in _strays(root, selection, sites):
         yield Drift(path.relative_to(root).as_posix(), "orphan")
 
 
 def _strays(root: Path, selection: Selection, sites: set[str]) -> Iterator[Path]:
-    """What lies beside the directories of pairs."""
+    """Entries outside the directories of pairs."""
     for entry in visible(root):
         if entry.name not in selection.specs and not is_own(entry.name):
             yield from _files(entry)
@@ -131,7 +131,7 @@ def _strays(root: Path, selection: Selection, sites: set[str]) -> Iterator[Path]
 
 
 def visible(root: Path) -> list[Path]:
-    """What lies in a tree, but for what a repository keeps there (`.git`, `.gitattributes`)."""
+    """The entries of a tree, without those of a repository (`.git`, `.gitattributes`)."""
     return [entry for entry in _entries(root) if not entry.name.startswith(".")]
 
 
@@ -158,7 +158,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def prune(root: Path, found: Iterable[Drift]) -> list[str]:
-    """Remove orphans, and directories that are empty then; return what was removed."""
+    """Remove orphans, and directories that become empty; return what was removed."""
     removed: list[str] = []
     for each in list(found):
         if each.kind == "orphan":

@@ -1,8 +1,9 @@
-"""Emission for many plans: what depends on the same slots with the same values is written once.
+"""Emission for many plans: files that depend on equal values of the same slots are written once.
 
-Emission is a pure function of the plan, and so is each file of it. While it runs, the plan notes
-which slots are asked; another plan of the same spec with the same values there would be asked the
-same and give the same, so it is answered from memory. Clusters differ in much that no file says.
+Emission is a pure function of the plan, and so is each of its files. While it runs, the plan
+records which slots are read. Another plan of the same spec with equal values in those slots would
+give the same result, so the result is taken from a cache. Clusters differ in many facts that no
+file contains.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,16 +22,16 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Dialect, Entry, File
 
 _HEADER: Final = "tunec: the header of this plan"
-"""What stands in a remembered text where each plan has its own header."""
+"""Placeholder in a cached text for the header of each plan."""
 
 _MOST_SAID: Final = 512
-"""Of a row, in words of its own, when another spec begins."""
+"""Most cached results of a row when the next spec begins."""
 
 Emitted = tuple[tuple[Artifact, ...], tuple[Diagnostic, ...]]
 
 
 class _Rows(Struct):
-    """The rows of a file in one dialect, each with what it said by the slots that were asked."""
+    """The rows of a file in one dialect, with cached results of each by the slots that it reads."""
 
     rows: tuple[tuple[Entry, Recollection[str, Said]], ...]
 
@@ -40,7 +41,7 @@ class _Rows(Struct):
         return cls(tuple((each, Recollection()) for each in rows_of(file, dialect)))
 
     def said(self, plan: Plan, dialect: Dialect, asked: dict[str, Any]) -> Iterator[Said]:
-        """What each row says of a plan; the slots that are asked for that are put to `asked`."""
+        """The result of each row for a plan; adds the slots that were read to `asked`."""
         ask = _asking(plan, asked)
         for entry, known in self.rows:
             found = known.recall(ask)
@@ -53,7 +54,7 @@ class _Rows(Struct):
 
 
 def _asking(plan: Plan, asked: dict[str, Any]) -> Callable[[str], Any]:
-    """Asks a plan for slots, and notes which."""
+    """A function that reads slots of a plan, and records which."""
 
     def ask(slot: str) -> Any:
         if slot not in asked:
@@ -64,7 +65,7 @@ def _asking(plan: Plan, asked: dict[str, Any]) -> Callable[[str], Any]:
 
 
 class _Dialect(Struct):
-    """What was written in one dialect of a target, by the slots that were asked."""
+    """Cached results for one dialect of a target, by the slots that were read."""
 
     whole: Alike[Emitted] = field(default_factory=Alike)
     files: dict[str, Recollection[str, Draft]] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class _Dialect(Struct):
         return found
 
     def forget(self) -> None:
-        """Forget files, and keep what rows say, unless that is much."""
+        """Drop cached files; keep the results of rows, unless there are many."""
         self.whole = Alike()
         self.files.clear()
         for each in self.rows.values():
@@ -95,7 +96,7 @@ class _Dialect(Struct):
 
 
 class Emissions(Struct):
-    """What was emitted for one spec at a time, by target and version."""
+    """Cached emissions for one spec at a time, by target and version."""
 
     _spec: str = ""
     _known: dict[tuple[Any, ...], _Dialect] = field(default_factory=dict)
@@ -109,7 +110,7 @@ class Emissions(Struct):
         software: Mapping[str, str],
         header: tuple[str, ...],
     ) -> Emitted:
-        """Write a plan of a spec in the words of a target, as `emit` does."""
+        """Write a plan of a spec as a target's files, as `emit` does."""
         self.begin(spec)
         target, version = asked
         key = (target.name, version, tuple(software.items()))
@@ -132,7 +133,7 @@ class Emissions(Struct):
         return tuple(_with_header(each, header) for each in artifacts), diagnostics
 
     def begin(self, spec: str) -> bool:
-        """Forget the files of the spec before, if it is another one; return whether it is."""
+        """Drop the files of the previous spec, if this is another one; return whether it is."""
         is_other = spec != self._spec
         if is_other:
             for each in self._known.values():
@@ -144,12 +145,12 @@ class Emissions(Struct):
     def objections(
         self, asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan
     ) -> tuple[Diagnostic, ...]:
-        """What rules find wrong with what was emitted for the spec."""
+        """The findings of lint rules in the emitted files."""
         return self._judged.objections(asked, artifacts, facts, plan)
 
 
 def _with_header(artifact: Artifact, header: tuple[str, ...]) -> Artifact:
-    """The text with the lines of this plan's header where the other one stands."""
+    """The text with this plan's header instead of the placeholder."""
     before, mark, after = artifact.text.partition(_HEADER)
     if not mark:
         return artifact

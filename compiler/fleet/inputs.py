@@ -1,4 +1,4 @@
-"""What each pair of a fleet is made from: specs read once, and digests of all that goes in."""
+"""The inputs of each pair of a fleet: specs that are read once, and digests of all inputs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -25,11 +25,11 @@ from tunec.schemas.models.catalogue import card
 from tunec.schemas.spec import Spec
 
 _MARK: Final = "<the cluster's>"
-"""Stands for the name and the digest of a cluster: no spec is called so, and no digest reads so."""
+"""Placeholder for a cluster's name and digest; no spec and no digest looks like it."""
 
 
 def digest(*texts: str) -> str:
-    """Sixteen hexadecimal digits for some texts."""
+    """Sixteen hexadecimal digits computed from texts."""
     return sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
@@ -38,15 +38,15 @@ def _nobody(_names: Sequence[str], _loaded: Loaded) -> tuple[Asked, ...]:
 
 
 Asking = Callable[[Sequence[str], Loaded], tuple[Asked, ...]]
-"""Targets by name for a loaded spec; LookupError for a name that is none."""
+"""Resolves targets by name for a loaded spec; LookupError for an unknown name."""
 _Key = tuple[str, tuple[str, ...]]
-"""A spec, and what is laid over it."""
+"""A spec, and the fleet file's overrides for it."""
 _Software = tuple[tuple[str, str], ...]
-"""The versions that a cluster runs."""
+"""The versions that a cluster has installed."""
 
 
 class Reader(Struct, frozen=True):
-    """Reads what pairs are made from, each file once while the pairs of its spec follow."""
+    """Reads the inputs of pairs, each file once while the pairs of its spec follow."""
 
     selection: Selection
     asking: Asking = _nobody
@@ -57,14 +57,14 @@ class Reader(Struct, frozen=True):
     _starters: dict[tuple[_Key, _Software], Asked] = field(default_factory=dict)
     _inputs: dict[tuple[_Key, _Software], Inputs] = field(default_factory=dict)
     _openings: dict[tuple[_Key, _Software], tuple[str, str, str]] = field(default_factory=dict)
-    """Around the cluster's name and its digest."""
+    """The start of a line, around the cluster's name and its digest."""
     _clusters: dict[str, str] = field(default_factory=dict)
 
     def loaded(self, spec: str, site: Site) -> Loaded:
-        """A spec for a cluster, with what the fleet file lays over it.
+        """A spec for a cluster, with the fleet file's overrides.
 
-        It is read for some cluster and then moved to others, unless there are faults, whose places
-        come from reading.
+        It is read for one cluster and then moved to others, unless it has faults, whose places come
+        from reading.
         """
         key = (spec, self.selection.overrides(spec, site))
         found = self._read(key, site)
@@ -82,7 +82,7 @@ class Reader(Struct, frozen=True):
         return self._asked[key]
 
     def starter(self, spec: str, site: Site) -> Asked:
-        """What starts a pair's program on a machine, where none of its targets does."""
+        """The target that starts a pair's program on a machine, if none of its own targets does."""
         key = (spec, self.selection.overrides(spec, site)), _software(site)
         if key not in self._starters:
             (self._starters[key],) = self.asking((LAUNCH,), self.loaded(spec, site))
@@ -99,7 +99,7 @@ class Reader(Struct, frozen=True):
         return self._inputs[key, software].on(self._cluster(site))
 
     def opening(self, spec: str, site: Site) -> str:
-        """How the line of a pair that was made from these begins, as `lock.opening` writes it."""
+        """The start of the line of a pair with these inputs, as `lock.opening` writes it."""
         key = (spec, self.selection.overrides(spec, site)), _software(site)
         if key not in self._openings:
             inputs = self.inputs(spec, site)
@@ -161,7 +161,7 @@ def _own_files(loaded: Loaded) -> tuple[tuple[str, str], ...]:
 
 
 def _files(spec: str, loaded: Loaded) -> tuple[tuple[str, str], ...]:
-    """Files of a spec; one that cannot be read has no digest, but its faults."""
+    """Files of a spec; for one that cannot be read, its faults take the place of its digest."""
     return loaded.files or ((spec, digest(*(each.message for each in loaded.diagnostics))),)
 
 
@@ -170,9 +170,9 @@ def _model(spec: Spec | None) -> str:
 
 
 def _moved(loaded: Loaded, site: Site, cluster: Cluster, fleet: str) -> Loaded:
-    """A loaded spec put on another cluster, by its name where the catalogue has it, else whole.
+    """A loaded spec on another cluster, by name if the catalogue has the cluster, otherwise inline.
 
-    What is said of the hardware is said of the entry in the fleet file, whose text is given.
+    Faults of the hardware point at its entry in the fleet file, whose text is given.
     """
     is_named = site.is_catalogued and cluster.measured is None
     hardware = site.hardware if is_named else cluster
@@ -197,7 +197,7 @@ def _texts(cluster: Cluster) -> Iterator[str]:
 
 @cached()
 def _card(name: str) -> str:
-    """Digest of a catalogue entry; a config that a spec names is among the spec's own files."""
+    """Digest of a catalogue entry; a config that a spec names is one of the spec's own files."""
     try:
         return digest(card(name).model_dump_json())
     except UnknownModel:

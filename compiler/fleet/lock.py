@@ -1,12 +1,12 @@
-"""`tunec.lock`: what a tree was made from and what is in it, one line of JSON a pair.
+"""`tunec.lock`: the inputs and files of a tree, one line of JSON per pair.
 
-The first line says which tunec wrote it; then, sorted by spec and cluster, each pair has the
-digests of what went in, of what came out, and its decisions. Lines are written and read as a
-stream, so that a fleet is never held in memory.
+The first line names the version of tunec. Then each pair, sorted by spec and cluster, has the
+digests of its inputs and files, and its decisions. Lines are written and read as a stream, so that
+a fleet is never held in memory.
 
-While a build runs, pairs that are being rewritten are not in the lock: what it says is true at
-every moment. Finished ones are kept in `tunec.lock.part` (`tunec.lock.part2` and so on, for each
-process that builds), from which an interrupted build goes on.
+While a build runs, pairs that are being rewritten are not in the lock, so it is true at every
+moment. Finished pairs are kept in `tunec.lock.part` (`tunec.lock.part2` and so on, for each process
+that builds), from which the build continues after an interruption.
 """
 
 import json
@@ -31,32 +31,32 @@ FORMAT: Final = 1
 
 
 class Inputs(Struct, frozen=True):
-    """What a pair was made from, each part by its digest or version."""
+    """The inputs of a pair, each by its digest or version."""
 
     spec: str
-    """The spec with all that it extends."""
+    """The spec with everything that it extends."""
     cluster: str
     """The cluster and its devices."""
     model: str
     """The model's card or config."""
     overrides: str
-    """What the fleet file says for this pair."""
+    """The fleet file's overrides for this pair."""
     tunec: str
     targets: tuple[str, ...]
     """`huggingface@5.23.0`, with the versions of the packages beside it."""
     policies: str
 
     def changed(self, other: Self) -> tuple[str, ...]:
-        """Names of the parts that differ."""
+        """Names of the inputs that differ."""
         mine, theirs = self.parts(), other.parts()
         return tuple(name for name in mine if mine[name] != theirs[name])
 
     def on(self, cluster: str) -> Self:
-        """These inputs with another cluster, given by its digest."""
+        """These inputs on another cluster, given by its digest."""
         return type(self)(**{**self.parts(), "cluster": cluster})
 
     def parts(self) -> dict[str, Any]:
-        """Every part by its name, in the order in which they are written."""
+        """Every input by its name, in writing order."""
         return {name: getattr(self, name) for name in _PARTS}
 
 
@@ -69,9 +69,9 @@ class Locked(Struct, frozen=True):
     pair: Pair
     inputs: Inputs
     artifacts: Mapping[str, str]
-    """SHA-256 of each file by its path below the pair's directory; empty where nothing fits."""
+    """SHA-256 of each file by its path below the pair's directory; empty if nothing fits."""
     summary: Mapping[str, Any] = field(default_factory=dict)
-    """The row of the summary table."""
+    """The pair's row of the summary table."""
     decisions: Mapping[str, Any] = field(default_factory=dict)
     """Every slot's value."""
 
@@ -81,9 +81,9 @@ class Locked(Struct, frozen=True):
 
     @classmethod
     def from_line(cls, line: str, *, whole: bool = True) -> Self:
-        """Read a line back; its decisions, most of it, only where it is wanted `whole`.
+        """Read a line back; its decisions, the largest part, only if `whole`.
 
-        Raises ValueError, KeyError or TypeError for one that is torn.
+        Raises ValueError, KeyError or TypeError for a truncated line.
         """
         data = json.loads(line if whole else f"{line[: line.index(_DECISIONS)]}}}")
         inputs = data["inputs"]
@@ -97,7 +97,7 @@ class Locked(Struct, frozen=True):
 
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, RecursionError)
-"""What reading a line raises that is not one of ours."""
+"""Exceptions from reading a line that tunec did not write."""
 
 # A key stands in a text of JSON with its quotes as they are; in a value they have backslashes. No
 # artifact is called like a key, since each is below its target's directory.
@@ -108,14 +108,14 @@ _DECISIONS: Final = ',"decisions":'
 
 
 def opening(pair: Pair, inputs: Inputs) -> str:
-    """How the line of a pair that was made from these begins."""
+    """The start of the line of a pair with these inputs."""
     spec, cluster = as_json(pair.spec), as_json(pair.cluster)
     parts = as_json(inputs.parts())
     return f'{{"spec":{spec},"cluster":{cluster}{_INPUTS}{parts}{_ARTIFACTS}'
 
 
 def line_of(locked: Locked, decisions: str) -> str:
-    """The line of a pair whose decisions are written already, as the `members` of an object."""
+    """The line of a pair whose decisions are already written as the `members` of an object."""
     return (
         f"{opening(locked.pair, locked.inputs)}{as_json(dict(sorted(locked.artifacts.items())))}"
         f"{_SUMMARY}{as_json(dict(locked.summary))}{_DECISIONS}{{{decisions}}}}}\n"
@@ -123,26 +123,26 @@ def line_of(locked: Locked, decisions: str) -> str:
 
 
 def members(decisions: Mapping[str, Any]) -> str:
-    """Slots and values as the members of an object of JSON."""
+    """Slots and values as the members of a JSON object."""
     return as_json({slot: plain(value) for slot, value in decisions.items()})[1:-1]
 
 
 _NAMES: Final = re.compile(rf'\{{"spec":"([^"\\]*)","cluster":"([^"\\]*)"{_INPUTS}')
-"""How a line begins where no name has a character that JSON writes in another way."""
+"""The start of a line, if no name has a character that JSON escapes."""
 
 as_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""As all of a line is written."""
+"""Encodes all parts of a line."""
 
 
 class Line(NamedTuple):
-    """A pair's line as it stands in a lock; what is in it is read when it is asked for."""
+    """A pair's line in a lock, parsed on demand."""
 
     pair: Pair
     text: str
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """A line by its text. Raises ValueError or KeyError for one that is torn."""
+        """A line from its text. Raises ValueError or KeyError for a truncated one."""
         if not text.endswith("}\n"):
             raise ValueError("the line has no end")
         names = _NAMES.match(text)
@@ -152,14 +152,14 @@ class Line(NamedTuple):
         return cls(Pair(data["spec"], data["cluster"]), text)
 
     def artifacts(self) -> str:
-        """SHA-256 of each file by its path, as JSON; empty for a line that is torn."""
+        """SHA-256 of each file by its path, as JSON; empty for a truncated line."""
         try:
             return self._between(_ARTIFACTS, _SUMMARY)
         except ValueError:
             return ""
 
     def files(self) -> Set[str]:
-        """Paths of the files that the line vouches for; none for a line that is torn."""
+        """Paths of the files that the line lists; none for a truncated line."""
         try:
             return cast("dict[str, str]", json.loads(self.artifacts())).keys()
         except UNREADABLE:
@@ -176,7 +176,7 @@ class Line(NamedTuple):
 
 
 def read_lock(folder: Path, *, whole: bool = True) -> Iterator[Locked]:
-    """The pairs of a tree's lock, sorted; one of another format holds nothing."""
+    """The pairs of a tree's lock, sorted; empty for a lock of another format."""
     for line in lock_lines(folder):
         try:
             yield Locked.from_line(line.text, whole=whole)
@@ -185,30 +185,30 @@ def read_lock(folder: Path, *, whole: bool = True) -> Iterator[Locked]:
 
 
 def lock_lines(folder: Path) -> Iterator[Line]:
-    """The lines of a tree's lock, as they stand there.
+    """The lines of a tree's lock, unchanged.
 
-    A line that was cut off, edited into something else or moved holds no pair: it is built again.
+    A line that was truncated, edited or moved holds no pair, so that pair is built again.
     """
     return _lines(folder / LOCK)
 
 
 def is_own(name: str) -> bool:
-    """Whether a file at the top of a tree is the lock or a part of it, and no spec's."""
+    """Whether a file at the top of a tree is the lock or a part of it."""
     number = name.removeprefix(PART)
     return name in (LOCK, PART) or (number != name and number.isdecimal())
 
 
 def _parts(folder: Path) -> list[Path]:
-    """The parts of a tree's lock; the last is `PART` itself, without which there are no others."""
+    """The parts of a tree's lock; the last one is `PART`, which exists if any others do."""
     found = (each for each in folder.glob(f"{PART}*") if is_own(each.name))
     return sorted(found, reverse=True)
 
 
 def fold(folder: Path, version: str, *, alone: bool = False, vouching: bool = True) -> None:
-    """Put the pairs of the parts into the lock; a torn last line of one is left out.
+    """Merge the pairs of the parts into the lock; a truncated last line of a part is left out.
 
-    `alone`: it is known that nothing but the files of pairs lies in their directories. Where the
-    lock is not `vouching` for the files around it, the next build reads them all.
+    `alone`: the directories of pairs hold nothing but their files. If the lock is not `vouching`
+    for the files around it, the next build reads all of them.
     """
     lines = _merged(*map(_lines, _parts(folder)), lock_lines(folder))
     if vouching and hasattr(os, "sync"):
@@ -217,9 +217,9 @@ def fold(folder: Path, version: str, *, alone: bool = False, vouching: bool = Tr
 
 
 def fold_parts(folder: Path, version: str) -> None:
-    """Put what an interrupted build had finished into the lock.
+    """Merge what an interrupted build had finished into the lock.
 
-    Where the machine went down, what it had written may not have reached the disk.
+    If the machine crashed, the written files may not have reached the disk.
     """
     if (folder / PART).exists():
         fold(folder, version, vouching=False)
@@ -232,7 +232,7 @@ def _remove_parts(folder: Path) -> None:
 
 
 def _merged(*sorted_lines: Iterable[Line]) -> Iterator[Line]:
-    """All, sorted; where several have a pair, the line of the first."""
+    """All lines, sorted; if several have one pair, the first one's line."""
     last: Pair | None = None
     for each in merge(*sorted_lines, key=lambda line: line.pair):
         if each.pair != last:
@@ -281,7 +281,7 @@ def write_lock(
     alone: bool = False,
     vouching: bool = True,
 ) -> None:
-    """Replace the lock by these lines, which come sorted; the old one stands until all is there."""
+    """Replace the lock by these sorted lines; the old one stays until the new one is complete."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def ready(file: Path) -> None:
@@ -295,31 +295,29 @@ def write_lock(
 
 _STEP: Final = 1_000_000
 _MARK, _ALONE = 714_285, 714_286
-"""What the time of a lock that we wrote leaves over when it is divided by a millisecond: the second
-where nothing but the files of pairs lay in their directories."""
+"""The remainder, in nanoseconds within a millisecond, of the modification time of a lock that tunec
+wrote: the second one if the directories of pairs held nothing but their files."""
 
 
 class Vouched(NamedTuple):
-    """What the time of a lock says of the tree."""
+    """What a lock's modification time says about the tree."""
 
     since: int
-    """Nanoseconds: a file that is older has not been touched since the lock was written.
-
-    0 where the lock was not put there by `write_lock`: a lock that was checked out, copied or
-    edited says nothing about the files around it, whatever their time.
-    """
+    """Nanoseconds: a file older than this has not changed since the lock was written. 0 if
+    `write_lock` did not write the lock: a lock that was checked out, copied or edited says nothing
+    about the files around it, whatever their time."""
     are_alone: bool
-    """Whether nothing else lay in the directories of pairs then."""
+    """Whether the directories of pairs held nothing else at that time."""
 
 
 def _sign(file: Path, now: int, *, alone: bool) -> None:
-    """Give a lock the last marked time before `now`, in nanoseconds."""
+    """Set a lock's modification time to the last marked time before `now`, in nanoseconds."""
     then = (now // _STEP - 1) * _STEP + (_ALONE if alone else _MARK)
     os.utime(file, ns=(then, then))
 
 
 def vouched(folder: Path) -> Vouched:
-    """What can be believed of a tree without reading it."""
+    """What is known about a tree without reading it."""
     try:
         written = (folder / LOCK).stat().st_mtime_ns
     except FileNotFoundError:
@@ -329,7 +327,7 @@ def vouched(folder: Path) -> Vouched:
 
 
 def vouch(folder: Path, now: int, *, alone: bool) -> None:
-    """Say that every file was found to be what the lock says, at `now` in nanoseconds."""
+    """Record that every file matched the lock at `now`, in nanoseconds."""
     said = vouched(folder)
     if (folder / LOCK).exists() and (not said.since or alone > said.are_alone):
         _sign(folder / LOCK, now, alone=alone)
@@ -344,7 +342,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def tidy(folder: Path) -> None:
-    """Finish what a killed build had moved in part, and remove what it was writing."""
+    """Finish the moves of a killed build, and remove its temporary files."""
     sweep(folder, LOCK)
     if (folder / PART).exists():
         settle(folder)
@@ -352,7 +350,7 @@ def tidy(folder: Path) -> None:
 
 @contextmanager
 def part(folder: Path, version: str) -> Iterator[None]:
-    """Begin a part, and take all parts away at the end, when what is in them is in the lock."""
+    """Begin a part; at the end remove all parts, whose content is in the lock by then."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PART).write_text(header(version), "utf-8", newline="\n")
     yield
@@ -361,10 +359,10 @@ def part(folder: Path, version: str) -> Iterator[None]:
 
 @contextmanager
 def adding(folder: Path, version: str, number: int = 0) -> Iterator[Callable[[str], None]]:
-    """Open the part of the process of a `number`.
+    """Open the part of the process with a `number`.
 
-    Gives a function that adds the line of a finished pair; each is on its way to the disk when that
-    returns, so that it outlives the process.
+    Yields a function that adds the line of a finished pair. The line is handed to the system before
+    the function returns, so it survives the process.
     """
     file = folder / (f"{PART}{number + 1}" if number else PART)
     with file.open("a", encoding="utf-8", newline="\n") as stream:

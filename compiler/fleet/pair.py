@@ -28,15 +28,15 @@ class Built(NamedTuple):
     """A finished pair."""
 
     line: str
-    """Of the lock."""
+    """Its line in the lock."""
     ok: bool
     """Whether it fits, and every file was checked by every rule and written."""
     strays: tuple[str, ...]
-    """Files in its directory that belong to nobody."""
+    """Files in its directory that belong to no pair."""
 
 
 class Builder(Struct, frozen=True):
-    """Builds pairs below a directory; one a process."""
+    """Builds pairs below a directory; there is one builder per process."""
 
     reader: Reader
     folder: Path
@@ -44,9 +44,10 @@ class Builder(Struct, frozen=True):
     emissions: Emissions = field(default_factory=Emissions)
 
     def build(self, spec: str, site: Site) -> Built:
-        """Compile a pair and write its files, each of them whole or not at all.
+        """Compile a pair and write its files, all or none.
 
-        What would make a spec fit is not searched for: of a thousand clusters it would not be read.
+        Changes that would make a spec fit are not searched for, since nobody would read them for a
+        thousand clusters.
         """
         if self.emissions.begin(spec):
             _forget_plans()
@@ -87,13 +88,13 @@ class Builder(Struct, frozen=True):
 
 
 _MUCH: Final = 256
-"""Results of a cache; what holds fewer is not worth emptying."""
+"""Results of a cache; a cache with fewer is not worth emptying."""
 _YOUNG: Final = 0
-"""The generation of what was made since the last collection."""
+"""The generation of objects created since the last collection."""
 
 
 def _forget_plans() -> None:
-    """Empty the caches of planning that hold much, and collect what the spec before has left."""
+    """Empty large caches of planning, and collect what the previous spec has left."""
     forget(_MUCH)
     gc.collect(_YOUNG)
 
@@ -102,11 +103,11 @@ _DECISIONS: Final = Grouped("compiler.fleet.pair.decisions", members)
 
 
 _LACKING: Final = "E07"
-"""Codes of what does not fit; whatever else refuses a pair is no matter of size."""
+"""Prefix of codes for pairs that do not fit; other errors are not about size."""
 
 
 def summary_of(planned: Planned, found: Sequence[Diagnostic]) -> dict[str, Any]:
-    """The row of a pair in the summary: what fits, how, and how fast."""
+    """The pair's row of the summary: whether it fits, how, and how fast it is."""
     errors = [each for each in found if each.severity == "error"]
     failed = sorted({each.id for each in found if each.is_bug})
     unchecked = {UNCHECKED: failed} if failed else {}

@@ -1,4 +1,4 @@
-"""The pairs of a fleet beside the lines of its lock: two sorted streams, walked together."""
+"""The pairs of a fleet beside the lines of its lock: two sorted streams, read in parallel."""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -8,12 +8,12 @@ from tunec.compiler.fleet.selection import Selection, Site
 from tunec.compiler.review.outcome import Pair
 
 Task = tuple[str, Site]
-"""A spec by name, and a cluster."""
+"""A spec's name, and a cluster."""
 _L = TypeVar("_L", Line, Locked)
 
 
 def tasks(selection: Selection) -> Iterator[Task]:
-    """Every pair of a fleet, in the order of the lock."""
+    """Every pair of a fleet, in the lock's order."""
     return ((spec, site) for spec in selection.specs for site in selection.sites)
 
 

@@ -1,4 +1,4 @@
-"""What a pure function of plans gave, found again without asking each slot that it asked."""
+"""Results of pure functions of plans, found again without reading each slot that they read."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -11,12 +11,12 @@ _Result = TypeVar("_Result")
 
 
 class Alike(Generic[_Result]):
-    """Results of one function, in a recollection and by what plans say in the slots it asked."""
+    """Results of one function, by the values of the slots that it read."""
 
     def __init__(self) -> None:
         self._known: Recollection[str, _Result] = Recollection()
         self._slots: dict[str, None] = {}
-        """Those on which some result rests."""
+        """The slots that affect some result."""
         self._likeness = Likeness(())
         self._results: dict[tuple[int, ...], _Result] = {}
 
@@ -31,7 +31,7 @@ class Alike(Generic[_Result]):
         return found
 
     def keep(self, plan: Plan, asked: Mapping[str, Any], result: _Result) -> None:
-        """Keep a result by what was asked of its plan, in that order."""
+        """Store a result with the slots that were read, in order, and their values."""
         self._known.keep(asked, result)
         if not self._slots.keys() >= asked.keys():
             self._slots |= dict.fromkeys(asked)

@@ -1,8 +1,8 @@
-"""Pairs built by several processes, each of which takes a run of one spec's pairs at a time.
+"""Builds pairs in several processes; each takes a run of one spec's pairs at a time.
 
-What is remembered of a spec serves its other clusters, and is forgotten with it: runs are as long
-as leaves each process a few of them. A process adds its pairs to a part of the lock of its own, and
-tells the one that began it which are done.
+Cached results of a spec serve its other clusters and are dropped with it, so runs are as long as
+possible while each process still gets a few. A process writes its pairs to its own part of the
+lock, and reports finished pairs to its parent.
 """
 
 import gc
@@ -25,17 +25,17 @@ from tunec.compiler.fleet.pairing import Task
 from tunec.compiler.version import __version__
 
 _RUNS_EACH: Final = 4
-"""Runs of a process at least, that all of them end at about the same time."""
+"""The least number of runs per process, so that all processes end at about the same time."""
 _TOLD: Final = 16
-"""Pairs of which the other process is told at once: enough that the way there costs nothing."""
+"""Finished pairs that are reported at once, so that reporting costs almost nothing."""
 _PARENT_SECONDS: Final = 0.2
 _COLLECTING: Final = (1_000_000, 20, 100)
-"""Objects after which those of each generation are looked through. Of what a pair makes most goes
-by itself, and the rest stays until its spec is done: to look through it before is for nothing."""
+"""Thresholds of the garbage collector. Most objects of a pair are freed at once, and the rest lives
+until its spec is done, so collecting earlier is wasted."""
 
 
 class Ended(RuntimeError):
-    """A process was ended before it was done: by somebody, or by the system for want of memory."""
+    """A process ended early: it was killed, possibly by the system for lack of memory."""
 
 
 class Done(NamedTuple):

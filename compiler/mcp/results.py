@@ -1,4 +1,4 @@
-"""What the tools give back: each result has a type, which clients get as a JSON Schema."""
+"""Results of the tools: each has a type, which clients get as a JSON Schema."""
 
 from typing import Any, Final, Literal
 
@@ -12,7 +12,7 @@ class Shape(BaseModel):
 
 
 class Place(Shape):
-    """Where something is wrong."""
+    """The place of a fault."""
 
     file: str | None = None
     line: int | None = None
@@ -22,7 +22,7 @@ class Place(Shape):
 
 
 class Fault(Shape):
-    """One thing that is wrong, or worth knowing."""
+    """One diagnostic."""
 
     id: str = Field(
         description="a code such as E0701, or the name of a rule; `explain` has its page"
@@ -35,7 +35,7 @@ class Fault(Shape):
 
 
 class Result(Shape):
-    """What every tool gives back."""
+    """The result of any tool."""
 
     ok: bool = Field(description="whether the command found nothing wrong")
     diagnostics: list[Fault] = []
@@ -43,7 +43,7 @@ class Result(Shape):
 
 
 class Plan(Result):
-    """Every decision, and what it comes to."""
+    """Every decision, and the resulting memory and time."""
 
     plan: dict[str, Any] | None = Field(None, description="each slot's value; none: nothing fits")
     memory: dict[str, Any] | None = Field(None, description="bytes of a device and of a host")
@@ -61,7 +61,7 @@ class Explanation(Result):
 
 
 class Lint(Result):
-    """What is wrong with configs."""
+    """Faults in configs."""
 
 
 class Choice(Result):
@@ -80,7 +80,7 @@ class File(Shape):
 
 
 class Translation(Result):
-    """Configs in the words of another trainer, or as a spec."""
+    """Configs for another trainer, or as a spec."""
 
     artifacts: list[File] = []
     spec: str | None = Field(None, description="the spec, for the target `spec`")
@@ -93,14 +93,14 @@ class Files(Result):
 
 
 class Verification(Result):
-    """What real programs make of the files."""
+    """How real programs read the files."""
 
     checks: list[dict[str, Any]] = []
     decisions: list[dict[str, Any]] = []
 
 
 class Difference(Result):
-    """What a change does."""
+    """The effect of a change."""
 
     kind: str | None = Field(None, alias="class", description="breaking, performance, cosmetic")
     specs: list[dict[str, Any]] = []
@@ -112,4 +112,4 @@ class Difference(Result):
 
 
 MOST_CONSIDERED: Final = 12
-"""Layouts that an explanation lists; all of them are a large part of a model's attention."""
+"""Layouts that an explanation lists; all of them would fill much of a model's context."""

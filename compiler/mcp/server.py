@@ -21,7 +21,7 @@ from tunec.compiler.frontend.project import confined
 from tunec.compiler.mcp import results
 
 _FOUND: Final = (0, 1)
-"""Exit codes with a result: nothing is wrong, or something is."""
+"""Exit codes with a result: no fault, or some fault."""
 
 Spec = Annotated[str, Field(description="path of a spec")]
 Paths = Annotated[list[str], Field(description="paths of configs and launch scripts", min_length=1)]
@@ -213,7 +213,7 @@ def _each(flag: str, values: Any) -> list[str]:
 
 
 def _word(text: str) -> str:
-    """A value of the command line, which must not be taken for a flag of it."""
+    """A value on the command line that cannot be taken for a flag."""
     if text.startswith("-") or not text or "\0" in text:
         raise ToolError(f"{text!r} is no value here")
     return text

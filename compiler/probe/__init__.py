@@ -1,1 +1,1 @@
-"""A hardware profile of this machine: what its own tools say, read once, and what follows."""
+"""A hardware profile of this machine: the output of its own tools, read once, and what follows."""

@@ -1,4 +1,4 @@
-"""From what the tools said to a cluster of one node, with a source for every number."""
+"""Turns the tools' output into a cluster of one node, with a source for every number."""
 
 import csv
 import re
@@ -16,11 +16,12 @@ from tunec.schemas.units import format_bytes
 _MIB: Final = 1 << 20
 _AGREES: Final = 0.03
 """Readings of one board differ by up to this share between drivers (devices/t4.yaml, `memory`:
-14930 to 15360 MiB); beyond it the board is another one, and its own figure is written."""
+14930 to 15360 MiB); beyond it the board differs from the catalogue's, and its own number is
+written."""
 
 
 class Unreadable(Exception):
-    """The machine cannot be described; every reason is in `reasons`."""
+    """The machine cannot be described; `reasons` holds every reason."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("; ".join(reasons))
@@ -33,13 +34,13 @@ class Board(Struct, frozen=True):
     title: str
     uuid: str
     memory: int
-    """Bytes that a process may have: the total without the driver's own share, if that is told."""
+    """Bytes available to a process: the total without the driver's share, if that is known."""
     is_split: bool
-    """Runs as MIG instances, of which this row says nothing."""
+    """Whether it runs as MIG instances, which this row does not list."""
 
 
 def describe(readings: Readings, name: str = "") -> Cluster:
-    """The cluster that this machine is; `name` is the host's where none is given.
+    """This machine as a cluster; the default `name` is the host's.
 
     Raises Unreadable with every reason at once.
     """
@@ -63,7 +64,7 @@ def describe(readings: Readings, name: str = "") -> Cluster:
 
 
 def boards(text: str) -> tuple[Board, ...]:
-    """Read nvidia-smi's rows, whichever of the fields it knows."""
+    """Parse nvidia-smi's rows, with all fields or only the old ones."""
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     return tuple(_board(dict(zip(FIELDS, row, strict=False))) for row in rows if len(row) > 2)
 
@@ -101,7 +102,7 @@ def _refused(found: Sequence[Board]) -> Iterator[str]:
 
 
 def _groups(found: Sequence[Board], models: Sequence[Device], ram: int) -> Iterator[Accelerators]:
-    """Neighbours of one model and size together, in the order of the bus."""
+    """Neighbouring boards of one model and size as a group, in bus order."""
     pairs = [
         (model, _own_size(board, model, ram), board)
         for board, model in zip(found, models, strict=True)
@@ -112,9 +113,10 @@ def _groups(found: Sequence[Board], models: Sequence[Device], ram: int) -> Itera
 
 
 def _own_size(board: Board, model: Device, ram: int) -> int | None:
-    """The board's memory where it is not the catalogue's; the host's RAM where that is all it has.
+    """The board's memory if it differs from the catalogue's, or the host's RAM if they share it.
 
-    nvidia-smi lists none of a device that shares it, and torch lists all of it (devices/gb10.yaml).
+    For a device that shares it, nvidia-smi lists no memory, and torch lists all of it
+    (devices/gb10.yaml).
     """
     if model.shares_host_memory:
         return ram
@@ -128,7 +130,7 @@ def _title(models: Sequence[Device]) -> str:
 
 
 def _link(models: Sequence[Device], topology: str | None) -> tuple[Link | None, tuple[str, ...]]:
-    """The devices' own link if every pair is wired; one pair without it sets the pace of all."""
+    """The devices' link if every pair is wired, since one unwired pair slows down all of them."""
     if len(models) < 2:
         return None, ()
     ways = pairs(topology or "", len(models))
@@ -146,9 +148,9 @@ def _link(models: Sequence[Device], topology: str | None) -> tuple[Link | None, 
 
 
 def pairs(topology: str, count: int) -> tuple[str, ...]:
-    """How each pair of devices is joined, in the words of `nvidia-smi topo -m`: NV12, PHB, SYS.
+    """The connection of each pair of devices, in the words of `nvidia-smi topo -m`: NV12, PHB, SYS.
 
-    Empty where the matrix is not whole.
+    Empty if the matrix is incomplete.
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", topology)
     rows = [line.split() for line in plain.splitlines() if re.match(r"GPU\d+\s", line)]
@@ -173,7 +175,7 @@ def _host(readings: Readings) -> tuple[Host, tuple[str, ...]]:
 
 
 def _installed(meminfo: str) -> int:
-    """Bytes of RAM; raises Unreadable where the kernel does not tell."""
+    """Bytes of RAM; raises Unreadable if the kernel does not report it."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
     if found is None:
         raise Unreadable(["/proc/meminfo does not say how much memory the host has"])
@@ -181,7 +183,7 @@ def _installed(meminfo: str) -> int:
 
 
 def _cores(cpuinfo: str) -> int:
-    """Physical cores: different pairs of package and core; 0 where a virtual CPU hides them."""
+    """Physical cores: distinct pairs of package and core; 0 if a virtual CPU hides them."""
     packages = re.findall(r"^physical id\s*: (\d+)", cpuinfo, re.MULTILINE)
     cores = re.findall(r"^core id\s*: (\d+)", cpuinfo, re.MULTILINE)
     return len(set(zip(packages, cores, strict=False)))

@@ -19,15 +19,15 @@ from typing import Final
 from msgspec import Struct
 
 FIELDS: Final = ("name", "uuid", "memory.total", "memory.reserved", "mig.mode.current")
-"""What is asked of every device."""
+"""Fields to query for every device."""
 OLD_FIELDS: Final = FIELDS[:3]
-"""What every driver answers."""
+"""Fields that every driver supports."""
 _SECONDS: Final = 60
-"""A driver that starts up for the question takes many seconds on a large machine."""
+"""A driver that starts for this query takes many seconds on a large machine."""
 
 
 class Readings(Struct, frozen=True):
-    """Texts as the tools print them; None where there is no such tool or file."""
+    """Texts as the tools print them; None if there is no such tool or file."""
 
     host: str
     """The machine's name on its network."""
@@ -38,15 +38,15 @@ class Readings(Struct, frozen=True):
     meminfo: str | None
     cpuinfo: str | None
     memory_limit: str | None
-    """What the control group allows, in bytes, or `max`."""
+    """The limit of the control group in bytes, or `max`."""
     usable_cores: int
     """Logical cores that this process may run on."""
     software: Mapping[str, str]
-    """Versions of the packages that were asked for, where this Python has them."""
+    """Installed versions of the requested packages in this Python."""
 
 
 def take(packages: Iterable[str]) -> Readings:
-    """Read this machine, and which of the named packages this Python has."""
+    """Read this machine, and the named packages' versions in this Python."""
     return Readings(
         platform.node(),
         _query(FIELDS) or _query(OLD_FIELDS),
@@ -66,7 +66,7 @@ def _query(fields: Iterable[str]) -> str | None:
 
 
 def _output_of(*command: str) -> str | None:
-    """What a command prints; None if there is no such command, or if it fails."""
+    """The output of a command; None if it does not exist or fails."""
     found = shutil.which(command[0])
     if found is None:
         return None

@@ -1,1 +1,1 @@
-"""What a checkpoint's folder holds, and how training goes on from it on other machines."""
+"""The content of a checkpoint's folder, and how training continues from it on other hardware."""

@@ -1,4 +1,4 @@
-"""A checkpoint's folder, by the names of its files, its JSON, and headers of safetensors."""
+"""Reads a checkpoint's folder: the names of its files, its JSON, and headers of safetensors."""
 
 import json
 import re
@@ -15,23 +15,23 @@ from tunec.compiler.resume.pickles import attributes, number, objects
 Kind = Literal[
     "deepspeed", "universal", "fsdp-sharded", "fsdp-full", "trainer", "accelerate", "weights"
 ]
-"""Whose states it holds: ZeRO's by rank, ZeRO's by parameter, FSDP's by rank or whole, the plain
-Trainer's or accelerate's, or none at all."""
+"""The optimizer states that it holds: ZeRO's by rank, ZeRO's by parameter, FSDP's by rank or whole,
+those of the plain Trainer or of accelerate, or none."""
 
 _ZERO: Final = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")
 _MODEL: Final = re.compile(r"(zero_pp_rank_\d+_)?mp_rank_(\d+)_model_states\.pt")
 _RANDOM: Final = re.compile(r"(?:rng_state|random_states)_(\d+)\.(?:pth|pkl)")
 _FSDP: Final = re.compile(r"pytorch_model_fsdp(?:_\d+)?")
 _LONGEST: Final = 1000
-"""Bytes of a file that holds a name."""
+"""Most bytes of a file that holds a name."""
 _MOST_SIDE: Final = 2**40
 _HEADER: Final = 2**27
-"""Bytes of a safetensors header at most: the format's own bound is 100 MB."""
+"""Most bytes of a safetensors header; the format's own limit is 100 MB."""
 _HEADS: Final = ("lm_head.weight", "output_layer.weight", "embed_out.weight")
 
 
 class NoCheckpoint(Exception):
-    """A folder that holds none; the message says why."""
+    """The folder holds no checkpoint; the message says why."""
 
     def __init__(self, why: str, help: str | None = None) -> None:
         super().__init__(why)
@@ -39,30 +39,30 @@ class NoCheckpoint(Exception):
 
 
 class Weights(Struct, frozen=True):
-    """Tensors of safetensors files."""
+    """The tensors of safetensors files."""
 
     parameters: int
     dtypes: tuple[str, ...]
     head: int = 0
-    """Elements of an output projection of an embedding's shape, which may be tied to it."""
+    """Elements of an output projection with the embedding's shape, which may be tied to it."""
 
 
 class Progress(Struct, frozen=True):
-    """How far a run has come, by `trainer_state.json`."""
+    """The progress of a run, by `trainer_state.json`."""
 
     step: int
     max_steps: int
     epochs: float
-    """Passes over the data that are done."""
+    """Finished passes over the data."""
     num_epochs: float
     micro: int | None
-    """Samples of a device at once."""
+    """Samples that a device takes at once."""
     rate: float | None
-    """The learning rate that was logged last."""
+    """The last logged learning rate."""
 
 
 class Settings(Struct, frozen=True):
-    """What `training_args.bin` says, read without loading it."""
+    """The settings in `training_args.bin`, read without unpickling classes."""
 
     accumulation: int | None = None
     micro: int | None = None
@@ -71,20 +71,20 @@ class Settings(Struct, frozen=True):
 
 
 class Checkpoint(Struct, frozen=True):
-    """What a folder holds."""
+    """The content of a folder."""
 
     path: Path
     kind: Kind
     tag: str = ""
-    """Folder of DeepSpeed's states."""
+    """The folder of DeepSpeed's states."""
     world: int | None = None
-    """Ranks that wrote it; none: no file tells."""
+    """The number of ranks that wrote it; none: no file tells."""
     model_ranks: int = 1
     """Ranks that share each layer (tensor parallelism) or the layers (pipeline)."""
     stage: int | None = None
-    """ZeRO's; 2 for 1, too, whose files are alike."""
+    """The ZeRO stage; 2 also stands for 1, whose files look the same."""
     release: str = ""
-    """Of the engine that wrote it."""
+    """The release of the engine that wrote it."""
     has_optimizer: bool = True
     has_schedule: bool = True
     has_random: bool = True
@@ -94,11 +94,11 @@ class Checkpoint(Struct, frozen=True):
     adapter: Mapping[str, Any] | None = None
     """adapter_config.json; none: whole weights."""
     unread: tuple[str, ...] = ()
-    """Files whose numbers are not known: pickles that were not read."""
+    """Pickle files that were not read, so that their numbers are unknown."""
 
 
 def look(path: Path) -> Checkpoint:
-    """What a folder holds; raise NoCheckpoint."""
+    """The content of a folder; raise NoCheckpoint."""
     if not path.is_dir():
         why = "is a file" if path.exists() else "does not exist"
         raise NoCheckpoint(f"`{path}` {why}", "name the folder of a checkpoint")
@@ -125,7 +125,7 @@ def _step(name: str) -> int:
 
 
 def _common(path: Path, names: set[str]) -> dict[str, Any]:
-    """What any checkpoint may hold beside its states."""
+    """What any checkpoint may hold besides optimizer states."""
     ranks = [int(found[1]) for found in map(_RANDOM.fullmatch, sorted(names)) if found]
     single = bool({"rng_state.pth"} & names)
     return {
@@ -324,6 +324,6 @@ def _object(file: Path) -> dict[str, Any]:
 
 
 def _text(file: Path) -> str:
-    """The name that a file holds; "" where there is none."""
+    """The name in a file; "" if there is none."""
     found = file.read_bytes()[:_LONGEST] if file.is_file() else b""
     return found.decode("utf-8", "replace").strip()

@@ -1,7 +1,7 @@
-"""Numbers out of torch's files, without running what is in them.
+"""Reads numbers from torch's files without running their code.
 
-A pickle names classes and calls them. Here a name is only a name: no module is imported, what would
-be called is kept with its arguments, and tensors stay in the file.
+A pickle names classes and calls them. Here no module is imported: a call becomes an object that
+keeps its arguments, and tensors stay in the file.
 """
 
 import pickle
@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any, Final
 
 _LARGEST: Final = 1e15
-"""Of a number that counts steps, samples or seeds; beyond it there is none."""
+"""Largest number of steps, samples or a seed; larger ones are not plausible."""
 _MOST: Final = 2**26
-"""Bytes of a file's objects, its tensors aside; larger ones are not read."""
+"""Most bytes of a file's objects without its tensors; larger files are not read."""
 
 
 class Named:
-    """What stands for a class or a function, and for all that is made by one."""
+    """Stands for a class or a function, and for every object that it makes."""
 
     def __init__(self, *arguments: Any, **_: Any) -> None:
-        """Keep what it was called with."""
+        """Keep the arguments."""
         self.arguments = arguments
         self.state: Any = None
 
     def __call__(self, *arguments: Any, **_: Any) -> "Named":
-        """Make nothing."""
+        """Ignore the call."""
         return Named(*arguments)
 
     def __setstate__(self, state: Any) -> None:
@@ -34,24 +34,24 @@ class Named:
         self.state = state
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Ignore what is put into it."""
+        """Ignore the item."""
 
     def append(self, value: Any) -> None:
-        """Ignore what is added to it."""
+        """Ignore the value."""
 
     def extend(self, values: Any) -> None:
-        """Ignore what is added to it."""
+        """Ignore the values."""
 
 
 class _Reader(pickle._Unpickler):  # noqa: SLF001  see below
-    """In Python: the reader in C takes 32 GB for nine bytes (calibrate/formats/snapshot.py)."""
+    """In Python, since the C reader takes 32 GB for nine bytes (calibrate/formats/snapshot.py)."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """A name, which is not looked up; but for the dictionary that keeps its order."""
+        """A placeholder for the name, except for OrderedDict, which is used as it is."""
         return OrderedDict if (module, name) == ("collections", "OrderedDict") else Named
 
     def persistent_load(self, _: Any) -> Any:
-        """A tensor's bytes, which are left where they are."""
+        """A placeholder for a tensor's bytes, which are not read."""
         return Named()
 
 

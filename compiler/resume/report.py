@@ -1,4 +1,4 @@
-"""What `tunec resume` prints: what is there, how it goes on, what changes."""
+"""The output of `tunec resume`: the checkpoint, how training continues, and what changes."""
 
 from collections.abc import Iterator
 from shlex import quote
@@ -30,25 +30,25 @@ _HEADS = {
 
 
 class Report(Struct, frozen=True):
-    """A checkpoint, where it is to go on, and how."""
+    """A checkpoint, the new hardware, and how training continues there."""
 
     found: Checkpoint
     goal: Goal
     way: Way
     batch: int | None
-    """Samples of one optimizer step before; none: the folder does not tell."""
+    """Samples of one optimizer step in the original run; none: the folder does not tell."""
     planned: Planned | None = None
     resumes: str = ""
-    """What tells the asked trainer of a checkpoint: see `Target.resumes`."""
+    """The argument by which the requested trainer gets a checkpoint (`Target.resumes`)."""
 
     @property
     def plan(self) -> Plan | None:
-        """The plan on the new machines."""
+        """The plan on the new hardware."""
         return self.planned.plan if self.planned is not None else None
 
 
 def batch_before(found: Checkpoint) -> int | None:
-    """Samples of one optimizer step of the run that wrote it."""
+    """Samples of one optimizer step in the run that wrote it."""
     progress, settings = found.progress, found.settings
     micro = settings.micro or (progress.micro if progress is not None else None)
     if micro is None or settings.accumulation is None or found.world is None:
@@ -57,7 +57,7 @@ def batch_before(found: Checkpoint) -> int | None:
 
 
 def report_text(report: Report, pen: Pen) -> str:
-    """The screen."""
+    """The report as one screen."""
     style, head = _HEADS[report.way.outcome]
     lines = [
         *_folder(report.found, pen),
@@ -75,7 +75,7 @@ def report_text(report: Report, pen: Pen) -> str:
 
 
 def commands(report: Report) -> Iterator[str]:
-    """What is to be run, the last of it from the bundle `out` of the new run."""
+    """The commands to run; the last one runs from the bundle `out` of the new run."""
     yield from report.way.commands
     if report.resumes and report.way.outcome != "weights alone":
         path = quote(str(report.found.path.resolve()))
@@ -123,7 +123,7 @@ def _goal(report: Report) -> Iterator[str]:
 
 
 def lost(report: Report) -> Iterator[str]:
-    """What does not come along."""
+    """What is not carried over."""
     yield from report.way.lost
     found = report.found
     is_cut = found.has_random and found.world not in (None, report.goal.world)
@@ -136,11 +136,11 @@ def lost(report: Report) -> Iterator[str]:
 
 
 _NEAR = 0.02
-"""Part of the parameters by which a plan and a file may differ, such as buffers."""
+"""Share of the parameters by which a plan and a file may differ, for example by buffers."""
 
 
 def other_model(report: Report) -> str | None:
-    """Why the folder is of another model than the plan's; None where it is unknown."""
+    """Why the folder belongs to another model than the plan's; None if that is unknown."""
     found, plan = report.found, report.plan
     if plan is None:
         return None
@@ -156,9 +156,9 @@ def other_model(report: Report) -> str | None:
 
 
 def _is_of(base: str, report: Report, plan: Plan) -> bool:
-    """Whether a base is the plan's model; a local one is named as seen from where the run began.
+    """Whether a base is the plan's model; a local path is relative to where the run began.
 
-    That is a bundle's root, which the checkpoint lies below.
+    That is the root of a bundle that contains the checkpoint.
     """
     if base.lower() == plan.model.path.lower():
         return True
@@ -180,7 +180,7 @@ def _adapter(report: Report) -> Iterator[str]:
 
 
 def consequences(report: Report) -> Iterator[tuple[str, str]]:
-    """What becomes of batch, rate and data."""
+    """What happens to batch, learning rate and data."""
     other = other_model(report)
     if other is not None:
         yield "model", f"{other}: another model"

@@ -1,6 +1,6 @@
-"""How training goes on from a checkpoint on another engine or number of ranks: one row a case.
+"""How training continues from a checkpoint with another engine or number of ranks, case by case.
 
-Each row says what the loaders do, by their sources; tests/resume holds rows to real runs.
+Each row states what the loaders do, by their sources; tests/resume checks rows by real runs.
 """
 
 from collections.abc import Callable
@@ -12,29 +12,29 @@ from msgspec import Struct
 from tunec.compiler.resume.folder import Checkpoint, Kind
 
 Outcome = Literal["same state", "converted", "weights alone"]
-"""With the same optimizer state as it is, after a conversion, or only with the weights."""
+"""With the same optimizer states unchanged, after a conversion, or only with the weights."""
 Family = Literal["deepspeed", "fsdp", "plain"]
-"""Whose loader reads the folder; `plain` is one process or DDP."""
+"""The engine whose loader reads the folder; `plain` is one process or DDP."""
 
 
 class Goal(Struct, frozen=True):
-    """What it is to go on with."""
+    """The engine and ranks with which training continues."""
 
     family: Family
     world: int
     stage: int | None = None
-    """ZeRO's; none: not known, taken as it was."""
+    """The ZeRO stage; none: unknown, taken as before."""
 
 
 class Way(Struct, frozen=True):
-    """What is to be done, and what comes of it."""
+    """What to do, and the outcome."""
 
     outcome: Outcome
     why: str
     source: str
     commands: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
-    """What the new run's files must have."""
+    """Settings that the new run's files must have."""
     lost: tuple[str, ...] = ()
 
 
@@ -46,7 +46,7 @@ class _Row(Struct, frozen=True):
 
 
 def way_of(found: Checkpoint, goal: Goal) -> Way:
-    """How it goes on: the first row that holds."""
+    """How training continues: the first row that applies."""
     for row in _ROWS:
         if found.kind in row.kinds and goal.family in row.families and row.holds(found, goal):
             return row.way(found, goal)
@@ -60,7 +60,7 @@ def _state(found: Checkpoint) -> tuple[str, ...]:
 
 
 def _is_of_stage(found: Checkpoint, goal: Goal) -> bool:
-    """Whether the new stage looks for files of these names: 1 and 2 for the same, 3 for others."""
+    """Whether the new stage reads files of these names: 1 and 2 share theirs, 3 has others."""
     if found.stage is None or goal.stage is None:
         return True
     return (found.stage == 3) == (goal.stage == 3)
@@ -110,7 +110,7 @@ def _universal(found: Checkpoint, _: Goal) -> Way:
 
 
 def _zero_of_stage(found: Checkpoint, goal: Goal) -> Way:
-    """Tried with deepspeed 0.19.8, both ways: an assertion fails in loading."""
+    """Tried with deepspeed 0.19.8 in both directions: an assertion fails on loading."""
     way = _zero_elsewhere(found, goal)
     kept = "3" if found.stage == 3 else "2"
     return Way(
@@ -227,7 +227,7 @@ def _unscheduled(found: Checkpoint, _: Goal) -> Way:
 
 
 def _has_no_schedule(found: Checkpoint, _: Goal) -> bool:
-    """Of what the Trainer wrote; a loop of accelerate may have had none."""
+    """Whether the Trainer wrote it without a schedule; a loop of accelerate may have had none."""
     return not found.has_schedule and (found.kind == "trainer" or found.progress is not None)
 
 
