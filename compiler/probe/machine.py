@@ -40,7 +40,7 @@ class Board(Struct, frozen=True):
 
 
 def describe(readings: Readings, name: str = "") -> Cluster:
-    """This machine as a cluster; the default `name` is the host's.
+    """Describe this machine as a cluster; the default `name` is the host's.
 
     Raises Unreadable with every reason at once.
     """

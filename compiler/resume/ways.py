@@ -1,6 +1,7 @@
 """How training continues from a checkpoint with another engine or number of ranks, case by case.
 
-Each row states what the loaders do, by their sources; tests/resume checks rows by real runs.
+Each row states what the loaders do, by their sources; tests/cli/test_resume.py checks rows against
+recorded real runs.
 """
 
 from collections.abc import Callable
