@@ -97,7 +97,7 @@ def _target(kind: str, spec: Mapping[str, Any], folder: Path, session: Session) 
     """The trainer for a kind of model, in the newest release that supports this model.
 
     SimpleTuner drops model families: 4.0 has none of Stable Diffusion 2's. A vision-language model
-    with classes of its own has a script by its authors.
+    with classes of its own has a script by its authors; LLaMA-Factory extracts a part of some.
     """
     name = _TRAINERS.get(kind, "huggingface")
     if kind not in _DATA:
@@ -111,7 +111,7 @@ def _target(kind: str, spec: Mapping[str, Any], folder: Path, session: Session) 
     return next((each for each in asked if _takes(each, loaded, session)), name)
 
 
-_OF_MAKERS: Final = ("glm4", "minicpm-v", "huggingface")
+_OF_MAKERS: Final = ("glm4", "minicpm-v", "llamafactory", "huggingface")
 _FILES: Final = {"minicpm-v": "train.json"}
 """Data files of trainers that do not read JSON lines."""
 _DATA: Final[Mapping[str, Mapping[str, Any]]] = {

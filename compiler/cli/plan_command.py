@@ -23,6 +23,7 @@ from tunec.compiler.tracing.comparison import Comparison
 from tunec.compiler.tracing.report import peaks_text, trace_json
 from tunec.compiler.tracing.subject import Untraceable
 from tunec.schemas.frozen import replace
+from tunec.schemas.models.refusals import TAKEN_OUT
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -106,6 +107,8 @@ def _usual_target(planned: Planned) -> str:
     model = planned.plan.model if planned.plan is not None else None
     if model is not None and model.kind == "diffusion":
         return "simpletuner"
+    if model is not None and model.family in TAKEN_OUT:
+        return TAKEN_OUT[model.family]
     spec = planned.loaded.spec
     is_own = model is None or model.trust_remote_code or (spec is not None and spec.run.script)
     writes = model is not None and model.kind in ("causal-lm", "vision-language")

@@ -8,9 +8,7 @@ _HEARS: Final = "it reads sound beside text, and no plan counts what sound becom
 _SPEAKS: Final = "it makes sound, which no trainer of tunec's targets trains"
 _FEEDS: Final = "its encoder feeds a decoder, and no rule of tunec derives its family"
 _SEES: Final = "it reads pictures alone, and tunec plans models that write, classify text or paint"
-_EDITS: Final = (
-    "each sample gives it pictures beside the one to be painted, whose tokens no plan counts yet"
-)
+_LAYERED: Final = "it paints several layers of a picture at once, whose tokens no plan counts"
 _CLIPS: Final = "it starts from a given picture, and plans are of single pictures"
 _KEYS: Final = (
     "its config.json is for code of its own, and the class of transformers 5.23.0 reads other keys"
@@ -18,7 +16,6 @@ _KEYS: Final = (
 _NO_CONFIG: Final = "its config does not come with tunec"
 _UNTRAINED: Final = f"no trainer of tunec's targets trains it, and {_NO_CONFIG}"
 _SEEN: Final = "each of its passes demands pictures, and a card is measured over text alone"
-_UNPACKED: Final = "its passes over a base packed in 4 bits do not run"
 
 
 def _own(family: str) -> str:
@@ -26,8 +23,6 @@ def _own(family: str) -> str:
 
 
 UNPLANNED: Final[Mapping[str, str]] = {
-    "google/gemma-3n-": f"its vision tower is a class of timm, and {_UNPACKED}",
-    "unsloth/gemma-3n-": f"its vision tower is a class of timm, and {_UNPACKED}",
     "moonshotai/Kimi-K2-": "its class is code of its own (`kimi_k2`), and its weights are "
     "published in FP8 or INT4, over which no method of tunec trains",
     "moonshotai/Kimi-K2.": "its weights are published in INT4, over which no method of tunec "
@@ -37,7 +32,6 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "microsoft/Phi-4-multimodal-": _own("phi4mm"),
     "microsoft/Phi-3.5-vision-": _own("phi3_v"),
     "microsoft/Phi-3-vision-": _own("phi3_v"),
-    "Qwen/Qwen2.5-Omni-": _HEARS,
     "Qwen/Qwen3-Omni-": _HEARS,
     "Qwen/Qwen2-Audio-": _HEARS,
     "Qwen/Qwen-Audio": _HEARS,
@@ -82,7 +76,7 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "microsoft/swin-": _SEES,
     "nvidia/segformer-": _SEES,
     "PekingU/rtdetr": _SEES,
-    "Qwen/Qwen-Image-Layered": _EDITS,
+    "Qwen/Qwen-Image-Layered": _LAYERED,
     "Wan-AI/Wan2.2-I2V-": _CLIPS,
     "Wan-AI/Wan2.1-I2V-": _CLIPS,
     "Wan-AI/Wan2.1-FLF2V-": _CLIPS,
@@ -182,12 +176,8 @@ _SIGHT: Final = (
     "of models that see, `llava-1.5-7b`, `idefics2-8b` and `qwen2.5-vl-7b` can be planned"
 )
 INSTEAD: Final[Mapping[str, str]] = {
-    "google/gemma-3n-": "where timm is installed, `hf download NAME config.json` and `tunec card "
-    "NAME` make its card for text, in 16 bits",
     "microsoft/Phi-4-multimodal-": "for its text alone, `model: microsoft/Phi-4-mini-instruct` has "
     "a decoder of these widths",
-    "Qwen/Qwen2.5-Omni-7B": "for its text alone, `model: Qwen/Qwen2.5-7B-Instruct`",
-    "Qwen/Qwen2.5-Omni-3B": "for its text alone, `model: Qwen/Qwen2.5-3B-Instruct`",
     "Qwen/Qwen3-Omni-30B-A3B-": "for its text alone, `model: Qwen/Qwen3-30B-A3B`",
     "openbmb/MiniCPM-o-4_5": "for its text and pictures, `model: openbmb/MiniCPM-V-4_5` has a "
     "decoder of these widths",
@@ -217,6 +207,9 @@ _DIFFUSERS: Final = (
     "`hf download {name} transformer/config.json` lets it be found by its name, and `tunec card "
     "{name}` makes its card"
 )
+
+TAKEN_OUT: Final[Mapping[str, str]] = {"qwen2_5_omni_thinker": "llamafactory"}
+"""Families that are a part of what is published, and the one trainer that takes it out."""
 
 STORED: Final[Mapping[str, str]] = {
     "-bnb-4bit": "4 bits by bitsandbytes",

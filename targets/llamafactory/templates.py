@@ -48,6 +48,7 @@ TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
     r"/medgemma-4b-it": ("gemma3",),
     r"/medgemma-27b-text-it": ("gemma2",),
     r"/gemma-3n-e[24]b-it": ("gemma3n",),
+    r"/qwen2\.5-omni-\d+b": ("qwen2_omni",),
     r"/falcon-h1-.*-instruct": ("falcon_h1",),
     r"/moonlight-16b-a3b-instruct": ("moonlight",),
     r"/minimax-m2(\.1)?$": ("minimax2",),
@@ -64,7 +65,7 @@ TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _SEEING: Final = frozenset(
     {"mllama", "qwen2_vl", "gemma3", "llava", "llava_next_mistral", "minicpm_v", "llava_next"}
-    | {"qwen3_vl", "qwen3_vl_nothink", "intern_vl", "llama4", "gemma3n"}
+    | {"qwen3_vl", "qwen3_vl_nothink", "intern_vl", "llama4", "gemma3n", "qwen2_omni"}
 )
 
 

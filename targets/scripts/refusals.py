@@ -8,6 +8,7 @@ from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.models.refusals import TAKEN_OUT
 from tunec.targets.deepspeed.refusals import Refusal
 
 __all__ = ["TEXT_ALONE", "Refusal", "read_by_omegaconf", "refusing", "seen_by_own_classes"]
@@ -29,6 +30,19 @@ def seen_by_own_classes(source: str) -> Refusal:
         f"{source}; OpenBMB/MiniCPM-V 0dbb566 finetune/trainer.py `compute_loss`: `data=inputs`; "
         "zai-org/GLM-4 3f79b54 finetune_demo/finetune_vision.py: `images`",
         f"compile to ms-swift, or to minicpm-v or glm4 for these models; {TEXT_ALONE}",
+    )
+
+
+def _taking_out(name: str) -> Refusal:
+    """A part of what is published, by a trainer that loads the whole or knows no class for it."""
+    return Refusal(
+        ("model.family",),
+        "what is planned is the part that reads and writes text, and it does not take that out of "
+        "the whole model",
+        lambda plan: name != TAKEN_OUT.get(plan.model.family, name),
+        "llamafactory 0.9.5 model/loader.py `load_model`; transformers 5.23.0 "
+        "models/auto/modeling_auto.py: the whole is none of image-text-to-text",
+        "compile to llamafactory",
     )
 
 
@@ -54,7 +68,7 @@ def refusing(
     name: str, refusals: Iterable[Refusal]
 ) -> Callable[[Plan, Version], Iterator[Diagnostic]]:
     """The check of a target: an error for each refusal that holds for a plan at a version."""
-    known = tuple(refusals)
+    known = (*refusals, _taking_out(name))
 
     def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
         for each in known:

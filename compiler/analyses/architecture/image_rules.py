@@ -32,25 +32,30 @@ def with_images(
 
 
 def _sees(model: Architecture) -> bool:
-    """Whether the layers of its tower are known, or it has none: patches are projected alone."""
+    """Whether the layers of its tower are known, or it has none.
+
+    Patches are projected alone, or convolutions make the tokens.
+    """
     layers = any(stack.part == "vision" for stack in model.stacks)
     return layers or model.family in _TOWERLESS
 
 
 _MERGE: Final = "spatial_merge_size"
-_TOWERLESS: Final = frozenset({"gemma4_unified"})
+_TOWERLESS: Final = frozenset({"gemma3n", "gemma4_unified"})
 _AREA: Final = {"size": {"shortest_edge": 65_536, "longest_edge": 16_777_216}}
 _PIXELS: Final = {"min_pixels": 3_136, "max_pixels": 12_845_056}
 PUBLISHED_BOUNDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "qwen2_vl_vision": _PIXELS,
     "qwen2_5_vl_vision": _PIXELS,
+    "qwen2_5_omni_vision_encoder": _PIXELS,
     "qwen3_vl_vision": _AREA,
     "qwen3_vl_moe_vision": _AREA,
     "qwen3_5_vision": _AREA,
     "qwen3_5_moe_vision": _AREA,
 }
 """preprocessor_config.json of Qwen/Qwen2.5-VL-3B-Instruct and -7B-Instruct (the class of Qwen2-VL),
-of Qwen/Qwen3-VL-8B-Instruct, and of Qwen/Qwen3.5-2B-Base and Qwen3.6-35B-A3B-FP8, in public copies.
+of Qwen/Qwen2.5-Omni-7B, of Qwen/Qwen3-VL-8B-Instruct, and of Qwen/Qwen3.5-2B-Base and
+Qwen3.6-35B-A3B-FP8, in public copies.
 """
 
 
@@ -144,6 +149,16 @@ def paligemma(facts: Facts) -> ImageTokens:
     vision = facts.section("vision_config", "siglip_vision_model")
     side, patch = vision.side("image_size"), vision.side("patch_size")
     return ImageTokens(rule="fixed", image_size=side, patch=patch, tokens=(side // patch) ** 2)
+
+
+def gemma3n(facts: Facts) -> ImageTokens:
+    """Gemma 3n: one square, of which its tower of convolutions makes a number of tokens.
+
+    transformers 5.23.0 `models/gemma3n/processing_gemma3n.py`, `image_seq_length`; the square of
+    google/gemma-3n-E4B-it, preprocessor_config.json, in public copies.
+    """
+    tokens = facts.count("vision_soft_tokens_per_image")
+    return ImageTokens(rule="fixed", image_size=768, patch=48, tokens=tokens)
 
 
 def pixtral(facts: Facts) -> ImageTokens:
@@ -260,10 +275,12 @@ IMAGE_RULES: Final[Mapping[str, Callable[[Facts], ImageTokens]]] = {
     "qwen3_5": lambda facts: qwen(facts, "qwen3_5_vision"),
     "qwen3_5_moe": lambda facts: qwen(facts, "qwen3_5_moe_vision"),
     "qwen3_vl_moe": lambda facts: qwen(facts, "qwen3_vl_moe_vision"),
+    "qwen2_5_omni_thinker": lambda facts: qwen(facts, "qwen2_5_omni_vision_encoder"),
     "glm4v": lambda facts: glm(facts, "glm4v_vision"),
     "glm4v_moe": lambda facts: glm(facts, "glm4v_moe_vision"),
     "glm_ocr": lambda facts: glm(facts, "glm_ocr_vision"),
     "paligemma": paligemma,
+    "gemma3n": gemma3n,
     "mistral3": pixtral,
     "llava": pixtral_llava,
     "paddleocr_vl": paddleocr,

@@ -89,6 +89,20 @@ def _gemma3(subject: Subject, model: Any) -> Batch:
     return _square(subject, model) | {"token_type_ids": types}
 
 
+def _squares(subject: Subject, _: Any) -> Batch:
+    """Gemma 3n: one square each, whose side its processor knows alone."""
+    data = subject.workload.data
+    side = data.image_width
+    types = torch.zeros(
+        subject.layout.batch.micro,
+        data.sequence + data.image_tokens,
+        dtype=torch.long,
+        device="meta",
+    )
+    pixels = _float(_images(subject), 3, side, side)
+    return {"pixel_values": pixels, "token_type_ids": types}
+
+
 def _tiles(subject: Subject, _: Any) -> Batch:
     """InternVL, Llama 4: tiles of all images in one batch."""
     rule, data = subject.workload.architecture.images, subject.workload.data
@@ -196,6 +210,7 @@ _COLLATORS: Final = {
     "llava_next": _llava_next,
     "qwen2_vl": _qwen,
     "qwen2_5_vl": _qwen,
+    "qwen2_5_omni_thinker": _qwen,
     "qwen3_vl": _qwen,
     "qwen3_vl_moe": _qwen,
     "qwen3_5": _qwen,
@@ -203,6 +218,7 @@ _COLLATORS: Final = {
     "glm4v": _qwen,
     "glm4v_moe": _qwen,
     "paligemma": _gemma3,
+    "gemma3n": _squares,
     "mistral3": _pixtral,
     "gemma4": _gemma4,
     "llama4": _tiles,
