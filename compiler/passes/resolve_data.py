@@ -308,6 +308,13 @@ def _sample_images(scribe: Scribe) -> None:
     if not count:
         _say_images(scribe, 0, 0, 0, 0, 0, "samples hold text alone")
         return
+    if _trains_convolutions(scribe):
+        _misfit(
+            scribe,
+            "data.images",
+            "its tower is one of convolutions, and what they keep to be trained is not known",
+            ", or freeze the tower: `method: {full: {freeze: [vision]}}`" + _TEXT,
+        )
     width, height = _image_size(scribe, rule)
     try:
         text = count * image_tokens(rule, width, height)
@@ -319,6 +326,17 @@ def _sample_images(scribe: Scribe) -> None:
     counted = "as given" if given else "not given: one; `images: {per_sample: 0}` is text alone"
     why = f"the family's rule {rule.rule!r}"
     _say_images(scribe, count, width, height, text, tower, why, counted)
+
+
+def _trains_convolutions(scribe: Scribe) -> bool:
+    """Whether a tower without layers of its own is trained, beside the text."""
+    architecture, full = scribe.facts.model.architecture, scribe.facts.spec.method.full
+    if full is None or "vision" in full.freeze:
+        return False
+    layered = any(stack.part == "vision" for stack in architecture.stacks)
+    return not layered and any(
+        module.part == "vision" and module.kind == "conv" for module in architecture.modules
+    )
 
 
 def _image_size(scribe: Scribe, rule: ImageTokens) -> tuple[int, int]:

@@ -51,8 +51,6 @@ class DerivedCard(Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
 
-_LAYERED: Final[frozenset[Part]] = frozenset({"text", "vision"})
-"""Parts whose modules are those of layers."""
 _SIDES: Final[Mapping[Kind, int]] = {"linear": 2, "embedding": 2, "router": 2, "conv": 3}
 """The least number of dimensions of the weight, by kind of module."""
 _PATH: Final = re.compile(r"[^{}\x00-\x20]*(\{\}[^{}\x00-\x20]*)*")
@@ -60,12 +58,12 @@ _PATH: Final = re.compile(r"[^{}\x00-\x20]*(\{\}[^{}\x00-\x20]*)*")
 
 def _check(found: Architecture) -> None:
     """Raise ValueError for an impossible architecture, since anyone may have written the file."""
-    layered = {each.part for each in found.stacks}
-    needed = {each.part for each in found.modules} & _LAYERED
-    needed |= {"denoiser"} if found.kind == "diffusion" and not found.unet else set()
-    needed |= {"text"} if found.kind not in ("diffusion", "autoencoder") else set()
-    if needed - layered:
-        raise ValueError(f"it has no layers of the part {min(needed - layered)}")
+    # a tower may be one of convolutions, without layers
+    needed: Part | None = "text" if found.kind != "autoencoder" else None
+    if found.kind == "diffusion":
+        needed = None if found.unet else "denoiser"
+    if needed and needed not in {each.part for each in found.stacks}:
+        raise ValueError(f"it has no layers of the part {needed}")
     measured = [{each.way for each in stack.blocks} for stack in found.stacks if stack.blocks]
     blocks = sum(stack.part == "denoiser" for stack in found.stacks)
     if measured and (len(measured) < blocks or any(each != measured[0] for each in measured)):
