@@ -88,9 +88,7 @@ class Data(Struct, frozen=True):
         tuple[str, ...],
         "further training data of the same epoch; data seen n times per epoch is listed n times",
     ]
-    references: Annotated[
-        tuple[str, ...], "folders of reference images, by the target image's name; empty: none"
-    ]
+    references: Annotated[tuple[str, ...], "folders of an edit model's reference images"]
     evaluation: Annotated[str | None, "evaluation data"]
     format: Annotated[
         DataFormat | None, "what a record looks like; none: as the trainer reads data by default"

@@ -126,6 +126,8 @@ class Stack(Struct, frozen=True):
     positions: Count = 0
     """The length of its input per sample if that does not depend on the text: 1,500 for thirty
     seconds of audio; 0: the tokens of the text."""
+    streams: Some = 1
+    """States of the hidden width that a layer hands on beside each other: 4 in Gemma 3n."""
     attends: bool = True
     """Whether its tokens are compared with each other; not in state spaces."""
     measured: tuple[Measured, ...] = ()

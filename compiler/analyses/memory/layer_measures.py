@@ -43,7 +43,7 @@ def working(
     if recomputed:
         # the layer runs forward again while the gradient of its output waits
         again = highest(found.forward, keys) - highest(found.saved, keys)
-        measured = max(measured, again + widths.stream * stack.hidden)
+        measured = max(measured, again + widths.stream * stack.hidden * stack.streams)
     return measured if widths.trained else max(measured, formula)
 
 

@@ -37,7 +37,7 @@ def inputs_waiting(stacks: Sequence[Stack], widths: Arithmetic, *, nested: bool)
 
     `nested`: what each attention in it reads as well, in the dtype that the norm gives.
     """
-    read = float(widths.stream * stacks[0].hidden)
+    read = float(widths.stream * stacks[0].hidden * stacks[0].streams)
     if not nested:
         return read
     width = _FP32 if gives_fp32(stacks[0], widths) else widths.stream

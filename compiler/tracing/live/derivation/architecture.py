@@ -82,6 +82,7 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
                     causal=_is_causal(kind, stack),
                     measured=each.measured,
                     attends=each.attends,
+                    streams=found.streams,
                 )
                 for stack, each in zip(stacks, found.layers, strict=True)
             ),

@@ -51,6 +51,8 @@ class Measures(Struct, frozen=True):
     """Whether its loss is of the logits as they come, neither shifted nor in fp32."""
     wide_stream: bool
     """Whether layers of 16-bit weights hand on fp32 under autocast."""
+    streams: int
+    """States of the hidden width that a layer hands on beside each other."""
     calls: Mapping[str, int]
     """How often each token passes a product, of those that it passes several times."""
     beside: frozenset[str]
@@ -104,7 +106,7 @@ def _at_lengths(subject: Subject, places: Mapping[int, int], lengths: Lengths) -
     found = [Found(tuple(m), at in whole.attending) for m, at in zip(layers, places, strict=True)]
     wide = mixed.stream > _HALF
     loss, calls, beside = whole.plain_loss, whole.calls, whole.beside
-    return Measures(found, tuple(around), unpacked, loss, wide, calls, beside)
+    return Measures(found, tuple(around), unpacked, loss, wide, mixed.streams, calls, beside)
 
 
 def _steps(subject: Subject) -> bool:

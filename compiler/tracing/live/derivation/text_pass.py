@@ -78,6 +78,8 @@ class Pass(Struct, frozen=True):
     """Whether the loss is of the logits as they come, neither shifted nor in fp32."""
     stream: int = 0
     """Bytes an element of what the last layer reads."""
+    streams: int = 1
+    """States of the hidden width that a token has there, beside each other."""
     handed: int = 0
     """Bytes that the last layer is handed besides, which other layers made."""
     calls: Mapping[str, int] = {}
@@ -156,7 +158,7 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
             backward(loss)
     found = _read(storages.recording.events, middle, subject, shapes)
     found = replace(found, calls=watches.calls, beside=watches.beside)
-    return replace(found, stream=watches.stream, handed=watches.handed)
+    return replace(found, stream=watches.stream, streams=watches.streams, handed=watches.handed)
 
 
 def _batch(subject: Subject, model: Any, asked: Way, tokens: torch.Tensor) -> dict[str, Any]:

@@ -20,6 +20,8 @@ class Watches:
         self.tokens, self._rows_beside = tokens, beside
         self.stream = 0
         """Bytes an element of the states that the last layer reads."""
+        self.streams = 1
+        """States of the hidden width that a token has there, beside each other."""
         self.handed = 0
         """Bytes that the last layer is handed besides, which others of its list made."""
         self._calls: dict[str, int] = {}
@@ -44,6 +46,7 @@ class Watches:
         def reads(_: Any, args: Any, kwargs: Any) -> None:
             states, *others = _floating((*args, *kwargs.values()))
             self.stream = states.dtype.itemsize
+            self.streams = max(states.numel() // states.shape[-1] // self.tokens, 1)
             keys = {each.untyped_storage()._cdata for each in others}  # noqa: SLF001
             keys -= {states.untyped_storage()._cdata}  # noqa: SLF001
             made = [storages.alive[key] for key in keys if key in storages.alive]
