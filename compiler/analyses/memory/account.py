@@ -224,8 +224,9 @@ def _sample_rows(workload: Workload) -> int:
 
 
 def _share(workload: Workload, layout: Layout) -> int:
-    """Samples of one device in one optimizer step, where something is generated for each."""
-    goes = workload.generation is not None and workload.generation.by_sample
+    """Samples of one device in one optimizer step, where something waits or is made for each."""
+    written = workload.generation is not None and workload.generation.by_sample
+    goes = written or workload.data.images > 0
     return layout.batch.micro * layout.batch.accumulation if goes else 1
 
 

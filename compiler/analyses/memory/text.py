@@ -55,11 +55,14 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     mask = tokens * masks_kept(windowed, widths, tokens, padded=run.padded)
     # a boolean mask is read again only where layers are recomputed
     waiting = {"attention masks": mask if run.checkpointed or widths.shares_mask else 0.0}
+    asks = run.checkpointed and workload.adapter.kind == "lora"
+    given, seen = workload.architecture, keys > workload.data.sequence
     if measured is None:
-        asks = run.checkpointed and workload.adapter.kind == "lora"
-        given, seen = workload.architecture, keys > workload.data.sequence
         begun = embedding_saved(given, widths, required=asks, pictured=seen)
         waiting["text embedding"] = tokens * begun
+    elif asks and seen:
+        # a measure has no pictures, which take the place of tokens in a copy of their embedding
+        waiting["text embedding"] = tokens * widths.held * given.hidden
     ended = _source_waiting(workload, run, widths, before) if before else {}
     waiting |= ended
     if measured is None and widths.crosses:

@@ -1,6 +1,6 @@
 """The vision tower and the projector, in bytes a sample of the micro batch."""
 
-from math import inf
+from math import inf, prod
 from typing import Final
 
 from msgspec import Struct
@@ -73,6 +73,21 @@ def image_activations(workload: Workload, run: Pass) -> Images:
         kept = {**tower.kept, **projector, **_ends(workload, run, required=wanted)}
         return Images({}, kept, tower.last_layer, first, tower.moved)
     return Images(tower.forward, projector, {}, after_embedding=first)
+
+
+def pictures(workload: Workload, samples: int) -> Sizes:
+    """Pixels of the images of all samples of a step, as processors give them: in fp32.
+
+    The trainer fetches the micro batches of a step together, and its loader has put each on the
+    device (transformers 5.23 `trainer.py`, `get_batch_samples`; accelerate 1.15 `data_loader.py`,
+    `DataLoaderShard.__iter__`).
+    """
+    cut = (m for m in workload.architecture.modules if m.part == "vision" and "patch" in m.path)
+    first = next((module for module in cut if module.kind in ("conv", "linear")), None)
+    if first is None or not workload.data.images:
+        return {}
+    size = BYTES["fp32"] * workload.data.vision_tokens * prod(first.shape[1:])
+    return {"images": float(size * samples)}
 
 
 def _wants_gradients(workload: Workload, run: Pass) -> bool:

@@ -62,7 +62,7 @@ def trace_fsdp(subject: Subject) -> Storages:
         stack.enter_context(storages)
         name_model(storages, model)
         batch = batch_of(subject, model)
-        name_batch(storages, batch)
+        name_batch(storages, batch, subject.layout.batch.accumulation)
         moved = subject.layout.fsdp.offload_params
         if moved:
             stack.enter_context((moving_units if flat else moving_shards)(storages))

@@ -85,7 +85,7 @@ def _trace_plain(subject: Subject) -> Storages:
         ExitStack() as stack,
     ):
         name_model(storages, model)
-        name_batch(storages, batch)
+        name_batch(storages, batch, subject.layout.batch.accumulation)
         stack.enter_context(tiles_as_on_gpu(subject))
         reference = reference_of(subject)
         if reference is not None:

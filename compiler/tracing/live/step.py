@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -19,6 +19,7 @@ from tunec.compiler.tracing.live.trl_loss import is_trls, loss_in_tiles, scored_
 from tunec.compiler.tracing.subject import Subject
 
 Loss = Callable[[], torch.Tensor]
+_PIXELS: Final = "pixel_values"
 
 
 def answers_of(subject: Subject) -> Answers:
@@ -123,12 +124,22 @@ def name_model(storages: Storages, model: torch.nn.Module) -> None:
             storages.name(module.scales, "weights", pattern(name))
 
 
-def name_batch(storages: Storages, batch: Batch) -> None:
-    """Follow the inputs."""
+def name_batch(storages: Storages, batch: Batch, accumulation: int = 1) -> None:
+    """Follow the inputs, and the images of the step's other micro batches.
+
+    The trainer fetches all of them together (transformers 5.23 `trainer.py`, `get_batch_samples`),
+    and its loader has put each on the device; what texts take of it is small.
+    """
     for name, value in batch.items():
         if isinstance(value, torch.Tensor):
             storages.follow(value, "input", "inputs")
             storages.name(value, "inputs", name)
+    pixels = batch.get(_PIXELS)
+    if pixels is not None and accumulation > 1:
+        rows = pixels.shape[0] * (accumulation - 1)
+        storages.waiting = pixels.new_empty(rows, *pixels.shape[1:])
+        storages.follow(storages.waiting, "input", "inputs")
+        storages.name(storages.waiting, "inputs", f"{_PIXELS} that wait")
 
 
 def pattern(name: str) -> str:

@@ -31,6 +31,8 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
         self.is_hidden = False
         self.passes_host = False
         """Whether what is made on the host is no memory of the device's."""
+        self.waiting: torch.Tensor | None = None
+        """Inputs that lie on the device for micro batches to come."""
         self.answer = answer
         self._made_by: dict[int, str] = {}
         self._elsewhere: set[int] = set()

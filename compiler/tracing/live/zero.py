@@ -70,7 +70,7 @@ def trace_zero(subject: Subject) -> Storages:
         stack.enter_context(storages)
         name_model(storages, model)
         batch = batch_of(subject, model)
-        name_batch(storages, batch)
+        name_batch(storages, batch, subject.layout.batch.accumulation)
         engine = _engine(subject, model, unit)
         _name_weights(storages, model)
         watch_gradients(storages, model)

@@ -55,6 +55,7 @@ from tunec.compiler.analyses.memory.timeline import (
     timeline,
     total,
 )
+from tunec.compiler.analyses.memory.vision import pictures
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.caches import cached
 
@@ -154,7 +155,7 @@ def under_way(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iter
 def phases(workload: Workload, plan: Sharding, run: Pass, share: int) -> tuple[Phase, ...]:
     """All phases of a training step, of evaluation, and of what comes before and after.
 
-    `share`: samples of one device in one optimizer step, where generation goes by them.
+    `share`: samples of one device in one optimizer step, where generation or images go by them.
     """
     checkpointed, segment = run.checkpointed, run.segment
     return timeline(
@@ -165,6 +166,7 @@ def phases(workload: Workload, plan: Sharding, run: Pass, share: int) -> tuple[P
             *_in_layers(workload, plan, run),
             *_at_decoder(workload, plan, run),
             *answer_terms(workload, plan, run, share),
+            *lasting(pictures(workload, share), At.FORWARD, At.EVALUATION),
         )
     )
 
