@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Final
 
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document, Place
+from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
 from tunec.schemas.source import lines_of
 
@@ -256,10 +257,34 @@ OWN_COPY: Final = "this repository has a copy of the program, which may differ f
 _OF_WORDS: Final = ("parse", "load", "init")
 """Where a reader asks for keys and words, of which the repository's own may have others."""
 _COPIES: Final[Mapping[str, re.Pattern[str]]] = {
-    "llamafactory": re.compile(r"(?m)^class FinetuningArguments\b"),
+    "llamafactory": re.compile(r"(?m)^(?:class FinetuningArguments|(?:from|import) llmtuner)\b"),
     "ms-swift": re.compile(r"(?m)^class SftArguments\b"),
 }
-"""What the source of a program has that only it, or a copy of it, has."""
+"""What the source of a program has that only it, or a copy of it, has; LLaMA-Factory before 0.8, of
+which no release is read, is called llmtuner."""
+AS_TEXT: Final = "a script of this repository gives each value to its parser as text"
+_OF_READING: Final = frozenset({"number-as-text", "boolean-as-text", "value-of-another-type"})
+"""Rules about how the value of a file is read."""
+_AS_TEXT: Final = re.compile(r"""f["']--\{\w+\}["'][\s\S]{0,600}?\bstr\(\w+\)""")
+_NAME: Final = "the script gives it by a name, which its command or its caller may fill otherwise"
+OWN_FLAG: Final = "the program that is started has the flag for itself, and may read it otherwise"
+OWN_FIELD: Final = "a class of this repository has the field, and may take other values"
+OWN_COPY: Final = "this repository has a copy of the program, which may differ from every release"
+_OF_WORDS: Final = ("parse", "load", "init")
+"""Where a reader asks for keys and words, of which the repository's own may have others."""
+_COPIES: Final[Mapping[str, re.Pattern[str]]] = {
+    "llamafactory": re.compile(r"(?m)^(?:class FinetuningArguments|(?:from|import) llmtuner)\b"),
+    "ms-swift": re.compile(r"(?m)^class SftArguments\b"),
+}
+"""What the source of a program has that only it, or a copy of it, has; LLaMA-Factory before 0.8, of
+which no release is read, is called llmtuner."""
+AS_TEXT: Final = "a script of this repository gives each value to its parser as text"
+_OF_READING: Final = frozenset({"number-as-text", "boolean-as-text", "value-of-another-type"})
+"""Rules about how the value of a file is read."""
+_AS_TEXT: Final = re.compile(
+    r"(?s)yaml\.(?:safe_)?load\(.{0,1500}f[\"']--\{\w+\}.{0,600}\bstr\(|"
+    r"(?s:\bstr\(.{0,600}f[\"']--\{\w+\})"
+)
 _NAME: Final = re.compile(r"(?!(?:torch|np|numpy|os)\.)[a-z_]\w*(?:\.(\w+)|\[[^\]\n]*\])*\Z")
 """How Python refers to a value that stands elsewhere; constants are in capitals."""
 
@@ -272,16 +297,20 @@ def as_known(found: Iterable[Diagnostic], run: LintContext) -> Iterator[Diagnost
 
 
 def _doubt(run: LintContext, found: Diagnostic) -> str | None:
-    at = _place(run, found)
-    if at is None:
+    if any(_is_by_name(run, each) for each in found.labels):
+        return BY_NAME
+    at = None if found.primary is None else _place(run, found.primary)
+    if at is None or at.document.format == "python":
         return None
-    if at.document.format == "python":
-        return BY_NAME if _is_by_name(run, at, found) else None
     kind, key = at.document.kind, at.path.removeprefix("--").rpartition(".")[2]
     is_of_words = found.consequence in _OF_WORDS
     copy = _COPIES.get(kind)
     if copy is not None and is_of_words and run.own.shows(copy):
         return OWN_COPY
+    if found.id in _OF_READING and run.own.shows(_AS_TEXT):
+        return AS_TEXT
+    if key == "template" and run.own.shows(_registered(at.value)):
+        return OWN_TEMPLATE
     if kind not in _OF_CLASSES:
         return None
     if at.document.format == "shell" and run.own.parses(key, _at(run, found)):
@@ -289,23 +318,30 @@ def _doubt(run: LintContext, found: Diagnostic) -> str | None:
     return OWN_FIELD if is_of_words and run.own.declares(key) else None
 
 
-def _place(run: LintContext, found: Diagnostic) -> Place | None:
-    """The key that a finding stands at."""
-    label = found.primary
-    if label is None or label.span is None:
-        return None
-    mine = (each.found.get(label.path) for each in run.documents if each.name == label.span.file)
+OWN_TEMPLATE: Final = "a script of this repository registers a template of that name"
+
+
+@cached()
+def _registered(name: object) -> re.Pattern[str]:
+    return re.compile(rf"register_template\(\s*(?:name\s*=\s*)?[\"']{re.escape(str(name))}[\"']")
+
+
+def _place(run: LintContext, label: Label) -> Place | None:
+    """The key that a label stands at."""
+    file = "" if label.span is None else label.span.file
+    mine = (each.found.get(label.path) for each in run.documents if each.name == file)
     return next((at for at in mine if at and label.span in (at.span, at.key_span)), None)
 
 
-def _is_by_name(run: LintContext, at: Place, found: Diagnostic) -> bool:
+def _is_by_name(run: LintContext, label: Label) -> bool:
     """Whether a call gives a value by a name, and no command of the run gives that name's flag."""
-    span = at.span
-    if found.span != span or span == at.key_span or span.line != span.end_line:
+    at = _place(run, label)
+    if at is None or at.document.format != "python" or label.span == at.key_span:
         return False
+    span = at.span
     line = lines_of(at.document.text)[span.line - 1]
     name = _NAME.match(line[span.column - 1 : span.end_column - 1])
-    if name is None:
+    if name is None or span.line != span.end_line:
         return False
     flag = re.compile(rf"--{re.escape(name[1] or name[0])}(?![\w-])")
     return not any(flag.search(each.text) for each in run.documents if each.format == "shell")

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.own_source import texts_below, without_remarks
+from tunec.compiler.lints.own_source import REMARK, texts_below, without_remarks
 from tunec.compiler.lints.repository import is_of_a_copy
 from tunec.schemas.frozen import replace
 
@@ -70,6 +70,11 @@ class Mentions(Struct, frozen=True, dict=True):
         pattern = re.compile(rf"(?<![\w-]){re.escape(name.name)}(?!\w)|{stem}{built}")
         yield from (pattern.search(text) is not None for path, text in self._texts if path != own)
 
+    def names_in_remarks(self, file: str) -> bool:
+        """Whether a file that nothing names stands in a remark: it was taken out of use."""
+        name = re.compile(rf"(?<![\w-]){re.escape(PurePosixPath(file).name)}(?!\w)")
+        return not self.names(file) and any(name.search(each) for each in self._remarks)
+
     def leaves_to_nobody(self, kind: str) -> bool:
         """Whether programs speak of an engine, or of others instead, and none takes its file."""
         programs = (text for path, text in self._texts if path.endswith(_PROGRAMS))
@@ -82,8 +87,16 @@ class Mentions(Struct, frozen=True, dict=True):
 
     @cached_property
     def _texts(self) -> tuple[tuple[str, str], ...]:
-        every = (each for root in self.roots for each in texts_below(root, _ENDINGS))
-        return tuple((path, without_remarks(path, text)) for path, text in every)
+        return tuple((path, without_remarks(path, text)) for path, text in self._whole)
+
+    @cached_property
+    def _remarks(self) -> tuple[str, ...]:
+        programs = (text for path, text in self._whole if path.endswith(_PROGRAMS))
+        return tuple("\n".join(REMARK.findall(each)) for each in programs)
+
+    @cached_property
+    def _whole(self) -> tuple[tuple[str, str], ...]:
+        return tuple(each for root in self.roots for each in texts_below(root, _ENDINGS))
 
 
 def unless_unnamed(
@@ -103,6 +116,7 @@ def unless_unnamed(
     dead |= {each: OF_A_COPY for each in told & files if is_of_a_copy(Path(each), mentions.roots)}
     for kind, mine in _engine_files(runs, files).items():
         unnamed = {each for each in mine & told if not mentions.names(each)}
+        dead |= {each: UNNAMED for each in unnamed if mentions.names_in_remarks(each)}
         if unnamed and mentions.leaves_to_nobody(kind):
             dead |= dict.fromkeys(unnamed, UNNAMED)
         elif len(unnamed) > 1 or any(map(mentions.names, mine - unnamed)):

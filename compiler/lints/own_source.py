@@ -310,10 +310,10 @@ def _is_entered(name: str) -> bool:
     return not name.startswith(".") and name not in _NOT_ENTERED
 
 
-_REMARK: Final = re.compile(r"""(?m)^[ \t]*"?#(?!!).*$""")
+REMARK: Final = re.compile(r"""(?m)^[ \t]*"?#(?!!).*$""")
 _WITHOUT_REMARKS: Final = (".json", ".md", ".rst", ".txt", ".toml")
 
 
 def without_remarks(path: str, text: str) -> str:
     """A text without the lines that are remarks: what is named in them alone is not used."""
-    return text if path.endswith(_WITHOUT_REMARKS) else _REMARK.sub("", text)
+    return text if path.endswith(_WITHOUT_REMARKS) else REMARK.sub("", text)

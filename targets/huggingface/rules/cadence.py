@@ -247,6 +247,8 @@ def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
     for place in run.each("trainer", "resume_from_checkpoint"):
         if place.document.is_view or "bool" in run.own.type_of("resume_from_checkpoint"):
             continue  # the script's own class makes a truth value of it
+        if place.value is None and place.document.format == "python":
+            continue
         is_flag = place.document.format == "shell"
         text = str(place.value) if isinstance(place.value, bool) and is_flag else place.word
         if text is None or text.lower() not in _WORDS:

@@ -232,10 +232,17 @@ def tracker_not_supported(run: LintContext) -> Iterator[Finding]:
         if place.document.format == "shell" and place.value not in _NOTHING:
             continue  # other programs have trackers of their own
         for name in _trackers(place.value):
-            if name is None and run.runs("transformers<5") is not False:
-                continue  # None is every tracker there
+            if name is None and _is_every(run):
+                continue
             if name not in _KNOWN:
                 yield _supported_finding(place, name)
+
+
+def _is_every(run: LintContext) -> bool:
+    """Whether None may be every tracker, as before 5.0: also where no release is required."""
+    release = run.release("transformers")
+    is_required = release.is_named or release.pin is not None
+    return run.runs("transformers<5") is True or not is_required
 
 
 def _trackers(value: Any) -> list[Any]:

@@ -114,7 +114,7 @@ def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
         seen, place = _seen(run, document), document.get("launcher")
         if seen is None or seen < 2 or place is None:
             continue
-        trainers = [each for each in run.of("trainer") if _starts(document, each)]
+        trainers = [each for each in run.of("trainer") if _starts(document, each, run)]
         if not trainers or _is_placed(trainers):
             continue
         if _RANKED.search(document.text):
@@ -137,10 +137,13 @@ def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
 _RANKED: Final = re.compile(r"\bRANK=\$\{?(?:SLURM_PROCID|OMPI_COMM_WORLD_RANK|PMI_RANK)\b")
 
 
-def _starts(launcher: Document, trainer: Document) -> bool:
-    """Whether a script hands its flags to a trainer, or the file of GLM-4's, which it names."""
+def _starts(launcher: Document, trainer: Document, run: LintContext) -> bool:
+    """Whether a command hands its flags to a trainer, or the file of GLM-4's, which it names."""
     if trainer.name == launcher.name:
-        return True
+        at, flags = launcher.get("launcher"), [each.span.line for each in trainer.found.values()]
+        starts = [each.span.line for each in run.each("launch", "launcher")]
+        before = [line for line in starts if line <= min(flags, default=0)]
+        return at is None or not before or at.span.line == max(before)
     words = launcher.value("script")
     is_named = isinstance(words, list) and PurePath(trainer.name).name in map(str, words)
     return is_named and trainer.is_view and not trainer.is_partial

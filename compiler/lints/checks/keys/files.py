@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import PurePath
+from pathlib import PurePath, PurePosixPath
 from typing import Final
 
 from tunec.compiler.diagnostics.allow import Allowance
@@ -129,7 +129,8 @@ def _programs(run: LintContext, each: Missing) -> list[str]:
 def _is_followed(run: LintContext, each: Missing) -> bool:
     """Whether a script goes to a folder where the program lies that it starts."""
     folder = each.place.document.folder
-    here = any(not run.own.lacks_program(name) for name in _programs(run, each))
+    started = (PurePosixPath(folder, name).as_posix() for name in _programs(run, each))
+    here = any(not run.own.lacks_program(name) for name in started)
     return bool(folder) and not folder.startswith(("/", "~", "$")) and here
 
 
