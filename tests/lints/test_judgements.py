@@ -34,7 +34,9 @@ _STILL_WARN = {
     "flags-without-effect",
     "interval-of-zero",
     "interval-without-strategy",
+    "launcher-precision-differs",
     "limit-of-zero-checkpoints",
+    "lora-reaches-vision-tower",
     "lora-target-unused",
     "optimizer-exchanged-on-offload",
     "option-of-another-choice",
@@ -42,6 +44,7 @@ _STILL_WARN = {
     "several-devices-in-one-process",
     "stage-3-keys-below-stage-3",
     "template-of-another-family",
+    "vllm-keys-without-vllm",
 }
 """Rules that were mostly not true when they were judged, and warn all the same: they ask for more
 evidence since then, or cases are recorded in which a run is hurt."""

@@ -69,7 +69,7 @@ _IGNORED: Final = "PEFT warns of unexpected keywords, and continues without them
 _ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", "parent_library"})
 
 
-@rule("adapter-key-unread", "warning", "silent", consumers=("peft",), reads=("peft:*",))
+@rule("adapter-key-unread", "note", "silent", consumers=("peft",), reads=("peft:*",))
 def adapter_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of adapter_config.json that its method does not have."""
     for document in run.of("peft"):

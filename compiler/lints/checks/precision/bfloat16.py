@@ -16,6 +16,7 @@ from tunec.compiler.lints.facts.precision import (
     turned_on,
 )
 from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.schemas.frozen import replace
 
 _HALF_STEP: Final = 2.0**-9
 """A number of bf16 changes only if something of at least this share of it is added: it has 8 bits
@@ -287,9 +288,11 @@ def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:
         (e for e in run.each("trainer", _DIFFERS_OTHER[launched.value]) if e.value is True), None
     )
     if other is not None:
-        yield _finding(
+        found = _finding(
             launched, other, "the Trainer sets ACCELERATE_MIXED_PRECISION from its own settings"
         )
+        is_lost = other.path == "fp16"  # bf16 in place of fp16 is what the trainer's file says
+        yield found if is_lost else replace(found, severity="note")
         return
     for said in run.each("trainer", launched.value):
         if said.value is False:

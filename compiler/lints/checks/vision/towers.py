@@ -41,6 +41,11 @@ def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
         )
 
 
+_LATE_TOWER: Final = re.compile(r"\bdelay_load\s*=\s*True")
+"""How haotian-liu/LLaVA llava/model/multimodal_encoder builds a tower that has no layers until it
+is loaded, after the adapters have been made."""
+
+
 @rule(
     "lora-reaches-vision-tower",
     "warning",
@@ -51,6 +56,8 @@ def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
 def lora_reaches_vision_tower(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets match layers of the vision tower too."""
     if run.model is None or run.model.architecture.kind != "vision-language":
+        return
+    if run.own.shows(_LATE_TOWER):
         return
     tree = run.model.architecture
     for lora in loras(run):
