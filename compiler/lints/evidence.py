@@ -262,29 +262,11 @@ _COPIES: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """What the source of a program has that only it, or a copy of it, has; LLaMA-Factory before 0.8, of
 which no release is read, is called llmtuner."""
+OWN_TEMPLATE: Final = "a script of this repository registers a template of that name"
 AS_TEXT: Final = "a script of this repository gives each value to its parser as text"
 _OF_READING: Final = frozenset({"number-as-text", "boolean-as-text", "value-of-another-type"})
 """Rules about how the value of a file is read."""
 _AS_TEXT: Final = re.compile(r"""f["']--\{\w+\}["'][\s\S]{0,600}?\bstr\(\w+\)""")
-_NAME: Final = "the script gives it by a name, which its command or its caller may fill otherwise"
-OWN_FLAG: Final = "the program that is started has the flag for itself, and may read it otherwise"
-OWN_FIELD: Final = "a class of this repository has the field, and may take other values"
-OWN_COPY: Final = "this repository has a copy of the program, which may differ from every release"
-_OF_WORDS: Final = ("parse", "load", "init")
-"""Where a reader asks for keys and words, of which the repository's own may have others."""
-_COPIES: Final[Mapping[str, re.Pattern[str]]] = {
-    "llamafactory": re.compile(r"(?m)^(?:class FinetuningArguments|(?:from|import) llmtuner)\b"),
-    "ms-swift": re.compile(r"(?m)^class SftArguments\b"),
-}
-"""What the source of a program has that only it, or a copy of it, has; LLaMA-Factory before 0.8, of
-which no release is read, is called llmtuner."""
-AS_TEXT: Final = "a script of this repository gives each value to its parser as text"
-_OF_READING: Final = frozenset({"number-as-text", "boolean-as-text", "value-of-another-type"})
-"""Rules about how the value of a file is read."""
-_AS_TEXT: Final = re.compile(
-    r"(?s)yaml\.(?:safe_)?load\(.{0,1500}f[\"']--\{\w+\}.{0,600}\bstr\(|"
-    r"(?s:\bstr\(.{0,600}f[\"']--\{\w+\})"
-)
 _NAME: Final = re.compile(r"(?!(?:torch|np|numpy|os)\.)[a-z_]\w*(?:\.(\w+)|\[[^\]\n]*\])*\Z")
 """How Python refers to a value that stands elsewhere; constants are in capitals."""
 
@@ -316,9 +298,6 @@ def _doubt(run: LintContext, found: Diagnostic) -> str | None:
     if at.document.format == "shell" and run.own.parses(key, _at(run, found)):
         return OWN_FLAG
     return OWN_FIELD if is_of_words and run.own.declares(key) else None
-
-
-OWN_TEMPLATE: Final = "a script of this repository registers a template of that name"
 
 
 @cached()
