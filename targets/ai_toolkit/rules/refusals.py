@@ -253,7 +253,7 @@ def _optimizer(document: Document) -> Iterator[Finding]:
 def _sets(document: Document) -> Iterator[Finding]:
     """Sets of data: each by itself, and what all or none of them have."""
     held = document.value("datasets")
-    places = [f"datasets.{key}" for key in held or () if key.startswith("[")]
+    places = [f"datasets.{key}" for key in held or () if str(key).startswith("[")]
     for at in places:
         yield from _set(document, at)
     yield from _cached(document, places)

@@ -167,7 +167,7 @@ def _unknown(place: Place, name: str) -> Finding:
     "error",
     "step",
     consumers=("transformers", "llamafactory", "axolotl"),
-    reads=(*keys("trainer|axolotl", "ddp_find_unused_parameters"), "peft:*", "trl:use_peft"),
+    reads=(*keys("trainer|axolotl", "ddp_find_unused_parameters"), "peft:*"),
 )
 def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
     """DDP looks for unused parameters in a graph that reentrant checkpointing runs twice."""
@@ -208,7 +208,7 @@ def _of_an_adapter(run: LintContext) -> Iterator[Finding]:
     transformers 4.57.6 trainer.py `_wrap_model` and 5.23.0 `create_accelerator_and_postprocess`: a
     model that is no PreTrainedModel. Run with 5.23.0, peft 0.21.2 and two processes on a CPU.
     """
-    mine = [each for each in loras(run) if each.document.format in ("python", "shell")]
+    mine = [each for each in loras(run) if each.document.format == "python"]
     world = run.value("parallel.world")
     if not mine or engine_of(run) or not isinstance(world, int) or world < 2:
         return
