@@ -19,7 +19,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.schemas.data_paths import BUILDERS, data_kind
 from tunec.schemas.spec import InlineModel, Spec
 
-_OF_SCRIPTS: Final = frozenset({*BUILDERS, ".py", ".sh", ".yaml", ".yml", ".toml"})
+OF_SCRIPTS: Final = frozenset({*BUILDERS, ".py", ".sh", ".yaml", ".yml", ".toml"})
 """Suffixes of files that can be a script or a script's argument."""
 
 
@@ -151,5 +151,5 @@ def _script(plan: Plan, spec: Spec, view: View, bundled: Container[str]) -> str:
 def _word(word: str, view: View, bundled: Container[str]) -> str:
     if word in bundled:
         return _moved(word, view.root)
-    is_file = PurePosixPath(word).suffix.lower() in _OF_SCRIPTS and "://" not in word
+    is_file = PurePosixPath(word).suffix.lower() in OF_SCRIPTS and "://" not in word
     return _moved(word, view.spec) if is_file or word.startswith(("./", "../")) else word

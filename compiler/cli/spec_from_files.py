@@ -9,6 +9,7 @@ from tunec.compiler.cli.software_option import settled, software_of
 from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
 from tunec.compiler.frontend.names import is_path
 from tunec.compiler.lints.environment import Faulty, Unusable, environment_of
+from tunec.compiler.translate.bundles import opened
 from tunec.compiler.translate.foundation import Beside
 from tunec.compiler.translate.to_spec import Asking, Specified, spec_of_files
 from tunec.compiler.translate.translate import Ungiven, given_slots
@@ -18,8 +19,9 @@ def run(paths: list[Path], options: Namespace, session: Session) -> int:
     """Write the spec if the files could be read; INPUT if something is left open."""
     output = None if options.output is None else Path(options.output)
     refuse_existing(output)
+    bundle = opened(paths, session.registry.readable())
     folder = next((each for each in paths if each.is_dir()), None)
-    if folder is not None:
+    if folder is not None and (bundle is None or bundle.root != folder):
         raise Misuse(f"{folder} is a folder: name the files of one run")
     try:
         found = spec_of_files(paths, asking_of(options, session, output))

@@ -26,7 +26,7 @@ from tunec.compiler.translate.script_values import is_given, not_understood, uns
 from tunec.compiler.translate.statements import said_by, with_defaults
 from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import start_of
+from tunec.schemas.source import COMMAND_LINE, start_of
 
 _TRL: Final = "trl"
 
@@ -315,6 +315,12 @@ def _disputed(ledger: Ledger) -> Iterator[tuple[str, tuple[Definition, ...]]]:
 
 
 def _unread(reading: Reading) -> Iterator[Diagnostic]:
+    if not (reading.documents or reading.unread or reading.faults):
+        yield not_understood(
+            "no file sets up or starts a training run of a program that is known",
+            (Label("", start_of(COMMAND_LINE)),),
+            "name the trainer's configuration, or the script that starts it",
+        )
     for file in reading.unread:
         keys = ", ".join(file.keys[:5]) or "none"
         yield not_understood(

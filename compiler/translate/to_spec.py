@@ -23,6 +23,7 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.requirements import Asked, Resolve, together
 from tunec.compiler.target import Target
 from tunec.compiler.translate.arguments import arguments_of, is_argument
+from tunec.compiler.translate.bundles import opened, seen_from, with_files, without_script
 from tunec.compiler.translate.documents import is_given_flags
 from tunec.compiler.translate.foundation import Beside, Fields, Foundation, foundation
 from tunec.compiler.translate.intents import Values, intents, short
@@ -146,14 +147,17 @@ def spec_of_files(paths: Sequence[Path], asking: Asking) -> Specified:
 
 def sources_of_files(paths: Sequence[Path], asking: Asking) -> Sources:
     """What files say together with those that they refer to; it may be nothing."""
+    bundle = opened(paths, asking.known)
+    paths = with_files(paths, bundle)
     reach = reach_of(paths, allow_outside=asking.allow_outside)
     reading = read_files(paths, asking.targets, asking.environment.readers, reach)
-    return _sources(reading, asking)
+    return _sources(without_script(reading, bundle), asking)
 
 
 def decided(sources: Sources, asking: Asking) -> Decided:
     """The run that files describe, planned; what is missing for that stands in for a while."""
-    known = _known(sources, asking.known)
+    bundle = opened((Path(each) for each in sources.texts), asking.known)
+    known = seen_from(_known(sources, asking.known), bundle, asking.place)
     asked = _dialects(sources, asking)
     rest = (each for each in sources.leftovers if not follows(each))
     phrases = phrases_of(sources.run)

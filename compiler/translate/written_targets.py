@@ -29,8 +29,12 @@ def new_places(
 
 
 def with_places(script: str, places: Iterable[tuple[Document, str]]) -> list[str]:
-    """The words of a command, those that name a file that was read by its new place."""
-    found = {PurePath(each.name).name: place for each, place in places}
+    """The words of a command, those that name a file that was read by its new place.
+
+    A script keeps its name: what it sets is written anew, and it is still what starts.
+    """
+    told = ((each, place) for each, place in places if each.format != "python")
+    found = {PurePath(each.name).name: place for each, place in told}
     return [found.get(PurePath(word).name, word) for word in shlex.split(script)]
 
 
