@@ -149,12 +149,22 @@ def wheel(named: str) -> tuple[str, str | None]:
     return f"torch=={named}", f"{INDEX}/{build}"
 
 
-def newest_for(vendor: Vendor, kernels: Kernels | None) -> Build | None:
-    """The newest build with kernels for a device; builds up to the usual release come first."""
-    return next(_newest_first(vendor, kernels), None)
+def newest_for(vendor: Vendor, kernels: Kernels | None, below: str = "") -> Build | None:
+    """The newest build with kernels for a device; builds up to the usual release come first.
+
+    With `below`, builds of releases before that one come before all others.
+    """
+    every = tuple(_newest_first(vendor, kernels))
+    older = (each for each in every if below and _parts(each.release) < _parts(below))
+    return next(older, next(iter(every), None))
+
+
+def _parts(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
 
 
 def _newest_first(vendor: Vendor, kernels: Kernels | None) -> Iterator[Build]:
-    usual = builds_of(USUAL)
-    older = tuple(reversed(BUILDS[: BUILDS.index(usual[0])]))
-    yield from (each for each in (*usual, *older) if each.runs_on(vendor, kernels))
+    until = BUILDS.index(builds_of(USUAL)[-1]) + 1
+    releases = dict.fromkeys(each.release for each in reversed(BUILDS[:until]))
+    every = (each for release in releases for each in builds_of(release))
+    yield from (each for each in every if each.runs_on(vendor, kernels))

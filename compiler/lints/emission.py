@@ -56,7 +56,13 @@ def software_of(target: Target, version: Version, named: Mapping[str, str]) -> d
 
 def environment_of(target: Target, version: Version, facts: Facts, plan: Plan) -> Environment:
     """What is known beside the files of a plan: everything, of the devices that it uses."""
-    return around(target, software_of(target, version, facts.versions), facts, plan)
+    return around(target, software_of(target, version, _named(facts, plan)), facts, plan)
+
+
+def _named(facts: Facts, plan: Plan) -> dict[str, str]:
+    """The versions that are named, with the torch that the bundle's requirements name."""
+    torch = (plan.job.torch or "").partition("+")[0]
+    return {**facts.versions, **({"torch": torch} if torch else {})}
 
 
 def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan) -> Environment:
@@ -335,13 +341,14 @@ class Remembered(Struct):
     ) -> tuple[Diagnostic, ...]:
         """As `objections`."""
         target, version = asked
-        dialect = (target.name, version, tuple(facts.versions.items()))
+        named = _named(facts, plan)
+        dialect = (target.name, version, tuple(named.items()))
         if dialect not in self._software:
-            self._software[dialect] = software_of(target, version, facts.versions)
+            self._software[dialect] = software_of(target, version, named)
         environment = around(target, self._software[dialect], facts, plan)
         files = (id(each.values) for each in artifacts)
         if dialect not in self._likeness:
-            sayable = target.sayable(target.dialect(version, facts.versions))
+            sayable = target.sayable(target.dialect(version, named))
             self._likeness[dialect] = Likeness(sayable)
         said = self._likeness[dialect].key(plan)
         key = (*dialect, id(facts.model), environment.world, *files, *said)

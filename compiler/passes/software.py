@@ -38,21 +38,48 @@ def say_software(scribe: Scribe, draft: Draft) -> None:
 def _torch(scribe: Scribe, draft: Draft) -> None:
     devices = scribe.facts.selection.devices
     weakest = scribe.facts.selection.weakest.device
-    named = scribe.facts.versions.get(_TORCH)
+    named = _said(scribe)
     brought = _brought(scribe, draft).get(_TORCH)
     compiled_for = "gfx" if weakest.gfx else "compute_capability"
-    rests = (spec("software.torch"), device(weakest.name, compiled_for))
-    told = named or brought
+    rests = (
+        spec("software.torch"),
+        device(weakest.name, compiled_for),
+        slot("parallel.engine"),
+        slot("adapter.kind"),
+    )
+    told, failing = named or brought, _failing(scribe, draft)
     if told is not None and builds_of(told):
         build = _of_release(scribe, told, devices)
     else:
-        build = newest_for(weakest.vendor, weakest.kernels)
-    why = _why(build, weakest, named, brought)
+        build = newest_for(weakest.vendor, weakest.kernels, failing)
+    why = _why(build, weakest, named, brought, failing)
     value = _version(build, told) if build is not None else None
     scribe.say("job.torch", value, why, *rests)
     is_said = named is not None and bool(_local(named))
     if build is not None and not build.is_usual and build.vendor == "nvidia" and not is_said:
         _from_another_index(scribe, build, weakest)
+
+
+def _said(scribe: Scribe) -> str | None:
+    """The torch that somebody names; of launchers the usual one is asked without that."""
+    facts = scribe.facts
+    told = facts.versions.get(_TORCH)
+    is_said = _TORCH in facts.spec.software or _TORCH in facts.cluster.software
+    return told if is_said or told != USUAL else None
+
+
+_COUNTING_GROUPS: Final = "2.10"
+"""The first torch whose schedules count the optimizer's groups (optim/lr_scheduler.py
+`LRScheduler._update_lr`, `zip(..., strict=True)`). DeepSpeed drops the group without decay that
+transformers 4 makes for adapters, and which is empty: the first step fails with ValueError
+(hiyouga/LlamaFactory#10144; run with transformers 4.57.6, deepspeed 0.18.4 and 0.18.9)."""
+
+
+def _failing(scribe: Scribe, draft: Draft) -> str:
+    """The first release of torch with which the run would fail; empty: none is known."""
+    transformers = _brought(scribe, draft).get("transformers", "")
+    is_adapted = draft.adapter.kind != "none" and draft.parallel.engine == "deepspeed"
+    return _COUNTING_GROUPS if is_adapted and transformers.startswith("4.") else ""
 
 
 _OF_ENGINES: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
@@ -74,6 +101,8 @@ def _brought(scribe: Scribe, draft: Draft) -> Mapping[str, str]:
     """The release of each package: named, pinned by the engine, or the requested targets'."""
     facts = scribe.facts
     said = {**facts.releases, **facts.versions}
+    if _said(scribe) is None and said.get(_TORCH) == USUAL:
+        del said[_TORCH]
     return {**said, **_pinned(draft, said), **facts.spec.software}
 
 
@@ -141,13 +170,17 @@ def _capability(each: Device) -> str:
     return each.gfx or (f"compute capability {spelled(capability)}" if capability else each.vendor)
 
 
-def _why(build: Build | None, weakest: Device, named: str | None, brought: str | None) -> str:
+def _why(
+    build: Build | None, weakest: Device, named: str | None, brought: str | None, failing: str
+) -> str:
     if build is None:
         return f"no official PyTorch wheel is known for {weakest.title}"
     if named is not None or brought is not None:
         who = "that the spec names" if named is not None else "that the job's other packages take"
         return f"the release {who}; its build {build.name} has kernels for {weakest.title}"
     taken = "the usual release" if build.release == USUAL else "the newest release"
+    if failing:
+        taken = f"the newest release before {failing}, from which on adapters fail under DeepSpeed,"
     return f"{taken} with kernels for {weakest.title}"
 
 
