@@ -31,6 +31,9 @@ TRAINERS = {
     "trl": SPEC,
 }
 
+USUAL = {"llamafactory": "2.9.1"}
+"""The torch of adapters under DeepSpeed, where a trainer brings transformers 4."""
+
 
 def packages(spec, target: str, **engine: str) -> tuple[dict[str, str], str | None]:
     """Releases by package, and the torch, of the job of a spec."""
@@ -53,7 +56,7 @@ def test_a_job_installs_the_trainer_in_the_releases_that_it_takes(trainer):
         for name in brought.keys() & found.keys():
             assert found[name] in (brought[name], ""), name
         assert torch is not None
-        assert torch.startswith(brought.get("torch", "2.13.0"))
+        assert torch.startswith(brought.get("torch", USUAL.get(trainer, "2.13.0")))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,30 @@ def test_torch_comes_with_the_torchvision_of_its_build(torch):
     assert text.split("torch==")[1].split()[1] == "torchvision"
     assert installed_torch(text) == torch
     assert installed_packages(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "changed", "torch"),
+    [
+        ("huggingface@4.57", {}, "2.9.1+cu128"),
+        ("huggingface@4.57", {"hardware": "v100-32g-x4"}, "2.9.1+cu128"),
+        ("huggingface@4.57", {"engine": "ddp"}, "2.13.0+cu130"),
+        ("huggingface@4.57", {"method": "full"}, "2.13.0+cu130"),
+        ("huggingface@4.57", {"software": {"torch": "2.11.0"}}, "2.11.0+cu130"),
+        ("huggingface", {}, "2.13.0+cu130"),
+    ],
+)
+def test_adapters_get_a_torch_with_which_deepspeed_and_transformers_4_train(target, changed, torch):
+    """A run with torch 2.13 ends in its first step, and one with 2.9.1 does not."""
+    spec = {**SPEC, "engine": "deepspeed", **changed}
+    for targets in ([target], [target, "launch"]):
+        assert tunec.plan(spec, targets=targets).plan["job.torch"] == torch
+
+
+def test_a_torch_with_which_adapters_fail_is_refused():
+    spec = {**SPEC, "engine": "deepspeed", "software": {"torch": "2.11.0"}}
+    refused = tunec.compile(spec, targets=["huggingface@4.57"])
+    assert "schedule-of-a-lost-group" in {each.id for each in refused.diagnostics}
 
 
 def test_a_release_of_torch_that_the_spec_names_stays():
