@@ -30,6 +30,7 @@ SCRIPTS: Final[Mapping[str, str]] = {
     "deepspeed": "tunec.targets.deepspeed.consumer",
     "llamafactory": "tunec.targets.llamafactory.consumer",
     "ms-swift": "tunec.targets.ms_swift.consumer",
+    "nemo-automodel": "tunec.targets.nemo_automodel.consumer",
     "openrlhf": "tunec.targets.openrlhf.consumer",
     "transformers": "tunec.targets.huggingface.consumer",
     "trl": "tunec.targets.trl.consumer",
@@ -59,7 +60,9 @@ _WITH_DEFAULTS: Final = ("TrainingArguments", "SFTConfig", "LoraConfig")
 _METHODS: Final = ("sft", "dpo", "grpo")
 """The scripts of TRL whose files have a schema."""
 
-_WITH_DEFAULT: Final = ("axolotl", "llamafactory", "ms-swift", "unsloth", "verl")
+_WITH_DEFAULT: Final = (
+    *("axolotl", "llamafactory", "ms-swift", "nemo-automodel", "unsloth", "verl"),
+)
 """Consumers with one schema a release, which holds its defaults."""
 
 _NAMING: Final = "ms-swift"

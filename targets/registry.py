@@ -23,6 +23,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "unsloth": "tunec.targets.unsloth.target",
     "verl": "tunec.targets.verl.target",
     "openrlhf": "tunec.targets.openrlhf.target",
+    "nemo-automodel": "tunec.targets.nemo_automodel.target",
     "glm4": "tunec.targets.glm4.target",
     "minicpm-v": "tunec.targets.minicpm_v.target",
     "llama-cookbook": "tunec.targets.llama_cookbook.target",
@@ -45,6 +46,7 @@ READERS: Final[Mapping[str, str]] = {
     "unsloth": "tunec.targets.unsloth.target",
     "verl": "tunec.targets.verl.target",
     "openrlhf": "tunec.targets.openrlhf.target",
+    "nemo-automodel": "tunec.targets.nemo_automodel.target",
     "launchers": "tunec.targets.launch.flags",
 }
 """What is read before the other targets, written or not: a module with a `TARGET`."""

@@ -208,6 +208,14 @@ _OPENRLHF: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _OPENRLHF_BESIDE: Final = ("torchdata==0.11.0",)
 
+# NeMo AutoModel with the transformers that its wheel pins, and what its classes import.
+_NEMO_AUTOMODEL_BESIDE: Final = ("torchdata==0.11.0", "torchao==0.17.0")
+_NEMO_AUTOMODEL: Final[Mapping[str, tuple[str, ...]]] = {
+    "0.5.0": ("transformers==5.8.1", *_TRANSFORMERS["5.6.2"]),
+    "0.6.0": ("transformers==5.12.1", *_TRANSFORMERS_BETWEEN["5.10.4"]),
+    "0.7.0": ("transformers==5.18.0", *_TRANSFORMERS_BETWEEN["5.18.0"]),
+}
+
 SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
     {
         known.name: known
@@ -242,6 +250,10 @@ SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
             *(
                 ConsumerSet("openrlhf", version, (*companions, *_OPENRLHF_BESIDE))
                 for version, companions in _OPENRLHF.items()
+            ),
+            *(
+                ConsumerSet("nemo-automodel", version, (*companions, *_NEMO_AUTOMODEL_BESIDE))
+                for version, companions in _NEMO_AUTOMODEL.items()
             ),
         )
     }

@@ -23,6 +23,7 @@ PROGRAMS: Final = (
     "llamafactory",
     "ms-swift",
     "musubi-tuner",
+    "nemo-automodel",
     "openrlhf",
     "peft",
     "sd-scripts",

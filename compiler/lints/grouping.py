@@ -30,7 +30,7 @@ _MANY: Final = frozenset({"checkpoint", "hostfile"})
 TRAINING: Final = frozenset(
     {*TRAINERS, *SCRIPTS, "axolotl", "simpletuner", "ms-swift", "unsloth", "glm4", "minicpm-v"}
     | {"visualglm", "verl", "openrlhf", "sd-scripts", "ai-toolkit", "torchtune"}
-    | {"musubi-tuner"}
+    | {"musubi-tuner", "nemo-automodel"}
 ) - {"hf"}
 """Kinds that say what is trained, beside the Trainer's own arguments."""
 _ARGUMENTS: Final = frozenset({"hf", "objective"})

@@ -230,7 +230,7 @@ models/timm_wrapper/modeling_timm_wrapper.py."""
 _FLASH: Final = "flash-attn"
 """It is compiled on installation, so it precedes the packages that require it."""
 _TRAINERS: Final = (
-    *("axolotl", "llamafactory", "ms-swift", "openrlhf", "unsloth", "verl"),
+    *("axolotl", "llamafactory", "ms-swift", "nemo-automodel", "openrlhf", "unsloth", "verl"),
     *("trl", "simpletuner", "llama-cookbook", "SwissArmyTransformer"),
 )
 """Distributions that a target is written for and that it installs."""

@@ -5,7 +5,7 @@ from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.sharding import GRADIENTS
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.analyses.time.fsdp import gradient_width
+from tunec.compiler.analyses.memory.terms.fsdp_units import gradient_width
 
 
 def accumulated_bytes(workload: Workload, layout: Layout) -> float:
@@ -22,6 +22,6 @@ def accumulated_bytes(workload: Workload, layout: Layout) -> float:
     ranks = layout.parallel.data * layout.parallel.sequence
     own = trainable / ranks if engine == "deepspeed" and sharded else trainable
     is_fsdp = bool(layout.fsdp.version)
-    width = gradient_width(workload, layout) if is_fsdp else BYTES[layout.states.gradients]
+    width = gradient_width(workload, layout.states) if is_fsdp else BYTES[layout.states.gradients]
     added = 3 * width * own * (times - 1) / times
     return added + (2 * width * trainable if layout.fsdp.version == 1 else 0)

@@ -1,8 +1,7 @@
 """Seconds that FSDP's ranks exchange parameters and gradients, and how often they gather."""
 
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.modules import BYTES
-from tunec.compiler.analyses.memory.terms.fsdp_units import units_of
+from tunec.compiler.analyses.memory.terms.fsdp_units import gradient_width, units_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 
 
@@ -24,7 +23,7 @@ def reduced_bytes(workload: Workload, layout: Layout) -> float:
 
     accelerate 1.15 `Accelerator.no_sync`; unsharded, all ranks get all of them.
     """
-    width = gradient_width(workload, layout)
+    width = gradient_width(workload, layout.states)
     return width * count(workload).trainable * (2 if layout.fsdp.sharding == "none" else 1)
 
 
@@ -33,10 +32,4 @@ def replicated_bytes(workload: Workload, layout: Layout) -> float:
     if layout.fsdp.sharding != "hybrid":
         return 0.0
     inside = max(layout.parallel.data // layout.nodes, 1)
-    return 2 * gradient_width(workload, layout) * count(workload).trainable / inside
-
-
-def gradient_width(workload: Workload, layout: Layout) -> int:
-    """Bytes of an element of the gradients that ranks exchange."""
-    mixed = layout.states.autocast
-    return BYTES[workload.precision.compute] if mixed else BYTES[layout.states.trainable]
+    return 2 * gradient_width(workload, layout.states) * count(workload).trainable / inside

@@ -43,6 +43,8 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
         return _by_unsloth(workload)
     if (verl := workload.version("verl")) is not None:
         return _by_verl(workload, verl)
+    if workload.version("nemo-automodel") is not None:
+        return _by_nemo(workload, engine)
     loaded = "fp32" if _is_loaded_unasked(workload) else precision.compute
     if engine == "fsdp" and workload.adapter.kind == "none":
         states = _mixed(precision.compute, loaded, name)
@@ -69,6 +71,20 @@ def _by_verl(workload: Workload, verl: Version) -> States:
 
 
 _CASTS_ADAPTERS: Final = Version("0.9")
+
+
+def _by_nemo(workload: Workload, engine: Engine) -> States:
+    """Over shards in fp32 what is trained in full; adapters like their base; one process as loaded.
+
+    nemo-automodel 0.5.0 to 0.7.0 components/_peft/lora.py: `lora_dtype` is that of the layer, or
+    what 4 bits are expanded to; components/distributed/config.py `FSDP2Config`: mp_policy casts
+    what is gathered, which stands here as autocast does for other trainers.
+    """
+    compute, name = workload.precision.compute, workload.optimizer.name
+    if workload.adapter.kind == "none" and engine == "fsdp":
+        return _mixed(compute, "fp32", name)
+    states = _left_narrow(_mixed(compute, compute, name))
+    return states if engine == "fsdp" else replace(states, autocast=False)
 
 
 def _is_loaded_unasked(workload: Workload) -> bool:

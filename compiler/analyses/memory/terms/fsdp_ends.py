@@ -16,6 +16,10 @@ from tunec.schemas.models.architecture import Module
 
 _OWN_UNITS: Final = Version("1.14")
 """The first accelerate that makes the embedding and the head units of their own."""
+NEMO: Final = "nemo-automodel"
+_NEMOS_OWN_UNITS: Final = Version("0.7")
+"""The first of its releases that makes units of both ends, where they are trained and not one
+(components/distributed/parallelizer.py `_fully_shard_untied_input_output_embeddings`)."""
 
 Head = Literal["unit", "loss", "host"]
 """Who makes the output projection whole for the loss: its unit, or the loss, there or on the host.
@@ -24,6 +28,9 @@ Head = Literal["unit", "loss", "host"]
 
 def has_ends(workload: Workload, fsdp: Fsdp) -> bool:
     """Whether the ends are units of their own."""
+    if (nemo := workload.version(NEMO)) is not None:
+        is_whole = workload.adapter.kind == "none" and not workload.architecture.tied
+        return fsdp.version == 2 and nemo >= _NEMOS_OWN_UNITS and is_whole
     version = workload.version("accelerate")
     return fsdp.version == 2 and (version is None or version >= _OWN_UNITS)
 

@@ -18,7 +18,7 @@ from tunec.compiler.analyses.memory.modules import (
     quantizes,
 )
 from tunec.compiler.analyses.memory.sharding import Sharding
-from tunec.compiler.analyses.memory.terms.fsdp_ends import Head, end_of, has_ends, head_of
+from tunec.compiler.analyses.memory.terms.fsdp_ends import NEMO, Head, end_of, has_ends, head_of
 from tunec.compiler.analyses.memory.terms.optimizer import step_bytes
 from tunec.compiler.analyses.memory.timeline import At, Sizes
 from tunec.compiler.analyses.memory.workload import Workload
@@ -251,13 +251,24 @@ class Run(NamedTuple):
         return sum(map(self.gradient, units)) if self.waits else 0.0
 
 
+def gradient_width(workload: Workload, states: States) -> int:
+    """Bytes of an element of the gradients that ranks exchange.
+
+    NeMo AutoModel sums them in fp32 (nemo-automodel 0.5.0 to 0.7.0 components/distributed/
+    config.py `FSDP2Config`: reduce_dtype); accelerate in the compute dtype.
+    """
+    if states.autocast and workload.version(NEMO) is None:
+        return BYTES[workload.precision.compute]
+    return BYTES["fp32" if states.autocast else states.trainable]
+
+
 def run_of(workload: Workload, plan: Sharding) -> Run:
     """What FSDP makes of a plan."""
     mixed = plan.states.autocast
     units = units_of(workload, plan.fsdp, plan.states)
     if plan.fsdp.version == 1 and plan.fsdp.sharding == "none":
         units = _where_they_lie(units, trained=mixed)
-    width = BYTES[workload.precision.compute] if mixed else plan.parameter
+    width = gradient_width(workload, plan.states) if mixed else plan.parameter
     by = head_of(workload, plan.fsdp)
     if by != "unit":
         gathered = plan.parameter / width if units.tail.trained else 1.0

@@ -328,7 +328,7 @@ def _nodes(run: LintContext, world: int) -> int:
     return 1 if cluster is None else -(-world // min(each.device_count for each in cluster.nodes))
 
 
-OWN_STATES: Final = ("axolotl", "unsloth", "verl")
+OWN_STATES: Final = ("axolotl", "nemo-automodel", "unsloth", "verl")
 """Trainers that hold states by rules of their own, wherever they run."""
 
 

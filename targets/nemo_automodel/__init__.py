@@ -1,0 +1,1 @@
+"""NeMo AutoModel's YAML: what its recipe for finetuning text models reads."""

@@ -1,0 +1,186 @@
+"""Rows of data: two of its data sets are written, and what the others hold is named."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan, training_data
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, derived, fixed, same
+from tunec.schemas.data_paths import chosen, data_name, is_local, usual_split
+from tunec.targets.nemo_automodel.packages import SOURCE
+from tunec.targets.rows import evaluates, row
+
+_SETS: Final = f"{SOURCE} components/datasets/llm"
+_CHATS: Final = "nemo_automodel.components.datasets.llm.chat_dataset.ChatDataset"
+_COLUMNS: Final = (
+    "nemo_automodel.components.datasets.llm.column_mapped_text_instruction_dataset."
+    "ColumnMappedTextInstructionDataset"
+)
+_MAPPING: Final = {"question": "prompt", "answer": "completion"}
+_ROLES: Final = ("question", "answer", "context")
+_TRAIN, _HELD_OUT = "dataset", "validation_dataset"
+_PATH, _SPLIT, _CONFIG = "path_or_dataset_id", "split", "name"
+_IDS: Final = (_PATH, "path_or_dataset", "dataset_name")
+"""What its data sets call where their data lies."""
+_LENGTH: Final = "dataset.seq_length"
+
+
+def _keys(section: str) -> tuple[str, ...]:
+    return tuple(f"{section}.{key}" for key in (*_IDS, _SPLIT, _CONFIG))
+
+
+def _write(section: str, names: tuple[str, ...], split: str | None) -> Mapping[str, Json]:
+    """Files in a list, or one data set of the hub with its part."""
+    at = f"{section}.{_PATH}"
+    if all(map(is_local, names)):
+        return {at: names[0] if len(names) == 1 else [*names]}
+    if len(names) > 1:
+        return {}  # which is refused
+    told = chosen(names[0])
+    part = {f"{section}.{_SPLIT}": told.split or split, f"{section}.{_CONFIG}": told.config}
+    return {at: told.path, **{key: value for key, value in part.items() if value is not None}}
+
+
+def _named(section: str, found: Mapping[str, Json], usual: str = "train") -> tuple[str, ...]:
+    path = next(filter(None, (found.get(f"{section}.{key}") for key in _IDS)), None)
+    if isinstance(path, list):
+        return tuple(map(str, path))
+    if not isinstance(path, str) or "[" in str(found.get(f"{section}.{_SPLIT}", "")):
+        return ()  # a slice of a part is no slot's value
+    config, split = (found.get(f"{section}.{key}") for key in (_CONFIG, _SPLIT))
+    return (path if is_local(path) else data_name(path, config, split, usual),)
+
+
+def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    names = _named(_TRAIN, found)
+    return {"data.train": names[0], "data.more": names[1:]} if names else {}
+
+
+def _write_held_out(plan: Plan) -> Mapping[str, Json]:
+    name = plan.data.evaluation
+    if name is None:
+        return {}
+    trained = training_data(plan)
+    held = _write(_HELD_OUT, (name,), usual_split(name, trained))
+    train = _write(_TRAIN, trained, "train")
+    return {f"{_HELD_OUT}._target_": _class(plan), **held, **train}
+
+
+def _read_held_out(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """What is evaluated on; of data that are trained on, the part `test` goes without saying."""
+    if not any(key.startswith(_HELD_OUT) for key in found):
+        return {"data.evaluation": None}
+    trained = _named(_TRAIN, found)
+    (said,) = _named(_HELD_OUT, found, "") or ("",)
+    usual = usual_split(said, trained)
+    (name,) = _named(_HELD_OUT, found, usual) or ("",)
+    return {"data.evaluation": name} if name else {}
+
+
+# ── what a record looks like ─────────────────────────────────────────────────────────────────────
+
+
+def _class(plan: Plan) -> str:
+    return _COLUMNS if plan.data.format == "prompt-completion" else _CHATS
+
+
+def _is_columns(plan: Plan) -> bool:
+    return plan.data.format == "prompt-completion"
+
+
+def _mapping(section: str, plan: Plan) -> Mapping[str, Json]:
+    columns = _MAPPING if _is_columns(plan) else {}
+    return {f"{section}.column_mapping.{role}": column for role, column in columns.items()}
+
+
+def _write_format(plan: Plan) -> Mapping[str, Json]:
+    told = {f"{_TRAIN}._target_": _class(plan)}
+    return (
+        {**told, **_mapping(_TRAIN, plan)}
+        if plan.data.format in (None, "prompt-completion")
+        else {}
+    )
+
+
+def _read_format(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Two columns that are called as in TRL's data; else chats, or what `foreign` names."""
+    kind = str(found.get(f"{_TRAIN}._target_", ""))
+    if not kind.endswith(".ColumnMappedTextInstructionDataset"):
+        return {"data.format": None}
+    mapping = {role: found.get(f"{_TRAIN}.column_mapping.{role}") for role in _ROLES}
+    is_plain = {key: value for key, value in mapping.items() if value} == _MAPPING
+    return {"data.format": "prompt-completion"} if is_plain else {}
+
+
+def foreign(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """Data sets that only its own functions make texts of."""
+    for section in (_TRAIN, _HELD_OUT):
+        key = f"{section}._target_"
+        kind = str(found.get(key, "")).rpartition(".")[2]
+        if kind and kind not in ("ChatDataset", "ColumnMappedTextInstructionDataset"):
+            yield key, f"its own `{kind}` makes prompts and answers of the data's columns"
+
+
+DATA: Final[tuple[Entry, ...]] = (
+    row(
+        (f"{_TRAIN}._target_", *(f"{_TRAIN}.column_mapping.{role}" for role in _ROLES)),
+        ("data.format",),
+        _write_format,
+        _read_format,
+        f"{_SETS}/chat_dataset.py, column_mapped_text_instruction_dataset.py",
+    ),
+    row(
+        _keys(_TRAIN),
+        ("data.train", "data.more"),
+        lambda plan: _write(_TRAIN, training_data(plan), "train"),
+        _read_train,
+        f"{_SETS}/chat_dataset.py `_load_openai_messages`: files one behind the other",
+    ),
+    row(
+        (f"{_HELD_OUT}._target_", *_keys(_HELD_OUT), *_keys(_TRAIN)),
+        ("data.evaluation",),
+        _write_held_out,
+        _read_held_out,
+        f"{SOURCE} recipes/_typed_config.py `validation_dataloaders`",
+        absent={"data.evaluation": None},
+    ),
+    same(_LENGTH, "data.sequence", f"{_SETS}/chat_dataset.py `ChatDataset`"),
+    derived(f"{_HELD_OUT}.seq_length", lambda plan: plan.data.sequence, f"{_SETS}", when=evaluates),
+    constant(f"{_TRAIN}.truncation", True, f"{_SETS}: by default longer ones stay whole"),
+    derived(f"{_HELD_OUT}.truncation", lambda _: True, f"{_SETS}", when=evaluates),
+    *(
+        derived(
+            f"{_HELD_OUT}.column_mapping.{role}",
+            lambda _, column=column: column,  # type: ignore[misc]
+            f"{_SETS}/column_mapped_text_instruction_dataset.py",
+            when=lambda plan: evaluates(plan) and _is_columns(plan),
+        )
+        for role, column in _MAPPING.items()
+    ),
+    row(
+        ("packed_sequence.packed_sequence_size",),
+        ("data.packing",),
+        lambda plan: {} if plan.data.packing else {"packed_sequence.packed_sequence_size": 0},
+        lambda found: {"data.packing": found["packed_sequence.packed_sequence_size"] > 0},
+        f"{SOURCE} recipes/_typed_config.py `_packing_config`",
+        absent={"data.packing": False},
+    ),
+    fixed("data.images", 0, f"{_SETS}: texts alone"),
+    constant("dataloader.shuffle", True, f"{SOURCE} recipes/_typed_config.py"),
+    constant(
+        "dataloader.collate_fn",
+        "nemo_automodel.components.datasets.utils.default_collater",
+        f"{SOURCE} components/datasets/utils.py: padded to the longest of a batch",
+    ),
+    same(
+        "dataloader.num_workers",
+        "runtime.dataloader_workers",
+        f"{SOURCE} recipes/_typed_config.py",
+        absent=((ALWAYS, 0),),
+    ),
+    same(
+        "dataloader.pin_memory",
+        "runtime.dataloader_pin_memory",
+        f"{SOURCE} recipes/_typed_config.py",
+        absent=((ALWAYS, False),),
+    ),
+)

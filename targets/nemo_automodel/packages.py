@@ -1,0 +1,32 @@
+"""The releases of NeMo AutoModel that rows were read from, and what each pins."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.releases import Releases
+
+NAME: Final = "nemo-automodel"
+RELEASES: Final = ("0.5.0", "0.6.0", "0.7.0")
+SUPPORTED: Final = Releases(">=0.5,<0.8")
+SOURCE: Final = "nemo-automodel 0.5.0 to 0.7.0"
+
+_BROUGHT: Final = (
+    ("0.5", {"transformers": "5.8.1", "peft": "0.19.1"}),
+    ("0.6", {"transformers": "5.12.1", "peft": "0.19.1"}),
+    ("0.7", {"transformers": "5.18.0", "peft": "0.20.0"}),
+)
+"""`Requires-Dist` of the wheels pins transformers; adapters are its own, and of peft it writes the
+form of checkpoints alone."""
+
+
+def ranges(version: Version) -> Mapping[str, Releases]:
+    """The releases that one of it takes, by package."""
+    return {"transformers": Releases(f"=={brought(version)['transformers']}")}
+
+
+def brought(version: Version) -> Mapping[str, str]:
+    """The releases that go with one of it, by package."""
+    held = [found for since, found in _BROUGHT if version >= Version(since)]
+    return held[-1] if held else _BROUGHT[0][1]

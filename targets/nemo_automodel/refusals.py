@@ -1,0 +1,107 @@
+"""What NeMo AutoModel does not run, or runs otherwise than planned."""
+
+from typing import Final
+
+from tunec.compiler.ir.plan import Plan, training_data
+from tunec.schemas.data_paths import is_local
+from tunec.targets.nemo_automodel.packages import SOURCE
+from tunec.targets.rows import has_adapter, on_fsdp, recomputes_layers
+from tunec.targets.scripts.refusals import Refusal
+
+_BUILDS: Final = f"{SOURCE} recipes/llm/train_ft.py `setup`"
+
+
+def _mixes(plan: Plan) -> bool:
+    parts = training_data(plan)
+    return len(parts) > 1 and not all(map(is_local, parts))
+
+
+REFUSALS: Final = (
+    Refusal(
+        ("parallel.engine",),
+        "it is written for its strategy fsdp2, and shards nothing of one process",
+        lambda plan: plan.parallel.engine not in ("fsdp", "none"),
+        f"{SOURCE} components/distributed/config.py `DistributedSetup`",
+        "set `engine: fsdp`, or leave it out",
+    ),
+    Refusal(
+        ("parallel.sequence", "parallel.tensor"),
+        "no account is kept of what its context and tensor parallelism split",
+        lambda plan: plan.parallel.sequence > 1 or plan.parallel.tensor > 1,
+        f"{SOURCE} components/distributed/context_parallel",
+        "leave both at 1",
+    ),
+    Refusal(
+        ("launch.launcher",),
+        "its recipe joins the processes that torchrun starts, one process too",
+        lambda plan: plan.launch.launcher != "torchrun",
+        f"{SOURCE} components/distributed/init_utils.py `initialize_distributed`",
+        "set `launcher: torchrun`, or leave it out",
+    ),
+    Refusal(
+        ("precision.compute",),
+        "it computes in bf16 over shards, and of one process in the dtype that it is loaded in",
+        lambda plan: (
+            plan.precision.compute == "fp16" or (on_fsdp(plan) and plan.precision.compute != "bf16")
+        ),
+        f"{SOURCE} components/distributed/config.py `FSDP2Config`: mp_policy",
+        "set `precision: bf16`",
+    ),
+    Refusal(
+        ("activation_checkpointing.mode",),
+        "before 0.6 it recomputes layers by torch's reentrant variant, which is not planned for it",
+        recomputes_layers,
+        "nemo-automodel 0.5.0 components/distributed/parallelizer.py: use_reentrant",
+        "set `software: {nemo-automodel: 0.7.0}`",
+        until="0.6",
+    ),
+    Refusal(
+        ("data.packing",),
+        "what it packs is kept apart by TransformerEngine's attention, or by its own neat packing, "
+        "of which no account is kept",
+        lambda plan: plan.data.packing,
+        f"{SOURCE} components/datasets/llm/packed_sequence.py; recipes/llm/train_ft.py "
+        "`packing_strategy`",
+        "leave `data.packing` out",
+    ),
+    Refusal(
+        ("data.train", "data.more"),
+        "it joins files, and no data sets of the hub",
+        _mixes,
+        f"{SOURCE} components/datasets/llm/chat_dataset.py `_load_openai_messages`",
+        "download them, and name the files",
+    ),
+    Refusal(
+        ("optimizer.name", "optimizer.kernel"),
+        "of its optimizers torch's AdamW is planned: `foreach`, or `fused`",
+        lambda plan: (
+            plan.optimizer.name != "adamw" or plan.optimizer.kernel not in ("foreach", "fused")
+        ),
+        f"{SOURCE} components/optim/optimizer.py",
+        "leave `train.optimizer.name` out",
+    ),
+    Refusal(
+        ("optimizer.max_grad_norm",),
+        "it always clips gradients, and at a norm of 0 none is left",
+        lambda plan: plan.optimizer.max_grad_norm == 0,
+        f"{_BUILDS}: clip_grad_norm",
+        "set `train.optimizer.max_grad_norm` above 0",
+    ),
+    Refusal(
+        ("schedule.kind",),
+        "its scheduler has constant, linear and cosine rates",
+        lambda plan: (
+            plan.schedule.kind
+            not in ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr")
+        ),
+        f"{SOURCE} components/optim/scheduler.py `OptimizerParamScheduler.get_lr`",
+        "choose one of these as `train.schedule`",
+    ),
+    Refusal(
+        ("adapter.targets",),
+        "its targets are names and wildcards, and no regular expression",
+        lambda plan: has_adapter(plan) and isinstance(plan.adapter.targets, str),
+        f"{SOURCE} components/_peft/module_matcher.py `wildcard_match`",
+        "list names of layers as `method.lora.targets`",
+    ),
+)

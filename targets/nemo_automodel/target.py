@@ -1,0 +1,192 @@
+"""The nemo-automodel target: one YAML for its recipe that finetunes text models under FSDP 2."""
+
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.counting import Counting, Epoch
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target
+from tunec.schemas.spec import Spec
+from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
+from tunec.targets.huggingface.target import CANNOT
+from tunec.targets.nemo_automodel.data import DATA, foreign
+from tunec.targets.nemo_automodel.engine import ALWAYS_SO, ENGINE
+from tunec.targets.nemo_automodel.migration import LEAVES
+from tunec.targets.nemo_automodel.model import ADAPTER, MODEL, QUANTIZATION
+from tunec.targets.nemo_automodel.packages import (
+    NAME,
+    RELEASES,
+    SUPPORTED,
+    brought,
+    ranges,
+)
+from tunec.targets.nemo_automodel.refusals import REFUSALS
+from tunec.targets.nemo_automodel.training import BATCH, OPTIMIZER, RUN, SCHEDULE
+from tunec.targets.read_only import schema_of
+from tunec.targets.rows import has_adapter, recomputes_layers
+from tunec.targets.scripts.refusals import refusing
+from tunec.targets.trainers import other_releases, reading_formats, supervised
+
+_RECIPES: Final = "TrainFinetuneRecipe"
+_OWN: Final = "nemo_automodel."
+
+
+def _is_nemo(document: Json) -> bool:
+    """A recipe of its name, or a model of its own class beside its steps."""
+    if not isinstance(document, dict):
+        return False
+    recipe, model = document.get("recipe"), document.get("model")
+    named = recipe.get("_target_") if isinstance(recipe, dict) else recipe
+    if isinstance(named, str) and (named.startswith((_OWN, _RECIPES)) or _RECIPES in named):
+        return True
+    kind = model.get("_target_") if isinstance(model, dict) else None
+    is_own = isinstance(kind, str) and kind.startswith(_OWN)
+    return is_own and isinstance(document.get("step_scheduler"), dict)
+
+
+CONFIG: Final = File(
+    name="nemo_automodel.yaml",
+    format="yaml",
+    entries=(
+        *MODEL,
+        *ADAPTER,
+        *QUANTIZATION,
+        *ENGINE,
+        *DATA,
+        *BATCH,
+        *OPTIMIZER,
+        *SCHEDULE,
+        *RUN,
+    ),
+    recognise=_is_nemo,
+    schema=schema_of(NAME, RELEASES, NAME),
+    check=other_releases(NAME, ranges, brought),
+    leaves=LEAVES,
+    foreign=foreign,
+    reads_powers=True,
+)
+
+
+# ── what no key says ─────────────────────────────────────────────────────────────────────────────
+
+_CANNOT: Final = {
+    **CANNOT,
+    **supervised(NAME),
+    **reading_formats(
+        "it reads lists of messages, or prompt and completion", "sharegpt", "prompt-completion"
+    ),
+    **{slot: Cannot("one process shards nothing") for slot in SLOTS if slot.startswith("fsdp.")},
+    "fsdp.wrap_classes": Cannot("each module of a list is a unit"),
+    "fsdp.min_parameters": Cannot("each module of a list is a unit"),
+    "model.kind": Cannot("its recipe is for models of text", True, ("causal-lm",)),
+    "states.autocast": Cannot("its policy casts what FSDP gathers; autocast_dtype is not set"),
+    "parallel.engine": Cannot("of one process it shards nothing"),
+    "batch.accumulation": Cannot("global batch, micro batch and processes say it"),
+    "schedule.keep_checkpoints": Cannot("before 0.6 every checkpoint is kept"),
+    "schedule.warmup_share": Cannot("it is given the steps of a warm-up"),
+    "runtime.report_to": Cannot("of trackers wandb is written", True, ((), ("wandb",))),
+}
+_REQUIRES: Final[Mapping[str, Any]] = {
+    "activation_checkpointing.reentrant": False,
+    "precision.tf32": False,
+    "loss.path": "full",
+}
+_WARMUP: Final = 10
+"""Steps of rising rate where neither the spec nor the length of a run gives their number."""
+
+
+def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """FSDP 2 of several devices; torchrun; its warm-up in steps."""
+    starts = {} if spec.launcher else {"launch.launcher": "torchrun"}
+    is_open = spec.train.steps is None and spec.data.samples is None
+    rises = is_open and "warmup" not in spec.train.model_fields_set
+    told = {**starts, **({"schedule.warmup_steps": _WARMUP} if rises else {})}
+    if "devices" not in draft.groups or spec.engine not in (None, "fsdp"):
+        return told
+    is_several = draft.devices.nodes * draft.devices.per_node > 1
+    engine = {} if spec.engine else {"parallel.engine": "fsdp" if is_several else "none"}
+    return {**told, **engine, **(ALWAYS_SO if is_several else {})}
+
+
+_refusals: Final = refusing(NAME, REFUSALS)
+
+
+def _check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
+    yield from _refusals(plan, version)
+    yield from _unfollowed(plan)
+    if version < Version("0.6") and plan.schedule.keep_checkpoints is not None:
+        yield Diagnostic(
+            "every-checkpoint-kept",
+            "warning",
+            f"{NAME} {version} keeps every checkpoint, and not {plan.schedule.keep_checkpoints}",
+            help="name 0.6 or later in `software`, or see to the disk",
+        )
+
+
+def _unfollowed(plan: Plan) -> Iterator[Diagnostic]:
+    """What its own parts do to memory that the account does not follow."""
+    adapts = (
+        "its adapters keep less than PEFT's, of which the account is (components/_peft/lora.py: "
+        "use_memory_efficient_lora)"
+    )
+    recomputes = (
+        "where a layer has a frozen part alone, or the model no layers of transformers, it "
+        "recomputes attention, feed-forward and norms apart, which keeps more (components/"
+        "distributed/activation_checkpointing.py `apply_submodule_checkpointing`)"
+    )
+    notes = (
+        *((adapts,) if has_adapter(plan) else ()),
+        *((recomputes,) if recomputes_layers(plan) else ()),
+    )
+    if notes:
+        yield Diagnostic(
+            "account-of-the-plain-trainer",
+            "note",
+            f"the memory is counted without what {NAME} puts in place of parts",
+            notes=notes,
+        )
+
+
+def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
+    """Its recipe by its module, as torchrun starts it."""
+    return ("nemo_automodel.recipes.llm.train_ft", "--config", f"{NAME}/{CONFIG.name}")
+
+
+def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
+    """Every sample: what is left of an epoch is a smaller step.
+
+    nemo-automodel 0.5.0 to 0.7.0 components/training/step_scheduler.py: `epoch_len`.
+    """
+
+    def steps(epoch: Epoch, epochs: float) -> int:
+        batches = ceil(ceil(epoch.rows / epoch.processes) / epoch.micro)
+        return int(epochs) * ceil(batches / epoch.accumulation)
+
+    return Counting(f"{NAME} {dialect[NAME]}", steps, "buffered")
+
+
+TARGET: Final = Target(
+    name=NAME,
+    package=NAME,
+    supported=SUPPORTED,
+    latest=RELEASES[-1],
+    releases=RELEASES,
+    files=(CONFIG,),
+    cannot=_CANNOT,
+    requires=_REQUIRES,
+    needs=_needs,
+    takes_fsdp=True,
+    check=_check,
+    beside={"transformers": TRANSFORMERS, PEFT: PEFT_RELEASES},
+    companions=brought,
+    entry=entry,
+    run_by="trl",
+    counting=counting,
+    verify="tunec.targets.nemo_automodel.verify",
+)
+"""What the recipe of NeMo AutoModel reads."""
