@@ -20,6 +20,7 @@ _READERS: Final[Mapping[str, frozenset[str]]] = {
     "glm4": frozenset({"glm4"}),
     "llama_cookbook": frozenset({"llama-cookbook"}),
     "llamafactory": frozenset({"axolotl", "llamafactory", "simpletuner"}),
+    "nemo_automodel": frozenset({"nemo-automodel"}),
     "musubi_tuner": frozenset({"musubi-tuner", "musubi-tuner-data"}),
     "openrlhf": frozenset({"openrlhf", "openrlhf-ppo", "openrlhf-rm"}),
     "scripts": frozenset({"alpaca-lora", "diffusers"}),

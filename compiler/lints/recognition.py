@@ -88,7 +88,7 @@ _SHARE_OF_SECTIONS: Final = 0.4
 _SHARE_OF_PART: Final = 0.5
 """The share of the keys of a part of LLaMA-Factory's file, which names no model, that it has to
 know: programs that start it have files of their own with some of its keys."""
-_BY_MARKS: Final = ("trl-methods", "unsloth", "verl")
+_BY_MARKS: Final = ("nemo-automodel", "trl-methods", "unsloth", "verl")
 """Whose files are told by keys of their own: trainers and many scripts share the others."""
 _OF_METHODS: Final = {"trl-methods": "output_dir", "trl": "model_name_or_path"}
 """Whose files are of one method each, and the key that every whole one has."""

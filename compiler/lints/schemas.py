@@ -78,7 +78,7 @@ def is_everywhere(run: "LintContext", document: Document, fault: Fault) -> bool:
     )
 
 
-_WITH_OWN_SCHEMA: Final = ("unsloth", "verl")
+_WITH_OWN_SCHEMA: Final = ("nemo-automodel", "unsloth", "verl")
 """Kinds of which the target's file names the schema of a release."""
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
 from tunec.targets.nemo_automodel.packages import SOURCE
 from tunec.targets.rows import on_fsdp, recomputes_layers, row

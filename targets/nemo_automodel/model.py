@@ -106,25 +106,33 @@ _TARGETS: Final = "peft.target_modules"
 _USUAL: Final = r".*_proj"
 
 
+_ANYWHERE: Final = "*."
+_TOPMOST: Final = "lm_head"
+"""What is matched by its whole path, which is its name."""
+
+
 def _pattern(names: Sequence[str]) -> Any:
-    """Names of layers, or, where one is a pattern, one expression over whole paths."""
-    if not any("*" in name for name in names):
-        return tuple(names)
-    every = [
-        name.replace(".", r"\.").replace("*", ".*") if "*" in name else rf"(?:.*\.)?{name}"
-        for name in names
-    ]
+    """Names of layers, or, where one is another pattern, one expression over whole paths."""
+    plain = [name.removeprefix(_ANYWHERE) for name in names]
+    if not any("*" in name for name in plain):
+        return tuple(plain)
+    every = [name.replace(".", r"\.").replace("*", ".*") for name in names]
     return every[0] if len(every) == 1 else f"(?:{'|'.join(every)})"
 
 
 def _write_targets(plan: Plan) -> Mapping[str, Json]:
     targets = plan.adapter.targets
-    return {} if isinstance(targets, str) else {_TARGETS: [*targets]}
+    if isinstance(targets, str):
+        return {}  # which is refused
+    return {_TARGETS: [name if name == _TOPMOST else f"{_ANYWHERE}{name}" for name in targets]}
 
 
 def _read_targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Patterns; a name by itself is a whole path, which no layer but the topmost has."""
     said = found[_TARGETS]
     names = [said] if isinstance(said, str) else [str(each) for each in said or ()]
+    if any("*" not in name and name != _TOPMOST for name in names):
+        return {}
     return {"adapter.targets": _pattern(names) if names else _USUAL}
 
 
@@ -172,7 +180,7 @@ ADAPTER: Final = (
         ("adapter.targets",),
         _write_targets,
         _read_targets,
-        f"{_MATCHES}: a name, or a pattern over whole paths",
+        f"{_MATCHES}: patterns over whole paths",
         absent={"adapter.targets": _USUAL},
         when=has_adapter,
     ),

@@ -98,6 +98,17 @@ REFUSALS: Final = (
         "choose one of these as `train.schedule`",
     ),
     Refusal(
+        ("schedule.warmup_steps", "schedule.steps"),
+        "the rate has to fall, or stay, after it has risen: AssertionError",
+        lambda plan: (
+            plan.schedule.steps is not None
+            and plan.schedule.kind != "constant"
+            and (plan.schedule.warmup_steps or 0) >= plan.schedule.steps
+        ),
+        f"{SOURCE} components/optim/scheduler.py `OptimizerParamScheduler.__init__`",
+        "set fewer steps as `train.warmup`",
+    ),
+    Refusal(
         ("adapter.targets",),
         "its targets are names and wildcards, and no regular expression",
         lambda plan: has_adapter(plan) and isinstance(plan.adapter.targets, str),

@@ -63,11 +63,15 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 def _facts(plan: Plan, told: Mapping[str, Any]) -> Told:
     yield "states.weights", "model.torch_dtype", DTYPES[plan.states.weights], told["model"]["dtype"]
+    yield "runtime.seed", "seed", plan.runtime.seed, told["seed"]
     yield "loss.path", "loss_fn._target_", "MaskedCrossEntropy", told["loss"]
     yield from _data(plan, told["data"])
     yield from _loop(plan, told["steps"], told["rate"])
     yield from _optimizer(plan, told["optimizer"])
     yield from _engine(plan, told["distributed"])
+    if told["adapted"] is not None:
+        names = [*plan.adapter.targets]
+        yield "adapter.targets", "peft.target_modules", names, told["adapted"]
     packed, made = plan.quantization.format in ("nf4", "fp4"), told["quantization"] or {}
     key = "quantization.load_in_4bit"
     yield "quantization.format", key, packed, bool(made.get("load_in_4bit"))

@@ -25,6 +25,7 @@ TRAINERS = {
     "axolotl": SPEC,
     "llamafactory": SPEC,
     "ms-swift": SPEC,
+    "nemo-automodel": SPEC,
     "openrlhf": SPEC,
     "unsloth": {**SPEC, "hardware": "a100-80g-x1"},
     "verl": PARQUET,

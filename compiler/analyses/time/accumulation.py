@@ -4,8 +4,8 @@ from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES
 from tunec.compiler.analyses.memory.rank import of_rank
 from tunec.compiler.analyses.memory.sharding import GRADIENTS
-from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.memory.terms.fsdp_units import gradient_width
+from tunec.compiler.analyses.memory.workload import Layout, Workload
 
 
 def accumulated_bytes(workload: Workload, layout: Layout) -> float:

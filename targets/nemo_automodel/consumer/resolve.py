@@ -15,12 +15,14 @@ from tunec.compiler.consumers.refusal import Refused, stage
 from tunec.compiler.consumers.workplace import workplace
 
 _FILE: Final = "nemo_automodel.yaml"
+_MANY: Final = 1000
+"""Steps of an epoch whose length is not known."""
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
     """The file as the recipe goes on with it.
 
-    In: `yaml`; `samples` of the training data (None: as many as make a step); `world_size`.
+    In: `yaml`; `samples` of the training data (None: unknown, and many); `world_size`.
     Out: `version`; `refused` (None, or stage, type and message); `values` of all sections, with the
     fields of its classes; `derived`: what its classes build of these.
     """
@@ -76,9 +78,11 @@ def _derived(
 ) -> Iterator[tuple[str, Any]]:
     yield "model", _loaded(config)
     yield "data", _data(config)
+    yield "seed", config.get("seed", 42)  # recipes/llm/train_ft.py `setup`: StatefulRNG
     yield "loss", type(config.loss_fn.build()).__name__
     yield "distributed", _sharded(spread)
     yield "quantization", _bits(config)
+    yield "adapted", _adapted(config)
     model = torch.nn.Linear(1, 1)
     optimizers = config.optimizer.build(model, is_peft=True)
     defaults = optimizers[0].defaults
@@ -147,6 +151,17 @@ def _sharded(spread: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _adapted(config: Any) -> list[str] | None:
+    """Layers of a block, and the head, that its own matcher finds by the names that are listed."""
+    if not config.get("peft"):
+        return None
+    peft, linear = config.peft.instantiate(), torch.nn.Linear(1, 1)
+    matcher = _part("components._peft.module_matcher").ModuleMatcher(peft.target_modules)
+    names = [each.rpartition("*.")[2] for each in matcher.target_modules]
+    paths = {name: name if name == "lm_head" else f"model.layers.0.block.{name}" for name in names}
+    return [name for name, path in paths.items() if matcher.match(linear, path)]
+
+
 def _bits(config: Any) -> Any:
     said = config.get("quantization", None)
     if said is None:
@@ -166,7 +181,7 @@ class _Loader:
 
 def _steps(config: Any, question: Mapping[str, Any]) -> Any:
     micro, world = config.get("step_scheduler.local_batch_size", 1), question["world_size"]
-    samples = question["samples"] or config.step_scheduler.global_batch_size
+    samples = question["samples"] or _MANY * config.step_scheduler.global_batch_size
     loader = _Loader(ceil(ceil(samples / world) / micro))
     return config.step_scheduler.build(loader, world, micro)
 

@@ -193,7 +193,7 @@ def _no_argument(place: Place, known: frozenset[str]) -> Finding:
     )
 
 
-KINDS: Final = ("unsloth", "verl")
+KINDS: Final = ("nemo-automodel", "unsloth", "verl")
 """Kinds of files that are sections, each with a schema of its own."""
 
 

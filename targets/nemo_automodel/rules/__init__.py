@@ -1,0 +1,1 @@
+"""Rules about the YAML of NeMo AutoModel's recipe."""
