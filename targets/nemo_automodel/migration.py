@@ -6,6 +6,7 @@ from tunec.compiler.consumers.moved_keys import Moved, gone, never, one_of, only
 from tunec.targets.nemo_automodel.packages import SOURCE
 
 _RECIPE: Final = f"{SOURCE} recipes/llm/train_ft.py"
+_COLLATER: Final = "nemo_automodel.components.datasets.utils.default_collater"
 _NOTHING: Final = (None, False, "", "none")
 
 
@@ -57,10 +58,12 @@ LEAVES: Final = (
         "the loader is the trainer's own",
         "torchdata.stateful_dataloader.StatefulDataLoader",
     ),
-    _other("dataloader.collate_fn", "the collator is the trainer's own"),
+    *(
+        _other(f"dataloader.{key}", "batches are padded to their longest", _COLLATER)
+        for key in ("collate_fn", "collate_fn._target_")
+    ),
     _other("dataloader.shuffle", "samples are shuffled", True, None),
-    _other("dist_env.backend", "torchrun's processes meet by NCCL", "nccl"),
-    _other("dist_env.timeout_minutes", "processes wait as long as torch does"),
+    gone("dist_env", _RECIPE, "processes meet as torchrun lets them"),
     _other("lr_scheduler.lr_decay_steps", "the rate falls until the last step", None),
     gone("rng", _RECIPE, "nothing reads this section: the seed is `seed`, at the top"),
     _other("checkpoint.enabled", "checkpoints are written", True),

@@ -1,5 +1,6 @@
 """Rows of the sections `model`, `peft` and `quantization`, and of what they are computed in."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ def _dtype(word: Json) -> str | None:
 
 CLASS: Final = "nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained"
 _DTYPE: Final = "model.torch_dtype"
+_LOSS: Final = "nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy"
 _CASTS: Final = "distributed.mp_policy"
 _PARAM: Final = f"{_CASTS}.param_dtype"
 _POLICIES: Final[Mapping[str, Json]] = {
@@ -90,10 +92,11 @@ MODEL: Final = (
     ),
     fixed("precision.loss_scaling", "none", f"{SOURCE} recipes/llm/train_ft.py: no scaler"),
     fixed("precision.tf32", value=False, source=f"{SOURCE} recipes/llm/train_ft.py: torch's own"),
+    constant("loss_fn._target_", _LOSS, f"{SOURCE} recipes/llm/train_ft.py: it has no default"),
     named(
         "loss_fn._target_",
         "loss.path",
-        {"full": "nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy"},
+        {"full": _LOSS},
         f"{SOURCE} components/loss/masked_ce.py `MaskedCrossEntropy`: all logits, in fp32",
     ),
 )
@@ -120,10 +123,16 @@ def _pattern(names: Sequence[str]) -> Any:
     return every[0] if len(every) == 1 else f"(?:{'|'.join(every)})"
 
 
+def wildcard_of(targets: str) -> str | None:
+    """The wildcard that says an expression: names that end alike; of others there is none."""
+    found = re.fullmatch(r"\.\*(\w+)", targets)
+    return f"*{found[1]}" if found else None
+
+
 def _write_targets(plan: Plan) -> Mapping[str, Json]:
     targets = plan.adapter.targets
     if isinstance(targets, str):
-        return {}  # which is refused
+        return {_TARGETS: [wildcard]} if (wildcard := wildcard_of(targets)) else {}
     return {_TARGETS: [name if name == _TOPMOST else f"{_ANYWHERE}{name}" for name in targets]}
 
 

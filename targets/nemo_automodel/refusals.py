@@ -4,6 +4,7 @@ from typing import Final
 
 from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.data_paths import is_local
+from tunec.targets.nemo_automodel.model import wildcard_of
 from tunec.targets.nemo_automodel.packages import SOURCE
 from tunec.targets.rows import has_adapter, on_fsdp, recomputes_layers
 from tunec.targets.scripts.refusals import Refusal
@@ -111,7 +112,11 @@ REFUSALS: Final = (
     Refusal(
         ("adapter.targets",),
         "its targets are names and wildcards, and no regular expression",
-        lambda plan: has_adapter(plan) and isinstance(plan.adapter.targets, str),
+        lambda plan: (
+            has_adapter(plan)
+            and isinstance(plan.adapter.targets, str)
+            and wildcard_of(plan.adapter.targets) is None
+        ),
         f"{SOURCE} components/_peft/module_matcher.py `wildcard_match`",
         "list names of layers as `method.lora.targets`",
     ),

@@ -94,7 +94,6 @@ _CANNOT: Final = {
 _REQUIRES: Final[Mapping[str, Any]] = {
     "activation_checkpointing.reentrant": False,
     "precision.tf32": False,
-    "loss.path": "full",
 }
 _WARMUP: Final = 10
 """Steps of rising rate where neither the spec nor the length of a run gives their number."""
@@ -105,7 +104,8 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     starts = {} if spec.launcher else {"launch.launcher": "torchrun"}
     is_open = spec.train.steps is None and spec.data.samples is None
     rises = is_open and "warmup" not in spec.train.model_fields_set
-    told = {**starts, **({"schedule.warmup_steps": _WARMUP} if rises else {})}
+    whole = {} if spec.objective.dpo or spec.objective.grpo else {"loss.path": "full"}
+    told = {**starts, **whole, **({"schedule.warmup_steps": _WARMUP} if rises else {})}
     if "devices" not in draft.groups or spec.engine not in (None, "fsdp"):
         return told
     is_several = draft.devices.nodes * draft.devices.per_node > 1

@@ -59,13 +59,18 @@ _ROWS: Final = (
     ),
 )
 
+_NUMBERS: Final = (
+    *("step_scheduler.global_batch_size", "step_scheduler.local_batch_size", "peft.target_modules"),
+    *("lr_scheduler.min_lr", "lr_scheduler.init_lr", "lr_scheduler.lr_warmup_steps"),
+)
+
 
 @rule(
     "setting-refused-by-nemo-automodel",
     "error",
     "init",
     consumers=(_KIND,),
-    reads=reads_of(_ROWS),
+    reads=(*reads_of(_ROWS), *(f"{_KIND}:{key}" for key in _NUMBERS)),
     hardware=True,
 )
 def setting_refused_by_nemo_automodel(run: LintContext) -> Iterator[Finding]:
@@ -110,15 +115,17 @@ _WHOLE: Final = ("lm_head",)
 def _names(document: Document) -> Iterator[Finding]:
     """Targets of adapters that are names alone: whole paths are compared."""
     at = document.get("peft.target_modules")
-    said = [] if at is None else at.value if isinstance(at.value, list) else [at.value]
-    bare = [each for each in said if isinstance(each, str) and not {*"*."} & {*each}]
-    for name in (each for each in bare if at is not None and each not in _WHOLE):
-        yield Finding(
-            f"{at.path} `{name}` matches no layer",
-            (at.label("compared with whole paths"),),
-            ("where nothing is matched, nothing is trained: ValueError of the optimizer",),
-            f"write `*.{name}`",
-        )
+    if at is None:
+        return
+    said = at.value if isinstance(at.value, list) else [at.value]
+    for name in said:
+        if isinstance(name, str) and name not in _WHOLE and not {"*", "."} & {*name}:
+            yield Finding(
+                f"{at.path} `{name}` matches no layer",
+                (at.label("compared with whole paths"),),
+                ("where nothing is matched, nothing is trained: ValueError of the optimizer",),
+                f"write `*.{name}`",
+            )
 
 
 _LR: Final = "optimizer.lr"
