@@ -16,6 +16,7 @@ _COLUMNS: Final = (
     "ColumnMappedTextInstructionDataset"
 )
 _MAPPING: Final = {"question": "prompt", "answer": "completion"}
+_SHARED: Final = "sharegpt"
 _ROLES: Final = ("question", "answer", "context")
 _TRAIN, _HELD_OUT = "dataset", "validation_dataset"
 _PATH, _SPLIT, _CONFIG = "path_or_dataset_id", "split", "name"
@@ -127,6 +128,13 @@ DATA: Final[tuple[Entry, ...]] = (
         _write_format,
         _read_format,
         f"{_SETS}/chat_dataset.py, column_mapped_text_instruction_dataset.py",
+        when=lambda plan: plan.data.format != _SHARED,
+    ),
+    constant(
+        f"{_TRAIN}._target_",
+        _CHATS,
+        f"{_SETS}/chat_dataset.py `_conversations_to_messages`: where a record has no messages",
+        when=lambda plan: plan.data.format == _SHARED,
     ),
     row(
         _keys(_TRAIN),

@@ -11,6 +11,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target
+from tunec.schemas.data_paths import Record
 from tunec.schemas.spec import Spec
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, TRANSFORMERS
 from tunec.targets.huggingface.target import CANNOT
@@ -170,6 +171,14 @@ def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     return Counting(f"{NAME} {dialect[NAME]}", steps, "buffered")
 
 
+def records(plan: Plan) -> tuple[Record, ...]:
+    """Conversations by their template, or prompt and completion as text."""
+    if plan.data.format == "prompt-completion":
+        return (Record(("prompt", "completion"), "text"),)
+    column = "conversations" if plan.data.format == "sharegpt" else "messages"
+    return (Record((column,), "chat"),)
+
+
 TARGET: Final = Target(
     name=NAME,
     package=NAME,
@@ -187,6 +196,7 @@ TARGET: Final = Target(
     entry=entry,
     run_by="trl",
     counting=counting,
+    records=records,
     verify="tunec.targets.nemo_automodel.verify",
 )
 """What the recipe of NeMo AutoModel reads."""

@@ -69,6 +69,7 @@ def test_llamafactory_is_told_the_columns(form, formatting, columns):
         ("llamafactory", {"prompt-completion", "text"}),
         ("ms-swift", {"text"}),
         ("openrlhf", {"sharegpt", "alpaca", "text"}),
+        ("nemo-automodel", {"alpaca", "text"}),
     ],
 )
 def test_what_a_trainer_cannot_read_is_refused(target, refused):
