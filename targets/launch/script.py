@@ -52,7 +52,8 @@ def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
     """The text of launch.sh: the variables, then the one command, the arguments passed on."""
     comment = "".join(f"# {line}\n" for line in header)
     exports = "".join(
-        f"export {name}={shlex.quote(value)}\n" for name, value in values["environment"].items()
+        f"export {name}={shlex.quote(value)}\n"
+        for name, value in values.get("environment", {}).items()
     )
     parts = ("set -euo pipefail\n", exports, _needed(values), f"{command(values)}\n")
     return f"#!/usr/bin/env bash\n{comment}" + "\n".join(filter(None, parts))

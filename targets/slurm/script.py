@@ -55,7 +55,7 @@ def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
     """
     comment = "".join(f"# {line}\n" for line in header)
     options = "".join(_options(values[SECTION]))
-    exports = "".join(starmap(_export, values["environment"].items()))
+    exports = "".join(starmap(_export, values.get("environment", {}).items()))
     spread = is_spread(values)
     parts = (
         "set -euo pipefail\n",
