@@ -16,9 +16,13 @@ from tunec.schemas.source import Path, Span
 _INTEGER: Final = re.compile(rf"[-+]?[0-9]{{1,{MAX_DIGITS}}}")
 _FLOAT: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _REALLY_NO: Final = frozenset(
-    {"no_cuda", "no_python", "no_ssh", "no_ssh_check", "no_local_rank", "no_tpu_cluster"}
+    {
+        *("no_cuda", "no_python", "no_ssh", "no_ssh_check", "no_local_rank", "no_tpu_cluster"),
+        *("no_metadata", "no_half_vae", "no_token_padding", "no_vae_load"),
+    }
 )
-"""Flags whose own name begins so: `TrainingArguments.no_cuda` (transformers 4.40.2), launchers'."""
+"""Flags whose own name begins so: `TrainingArguments.no_cuda` (transformers 4.40.2), launchers',
+sd-scripts' and musubi-tuner's (0.10.1 library/train_util.py, 0.3.4 hv_train_network.py)."""
 
 
 class Unknown(Struct, frozen=True):
