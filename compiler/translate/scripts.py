@@ -4,9 +4,10 @@
 a parser of its own for it, which knows the flags of its one program.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from tunec.compiler.emit import schema
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.formats import parse_text
@@ -41,31 +42,49 @@ def with_own_scripts(
 
 def _own(table: Target, documents: tuple[Document, ...], text: str) -> tuple[Document, ...]:
     """What a script says by the files of one target."""
-    read = ((file, _parsed(file, text)) for file in table.files)
+    read = ((file, _parsed(table, file, text)) for file in table.files)
     return tuple(
         _document(table, file, values, documents) for file, values in read if values is not None
     )
 
 
-def _parsed(file: File, text: str) -> Mapping[str, Any] | None:
+def _parsed(table: Target, file: File, text: str) -> Mapping[str, Any] | None:
     """The script as a file of a target, if it is one."""
     if file.format not in ("shell", "env") or file.parse is None:
         return None
     try:
         values = file.parse(text)
         is_one = isinstance(values, Mapping) and file.recognise(values)
-        return values if is_one and _has_rows_of(file, values) else None
+        return values if is_one and _has_keys_of(table, file, values) else None
     except WRONG_SHAPE:
         return None
 
 
-def _has_rows_of(file: File, values: Mapping[str, Any]) -> bool:
-    """Whether most of the flags are those of the file's rows: programs share some names."""
+def _has_keys_of(table: Target, file: File, values: Mapping[str, Any]) -> bool:
+    """Whether most of the flags are those of the file's program: programs share some names."""
     every = found_plain(values).items()
     flags = {key: each.value for key, each in every if key.startswith(f"{_FLAGS}.")}
     given = [key for key, each in flags.items() if not isinstance(each, Mapping)]
     known = {key for entry in file.entries for key in entry.keys}
+    known.update((each.old for each in file.leaves), _flags_of(table, file))
     return sum(key in known for key in given) >= LEAST_SHARE * len(given)
+
+
+def _flags_of(table: Target, file: File) -> Iterator[str]:
+    """The flags that the program's own schema has, by dotted path, in the newest release."""
+    if file.block is not None:
+        name, schema_of = file.block
+        path = schema_of(table.dialect(table.release(table.latest)))
+        yield from _leaves(name, schema(path)) if path is not None else ()
+
+
+def _leaves(path: str, field: Mapping[str, Any]) -> Iterator[str]:
+    inside = field.get("properties")
+    if inside is None:
+        yield path
+        return
+    for key, each in inside.items():
+        yield from _leaves(f"{path}.{key}", each)
 
 
 def _document(
