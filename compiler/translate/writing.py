@@ -11,6 +11,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import unsupported
 from tunec.compiler.ir.values import show
+from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
@@ -32,6 +33,8 @@ from tunec.schemas.frozen import replace
 _STARTING: Final = "launch."
 """Slots that the target itself decides: whoever asks for another launcher wants that one."""
 _SCRIPT: Final = "launch.script"
+_ARGUMENTS: Final = "hf"
+"""The kind of file of a trainer that the user's own script starts."""
 _ENVIRONMENT: Final = "launch.environment"
 _STARTERS: Final = frozenset(
     {"NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "FORCE_TORCHRUN"}
@@ -58,7 +61,7 @@ def program_of(asked: Sequence[Asked], sources: Sources, software: Mapping[str, 
     """What starts the first trainer that is asked for, where a trainer's program was read.
 
     The user's own script that reads the trainer's file is given the new one. None: the command line
-    names a script, or no trainer's file was read.
+    names a script, or no trainer's file was read. Empty: what starts is a script that nobody names.
     """
     tables = (each.target for each in sources.run.documents if each.target is not None)
     read = {table.name for table in tables if table.entry or table.command}
@@ -69,7 +72,10 @@ def program_of(asked: Sequence[Asked], sources: Sources, software: Mapping[str, 
         places = new_places(sources.run.documents, (target for target, _ in asked))
         return shlex.join(with_places(script, places))
     started = (_started(each, sources, software) for each in asked)
-    return next(filter(None, started), None)
+    is_unnamed = not read & {target.name for target, _ in asked} and any(
+        kind_of(target, file) == _ARGUMENTS for target, _ in asked for file in target.files
+    )
+    return next(filter(None, started), "" if is_unnamed else None)
 
 
 def _started(asked: Asked, sources: Sources, software: Mapping[str, str]) -> str | None:
@@ -149,11 +155,11 @@ def _required(
 ) -> tuple[Partial, tuple[Diagnostic, ...]]:
     """What is known with what the target cannot do without, and where the two differ."""
     values, found = dict(sources.known.values), list[Diagnostic]()
-    if program is not None:
+    if program:
         values[_SCRIPT] = program
         if pairs := values.get(_ENVIRONMENT):
             values[_ENVIRONMENT] = tuple(pair for pair in pairs if pair[0] not in _STARTERS)
-    elif sources.programs - {target.name} and not sources.is_given(_SCRIPT):
+    elif program is not None or _is_anothers(target, sources):
         values.pop(_SCRIPT, None)  # it is the program that reads the files now
     for slot, needed in target.requires.items():
         options = sources.known.possible.get(slot, (needed,))
@@ -162,6 +168,11 @@ def _required(
             found.append(_unmet(target, slot, needed, has, sources))
         values[slot] = needed
     return Partial(values, sources.known.possible), tuple(found)
+
+
+def _is_anothers(target: Target, sources: Sources) -> bool:
+    """Whether what was read is started by a script of its own, of another target."""
+    return bool(sources.programs - {target.name}) and not sources.is_given(_SCRIPT)
 
 
 def _unmet(
