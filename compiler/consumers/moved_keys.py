@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 Words = Callable[[Any], Any]
 """A value under the other name; None where it says nothing there."""
@@ -76,6 +76,8 @@ class Carry(Struct, frozen=True):
     """What these keys say in place of the rows."""
     since: str = "0"
     """The first release of the dialect's program that does so."""
+    apart: Callable[[Mapping[str, Any]], str] = field(default=lambda _: "")
+    """What is lost of it for the keys found; empty: nothing."""
 
 
 def renamed(old: str, new: str, source: str) -> Moved:

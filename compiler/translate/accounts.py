@@ -6,10 +6,11 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from tunec.compiler.consumers.moved_keys import MOVED, Moved
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined, shown
 from tunec.compiler.lints.document import Place
 from tunec.compiler.translate.admission import PACKAGES, is_ignored
+from tunec.compiler.translate.carried_keys import Kept
 from tunec.compiler.translate.leftovers import Read
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.writing import Written
@@ -140,6 +141,20 @@ def with_effect(every: Sequence[tuple[Place, str]]) -> Iterator[Diagnostic]:
             tuple(reasons(every)),
             help="check the new run, or silence this with --without KEY",
         )
+
+
+def in_part(every: Iterable[Kept]) -> Iterator[Diagnostic]:
+    """A warning for each thing that the new program does otherwise, though it is told of it."""
+    for each in every:
+        if each.apart:
+            choice = "".join(f", or give --set {slot}=VALUE" for slot in each.slots[:1])
+            yield Diagnostic(
+                "not-carried-over",
+                "warning",
+                each.apart,
+                (Label("", each.read.place.document.start(), each.slots[0] if each.slots else ""),),
+                help=f"check the new run{choice}",
+            )
 
 
 def _are_left_out(every: Sequence[tuple[Place, str]]) -> str:

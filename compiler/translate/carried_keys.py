@@ -30,6 +30,8 @@ class Kept(Struct, frozen=True):
     """None: the new reader does so by itself."""
     slots: tuple[str, ...] = ()
     """What these keys say in place of rows."""
+    apart: str = ""
+    """What the new program does not do of it; empty: it does the same."""
 
 
 def kept_in(
@@ -64,7 +66,7 @@ def _told(
         is_told = keys is None or bool(keys)
         if is_told and all(admits(target, file, dialect, key) for key in keys or ()):
             for key in (each for each in carry.keys if each in reads):
-                yield Kept(reads[key], keys or {}, carry.slots)
+                yield Kept(reads[key], keys or {}, carry.slots, carry.apart(there))
 
 
 def _between(

@@ -27,7 +27,7 @@ from tunec.compiler.lints.repository import reach_of
 from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
-from tunec.compiler.translate.accounts import Account, accounts, kept_apart, left_out
+from tunec.compiler.translate.accounts import Account, accounts, in_part, kept_apart, left_out
 from tunec.compiler.translate.faults import OF_THE_DATA, PLACES
 from tunec.compiler.translate.leftovers import hidden, may_matter
 from tunec.compiler.translate.phrases import foreign
@@ -175,6 +175,7 @@ def _translated(
             found += _objections(each, written[each[0].name], sources)
         found += parts_only(sources, without)
         found += left_out([one for one in every if not is_named(one.path, without)])
+        found += in_part(kept for each in written.values() for kept in each.kept)
         found += [*_not_carried(sources, asked, written), *assumed(sources, environment)]
     artifacts = {name: each.artifacts for name, each in written.items()}
     said = tuple(dict.fromkeys(placed(found, sources, asked)))

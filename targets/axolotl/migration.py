@@ -226,6 +226,16 @@ def _warms(found: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"warmup_steps": 2 if steps == 1 else steps}
 
 
+def _unbounded(found: Mapping[str, Json]) -> str:
+    """A share of steps that are not counted yet has no upper limit in other programs."""
+    if not is_warmed_unasked(found) or found.get("max_steps"):
+        return ""
+    return (
+        "axolotl warms up over 3% of the steps by default, and over 100 at most: "
+        "the limit is not carried over"
+    )
+
+
 CARRIES: Final = (
     Carry(
         ("micro_batch_size",),
@@ -233,6 +243,7 @@ CARRIES: Final = (
         "axolotl 0.8.1 to 0.19.0 core/builders/base.py `_configure_warmup_and_logging`",
         beside=("max_steps", "warmup_steps", "warmup_ratio"),
         slots=("schedule.warmup_steps", "schedule.warmup_share"),
+        apart=_unbounded,
     ),
     Carry(
         ("micro_batch_size",),
