@@ -19,7 +19,7 @@ from tunec.compiler.lints.context import OUTSIDE, Missing, Unread
 from tunec.compiler.lints.document import TRAINERS, TRL, Document, Named, Place
 from tunec.compiler.lints.formats import OPTIONS_FILE, Parsed, hostfile, said_elsewhere
 from tunec.compiler.lints.formats import with_inline_json as with_json
-from tunec.compiler.lints.kinds import kind_of, known_keys
+from tunec.compiler.lints.kinds import DATA_SETS, EXPLAINED, data_sets, kind_of, known_keys
 from tunec.compiler.lints.neighbours import (
     LONGEST,
     as_shipped,
@@ -163,6 +163,10 @@ class _Reader(Struct):
             return
 
     def _companions(self, document: Document, path: Path) -> None:
+        for named in data_sets(document):
+            if next(self.reach.contents(named, path, document.folder), None):
+                self._follow(Place(document, "dataset", Node(document.start(), str(named))), path)
+                break
         for key in _COMPANIONS:
             at = document.get(key)
             if document.format == "shell" or at is None or not isinstance(at.value, str):
@@ -231,6 +235,8 @@ class _Reader(Struct):
         keys = tuple(parsed.root.fields or ())
         if {"algo", "linear_alpha"} <= set(keys) or len(_LYCORIS.intersection(keys)) > 2:
             self.documents.append(_without_table(name, "lycoris", parsed))
+        elif Path(name).name == DATA_SETS:
+            self.documents.append(_without_table(name, EXPLAINED, parsed))
         elif not parsed.part:
             self.unread.append(Unread(name, parsed.text, keys))
         elif path is not None:

@@ -6,7 +6,7 @@ part leaves out is no fault of the part: then a rule warns at most.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from json import loads
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -55,6 +55,19 @@ LEAST_SHARE: Final = 0.6
 OF_SCRIPTS: Final = frozenset({"max_seq_length", "max_length", "dataset_num_proc"})
 """Fields of SFTConfig that examples of transformers and other scripts have for themselves."""
 _DATA: Final = ("multidatabackend.json", "dataset_info.json", "dataset.toml")
+DATA_SETS: Final = "dataset_info.json"
+"""Where LLaMA-Factory looks up what the names of data sets mean, in the folder `dataset_dir`."""
+EXPLAINED: Final = "dataset_info"
+"""Under what key its text stands beside those of the YAML, for a translation."""
+
+
+def data_sets(document: Document) -> Iterator[Path]:
+    """Where the file may be in which LLaMA-Factory looks up its data sets, the likeliest first."""
+    named = "dataset" in document.found or "eval_dataset" in document.found
+    if document.kind == "llamafactory" and named:
+        folder = document.value("dataset_dir")
+        yield Path(folder if isinstance(folder, str) else "data") / DATA_SETS
+        yield Path(DATA_SETS)
 
 
 def kind_of(target: Target, file: File) -> str:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, Document
-from tunec.compiler.lints.kinds import known_keys
+from tunec.compiler.lints.kinds import EXPLAINED, known_keys
 from tunec.compiler.lints.neighbours import is_shipped
 from tunec.compiler.target import File, Target
 from tunec.compiler.translate.scripts import with_own_scripts
@@ -49,7 +49,7 @@ def documents_of(documents: Sequence[Document], run: LintContext) -> Documents:
     read = [each for each in told if each.target is not None]
     own = with_own_scripts(read, run.targets, run.environment.readers)
     own = _beside_the_trainers(each for each in own if not _is_argument(each))
-    own = _with_flags(own)
+    own = _explained(_with_flags(own), documents)
     scripts = [each for each in own if _is_of_unknown_program(each)]
     every = [part for each in own for part in (_split(each) if each in scripts else (each,))]
     flagged = {each.name for each in every if each.format == "shell" and each.kind != "launch"}
@@ -71,6 +71,25 @@ def _with_flags(documents: Sequence[Document]) -> tuple[Document, ...]:
     fields = {**(config.root.fields or {}), **(flag.root.fields or {})}
     whole = replace(config, root=replace(config.root, fields=fields))
     return tuple(whole if each is config else each for each in documents if each is not flag)
+
+
+def _explained(own: Iterable[Document], every: Iterable[Document]) -> tuple[Document, ...]:
+    """The documents, with what the file beside them says of the data sets that they name."""
+    told = next((each.root for each in every if each.kind == EXPLAINED), None)
+    if told is None:
+        return tuple(own)
+    return tuple(_with_data_sets(each, told) for each in own)
+
+
+def _with_data_sets(document: Document, told: Node) -> Document:
+    if document.file is None or not any(EXPLAINED in row.keys for row in document.file.entries):
+        return document
+    named = ",".join(str(document.value(key) or "") for key in ("dataset", "eval_dataset"))
+    names = {each.strip() for each in named.split(",")}
+    fields = {key: each for key, each in (told.fields or {}).items() if key in names}
+    root = document.root
+    held = {**(root.fields or {}), EXPLAINED: replace(told, fields=fields)}
+    return replace(document, root=replace(root, fields=held))
 
 
 def _is_config_of(document: Document, flags: Document) -> bool:

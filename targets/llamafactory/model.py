@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.target import (
     ALWAYS,
     Entry,
@@ -16,6 +17,7 @@ from tunec.compiler.target import (
     same,
 )
 from tunec.schemas.frozen import replace
+from tunec.targets.llamafactory import explained
 from tunec.targets.llamafactory.datasets import NAMES, is_explained
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.llamafactory.templates import template_names, templates_of
@@ -118,7 +120,7 @@ _KERNELS: Final = {kernel: word for word, kernel in _ATTENTION.items()}
 
 def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """Data sets by name with commas between them, joined unless they are to be mixed by share."""
-    names = split_names(found.get("dataset"))
+    names = explained.paths(found, "dataset") or split_names(found.get("dataset"))
     if not names or is_explained(found) or found.get("mix_strategy", "concat") != "concat":
         return {}
     return {"data.train": names[0], "data.more": names[1:]}
@@ -126,7 +128,7 @@ def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """One name; a share that is split off is no slot's value."""
-    names = split_names(found.get("eval_dataset"))
+    names = explained.paths(found, "eval_dataset") or split_names(found.get("eval_dataset"))
     if names and is_explained(found):
         return {}
     if names:
@@ -138,9 +140,11 @@ def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """Names of data sets, which a file beside them explains."""
     for key in ("dataset", "eval_dataset") if not is_explained(found) else ():
         names = split_names(found.get(key))
-        if names:
+        if names and not explained.is_read(found):
             why = f"llamafactory finds {joined(names, 'and')} in its dataset_info.json"
             yield key, f"{why}: trl takes a file or a data set by the name that it has for all"
+        elif names:
+            yield from ((key, why) for why in explained.left(found, key))
     is_frozen = found.get("freeze_vision_tower") is not False
     if split_names(found.get("lora_target")) == ("all",) and is_frozen and _SEEING & {*found}:
         why = "llamafactory adapts the language model alone, trl's all-linear what reads images too"
@@ -217,18 +221,25 @@ _LEAST_PIXELS: Final = 32 * 32
 """`image_min_pixels` where nothing is said: llamafactory 0.9.3 to 0.9.5 hparams/model_args.py."""
 DATA: Final = (
     observed(
-        ("dataset", "mix_strategy", "dataset_dir"),
+        ("dataset", "mix_strategy", "dataset_dir", EXPLAINED),
         ("data.train", "data.more"),
         _data,
         f"{_DATA}; data/data_utils.py `merge_dataset`",
         when=in_no_plan,
     ),
     observed(
-        ("eval_dataset", "val_size", "dataset_dir"),
+        ("eval_dataset", "val_size", "dataset_dir", EXPLAINED),
         ("data.evaluation",),
         _evaluation,
         _DATA,
         absent={"data.evaluation": None},
+        when=in_no_plan,
+    ),
+    observed(
+        ("dataset", EXPLAINED),
+        ("data.format",),
+        explained.records,
+        "llamafactory 0.9.1 to 0.9.5 data/parser.py `DatasetAttr`; data/converter.py",
         when=in_no_plan,
     ),
     *NAMES,

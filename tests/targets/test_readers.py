@@ -15,6 +15,7 @@ from tunec.compiler.frontend.parse import parse
 from tunec.compiler.frontend.shell_nodes import read_script
 from tunec.compiler.frontend.text import MAX_BYTES
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.read import found_in, found_plain, read, recognise
 from tunec.compiler.target import Target
 from tunec.targets.axolotl.packages import SCHEMAS
@@ -42,7 +43,7 @@ OTHER_NAMES = {
         *("liger_fused_linear_cross_entropy", "cut_cross_entropy"),
         *("liger_rope", "liger_rms_norm", "liger_glu_activation"),
     },
-    "llamafactory": {"evaluation_strategy"},
+    "llamafactory": {"evaluation_strategy", EXPLAINED},
 }
 
 # Keys of the makers' own examples that their release does not know, with what becomes of each.
