@@ -54,11 +54,12 @@ def faults_of(
 def nothing(target: Target) -> Diagnostic:
     """That no file of the target has anything to say."""
     names = joined((file.name for file in target.files), "and")
+    verb = "sets" if len(target.files) == 1 else "set"
     return Diagnostic(
         "E0907",
         "error",
         f"the files set nothing that {target.name} can express",
-        notes=(f"{names} sets it",),
+        notes=(f"{names} {verb} it",),
         help="also give the other files of the run, or translate to another target",
     )
 
@@ -69,7 +70,7 @@ def _needed(drafts: Sequence[Draft], sources: Sources, dialect: Dialect) -> dict
     found: dict[str, str] = {}
     for draft in drafts:
         for key in _missing(draft, dialect):
-            rows = [row for row in draft.rows if key in row.entry.keys]
+            rows = [row for row in draft.rows if _holds(key, row.entry.keys)]
             slot = next((row.needs or row.entry.slots[0] for row in rows if row.entry.slots), None)
             found.setdefault(slot or key, f"{draft.file.name} needs {key}")
         for row in (each for each in draft.rows if not _is_kept(each, draft)):
@@ -80,6 +81,11 @@ def _needed(drafts: Sequence[Draft], sources: Sources, dialect: Dialect) -> dict
             elif row.needs and row.needs not in told and lacks:
                 found.setdefault(row.needs, f"{draft.file.name} says it together with {lacks[0]}")
     return found
+
+
+def _holds(key: str, keys: Iterable[str]) -> bool:
+    """Whether a key is among others, or holds one of them."""
+    return any(each == key or each.startswith(f"{key}.") for each in keys)
 
 
 def _waiting(
