@@ -104,6 +104,8 @@ class Phrase(Struct, frozen=True):
     """Repository, version and symbol where the consumer defines the keys."""
     beside: tuple[str, ...] = ()
     """Keys that it also looks at, and that have a meaning of their own."""
+    by_default: bool = False
+    """Whether its program does so where none of `keys` is there, too; `say` is asked then."""
 
 
 class Cannot(Struct, frozen=True):
@@ -236,6 +238,9 @@ class Target(Struct, frozen=True):
     """The releases of these distributions that one of the own package requires, by its metadata."""
     together: Callable[[Documents], Iterable[Definition]] = field(default=lambda _: ())
     """What several documents settle only in combination."""
+    derives: Callable[[Callable[[str], Any]], Mapping[str, Any]] = field(default=lambda _: {})
+    """Slots that its program makes of others where no key says them; it asks for a slot's value,
+    which is None where it is not known."""
     starts: tuple[Start, ...] = ()
     """How its files are started: the first way for which the plan has the file is used."""
     media: Media = field(default_factory=Media)

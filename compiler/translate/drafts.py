@@ -5,6 +5,7 @@ program does nothing by default, the key is left out.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -114,14 +115,14 @@ def _draft(file: File, known: Partial, filled: Partial, dialect: Dialect) -> Dra
     except (Unsaid, *WRONG_SHAPE):
         return None
     entries = (entry for entry in file.entries if entry.holds_in(dialect))
-    rows = tuple(filter(None, (_row(entry, known, filled, dialect) for entry in entries)))
+    rows = tuple(filter(None, (_row(file, entry, known, filled, dialect) for entry in entries)))
     values: dict[str, Json] = {}
     for row in rows:
         _put_all(values, row.written)
     return Draft(file, values, rows)
 
 
-def _row(entry: Entry, known: Partial, filled: Partial, dialect: Dialect) -> Row | None:
+def _row(file: File, entry: Entry, known: Partial, filled: Partial, dialect: Dialect) -> Row | None:
     """What becomes of a row; None where it does not matter."""
     told = [slot for slot in entry.slots if slot in known.values]
     try:
@@ -135,8 +136,19 @@ def _row(entry: Entry, known: Partial, filled: Partial, dialect: Dialect) -> Row
     if entry.slots and not told:
         return Row(entry, {}, needs=entry.slots[0])
     back = settle(entry, written) if written else entry.defaults_at(dialect[entry.package])
+    back = {**_in_words(file, written), **back}
     lost = (slot for slot in told if slot not in back or back[slot] != known.values[slot])
     return Row(entry, written, tuple(lost))
+
+
+def _in_words(file: File, written: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What the file's phrases say by what a row wrote: `all` linear layers."""
+    found: dict[str, Json] = {}
+    for phrase in file.phrases:
+        if not written.keys().isdisjoint(phrase.keys):
+            with suppress(*WRONG_SHAPE):
+                found |= phrase.say(written)
+    return found
 
 
 def _kept(drafts: list[Draft], known: Partial) -> list[Draft]:

@@ -1,6 +1,7 @@
 """What follows from what files say: counts from counts, and what an engine leaves unused."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
@@ -24,6 +25,11 @@ class _Known:
         """Whether a file, or the command line, says the slot."""
         winner = self._winners.get(slot)
         return winner is not None and winner.rank >= Rank.OBSERVED
+
+    def is_settled(self, slot: str) -> bool:
+        """Whether a file, or a program by default, says the slot, and it follows from no other."""
+        winner = self._winners.get(slot)
+        return winner is not None and winner.rank != Rank.DERIVED
 
     def counts(self, *slots: str) -> list[int] | None:
         """Their values, if each is a number above 0."""
@@ -55,7 +61,8 @@ def with_consequences(
     `reads_deepspeed` tells whether a configuration of DeepSpeed is among them.
     """
     ledger = ledger.add(tuple(each for table in tables for each in without_choice(table)))
-    for rule in _RULES:
+    rules: tuple[_Rule, ...] = (*_COUNTS, partial(_of_programs, tables=tables), *_RULES)
+    for rule in rules:
         ledger = ledger.add(tuple(rule(_Known(ledger))))
     engines = _engines(ledger, tables, reads_deepspeed=reads_deepspeed)
     if len(engines) == 1:
@@ -111,16 +118,23 @@ def _format(known: _Known) -> Iterator[Definition]:
     yield from known.follows("data.format", None, "no file says what records look like")
 
 
+def _of_programs(known: _Known, tables: Iterable[Target]) -> Iterator[Definition]:
+    """What programs make of counts by themselves."""
+    for table in tables:
+        for slot, value in table.derives(known.__getitem__).items():
+            yield from known.follows(slot, value, f"{table.name} does so by default")
+
+
 def _accumulation(known: _Known) -> Iterator[Definition]:
     counts = known.counts("batch.global", "batch.micro", "parallel.data")
-    if counts and known.is_written("batch.global") and counts[0] % (counts[1] * counts[2]) == 0:
+    if counts and known.is_settled("batch.global") and counts[0] % (counts[1] * counts[2]) == 0:
         steps = counts[0] // (counts[1] * counts[2])
         yield from known.follows("batch.accumulation", steps, "global / (micro x data)")
 
 
 def _micro(known: _Known) -> Iterator[Definition]:
     counts = known.counts("batch.global", "batch.accumulation", "parallel.data")
-    if counts and known.is_written("batch.global") and counts[0] % (counts[1] * counts[2]) == 0:
+    if counts and known.is_settled("batch.global") and counts[0] % (counts[1] * counts[2]) == 0:
         samples = counts[0] // (counts[1] * counts[2])
         yield from known.follows("batch.micro", samples, "global / (accumulation x data)")
 
@@ -212,10 +226,8 @@ def _autocast(known: _Known, engines: Sequence[str]) -> Iterator[Definition]:
         yield from known.follows("states.autocast", False, reason, "parallel.engine")
 
 
-_RULES: Final[tuple[_Rule, ...]] = (
-    *(_world, _nodes, _per_node, _whole, _data, _format, _accumulation, _micro, _global, _scaling),
-    *(_length, _warmup),
-)
+_COUNTS: Final[tuple[_Rule, ...]] = (_world, _nodes, _per_node, _whole, _data, _format)
+_RULES: Final[tuple[_Rule, ...]] = (*(_accumulation, _micro, _global, _scaling, _length, _warmup),)
 
 
 def _can_say(table: Target, slot: str) -> bool:

@@ -46,7 +46,8 @@ def _slots_of(phrase: Phrase, document: Document) -> Mapping[str, object]:
     every = (*phrase.keys, *phrase.beside)
     there = {key: document.flat[key].value for key in every if key in document.flat}
     try:
-        return phrase.say(there) if any(key in there for key in phrase.keys) else {}
+        is_said = phrase.by_default or any(key in there for key in phrase.keys)
+        return phrase.say(there) if is_said else {}
     except WRONG_SHAPE:
         return {}
 

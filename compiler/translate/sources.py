@@ -15,18 +15,18 @@ from tunec.compiler.lints.document import Document, Place
 from tunec.compiler.lints.documents import Reading
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.read import WRONG_SHAPE
-from tunec.compiler.target import Entry, Target, in_every_plan, in_no_plan
+from tunec.compiler.target import Entry, Phrase, Target, in_every_plan, in_no_plan
 from tunec.compiler.translate.aliases import with_newer_names
 from tunec.compiler.translate.documents import documents_of
 from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import Read, reads
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.phrases import phrases_in
-from tunec.compiler.translate.script_values import is_given, not_understood, unsettled, without_plan
+from tunec.compiler.translate.script_values import is_given, unsettled, without_plan
 from tunec.compiler.translate.statements import said_by, with_defaults
+from tunec.compiler.translate.unread_files import unread
 from tunec.compiler.translate.written_targets import is_dialect
 from tunec.schemas.frozen import replace
-from tunec.schemas.source import COMMAND_LINE, start_of
 
 _TRL: Final = "trl"
 
@@ -112,7 +112,7 @@ def sources_of(
     heeded = {slot: value for slot, value in values.items() if slot not in idle}
     found = (
         *reading.faults,
-        *_unread(reading),
+        *unread(reading),
         *without_plan(reading.documents),
         *unsettled(run, ledger),
         *_contradictions(run, ledger),
@@ -132,10 +132,7 @@ def _phrased(run: LintContext) -> tuple[tuple[Definition, ...], frozenset[tuple[
         for phrase, words in phrases_in(document):
             for slot, value in words.items() if words.keys() <= SLOTS.keys() else ():
                 there = [key for key in phrase.keys if key in document.flat]
-                span, reason = document.flat[there[0]].span, f"set by {', '.join(there)}"
-                said.append(
-                    Definition(slot, value, Rank.OBSERVED, document.name, reason, span=span)
-                )
+                said.append(_by_phrase(document, phrase, slot, value, there))
                 keys |= {(document.name, key) for key in there}
     return tuple(said), frozenset(keys)
 
@@ -143,6 +140,18 @@ def _phrased(run: LintContext) -> tuple[tuple[Definition, ...], frozenset[tuple[
 _KIND: Final = "model.kind"
 _WRITING: Final = ("causal-lm", "vision-language")
 """Kinds of models that the programs of dialects train."""
+
+
+def _by_phrase(
+    document: Document, phrase: Phrase, slot: str, value: Any, there: Sequence[str]
+) -> Definition:
+    """What a phrase says of a slot by its keys; without them, its program does so by default."""
+    if there:
+        span, reason = document.flat[there[0]].span, f"set by {', '.join(there)}"
+        return Definition(slot, value, Rank.OBSERVED, document.name, reason, span=span)
+    package = document.target.package if document.target is not None else document.name
+    reason = f"{phrase.keys[0]} is absent: the default of {package}"
+    return Definition(slot, value, Rank.CONSUMER, package, reason)
 
 
 def _of_dialects(run: LintContext) -> Iterator[Definition]:
@@ -312,23 +321,6 @@ def _disputed(ledger: Ledger) -> Iterator[tuple[str, tuple[Definition, ...]]]:
 
 
 # ── what is wrong with them ──────────────────────────────────────────────────────────────────────
-
-
-def _unread(reading: Reading) -> Iterator[Diagnostic]:
-    if not (reading.documents or reading.unread or reading.faults):
-        yield not_understood(
-            "no file sets up or starts a training run of a program that is known",
-            (Label("", start_of(COMMAND_LINE)),),
-            "name the trainer's configuration, or the script that starts it",
-        )
-    for file in reading.unread:
-        keys = ", ".join(file.keys[:5]) or "none"
-        yield not_understood(
-            f"{file.name} is not a known kind of file",
-            (Label("", start_of(file.name)),),
-            "name its reader with --from, or leave it out",
-            (f"its keys: {keys}",),
-        )
 
 
 def _contradictions(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:

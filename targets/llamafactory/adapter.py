@@ -30,6 +30,8 @@ def _alpha(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _write_targets(plan: Plan) -> Mapping[str, Json]:
     targets = plan.adapter.targets
+    if targets == "all-linear":
+        return {"lora_target": "all"}
     return {} if isinstance(targets, str) else {"lora_target": ",".join(targets)}
 
 
@@ -150,14 +152,18 @@ ADAPTER: Final = (
 
 
 def _every_layer(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    is_all = split_names(found["lora_target"]) == ("all",)
-    return {"adapter.targets": "all-linear"} if is_all else {}
+    is_all = split_names(found.get("lora_target", "all")) == ("all",)
+    is_lora = found.get("finetuning_type", "lora") == "lora"
+    return {"adapter.targets": "all-linear"} if is_all and is_lora else {}
 
 
 EVERY_LAYER: Final = Phrase(
     ("lora_target",),
     _every_layer,
-    "llamafactory 0.9.1 to 0.9.5 model/model_utils/misc.py `find_all_linear_modules`",
+    "llamafactory 0.9.1 to 0.9.5 model/model_utils/misc.py `find_all_linear_modules`; "
+    "hparams/finetuning_args.py `LoraArguments.lora_target`, `finetuning_type`",
+    beside=("finetuning_type",),
+    by_default=True,
 )
 
 

@@ -15,8 +15,10 @@ _TEMPLATE: Final = "llamafactory.template"
 
 
 def _is_pattern(plan: Plan) -> bool:
+    """Its word `all` is that for all linear layers."""
     targets = plan.adapter.targets
-    return has_adapter(plan) and isinstance(targets, str) and not names_in_the_text(plan)
+    is_pattern = isinstance(targets, str) and targets != "all-linear"
+    return has_adapter(plan) and is_pattern and not names_in_the_text(plan)
 
 
 def _has_no_eyes(plan: Plan) -> bool:

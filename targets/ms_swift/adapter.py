@@ -16,12 +16,17 @@ _TRAINED: Final = "ms-swift 4.0.4 to 4.6.0 pipelines/train/tuner.py"
 _QUANT: Final = "ms-swift 4.0.4 to 4.6.0 arguments/base_args/quant_args.py `QuantizeArguments`"
 
 
+_ALL: Final = "all-linear"
+
+
 # ── what is trained ──────────────────────────────────────────────────────────────────────────────
 
 
 def _write_targets(plan: Plan) -> Mapping[str, Json]:
     targets = plan.adapter.targets
-    return {"target_regex": targets} if isinstance(targets, str) else {"target_modules": [*targets]}
+    if isinstance(targets, str) and targets != _ALL:
+        return {"target_regex": targets}
+    return {"target_modules": [targets] if isinstance(targets, str) else [*targets]}
 
 
 def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -122,11 +127,18 @@ ADAPTER: Final = (
 
 
 def _every_layer(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    is_all = split_names(found["target_modules"]) == ("all-linear",)
-    return {"adapter.targets": "all-linear"} if is_all else {}
+    is_all = split_names(found.get("target_modules", _ALL)) == (_ALL,)
+    is_lora = found.get("tuner_type", "lora") == "lora" and not found.get("target_regex")
+    return {"adapter.targets": _ALL} if is_all and is_lora else {}
 
 
-EVERY_LAYER: Final = Phrase(("target_modules",), _every_layer, f"{_TRAINED} `get_target_modules`")
+EVERY_LAYER: Final = Phrase(
+    ("target_modules",),
+    _every_layer,
+    f"{_TUNER} `target_modules`, `tuner_type`; {_TRAINED} `get_target_modules`",
+    beside=("tuner_type", "target_regex"),
+    by_default=True,
+)
 
 
 # ── quantisation ─────────────────────────────────────────────────────────────────────────────────

@@ -39,7 +39,7 @@ from tunec.targets.ms_swift.packages import (
     ranges,
 )
 from tunec.targets.ms_swift.refusals import REFUSALS
-from tunec.targets.ms_swift.training import TRAINING
+from tunec.targets.ms_swift.training import TRAINING, accumulated
 from tunec.targets.read_only import schema_of
 from tunec.targets.rows import is_of_pairs, is_rewarded
 from tunec.targets.scripts.launchers import without_rank_flag
@@ -240,6 +240,7 @@ TARGET: Final = Target(
     },
     companions=companions,
     imports=imports,
+    derives=accumulated,
     media=Media(variable="ROOT_IMAGE_DIR"),
     entry=entry,
     resumes="--resume_from_checkpoint={}",

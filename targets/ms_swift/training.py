@@ -3,8 +3,9 @@
 Its classes have defaults of their own: trainers/arguments.py `TrainArgumentsMixin`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from math import ceil
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
@@ -32,6 +33,21 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """By a row's first key: trainers/arguments.py `TrainArgumentsMixin`, 16 samples in one step without
 `gradient_accumulation_steps`; `SftArguments._init_override`: the folder is named by the model."""
+
+
+_LEAST: Final = 16
+"""Samples of one optimizer step where nothing says how many: ms-swift 4.0.4 to 4.6.0
+trainers/arguments.py `TrainArgumentsMixin.__post_init__`."""
+
+
+def accumulated(known: Callable[[str], Any]) -> Mapping[str, Any]:
+    """Micro batches of a step that no key says; GRPO has one (arguments/rlhf_args.py)."""
+    kind, micro, world = map(known, ("objective.kind", "batch.micro", "parallel.world"))
+    if kind == "grpo":
+        return {"batch.accumulation": 1}
+    if not (isinstance(micro, int) and isinstance(world, int) and micro * world > 0):
+        return {}
+    return {"batch.accumulation": max(1, ceil(_LEAST / (micro * world)))}
 
 
 _DATA_KEYS: Final = ("val_dataset", "split_dataset_ratio")

@@ -11,6 +11,7 @@ from tunec.targets.huggingface.adapter import whole
 from tunec.targets.openrlhf.packages import SOURCE
 from tunec.targets.read_only import means_every_layer, named_word
 from tunec.targets.rows import has_adapter, in_four_bits, is_supervised, recomputes_layers, row
+from tunec.targets.scripts.command import FLAGS
 
 _ACTOR: Final = f"{SOURCE} models/actor.py `Actor.__init__`"
 _FLAGS: Final = f"{SOURCE} cli/train_sft.py, cli/train_dpo.py"
@@ -112,6 +113,8 @@ def _kind(found: Mapping[str, Json]) -> Mapping[str, Any]:
 def _write_targets(plan: Plan) -> Mapping[str, Json]:
     """Names alone: one word of a pattern is a name to PEFT, as it is given a list."""
     targets = plan.adapter.targets
+    if targets == "all-linear":
+        return {_TARGETS: [targets]}
     return {} if isinstance(targets, str) else {_TARGETS: list(targets)}
 
 
@@ -161,12 +164,23 @@ ADAPTER: Final = (
     _never("also_train", ()),
     fixed("adapter.frozen", (), f"{_FLAGS}: no flag of them freezes a part"),
 )
+
+
+_FLAGGED: Final = tuple(f"{FLAGS}.{key}" for key in (_TARGETS, _RANK))
+
+
+def _every_layer(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    targets, rank = (found.get(key) for key in _FLAGGED)
+    is_all = bool(rank) if targets is None else means_every_layer(_listed(targets))
+    return {"adapter.targets": "all-linear"} if is_all else {}
+
+
 EVERY_LAYER: Final = Phrase(
-    (_TARGETS,),
-    lambda found: (
-        {"adapter.targets": "all-linear"} if means_every_layer(_listed(found[_TARGETS])) else {}
-    ),
+    _FLAGGED[:1],
+    _every_layer,
     f"{_ACTOR}; peft tuners/tuners_utils.py `_maybe_include_all_linear_layers`",
+    beside=_FLAGGED[1:],
+    by_default=True,
 )
 
 

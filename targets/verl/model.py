@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, derived, fixed, same
+from tunec.compiler.target import ALWAYS, Entry, Json, Phrase, derived, fixed, same
 from tunec.targets.huggingface.adapter import whole
-from tunec.targets.read_only import split_names
+from tunec.targets.read_only import means_every_layer, split_names
 from tunec.targets.rows import has_adapter, recomputes_layers, row
 from tunec.targets.verl.packages import SOURCE
 
@@ -99,6 +99,18 @@ def _adapting(at: str) -> tuple[Entry, ...]:
         _never("dora", value=False),
         _never("also_train", ()),
     )
+
+
+def every_layer(at: str) -> Phrase:
+    """All linear layers, which the section `at` adapts by default."""
+    rank, targets = f"{at}.lora_rank", f"{at}.target_modules"
+
+    def say(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        is_said = targets in found
+        is_all = means_every_layer(found[targets]) if is_said else bool(found.get(rank))
+        return {"adapter.targets": "all-linear"} if is_all else {}
+
+    return Phrase((targets,), say, f"{_MODEL}; {_LORA}", beside=(rank,), by_default=True)
 
 
 def model(at: str) -> tuple[Entry, ...]:

@@ -17,7 +17,7 @@ from tunec.targets.rows import is_rewarded, is_supervised
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trainers import other_releases, reading_formats, supervised, training_plainly
 from tunec.targets.verl.engine import ALWAYS_SO, engine
-from tunec.targets.verl.model import model
+from tunec.targets.verl.model import every_layer, model
 from tunec.targets.verl.optimizer import optimizer
 from tunec.targets.verl.packages import (
     PACKAGE,
@@ -100,6 +100,7 @@ CONFIG: Final = File(
     schema=schema_of(PACKAGE, RELEASES, PACKAGE),
     when=is_supervised,
     check=other_releases(PACKAGE, ranges, brought),
+    phrases=(every_layer("model"),),
 )
 GRPO: Final = File(
     name="verl_grpo.yaml",
@@ -115,6 +116,7 @@ GRPO: Final = File(
     schema=schema_of(f"{PACKAGE}/{_REWARDED}", RELEASES, PACKAGE),
     when=is_rewarded,
     check=other_releases(PACKAGE, ranges, brought),
+    phrases=(every_layer("actor_rollout_ref.model"),),
 )
 
 

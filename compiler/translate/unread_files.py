@@ -1,0 +1,27 @@
+"""Files of which nothing was read, for which a translation has no words."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.lints.documents import Reading
+from tunec.compiler.translate.script_values import not_understood
+from tunec.schemas.source import COMMAND_LINE, start_of
+
+
+def unread(reading: Reading) -> Iterator[Diagnostic]:
+    """Each file of an unknown kind; or that nothing was read at all, as of unknown scripts."""
+    for file in reading.unread:
+        keys = ", ".join(file.keys[:5]) or "none"
+        yield not_understood(
+            f"{file.name} is not a known kind of file",
+            (Label("", start_of(file.name)),),
+            "name its reader with --from, or leave it out",
+            (f"its keys: {keys}",),
+        )
+    if not (reading.documents or reading.unread or reading.faults or reading.missing):
+        yield not_understood(
+            "the files start no trainer that tunec reads, and are no config of one",
+            (Label("", start_of(COMMAND_LINE)),),
+            "name the trainer's config, or the script that starts it",
+            ("`megatron sft` and `megatron rlhf` of ms-swift train by Megatron-Core: not read",),
+        )
