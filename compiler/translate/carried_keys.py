@@ -11,7 +11,7 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.kinds import kind_of, known_keys
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Dialect, File, Json, Target
-from tunec.compiler.translate.admission import PACKAGES, admits, knows
+from tunec.compiler.translate.admission import PACKAGES, admits, knows, schema_of
 from tunec.compiler.translate.leftovers import Read
 from tunec.compiler.translate.sources import Sources
 from tunec.compiler.translate.statements import dialect_of
@@ -44,9 +44,28 @@ def kept_in(
     for read in sources.reads:
         keys = _kept(read, target, file, written, dialect, sources)
         if keys is not None:
-            yield Kept(read, keys)
+            is_flag = read.place.document.format == "shell"
+            yield Kept(read, _listed(keys, file, dialect) if is_flag else keys)
     for document in sources.run.documents:
         yield from _told(document, target, file, sources, dialect)
+
+
+def _listed(keys: Mapping[str, Json], file: File, dialect: Dialect) -> Mapping[str, Json]:
+    """Flags in a file whose reader wants a list of one where a command line has the one."""
+    known = schema_of(file, dialect).get("properties", {})
+    return {key: [each] if _is_list(known.get(key), each) else each for key, each in keys.items()}
+
+
+def _is_list(field: Any, value: Any) -> bool:
+    """Whether a schema has lists of a value, and not the value alone."""
+    every = (field, *field.get("anyOf", ())) if isinstance(field, Mapping) else ()
+    kinds = {str(kind) for each in every for kind in _kinds(each)}
+    return isinstance(value, str) and "array" in kinds and "string" not in kinds
+
+
+def _kinds(field: Mapping[str, Any]) -> Iterable[Any]:
+    said = field.get("type", ())
+    return (said,) if isinstance(said, str) else said
 
 
 def _told(
@@ -107,6 +126,8 @@ def _kept(
             is_decided = read.key in written and read.fate == "follows"
             is_known = knows(target, file, dialect, read.key)
             return {read.key: read.place.value} if is_known and not is_decided else None
+        case "meeting" if is_own and read.place.document.kind == "accelerate":
+            return {read.key: read.place.value}
     return None
 
 

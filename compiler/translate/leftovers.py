@@ -17,7 +17,7 @@ from tunec.compiler.translate.statements import dialect_of
 from tunec.schemas.caches import ByIdentity
 
 _AUTO: Final = "auto"
-_STARTING: Final = ("launch", "slurm")
+_STARTING: Final = ("launch", "slurm", "accelerate")
 MEETING: Final = frozenset(
     {
         *("nproc_per_node", "nnodes", "num_processes", "num_machines", "num_gpus", "num_nodes"),

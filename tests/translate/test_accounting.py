@@ -23,6 +23,8 @@ from tunec.targets.registry import TARGETS
 
 WORLD = 8
 TRIES = 4
+TOGETHER = ("schedule.kind", "schedule.steps", "schedule.warmup_steps", "schedule.warmup_share")
+"""Slots of a schedule, which programs join in ways of their own: a constant rate that rises."""
 NAMED = re.compile(r"--set ([a-z_]+\.[a-z_]+)=")
 LEFT = re.compile(r"--without[ =]'?([^\s',]+)")
 
@@ -119,6 +121,7 @@ def is_said(source, release, values, other, key, files, text):
         each.slot in text
         or each.value in (None, ())
         or each.slot in _OF_THE_MODEL
+        or (each.slot in TOGETHER and each.slot in after)
         or (each.slot in target.cannot and each.value in target.cannot[each.slot].harmless)
         or (each.slot in after and is_alike(each.slot, after[each.slot].value, each.value))
         for each in mine
@@ -152,11 +155,13 @@ def unaccounted(source, release, values, other):
         if account is None:
             yield key
         elif names.isdisjoint(without) and not any(each in text for each in names):
+            found = is_in(bare(key), value, written) or is_carried(
+                source, values, key, other, written
+            )
             if account.outcome == "kept":
-                found = is_somewhere(names, value, written)
+                found = found or is_somewhere(names, value, written)
             else:
-                found = is_carried(source, values, key, other, written) or not account.read.slots
-            found = found or is_in(bare(key), value, written)
+                found = found or not account.read.slots
             if not found and not is_said(source, release, values, other, key, written, text):
                 yield key
 
