@@ -1,1 +1,1 @@
-"""Reading a plan: why each value is what it is, and what it costs."""
+"""Reviews of a plan: why each value was chosen, and what memory, time and money it costs."""

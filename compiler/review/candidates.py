@@ -1,4 +1,4 @@
-"""What the search of a plan considered: each layout with its sums, and why it was not taken."""
+"""The layouts that a plan's search considered, each with its sums and why it was not taken."""
 
 from collections.abc import Iterator, Mapping
 from math import isqrt
@@ -26,58 +26,61 @@ from tunec.compiler.passes.fit.search import (
 from tunec.schemas.units import format_bytes
 
 State = Literal["chosen", "fits", "device memory", "host memory", "refused"]
-"""What became of a layout; the memories are those that it lacks."""
+"""The outcome of a layout; "device memory" and "host memory" name the memory that is too small."""
 
 _SIZES: Final = 3
-"""Micro batches that are shown on each side of the chosen one."""
+"""How many micro batch sizes are shown on each side of the chosen one."""
 
 
 class Considered(Struct, frozen=True):
     """One layout that the search looked at, and its result."""
 
     name: str
-    """`ZeRO 1, checkpointing`, or `micro batch 8`."""
+    """Such as `ZeRO 1, checkpointing` or `micro batch 8`."""
     slots: Mapping[str, Any]
-    """The values of the slots that make it, by path."""
+    """The values of the slots that define the layout, by path."""
     state: State
     why: str
-    """Why it was taken, or was not."""
+    """Why the layout was taken or rejected."""
     micro: int = 0
-    """Samples at once; where memory lacks, one. 0 where a rule refuses the layout."""
+    """Samples of a micro batch; the smallest layout's if memory is too small; 0 if a rule refuses
+    it."""
     accumulation: int = 0
     required: int = 0
-    """Bytes of a device, margin included; 0 where a rule refuses the layout."""
+    """Bytes needed on each device, margin included; 0 if a rule refuses the layout."""
     terms: Mapping[str, int] = field(default_factory=dict)
-    """What they are made of: the peak's terms, then the margin."""
+    """The parts of `required`: the terms of the peak, then those of the margin."""
     host_required: int = 0
-    """Bytes of a node's host."""
+    """Bytes needed in the host memory of each node."""
     host_terms: Mapping[str, int] = field(default_factory=dict)
     step_seconds: float = 0.0
-    """Of an optimizer step, were there memory for it; 0 where a rule refuses the layout."""
+    """Seconds of an optimizer step, even if memory is too small for it; 0 if a rule refuses the
+    layout."""
     samples_per_second: float = 0.0
     tokens_per_second: float = 0.0
 
 
 class Considerations(Struct, frozen=True):
-    """The search of one plan."""
+    """Everything that the search of one plan considered."""
 
     budget: int
-    """Bytes of each device."""
+    """Bytes of each device that may be used."""
     host_budget: int | None
     layouts: tuple[Considered, ...]
-    """Every layout: the chosen one, those that fit by speed, those that lack memory, the rest."""
+    """Every layout: the chosen one, those that fit (fastest first), those too large, then the
+    refused."""
     micro_batches: tuple[Considered, ...]
-    """Sizes near the chosen one in the chosen layout; empty where nothing fits."""
+    """Micro batch sizes near the chosen one, in the chosen layout; empty if nothing fits."""
 
     def of(self, slot: str) -> tuple[Considered, ...]:
-        """What was considered for a slot; nothing where the search does not decide it."""
+        """The alternatives considered for a slot; empty if the search does not decide the slot."""
         if slot == "batch.micro":
             return self.micro_batches
         return self.layouts if slot in SHAPE_SLOTS else ()
 
 
 def considerations(planned: Planned) -> Considerations | None:
-    """Judge every layout of a planned spec again; None where it was not understood."""
+    """Judge every layout of a planned spec again; None if the spec could not be read."""
     if planned.facts is None:
         return None
     problem = problem_of(planned.facts, _draft(planned))
@@ -88,7 +91,7 @@ def considerations(planned: Planned) -> Considerations | None:
 
 
 def decided(planned: Planned) -> dict[str, Any]:
-    """The value that holds for each slot, also where there is no plan for want of memory."""
+    """The value of each slot, even if there is no plan because memory is too small."""
     return {each.slot: each.value for each in planned.ledger.winners()}
 
 
@@ -115,7 +118,7 @@ class _Judge(Struct, frozen=True):
     answer: Answer
 
     def considered(self, verdict: Verdict) -> Considered:
-        """What became of one shape."""
+        """The outcome of one shape."""
         problem, shape = self.problem, verdict.shape
         best = self.answer.best
         if verdict.best is not None and best is not None:
@@ -136,7 +139,7 @@ def _chosen(answer: Answer) -> str:
 
 
 def _slower(other: Candidate, best: Candidate) -> str:
-    """Why a layout that fits was not taken: its speed, and what `preference` holds against it."""
+    """Why a layout that fits was rejected: its speed, and what `preference` counts against it."""
     longer, held = other.cost / best.cost - 1, _held_against(other, best)
     if longer >= _TOLD:
         return ", and ".join((f"fits, {longer:.1%} slower", *held[:1]))
@@ -147,11 +150,11 @@ def _slower(other: Candidate, best: Candidate) -> str:
 
 
 _TOLD: Final = 0.0005
-"""The share of a step's time from which layouts are told apart: `0.1%` is the least."""
+"""The smallest difference in step time that is reported, as a share: it is shown as `0.1%`."""
 
 
 def _held_against(other: Candidate, best: Candidate) -> list[str]:
-    """What a layout does that the chosen one does not, and that speed has to make up for."""
+    """Drawbacks of a layout that the chosen one does not have, and that speed must outweigh."""
     told = (
         (other.sums_narrow and not best.sums_narrow, "adds gradients up in bf16"),
         (other.spends_reserve and not best.spends_reserve, "leaves less than the reserve free"),
@@ -197,7 +200,7 @@ def _slots(shape: Shape) -> dict[str, Any]:
 
 
 def _micro_batches(problem: Problem, best: Candidate) -> Iterator[Considered]:
-    """Sizes that divide a device's share of the global batch, near the chosen one."""
+    """Micro batch sizes near the chosen one that divide a device's share of the global batch."""
     chosen = best.layout.batch.micro
     share = chosen * best.layout.batch.accumulation
     sizes = [size for size in range(1, isqrt(share) + 1) if share % size == 0]

@@ -1,4 +1,4 @@
-"""Explain one slot: the tree from its value down to the lines it rests on, and what it beat."""
+"""Explanation of one slot: the tree from its value to the lines it rests on, and what it beat."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,13 +11,13 @@ from tunec.compiler.review.reasons import Branch, Reasons, span_of
 
 
 def explain_text(planned: Planned, slot: str) -> str:
-    """The tree as text, drawn with lines. KeyError if nothing defines the slot."""
+    """The tree as text, drawn with lines. KeyError if no definition of the slot exists."""
     root = Reasons(planned).of(slot)
     return "\n".join([root.text, *_drawn(root.below, ""), *_traced(planned, slot)])
 
 
 def _traced(planned: Planned, slot: str) -> Iterator[str]:
-    """Whence the memory of a searched slot's layout is known, if not from the account."""
+    """The source of a searched slot's memory, if it was traced and not calculated."""
     winner, memory = planned.ledger.winner(slot), planned.memory
     if winner is None or memory is None or memory.calibration is None:
         return
@@ -26,7 +26,7 @@ def _traced(planned: Planned, slot: str) -> Iterator[str]:
 
 
 def explain_json(planned: Planned, slot: str) -> dict[str, Any]:
-    """The definitions of a slot as data, the winning one first, and what the search considered."""
+    """The definitions of a slot as data, the winner first, and the layouts that were considered."""
     definitions = planned.ledger.of(slot)
     winner = planned.ledger.winner(slot)
     if winner is None:

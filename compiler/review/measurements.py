@@ -1,4 +1,4 @@
-"""What runs on a plan's cluster came to, in words."""
+"""The results of measured runs on a plan's cluster, as text."""
 
 from math import expm1
 
@@ -9,18 +9,18 @@ from tunec.schemas.units import format_bytes
 
 
 def measured_of(planned: Planned) -> Measured | None:
-    """What runs on the plan's cluster came to; None: none is known."""
+    """The results of measured runs on the plan's cluster; None if there are none."""
     return planned.facts.cluster.measured if planned.facts is not None else None
 
 
 def measured_lines(planned: Planned) -> list[str]:
-    """How the accounts take the runs; empty where none is known."""
+    """How the accounts use the measured runs; empty if there are none."""
     found = measured_of(planned)
     return [] if found is None else [head(found), *margin_lines(found)]
 
 
 def in_short(found: Measured) -> str:
-    """How many runs there are, and how well the time account meets them, in a few words."""
+    """A phrase with the number of runs, and the time account's error before and after them."""
     number = len(found.runs)
     runs = f"time and margin by {number} measured run{'' if number == 1 else 's'}"
     if is_outdated(found):
@@ -32,7 +32,7 @@ def in_short(found: Measured) -> str:
 
 
 def head(found: Measured) -> str:
-    """The runs, and by what they multiply the account's seconds."""
+    """The runs, and the factors by which they multiply the account's seconds."""
     if is_outdated(found):
         return in_short(found)
     factors = ", ".join(f"{name} x {factor:.2f}" for name, factor in found.factors.items())
@@ -40,7 +40,7 @@ def head(found: Measured) -> str:
 
 
 def margin_lines(found: Measured) -> list[str]:
-    """What the runs had beside the account of memory."""
+    """The memory that the runs needed beyond the memory account."""
     lines = []
     if found.margin.tensors > 1:
         lines.append(f"tensors: up to {found.margin.tensors:.3f} times what is accounted for")

@@ -1,4 +1,4 @@
-"""The outcome of one spec on one cluster, as plain data: what fleet, diff and report show."""
+"""The outcome of one spec on one cluster as plain data, which fleet, diff and report show."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,60 +20,61 @@ class Pair(NamedTuple):
     cluster: str
 
     def __str__(self) -> str:
-        """Write it as people say it: `invoices on a100-80g-x8`."""
+        """The pair in words: `invoices on a100-80g-x8`."""
         return f"{self.spec} on {self.cluster}"
 
 
 class Traits(Struct, frozen=True):
-    """What clusters are told apart by when many of them are listed at once."""
+    """The traits that distinguish clusters when many of them are listed together."""
 
     devices: str
     """Names of the device models, joined."""
     memory: int
     """Memory of the smallest device, in bytes, as the driver reports it."""
     capability: str | None
-    """Compute capability of the oldest device, `7.0`; none for other vendors than NVIDIA."""
+    """Compute capability of the oldest device, such as `7.0`; None for vendors other than
+    NVIDIA."""
     nodes: int
     per_node: int
-    """Devices of the smallest node."""
+    """The number of devices of the smallest node."""
 
 
 class Needs(Struct, frozen=True):
     """Memory and speed of a plan."""
 
     required: int
-    """Bytes of a device, margin included."""
+    """Bytes needed on each device, margin included."""
     budget: int
-    """Bytes of a device that the run may take."""
+    """Bytes of each device that the run may use."""
     host_required: int
-    """Bytes of a node's host."""
+    """Bytes needed in the host memory of each node."""
     host_budget: int | None
     step_seconds: float
     tokens_per_second: float
     samples_per_second: float
     run_cost: float | None
-    """Dollars for the whole run, where price and length are known."""
+    """Dollars of the whole run; None if its price or its length is unknown."""
     encoding: float = 0.0
-    """Seconds in which all samples are encoded before training, where their number is known."""
+    """Seconds of encoding all samples before training, if their number is known."""
 
     @property
     def headroom(self) -> int:
-        """Bytes of the budget that stay free on a device."""
+        """Bytes of a device's budget that stay free."""
         return self.budget - self.required
 
 
 class Outcome(Struct, frozen=True):
-    """What became of one pair."""
+    """The outcome of one pair."""
 
     pair: Pair
     traits: Traits | None
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Every slot's value; empty where there is no plan."""
+    """The value of each slot; empty if there is no plan."""
     ledger: Ledger = field(default_factory=Ledger)
-    """Who said so; asked only for what is explained."""
+    """The definitions behind the values; only read for explanations."""
     needs: Needs | None = None
     faults: tuple[Diagnostic, ...] = ()
-    """The errors; empty where there is a plan."""
+    """The errors; empty if there is a plan."""
 
     @property
     def fits(self) -> bool:
@@ -81,12 +82,12 @@ class Outcome(Struct, frozen=True):
         return self.needs is not None
 
     def reason(self, slot: str) -> str:
-        """Why a slot has its value; empty where there is no plan."""
+        """Why a slot has its value; empty if there is no plan."""
         winner = self.ledger.winner(slot)
         return winner.reason if winner else ""
 
     def follows_from(self, slot: str) -> tuple[str, ...]:
-        """The slots that one follows from; none where it rests on anything else too."""
+        """The slots from which a slot follows; empty if the slot also rests on anything else."""
         winner = self.ledger.winner(slot)
         if winner is None or any(origin.kind != "slot" for origin in winner.rests):
             return ()
@@ -94,7 +95,7 @@ class Outcome(Struct, frozen=True):
 
 
 def outcome_of(planned: Planned, pair: Pair) -> Outcome:
-    """Reduce a planned spec to what is compared, listed and kept."""
+    """Reduce a planned spec to the data that is compared, listed and stored."""
     faults = tuple(each for each in planned.diagnostics if each.severity == "error")
     traits = traits_of(planned.facts) if planned.facts else None
     if planned.plan is None or planned.facts is None or faults:
@@ -103,7 +104,7 @@ def outcome_of(planned: Planned, pair: Pair) -> Outcome:
 
 
 def traits_of(facts: Facts) -> Traits:
-    """What the cluster of a spec is told apart by."""
+    """The traits that distinguish the cluster of a spec."""
     used = [facts.devices[name] for name in sorted(facts.devices)]
     groups = [group for node in facts.cluster.nodes for group in node.accelerators]
     sizes = [group.memory or facts.devices[group.device].memory for group in groups]
@@ -119,7 +120,7 @@ def traits_of(facts: Facts) -> Traits:
 
 
 def needs_of(planned: Planned) -> Needs | None:
-    """Memory and speed of a planned spec; None where there is no plan."""
+    """Memory and speed of a planned spec; None if there is no plan."""
     plan, memory, time = planned.plan, planned.memory, planned.time
     if plan is None or memory is None or time is None or planned.facts is None:
         return None
@@ -137,7 +138,7 @@ def needs_of(planned: Planned) -> Needs | None:
 
 
 def expected_steps(plan: Plan) -> int | None:
-    """Optimizer steps, exactly or about; None where nothing is known of them."""
+    """Optimizer steps, exact or estimated; None if neither is known."""
     return plan.schedule.steps or plan.schedule.estimated_steps
 
 

@@ -17,7 +17,7 @@ from tunec.schemas.units import format_bytes
 
 _WIDTH = 34
 _VALUE = 24
-"""Columns that a longer value does not take from all the others."""
+"""Columns of the values; a longer value does not widen the column of the others."""
 
 
 def plan_json(planned: Planned) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _time_json(time: TimeAccount) -> dict[str, Any]:
 
 
 def _measured_json(planned: Planned) -> dict[str, Any]:
-    """What runs on the cluster came to, as the accounts take it, where one is known."""
+    """Results of measured runs on the cluster, as the accounts use them; empty without any."""
     found = measured_of(planned)
     if found is None:
         return {}
@@ -101,7 +101,7 @@ def plan_text(planned: Planned) -> str:
 
 
 def _groups(planned: Planned) -> Iterator[list[str]]:
-    """Each group's slots with their values and reasons, in the same columns throughout."""
+    """Each group's slots with their values and reasons, in columns that align across groups."""
     winners = [each for each in map(planned.ledger.winner, SLOTS) if each is not None]
     rows = [
         (SLOTS[each.slot].group, each.slot.partition(".")[2], show(each.slot, each.value), each)
@@ -134,12 +134,12 @@ def _memory(plan: Plan, memory: Account) -> Iterator[str]:
 
 
 def _reading(plan: Plan, memory: Account) -> int:
-    """What nvidia-smi shows at most, bytes: never more than there is."""
+    """The most that nvidia-smi will show, in bytes: at most the device's memory."""
     return min(memory.reading_bytes, plan.devices.memory)
 
 
 def _traced(memory: Account, known: Calibration) -> str:
-    """Whether the kept trace is used, and with which libraries it was made."""
+    """Whether the stored trace is used, and with which libraries it was made."""
     if memory.calibration is None:
         return f"calculated: the trace in {known.name} is of another run of the model"
     used = ", ".join(f"{name} {version}" for name, version in known.versions)

@@ -1,4 +1,4 @@
-"""Judging a plan by a policy: which rules it breaks, each as a diagnostic like a lint's."""
+"""Judges a plan by a policy: each broken rule becomes a diagnostic, like a lint's."""
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -24,19 +24,19 @@ _PIN: Final = "pin"
 
 
 class Rules(Struct, frozen=True):
-    """A policy that was read, with the places of its rules; or what is wrong with it."""
+    """A policy that was read, with the places of its rules, or with its errors."""
 
     document: Document[Policy]
     faults: tuple[Diagnostic, ...]
 
     @property
     def policy(self) -> Policy | None:
-        """The policy; None where anything is wrong."""
+        """The policy; None if the file has any error."""
         return None if self.faults else self.document.value
 
 
 def load_policy(path: Path) -> Rules:
-    """Read a policy file: every fault of form, unknown names and quantities that are none."""
+    """Read a policy file; report malformed text, unknown names and invalid quantities."""
     document = load_document(path, Policy)
     faults = document.diagnostics
     if document.value is not None:
@@ -45,7 +45,7 @@ def load_policy(path: Path) -> Rules:
 
 
 def judge(planned: Planned, rules: Rules) -> tuple[Diagnostic, ...]:
-    """The rules that a plan breaks; none where there is no plan or no policy."""
+    """The rules that a plan breaks; empty if there is no plan or no policy."""
     if rules.policy is None or planned.plan is None or planned.facts is None:
         return ()
     facts = _Judged(planned, planned.facts)
@@ -105,7 +105,10 @@ def _ends(name: str, condition: Condition) -> tuple[float, float]:
 
 
 def _number(name: str, amount: int | float | str) -> float:
-    """An amount in the unit of what it is compared with. Raises NotAQuantity."""
+    """An amount in the unit of the slot or measure that it is compared with.
+
+    Raises NotAQuantity.
+    """
     unit = MEASURES.get(name) or SLOTS[name].unit
     if unit == "bytes":
         amount = parse_bytes(amount)
@@ -118,7 +121,7 @@ def _number(name: str, amount: int | float | str) -> float:
 
 
 class _Judged:
-    """A plan as rules see it."""
+    """A plan as policy rules see it."""
 
     def __init__(self, planned: Planned, facts: Facts) -> None:
         self.spec = facts.spec
@@ -140,7 +143,7 @@ class _Judged:
         )
 
     def broken(self, rule: PolicyRule, span: Any) -> Iterator[Diagnostic]:
-        """What of a rule does not hold."""
+        """The requirements of a rule that the plan does not meet."""
         here = Label("the rule", span, primary=False)
         for name, condition in rule.require.items():
             value = self.values[name]
@@ -174,7 +177,7 @@ class _Judged:
 
 
 def _has_reason(pinned: Any) -> bool:
-    """A pin is a value, or `{value, reason}` (frontend/pins.py holds that the reason is text)."""
+    """Whether a pin is `{value, reason}`; frontend/pins.py ensures that the reason is text."""
     return isinstance(pinned, Mapping) and "reason" in pinned
 
 

@@ -1,4 +1,4 @@
-"""Why a slot has its value, as a tree: what it rests on, what it overruled and what it beat."""
+"""The reasons for a slot's value as a tree: what it rests on, overruled and beat."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -17,36 +17,36 @@ from tunec.schemas.units import format_bytes
 Kind = Literal["slot", "reason", "fact", "heading", "beaten", "sum"]
 
 _LEAST: Final = 0.005
-"""Terms below this share of a sum are told together."""
+"""Terms below this share of a sum are combined."""
 
 
 class Branch(Struct, frozen=True):
-    """One line of a tree, and what is below it."""
+    """One line of a tree, and the lines below it."""
 
     text: str
     kind: Kind
     below: tuple["Branch", ...] = ()
     slot: str = ""
-    """The slot that the line speaks of, if it does."""
+    """The slot that the line is about; empty if it is about none."""
 
 
 class Reasons(Struct, frozen=True, dict=True):
-    """The reasons of a planned spec; the search is asked once, when first needed."""
+    """The reasons of a planned spec; the search runs once, when first needed."""
 
     planned: Planned
     deepest: int = 4
-    """Levels of slots that a tree follows."""
+    """How many levels of slots a tree follows."""
 
     @cached_property
     def _considered(self) -> Considerations | None:
         return considerations(self.planned)
 
     def of(self, slot: str) -> Branch:
-        """The tree of a slot. KeyError if nothing defines it."""
+        """The tree of a slot. KeyError if no definition of the slot exists."""
         return self._slot(slot, 0, frozenset())
 
     def considered(self, slot: str) -> tuple[Considered, ...]:
-        """What the search considered for a slot; nothing where it does not decide it."""
+        """The alternatives considered for a slot; empty if the search does not decide the slot."""
         if not is_judged(self.planned.facts, slot) or self._considered is None:
             return ()
         return self._considered.of(slot)
@@ -81,7 +81,7 @@ class Reasons(Struct, frozen=True, dict=True):
         return f"{origin.kind}: {origin.path}"
 
     def _rejected(self, slot: str, winner: Definition) -> Iterator[Branch]:
-        """Other values that were considered, each with the sum that spoke against it."""
+        """Other values that were considered, each with its reason and sum."""
         below = tuple(self._others(slot, winner))
         if below:
             yield Branch("considered and rejected", "heading", below)
@@ -101,7 +101,7 @@ class Reasons(Struct, frozen=True, dict=True):
 
 
 def span_of(origin: Origin, planned: Planned) -> Span | None:
-    """Where in the spec's files an origin stands, if it stands in one."""
+    """The span of an origin in the spec's files; None if the origin is not in one."""
     if origin.kind != "spec":
         return None
     return next((s for p, s in planned.loaded.spans.items() if dotted(p) == origin.path), None)
@@ -121,7 +121,7 @@ def _overruled(
 
 
 def _alternative(slot: str, other: Alternative, by_name: Mapping[str, Considered]) -> Branch:
-    """A value with its reason; where a layout stands for it, with the layout's sum."""
+    """A rejected value with its reason, and with its layout's sum if a layout has it."""
     name = other.reason.partition(": ")[0]
     found = by_name.get(name)
     text = f"{show(slot, other.value)}: {other.reason}"
@@ -142,7 +142,7 @@ def _sums(found: Considered) -> tuple[Branch, ...]:
 
 
 def _sum(total: int, terms: Mapping[str, int]) -> str:
-    """`43.1 GiB = logits and loss 28.6 GiB + weights 14.5 GiB`: small terms together."""
+    """`43.1 GiB = logits and loss 28.6 GiB + weights 14.5 GiB`, with small terms combined."""
     large = {name: value for name, value in terms.items() if value >= _LEAST * total}
     rest = total - sum(large.values())
     parts = [f"{name} {format_bytes(value)}" for name, value in large.items()]
@@ -161,7 +161,7 @@ def _device_fact(origin: Origin, facts: Facts) -> str:
 
 
 def _source(sources: Mapping[str, str], field: str) -> str:
-    """The source of a field, or of what holds it."""
+    """The source of a field, or else of the nearest field around it."""
     while field and field not in sources:
         field = field.rpartition(".")[0]
     return sources.get(field, "")

@@ -22,13 +22,13 @@ _ENDINGS: Final = frozenset((".yaml", ".yml"))
 
 
 class NoRevision(LookupError):
-    """Git does not know the revision, or is not there; the message says which."""
+    """Git does not know the revision, or is not installed; the message says which."""
 
 
 def revisions_of(text: str) -> tuple[str, str] | None:
-    """The two revisions of `main..`, `main..HEAD` or `..feature`; None if the text is no range.
+    """The two revisions of `main..`, `main..HEAD` or `..feature`; None if the text is not a range.
 
-    An empty end means what is checked out, as with `git diff`.
+    An empty start means HEAD, an empty end the working tree.
     """
     old, dots, new = text.partition("..")
     if not dots or Path(text).exists():
@@ -38,9 +38,9 @@ def revisions_of(text: str) -> tuple[str, str] | None:
 
 @contextmanager
 def checked_out(revision: str, repository: Path) -> Iterator[Path]:
-    """A folder with the files of a revision; the repository itself for the empty revision.
+    """A folder with the files of a revision; the repository itself for an empty revision.
 
-    Only what git tracks is in it: nothing of the working tree is touched. Raises NoRevision.
+    The folder holds only files that git tracks; the working tree is not touched. Raises NoRevision.
     """
     if not revision:
         yield repository
@@ -62,7 +62,7 @@ def _without_links_out(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo 
 
 
 def root_of(directory: Path) -> Path:
-    """The top of the repository that a directory is in. Raises NoRevision."""
+    """The top folder of the repository that contains a directory. Raises NoRevision."""
     return Path(_git(["rev-parse", "--show-toplevel"], directory).decode().strip())
 
 
@@ -76,7 +76,10 @@ def commit_of(revision: str, repository: Path) -> str:
 
 
 def blob(commit: str, file: Path, repository: Path) -> bytes:
-    """The bytes of a file, named from the top of the repository, in a commit. Raises NoRevision."""
+    """The bytes of a file in a commit; the file's path is relative to the top.
+
+    Raises NoRevision.
+    """
     return _git(["cat-file", "blob", f"{commit}:{file.as_posix()}"], repository)
 
 
@@ -104,19 +107,19 @@ def _git(arguments: list[str], directory: Path) -> bytes:
 
 _IS_SPEC: Final = re.compile(r"^tunec\s*:", re.MULTILINE)
 _MOST: Final = 1 << 20
-"""Characters of a file that are looked at: the version stands at its top."""
+"""How many characters of a file are searched; the version is near its top."""
 
 
 class Side(Struct, frozen=True):
-    """Where the specs of one side are."""
+    """The location of the specs of one side."""
 
     root: Path
     files: Mapping[str, Path]
-    """By name: the path below the root, without its ending."""
+    """Files by name, which is the path below the root without its suffix."""
 
 
 def side_of(path: Path) -> Side:
-    """The specs of a directory, or the one that a file is. Raises FileNotFoundError."""
+    """The specs of a directory, or of a single file. Raises FileNotFoundError."""
     if path.is_file():
         return Side(path.parent, {path.stem: path})
     if not path.is_dir():
@@ -126,7 +129,7 @@ def side_of(path: Path) -> Side:
 
 
 def _specs(directory: Path) -> Iterator[Path]:
-    """Those below a directory; a link is one if it does not lead out of the project."""
+    """The specs below a directory; links count if they do not lead out of the project."""
     root = project_root(directory.resolve() / "spec.yaml")
     for place, folders, names in os.walk(directory):  # goes on where a folder vanishes or is closed
         folders[:] = [each for each in folders if not each.startswith(".")]
@@ -145,7 +148,7 @@ def _is_inside(file: Path, root: Path) -> bool:
 
 
 def is_spec(file: Path) -> bool:
-    """Whether a file says which version of the spec's language it is in."""
+    """Whether a file gives the version of the spec language, as every spec does."""
     try:
         with file.open(encoding="utf-8") as text:
             return _IS_SPEC.search(text.read(_MOST)) is not None

@@ -1,4 +1,4 @@
-"""What of a plan the user said: whether a value is theirs, and where they said it."""
+"""The values of a plan that the user set, and where they were set."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tunec.schemas.source import COMMAND_LINE, LAID_OVER
 
 
 def is_set(winner: Definition, planned: Planned) -> bool:
-    """Whether a value is what the user said, and does not follow from anything else."""
+    """Whether the user set a value directly, and it does not follow from another one."""
     kinds = {origin.kind for origin in winner.rests}
     if winner.rank is Rank.PIN:
         return kinds == {"spec"}
@@ -23,7 +23,7 @@ def is_set(winner: Definition, planned: Planned) -> bool:
 
 
 def is_given(spec: BaseModel | None, path: str) -> bool:
-    """Whether a spec has a value at a dotted path, and not the field's default."""
+    """Whether a spec gives a value at a dotted path, rather than using the field's default."""
     here: Any = spec
     for name in path.split("."):
         if not isinstance(here, BaseModel):
@@ -36,7 +36,7 @@ def is_given(spec: BaseModel | None, path: str) -> bool:
 
 
 def place_said(winner: Definition, planned: Planned) -> str:
-    """Where the user said a value, and what it stands instead of."""
+    """Where the user set a value, and which value it replaces."""
     spans = (span_of(origin, planned) for origin in winner.rests)
     span = next((each for each in spans if each is not None), None)
     if span is None:

@@ -1,1 +1,1 @@
-"""What a change of a spec does: to the intent, to the decisions, and to each cluster."""
+"""The effect of a change to a spec: on its fields, on the decisions, and on each cluster."""

@@ -1,4 +1,4 @@
-"""The comparison of two sets of specs: intent, decisions, and what each cluster sees."""
+"""The comparison of two sets of specs: fields, decisions, and the effect on each cluster."""
 
 from collections.abc import Iterable
 
@@ -12,65 +12,65 @@ from tunec.compiler.review.outcome import Outcome, Traits
 
 
 class Beside(Struct, frozen=True):
-    """What keeps the comparison of existing files from being whole."""
+    """The parts of existing files that a comparison has to leave out."""
 
     unaccounted: str = ""
-    """Why memory and time were not compared."""
+    """Why memory and time are not compared."""
     unjudged: tuple[str, ...] = ()
-    """Changed keys that no slot stands for, or of which it is not clear what holds."""
+    """Changed keys that no slot represents, or whose value in force is unclear."""
 
 
 class SpecChange(Struct, frozen=True):
-    """One spec, or the files of a run: what was written otherwise, and what follows."""
+    """The changes to one spec, or to the files of one run, and their effects."""
 
     spec: str
     intent: tuple[FieldChange, ...]
     clusters: int
-    """How many were compared."""
+    """The number of clusters that were compared."""
     groups: tuple[Group, ...]
     unplanned: int = 0
-    """On how many of them there is a plan neither before nor after."""
+    """The number of these clusters that have no plan, neither before nor after."""
     why_unplanned: str = ""
-    """What the new spec lacks on the first of these."""
+    """The new spec's first error on the first of the unplanned clusters."""
     was: str = ""
-    """Its name on the old side, where that is another."""
+    """The spec's name on the old side, if it was renamed."""
     beside: Beside | None = None
-    """Of existing files, whose keys `intent` then lists, what is left open."""
+    """What is left out when existing files are compared; `intent` then lists their keys."""
 
     @property
     def unjudged(self) -> tuple[str, ...]:
-        """Changed keys of existing files that no slot stands for."""
+        """Changed keys of existing files that were not judged, as in `Beside`."""
         return self.beside.unjudged if self.beside is not None else ()
 
     @property
     def untouched(self) -> int:
-        """Clusters on which nothing changes, though there is a plan."""
+        """The number of clusters that have a plan on which nothing changes."""
         return self.clusters - self.unplanned - sum(len(group.effects) for group in self.groups)
 
     @property
     def is_told(self) -> bool:
-        """Whether there is anything to say of it."""
+        """Whether there is anything to report."""
         return bool(self.intent or self.groups or self.was)
 
     @property
     def kind(self) -> Kind:
-        """The gravest class on any cluster."""
+        """The most severe class on any cluster."""
         return worst([group.kind for group in self.groups])
 
 
 class Comparison(Struct, frozen=True):
-    """Everything that differs between old and new."""
+    """All differences between the old and the new side."""
 
     changed: tuple[SpecChange, ...]
-    """Specs that both sides have, sorted by name; those without a difference too."""
+    """Specs on both sides, sorted by name, including those without a difference."""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
-    """Specs of which one side has faults."""
+    """Specs that have errors on one side."""
 
     @property
     def kind(self) -> Kind | None:
-        """The gravest class of all; none if nothing differs at all."""
+        """The most severe class of all specs; None if nothing differs."""
         kinds = [each.kind for each in self.changed if each.is_told]
         if self.removed:
             kinds.append("breaking")
@@ -80,7 +80,7 @@ class Comparison(Struct, frozen=True):
 def compare_spec(
     spec: str, intent: Iterable[FieldChange], outcomes: Iterable[tuple[Outcome, Outcome]]
 ) -> SpecChange:
-    """Compare the old and the new outcome of one spec, cluster by cluster, as they come."""
+    """Compare the old and new outcomes of one spec, cluster by cluster, as they arrive."""
     return change_of(spec, intent, (effect_of(old, new) for old, new in outcomes))
 
 
@@ -90,7 +90,7 @@ def change_of(
     effects: Iterable[Effect],
     beside: Beside | None = None,
 ) -> SpecChange:
-    """What effects come to, cluster by cluster; what does not change is counted and forgotten."""
+    """Collect effects cluster by cluster; clusters on which nothing changes are only counted."""
     traits: list[Traits | None] = []
     changed: list[Effect] = []
     lacking: list[str] = []

@@ -1,4 +1,4 @@
-"""What a change of a spec does on one cluster."""
+"""The effect of a change to a spec on one cluster."""
 
 from typing import Final, Literal
 
@@ -14,10 +14,10 @@ _LIMITS: Final = frozenset(
         *("job.host_memory", "job.duration"),
     }
 )
-"""Slots that bound a plan, or ask a cluster for what the accounts come to, which are shown
-themselves: they change nothing of what runs."""
+"""Slots that only limit a plan, or repeat the results of the accounts, which are shown separately:
+they change nothing in the run."""
 Fate = Literal["fits", "no longer fits", "fits now", "still does not fit", "not compared"]
-"""Whether there is a plan, before and after; not compared: nobody can tell."""
+"""Whether there is a plan before and after; "not compared" if this cannot be known."""
 
 
 class SlotChange(Struct, frozen=True):
@@ -29,11 +29,11 @@ class SlotChange(Struct, frozen=True):
     reason: str
     meaning: Meaning
     follows: bool = False
-    """Whether it follows from other slots alone, one of which changed too."""
+    """Whether the value follows from other slots only, at least one of which changed too."""
 
 
 class Effect(Struct, frozen=True):
-    """What changes for one pair."""
+    """The changes for one pair of spec and cluster."""
 
     old: Outcome
     new: Outcome
@@ -42,22 +42,22 @@ class Effect(Struct, frozen=True):
 
     @property
     def pair(self) -> Pair:
-        """The pair that is meant."""
+        """The spec and cluster that were compared."""
         return self.new.pair
 
     @property
     def traits(self) -> Traits | None:
-        """What the cluster is told apart by."""
+        """The traits that distinguish the cluster."""
         return self.new.traits or self.old.traits
 
     @property
     def changes(self) -> bool:
-        """Whether anything changes at all: a decision, or whether it fits."""
+        """Whether anything changes: a decision, or whether the plan fits."""
         return bool(self.slots) or self.fate in ("no longer fits", "fits now")
 
     @property
     def kind(self) -> Kind:
-        """The gravest class of what changes."""
+        """The most severe class of the changes."""
         if self.fate == "no longer fits":
             return "breaking"
         if self.fate == "fits now":
@@ -73,7 +73,7 @@ def effect_of(old: Outcome, new: Outcome) -> Effect:
 
 
 def fate_of(before: bool, after: bool) -> Fate:
-    """What becomes of a pair, by whether it had a plan and has one."""
+    """The fate of a pair, from whether it had a plan before and has one now."""
     if before:
         return "fits" if after else "no longer fits"
     return "fits now" if after else "still does not fit"

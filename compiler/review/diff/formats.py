@@ -28,7 +28,7 @@ _SLOT, _VALUES, _NAME = 34, 30, 24
 
 
 def comparison_text(comparison: Comparison) -> str:
-    """Every changed spec as a section; one line where nothing differs."""
+    """Every changed spec as a section; a single line if nothing differs."""
     sections = ["\n".join(_text_spec(each)) for each in comparison.changed if each.is_told]
     sections += [f"{name}: new" for name in comparison.added]
     sections += [f"{name}: gone" for name in comparison.removed]
@@ -61,7 +61,7 @@ def _text_group(group: Group) -> Iterator[str]:
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """The gravest class as a heading, then every changed spec."""
+    """The most severe class as a heading, then every changed spec."""
     nothing = "not compared" if comparison.unreadable else "nothing changes"
     parts = [f"## tunec: {comparison.kind or nothing}", *_overview(comparison)]
     parts += ["\n".join(_markdown_spec(each)) for each in comparison.changed if each.is_told]
@@ -72,7 +72,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def _overview(comparison: Comparison) -> Iterator[str]:
-    """A table of what changes, where anything does."""
+    """A table of the changes, if there are any."""
     rows = [
         f"| {_code(spec)} | {kind} | {_arrow(cost) or 'unknown'} | "
         f"{_escaped(fits) or 'as before'} |"
@@ -120,7 +120,7 @@ def _arrow(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Text as code, in a table too, which nothing in it ends."""
+    """Text as a Markdown code span that is safe in tables: its backquotes and bars are replaced."""
     return f"`{text.replace('`', chr(39)).replace('|', '¦')}`"
 
 
@@ -128,7 +128,7 @@ _MENTION: Final = re.compile(r"(?<![\w`])@(?=\w)")
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown shows as it is, in a table too, and that calls nobody by name."""
+    """Text that Markdown shows literally, in tables too, and that mentions no users."""
     for special, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(special, shown)
     for special in "\\`*_[]|$":
@@ -137,7 +137,7 @@ def _escaped(text: str) -> str:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Everything that differs, cluster by cluster."""
+    """All differences, cluster by cluster."""
     return {
         "class": comparison.kind,
         "specs": [_spec_data(each) for each in comparison.changed],
@@ -162,7 +162,7 @@ def _spec_data(change: SpecChange) -> dict[str, Any]:
 
 
 def _beside(change: SpecChange) -> dict[str, Any]:
-    """What is left open of existing files; nothing for specs."""
+    """What is left out when existing files are compared; empty for specs."""
     if change.beside is None:
         return {}
     return {"unaccounted": change.beside.unaccounted, "unjudged": list(change.unjudged)}

@@ -1,8 +1,9 @@
-"""Grouping: a thousand clusters read as a few sentences.
+"""Grouping of clusters: the effects on a thousand clusters become a few sentences.
 
-Pairs belong together if they share a fate and the same slots change, categorical ones to the same
-value. What a group is called comes from what sets its clusters apart from all others: the device,
-its memory, the number of nodes; where nothing does, they are named.
+Pairs form a group if they share a fate and the same slots change, with categorical slots changing
+to the same value. A group is named after the trait that distinguishes its clusters from all others,
+such as the device, its memory or the number of nodes; if there is no such trait, the clusters are
+listed.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -16,19 +17,19 @@ from tunec.compiler.review.outcome import Traits
 from tunec.schemas.units import format_bytes
 
 _NAMED: Final = 3
-"""Clusters of a group that are named before the rest is only counted."""
+"""How many clusters of a group are listed before the rest is only counted."""
 
 
 class Group(Struct, frozen=True):
-    """Pairs on which a change does the same."""
+    """Pairs on which a change has the same effect."""
 
     effects: tuple[Effect, ...]
     where: str
-    """What its pairs are: `the 60 with 40.0 GiB a device`, or their names."""
+    """A description of the pairs: `the 60 with 40.0 GiB a device`, or their names."""
 
     @property
     def fate(self) -> Fate:
-        """Whether the pairs fit, before and after."""
+        """Whether the pairs fit before and after."""
         return self.effects[0].fate
 
     @property
@@ -38,11 +39,11 @@ class Group(Struct, frozen=True):
 
     @property
     def slots(self) -> tuple[SlotChange, ...]:
-        """The changed slots, of the first pair."""
+        """The changed slots of the first pair."""
         return self.effects[0].slots
 
     def values(self, slot: str) -> tuple[list[Any], list[Any]]:
-        """Old and new values of a slot over the group, each once, in the order of the pairs."""
+        """The distinct old and new values of a slot over the group, in the order of the pairs."""
         changes = [each for effect in self.effects for each in effect.slots if each.slot == slot]
         return (
             list(dict.fromkeys(each.old for each in changes)),
@@ -51,9 +52,10 @@ class Group(Struct, frozen=True):
 
 
 def grouped(effects: Iterable[Effect], every: Sequence[Traits | None]) -> tuple[Group, ...]:
-    """Groups of what changes: the gravest class first, then the largest group.
+    """Group the effects, the most severe class first, then the largest group.
 
-    `every` are the traits of all clusters that were compared, what changes there or not.
+    `every` holds the traits of all clusters that were compared, whether anything changes on them or
+    not.
     """
     found: dict[Hashable, list[Effect]] = {}
     for effect in effects:
@@ -67,7 +69,7 @@ def _key(effect: Effect) -> Hashable:
 
 
 def _group_key(change: SlotChange) -> Hashable:
-    """A number may differ from cluster to cluster; a word makes another story."""
+    """One slot's part of the key of a group, in which numbers may differ but words may not."""
     if isinstance(change.new, bool | str) or change.slot == "zero.stage":
         return (change.slot, change.old, change.new)
     return change.slot
@@ -99,7 +101,7 @@ def _by(
     group: Sequence[Effect],
     every: Sequence[Traits | None],
 ) -> str | None:
-    """The words of a trait that all of the group have, and no other cluster."""
+    """The phrase for a trait that the whole group shares and no other cluster has."""
     inside = {trait(effect.traits) for effect in group if effect.traits}
     if len(inside) != 1 or len(group) == 1:
         return None

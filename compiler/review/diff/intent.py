@@ -1,4 +1,4 @@
-"""What changed in what a person wrote: fields of the composed spec, by dotted path."""
+"""The changes to the text of a spec: fields of the composed spec, by dotted path."""
 
 from collections.abc import Iterator, Mapping
 from os.path import relpath
@@ -15,20 +15,20 @@ NOT_GIVEN: Final = "not given"
 
 
 class FieldChange(Struct, frozen=True):
-    """One field of a spec before and after; None: it was not given."""
+    """One field of a spec before and after; None if the field was not given."""
 
     path: str
     old: Any
     new: Any
     old_text: str
-    """As the old spec writes it."""
+    """The old value as the old spec writes it."""
     new_text: str
     span: Span | None = None
-    """Where the new spec says it, or the old one what is gone."""
+    """The field's place in the new spec, or in the old one if the field was removed."""
 
 
 def intent_changes(old: Loaded, new: Loaded) -> tuple[FieldChange, ...]:
-    """Fields that differ, in the order of their paths; what no spec gives is not listed."""
+    """Fields that differ, sorted by path; fields that neither spec gives are not listed."""
     before, after = dict(_fields(old)), dict(_fields(new))
     return tuple(
         FieldChange(
@@ -45,7 +45,7 @@ def intent_changes(old: Loaded, new: Loaded) -> tuple[FieldChange, ...]:
 
 
 def is_renamed(old: Loaded, new: Loaded) -> bool:
-    """Whether two specs say the same, but for what they are called."""
+    """Whether two specs differ in nothing but their name."""
     return {**dict(_fields(old)), "name": ""} == {**dict(_fields(new)), "name": ""}
 
 
@@ -64,7 +64,7 @@ def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _written(path: str, fields: Mapping[str, Any], loaded: Loaded) -> str:
-    """The value's own characters where they stand on one line, else the value."""
+    """The value exactly as written if it is on one line, else its parsed value."""
     if path not in fields:
         return NOT_GIVEN
     span = _span(path, loaded)
@@ -75,7 +75,7 @@ def _written(path: str, fields: Mapping[str, Any], loaded: Loaded) -> str:
 
 
 def _place(path: str, loaded: Loaded) -> Span | None:
-    """Where a field is written; in a checked-out revision by the path beside the spec's own."""
+    """The span of a field, with an absolute file made relative to the spec's own folder."""
     span = _span(path, loaded)
     if span is None or not Path(span.file).is_absolute():
         return span

@@ -1,4 +1,4 @@
-"""What a changed slot means for somebody who runs the spec: one table for all slots."""
+"""What a changed slot means for a user of the spec: one table for all slots."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -9,11 +9,11 @@ from tunec.schemas.models.catalogue import original
 
 Kind = Literal["breaking", "performance", "cosmetic"]
 KINDS: Final[tuple[Kind, ...]] = ("breaking", "performance", "cosmetic")
-"""Worst first."""
+"""Sorted from the most to the least severe."""
 
 
 class Meaning(Struct, frozen=True):
-    """The class of a changed slot, and why a reader cares."""
+    """The class of a changed slot, and why it matters."""
 
     kind: Kind
     why: str
@@ -91,11 +91,11 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "launch": _SURFACE,
     "job": _SURFACE,
 }
-"""By slot, or by group for the slots of it that are not named."""
+"""By slot, or by group for the slots of the group that are not listed."""
 
 
 def meaning_of(slot: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Meaning:
-    """What a change of this slot means between two plans; KeyError for a slot of no group."""
+    """The meaning of a changed slot between two plans. KeyError for a slot of an unknown group."""
     if slot == "zero.stage" and {old[slot], new[slot]} == {1, 2}:
         return _PARTS  # one class keeps the state of both: zero/stage_1_and_2.py
     if slot == "parallel.data" and not (old["zero.stage"] and new["zero.stage"]):
@@ -106,5 +106,5 @@ def meaning_of(slot: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Mea
 
 
 def worst(kinds: list[Kind]) -> Kind:
-    """The gravest class of several; cosmetic if there is none."""
+    """The most severe of several classes; "cosmetic" if there is none."""
     return min(kinds, key=KINDS.index, default="cosmetic")

@@ -1,4 +1,4 @@
-"""What a reviewer looks for first: what no longer fits, what newly does, and what it costs."""
+"""The first things a reviewer looks for: what no longer fits, what newly fits, and the cost."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -8,11 +8,11 @@ from tunec.compiler.review.diff.effects import Effect, Fate
 from tunec.compiler.review.outcome import Outcome
 
 _NAMED: Final = 3
-"""Clusters that are named before the rest is counted."""
+"""How many clusters are listed before the rest is only counted."""
 
 
 def overview_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
-    """Of each change that is told: its name, its class, what it costs, and what fits now or not."""
+    """A row for each reported change: name, class, cost, and the clusters whose fit changes."""
     for change in comparison.changed:
         if change.groups:
             effects = [effect for group in change.groups for effect in group.effects]
@@ -29,7 +29,7 @@ def _fates(effects: Sequence[Effect]) -> Iterator[str]:
 
 
 def _cost(effects: Iterable[Effect]) -> str:
-    """Dollars of the whole run where prices are known, else hours of all of its devices."""
+    """Dollars of the whole run if prices are known, else the device hours of the run."""
     pairs = [(each.old, each.new) for each in effects if each.old.needs and each.new.needs]
     for measure, unit in ((_dollars, "${:,.2f}"), (_device_hours, "{:,.1f} device hours")):
         every = [(measure(old), measure(new)) for old, new in pairs]
@@ -51,7 +51,7 @@ def _dollars(outcome: Outcome) -> float | None:
 
 
 def _device_hours(outcome: Outcome) -> float | None:
-    """What a run takes of all devices together, where the number of its steps is known."""
+    """Hours of a run summed over its devices; None if the number of steps is unknown."""
     values = outcome.values
     steps = values.get("schedule.steps") or values.get("schedule.estimated_steps")
     if outcome.needs is None or steps is None:

@@ -1,4 +1,4 @@
-"""The words of a comparison that text and Markdown share."""
+"""Phrases of a comparison that the text and Markdown formats share."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -18,19 +18,19 @@ def field_line(change: FieldChange) -> str:
 
 
 def spec_title(change: SpecChange) -> str:
-    """What it is called, and was."""
+    """The spec's name, with its old name if it was renamed."""
     return f"{change.spec} (was {change.was})" if change.was else change.spec
 
 
 def spec_class(change: SpecChange) -> str:
-    """The gravest class, or that there is no effect, or none that can be known."""
+    """The most severe class, or that there is no effect, or that the effect is unknown."""
     if change.groups:
         return change.kind
     return "effect unknown" if change.unjudged else "no effect"
 
 
 def beside_lines(change: SpecChange) -> Iterator[str]:
-    """What the comparison of existing files leaves open, and why."""
+    """What the comparison of existing files leaves out, and why."""
     if change.beside is not None and change.beside.unaccounted:
         yield f"memory and time are not compared: {change.beside.unaccounted}"
     if change.unjudged:
@@ -39,7 +39,7 @@ def beside_lines(change: SpecChange) -> Iterator[str]:
 
 
 def untouched_lines(change: SpecChange) -> Iterator[str]:
-    """How many clusters see nothing of the change, and how many have no plan on either side."""
+    """How many clusters the change leaves as they are, and how many have no plan on either side."""
     if change.untouched:
         what = "no decision changes" if change.unjudged else "nothing changes"
         yield f"{_on(change.untouched, change.clusters)}{what}"
@@ -55,13 +55,13 @@ def _on(some: int, total: int) -> str:
 
 
 def group_title(group: Group) -> str:
-    """Where, how grave, and why that."""
+    """The group's clusters, its class, and the reasons for the class."""
     whys = (each.meaning.why for each in group.slots if each.meaning.kind == group.kind)
     return f"{group.where}: {group.kind}" + "".join(f"; {why}" for why in dict.fromkeys(whys))
 
 
 def slot_lines(group: Group) -> Iterator[tuple[str, str, str]]:
-    """Slot, old and new values over the group, and why the new one; what only follows is left."""
+    """Each changed slot, its old and new values, and the reason; without slots that only follow."""
     for change in group.slots:
         if not change.follows:
             old, new = group.values(change.slot)
@@ -70,7 +70,7 @@ def slot_lines(group: Group) -> Iterator[tuple[str, str, str]]:
 
 
 def follow_line(group: Group) -> str:
-    """The slots that only follow from those; empty if there are none."""
+    """The slots that only follow from other changed slots; empty if there are none."""
     slots = [change.slot for change in group.slots if change.follows]
     return f"together with {joined(slots, 'and')}" if slots else ""
 
@@ -84,7 +84,7 @@ def _values(slot: str, values: Sequence[Any]) -> str:
 
 
 def fate_lines(group: Group) -> Iterator[str]:
-    """What became of the fit, with the reason where there is no plan any more."""
+    """The group's fate if it changed, with the first error if there is no plan any more."""
     if group.fate in ("fits", "not compared"):
         return
     yield group.fate
@@ -126,8 +126,9 @@ _MEASURES: Final[tuple[tuple[str, _Measure], ...]] = (
     ("learning rate a sample", _rate_a_sample),
     ("cost of the run", _need("run_cost")),
 )
-"""What a reviewer asks; the relation of rate and batch since a larger batch averages more noise
-away: the rate is usually raised with it, linearly (arXiv 1706.02677) or by its root."""
+"""The measures of a comparison. The learning rate per sample of a batch is one since a larger batch
+averages out more noise: the rate is usually raised with the batch, linearly (arXiv 1706.02677) or
+by its root."""
 _IN_BYTES: Final = frozenset({"memory of a device", _HEADROOM, "memory of a host"})
 
 
@@ -145,7 +146,7 @@ def _amount(name: str, value: float) -> str:
 
 
 def _ratio(before: Sequence[float], after: Sequence[float]) -> str:
-    """` (-12 % to -8 %)`, where every value has a base to be compared with."""
+    """` (-12 % to -8 %)`; empty if a value cannot be divided by its old one."""
     if any(value <= 0 for value in before):
         return ""
     shares = [new / old - 1 for old, new in zip(before, after, strict=False)]

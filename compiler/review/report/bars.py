@@ -1,7 +1,7 @@
-"""Bars as SVG: amounts stacked against a limit, and the parts of one amount.
+"""Bar charts as SVG: amounts stacked against a limit, and the parts of one amount.
 
-Widths are shares of whatever width the page has, heights are pixels, text keeps its size: a chart
-is as readable on a phone as on a screen.
+Widths are shares of the page's width, heights are pixels, and text keeps its size: a chart is as
+readable on a phone as on a large screen.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,18 +22,18 @@ _BAR: Final = 22
 _TOP: Final = 24
 _AXIS: Final = 26
 _CHARACTER: Final = 7.2
-"""Pixels of a character of a label, at most on average."""
+"""Upper bound of the average width of a label's character, in pixels."""
 _WIDE: Final = 640
 _NARROW: Final = 290
-"""Pixels of a chart, at least, on a screen and on a phone."""
+"""The least width of a chart on a screen (`_WIDE`) and on a phone (`_NARROW`), in pixels."""
 _THIN: Final = 0.9
-"""Share of the width below which a part is drawn as a line, so that it is seen."""
+"""A part below this width (per cent of the chart) is drawn as a line so that it can be seen."""
 _LAST: Final = 99.6
-"""Share of the width that the scale fills: a line at its end is not cut."""
+"""The width of the scale (per cent of the chart), so that a line at its end is not cut."""
 
 
 class Bar(Struct, frozen=True):
-    """One bar: its name, and its parts in their order."""
+    """One bar: its name, and its parts in order."""
 
     name: str
     parts: Mapping[str, float]
@@ -46,25 +46,25 @@ class Bar(Struct, frozen=True):
 
 
 class Limit(Struct, frozen=True):
-    """What bars are compared with."""
+    """A limit that bars are compared with."""
 
     name: str
     amount: float
 
 
 class Chart(Struct, frozen=True):
-    """What a chart needs besides its bars."""
+    """The settings of a chart besides its bars."""
 
     title: str
     description: str
     say: Callable[[float], str]
-    """An amount with its unit."""
+    """Formats an amount with its unit."""
     colours: Mapping[str, str]
-    """Class of each part."""
+    """The CSS class of each part."""
 
 
 def stacked(chart: Chart, bars: Sequence[Bar], limit: Limit | None) -> Element:
-    """Amounts of bytes, stacked, with a line where the limit is."""
+    """A chart of stacked amounts of bytes, with a line at the limit."""
     most = max(*(bar.total for bar in bars), limit.amount if limit else 0.0, 1.0)
     scale = linear(most, unit=float(GIB) if most >= GIB else most / 4, binary=True)
     height = _TOP + _ROW * len(bars) + _AXIS
@@ -78,7 +78,7 @@ def stacked(chart: Chart, bars: Sequence[Bar], limit: Limit | None) -> Element:
 
 
 def whole(chart: Chart, parts: Mapping[str, float]) -> Element:
-    """The parts of one amount in one bar, over the whole width."""
+    """A chart of the parts of one amount, in one bar over the whole width."""
     total = sum(parts.values())
     row = _stack(chart, Bar(chart.title, parts), inside(total), 6)
     bottom = 6 + _ROW
@@ -86,7 +86,7 @@ def whole(chart: Chart, parts: Mapping[str, float]) -> Element:
 
 
 def legend(colours: Mapping[str, str], amounts: Mapping[str, str]) -> Element:
-    """What each colour means, with the amount in the bar that matters."""
+    """The meaning of each colour, with its amount in the most important bar."""
     items = (
         tag(
             "li",
@@ -112,17 +112,17 @@ def _svg(chart: Chart, height: float, *content: list[Element]) -> Element:
 
 
 def tick_text(amount: float) -> str:
-    """Bytes at an axis: `16 GiB`."""
+    """Bytes as an axis shows them: `16 GiB`."""
     return format_bytes(amount).replace(".0 ", " ")
 
 
 def place(share: float) -> str:
-    """A share of a hundred as a coordinate of the drawing."""
+    """A percentage of the width as a coordinate of the drawing."""
     return f"{number(share * _LAST / 100)}%"
 
 
 def anchor(share: float) -> str:
-    """How a text at a share of the width is set, so that it stays inside."""
+    """The `text-anchor` of a text at a percentage of the width, so that it stays inside."""
     return "start" if share < 8 else "end" if share > 92 else "middle"
 
 

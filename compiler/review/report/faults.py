@@ -1,4 +1,4 @@
-"""The section about what was said: errors, warnings, notes, with their places and sums."""
+"""The section with diagnostics: errors, warnings and notes, with their places."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import dedent
@@ -9,7 +9,7 @@ from tunec.compiler.review.report.html import Element, Section, tag
 
 
 def faults_section(diagnostics: Sequence[Diagnostic], sources: Mapping[str, str]) -> Section:
-    """Everything that was said, the gravest first."""
+    """All diagnostics, the most severe first."""
     grave = ("error", "warning", "note")
     ordered = sorted(diagnostics, key=lambda each: grave.index(each.severity))
     words = f"{summary(ordered)}." if ordered else "There is nothing to report."

@@ -1,4 +1,4 @@
-"""The heat map of a fleet: a table of every pair, and the same as data for the script."""
+"""The heat map of a fleet: a table of all pairs, and the pairs as data for the page's script."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,14 +10,14 @@ from tunec.compiler.review.report.html import Element, data, tag
 from tunec.schemas.units import MIB
 
 Row = Mapping[str, Any]
-"""A row of a fleet's summary, by the names of its columns."""
+"""A row of a fleet's summary, by column name."""
 
 _LAYOUT: Final = (
     *("precision", "engine", "zero", "offload", "checkpointing"),
     *("micro", "accumulation", "global", "devices"),
 )
 _BOUNDS: Final = (0, 30, 50, 60, 70, 80, 90, 95)
-"""Per cent of a budget where a colour begins: the fuller a device is, the finer they tell it."""
+"""Per cent of a budget at which each colour begins; the steps are finer for fuller devices."""
 _METRICS: Final = {
     "memory": "memory, % of the budget",
     "tokens": "tokens a second",
@@ -30,27 +30,28 @@ _METRICS: Final = {
 }
 _SHORT: Final = 12
 _MANY: Final = 12
-"""Characters of headings, and columns, up to which headings stand upright; others are turned."""
+"""If a heading has more characters than `_SHORT`, or there are more columns than this, headings are
+turned; otherwise they are upright."""
 
 
 class Grid(Struct, frozen=True):
-    """The pairs of a fleet by row and column; the longer side is that of the rows."""
+    """The pairs of a fleet by row and column; rows are the side with more entries."""
 
     row: str
-    """What a row is: `cluster` or `spec`."""
+    """The kind of a row: `cluster` or `spec`."""
     column: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     pairs: Mapping[tuple[str, str], Row]
 
     def lines(self) -> Iterator[tuple[str, list[Row | None]]]:
-        """Each row's name with its pairs; None where the lock has none."""
+        """Each row's name with its pairs; None for a pair that the lock does not have."""
         for name in self.rows:
             yield name, [self.pairs.get((name, column)) for column in self.columns]
 
 
 def grid_of(rows: Sequence[Row]) -> Grid:
-    """Arrange the rows of a summary."""
+    """Arrange the rows of a summary in a grid."""
     specs = sorted({row["spec"] for row in rows})
     clusters = sorted({row["cluster"] for row in rows})
     along, across = ("cluster", "spec") if len(clusters) >= len(specs) else ("spec", "cluster")
@@ -60,7 +61,7 @@ def grid_of(rows: Sequence[Row]) -> Grid:
 
 
 def heat_table(grid: Grid) -> Element:
-    """Every pair as a cell, coloured by the share of the budget that it needs."""
+    """A table with a cell for each pair, coloured by the share of the budget that it needs."""
     corner = tag("th", tag("button", grid.row, tag("span"), type="button"), scope="col")
     fits = tag("th", tag("button", "fits", tag("span"), type="button"), scope="col")
     turned = len(grid.columns) > _MANY or max(map(len, grid.columns)) > _SHORT
@@ -76,7 +77,7 @@ def heat_table(grid: Grid) -> Element:
 
 
 def heat_data(grid: Grid) -> Element:
-    """What the script knows of each pair, with repeated values by their index."""
+    """The data of each pair for the script; repeated values are replaced by their index."""
     layouts, whys, budgets = _Index(), _Index(), _Index()
 
     def cell(row: Row | None) -> Any:
@@ -114,7 +115,7 @@ def heat_data(grid: Grid) -> Element:
 
 
 def heat_controls(grid: Grid) -> list[Element]:
-    """What the cells show, and which rows and columns are there."""
+    """Controls that select what the cells show, and which rows and columns are shown."""
     metrics = (tag("option", text, value=name) for name, text in _METRICS.items())
     fits = {
         "all": "all",
@@ -157,7 +158,7 @@ def heat_controls(grid: Grid) -> list[Element]:
 
 
 def engine_word(engine: str, stage: int) -> str:
-    """How a layout is called in a cell."""
+    """A layout's engine as a cell shows it."""
     if engine == "deepspeed":
         return f"ZeRO {stage}"
     return "one" if engine == "none" else engine
@@ -168,17 +169,17 @@ def _engine_order(word: str) -> tuple[bool, bool, str]:
 
 
 class _Index(Struct):
-    """Values in the order of their first use."""
+    """Distinct values in the order of their first use."""
 
     _known: dict[Any, int] = field(default_factory=dict)
 
     def of(self, value: Any) -> int:
-        """The index of a value, which is new or known."""
+        """The index of a value, which is added if it is new."""
         return self._known.setdefault(value, len(self._known))
 
     @property
     def values(self) -> list[Any]:
-        """All values by their index."""
+        """All values in the order of their index."""
         return list(self._known)
 
 

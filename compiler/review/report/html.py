@@ -1,4 +1,4 @@
-"""HTML of a page: its frame, its elements, tables that can be sorted, and scales of axes."""
+"""HTML of a page: its frame, its elements, sortable tables, and scales of axes."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -13,17 +13,17 @@ from tunec.compiler.diagnostics.terminal import printable_lines
 from tunec.schemas.caches import cached
 
 _VOID: Final = frozenset({"col", "input", "link", "meta"})
-"""Elements of HTML without an end tag that are used here (HTML Living Standard, 13.1.2)."""
+"""The elements without an end tag that are used here (HTML Living Standard, 13.1.2)."""
 
 
 class Element(Struct, frozen=True):
-    """One element: its attributes and what is inside."""
+    """One element with its attributes and children."""
 
     name: str
     attributes: tuple[tuple[str, str], ...]
     children: tuple["Element | str", ...]
     is_source: bool = False
-    """Whether the text inside is a style, a script or its data, which is not escaped."""
+    """Whether the text inside is a style, a script or a script's data, and is not escaped."""
 
 
 Child = Element | str | None | Iterable["Element | str | None"]
@@ -31,16 +31,17 @@ Attribute = str | int | float | bool | None
 
 
 def tag(name: str, /, *children: Child, **attributes: Attribute) -> Element:
-    """An element; `class_` is written `class`, `aria_label` `aria-label`, True without a value.
+    """Make an element. `class_` becomes `class`, `aria_label` becomes `aria-label`.
 
-    What is None or False is left out; iterables of children are joined.
+    An attribute that is True is written without a value, one that is None or False is omitted.
+    Iterables of children are joined.
     """
     given = tuple((_name(key), _value(value)) for key, value in attributes.items() if _is(value))
     return Element(name, given, tuple(_flat(children)))
 
 
 def named(name: str) -> Callable[..., Element]:
-    """A function that makes elements of one name."""
+    """A function that makes elements with a given name."""
 
     def make(*children: Child, **attributes: Attribute) -> Element:
         return tag(name, *children, **attributes)
@@ -49,30 +50,30 @@ def named(name: str) -> Callable[..., Element]:
 
 
 def style(source: str) -> Element:
-    """A style sheet. ValueError if it could end its element."""
+    """A style element. ValueError if the text could end the element."""
     return _source("style", source)
 
 
 def script(source: str) -> Element:
-    """A script. ValueError if it could end its element."""
+    """A script element. ValueError if the text could end the element."""
     return _source("script", source)
 
 
 def data(name: str, value: Any) -> Element:
-    """A value for a script to read, as JSON that cannot end its element."""
+    """A value for scripts to read, as JSON that cannot end its element."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
     return _source("script", text, ("type", "application/json"), ("id", name))
 
 
 def render(element: Element) -> str:
-    """The text of an element with all that is in it."""
+    """The HTML text of an element and everything in it."""
     parts: list[str] = []
     _write(element, parts)
     return "".join(parts)
 
 
 def number(value: float) -> str:
-    """A coordinate, to two digits, without needless zeros."""
+    """A coordinate with at most two decimals, without trailing zeros."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
 
@@ -135,7 +136,7 @@ class Column(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """A cell whose place in an order is not that of its text."""
+    """A table cell that is sorted by `value` instead of its text."""
 
     content: Child
     value: float | str
@@ -147,7 +148,7 @@ Row = Sequence[Cell | Child]
 def table(
     caption: str, columns: Sequence[Column], rows: Iterable[Row], *, sortable: bool = False
 ) -> Element:
-    """A table whose first column names its rows; wide ones scroll, also by keyboard."""
+    """A table whose first column names its rows; wide tables scroll, also with the keyboard."""
     body = tag("tbody", (_row(columns, row) for row in rows))
     head = tag("thead", tag("tr", (_heading(each, sortable=sortable) for each in columns)))
     whole = tag(
@@ -161,7 +162,7 @@ def table(
 
 
 def scrolling(name: str, content: Element) -> Element:
-    """A region that scrolls where what is in it is wider than the page."""
+    """A region that scrolls if its content is wider than the page."""
     return tag("div", content, class_="scrolls", role="region", aria_label=name, tabindex=0)
 
 
@@ -195,13 +196,13 @@ def _sortable(value: float | str) -> str:
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _BINARY: Final = tuple(float(2**power) for power in range(11))
 _MOST: Final = 5
-"""Parts of an axis; more would not fit a phone."""
+"""The most intervals of an axis; more would not fit on a phone."""
 _APART: Final = 8.0
-"""Where the largest amount is this many times the smallest, an axis is logarithmic."""
+"""If the largest amount is more than this many times the smallest, an axis is logarithmic."""
 
 
 class Scale(Struct, frozen=True):
-    """Amounts from `low` to `high`, along 100 parts."""
+    """A scale that maps amounts from `low` to `high` onto 0 to 100."""
 
     low: float
     high: float
@@ -209,14 +210,14 @@ class Scale(Struct, frozen=True):
     is_log: bool = False
 
     def __call__(self, amount: float) -> float:
-        """Where an amount is, in parts of a hundred."""
+        """The position of an amount, from 0 to 100."""
         if self.is_log:
             return 100 * log10(amount / self.low) / log10(self.high / self.low)
         return 100 * (amount - self.low) / (self.high - self.low)
 
 
 def linear(most: float, *, unit: float = 1.0, binary: bool = False) -> Scale:
-    """From nothing to a round amount that is at least `most`; ticks are round in `unit`."""
+    """A scale from 0 to a round amount that is at least `most`; ticks are round in `unit`."""
     step = unit * _step(most / unit / _MOST, binary=binary) if most > 0 else unit
     count = max(1, ceil(most / step - 1e-9))
     ticks = tuple(step * at for at in range(count + 1))
@@ -224,13 +225,13 @@ def linear(most: float, *, unit: float = 1.0, binary: bool = False) -> Scale:
 
 
 def inside(most: float) -> Scale:
-    """From nothing to exactly `most`, with round ticks below it."""
+    """A scale from 0 to exactly `most`, with round ticks below it."""
     step = _step(most / _MOST, binary=False)
     return Scale(0.0, most, tuple(step * at for at in range(int(most / step + 1e-9) + 1)))
 
 
 def spanning(amounts: Sequence[float], *, unit: float = 1.0, binary: bool = False) -> Scale:
-    """A scale for amounts above zero: linear, or logarithmic where they lie far apart."""
+    """A scale for amounts above zero: linear, or logarithmic if they lie far apart."""
     least, most = min(amounts), max(amounts)
     if most <= _APART * least or not least:
         return linear(most * 1.02, unit=unit, binary=binary)
@@ -250,7 +251,7 @@ def _log(amount: float, base: float) -> float:
 
 
 def _step(least: float, *, binary: bool) -> float:
-    """The smallest round step that is at least this large."""
+    """The smallest round step that is at least `least`."""
     if binary and least >= 1:
         fitting = [step for step in _BINARY if step >= least]
         return fitting[0] if fitting else 1024.0 * ceil(least / 1024)
@@ -259,7 +260,7 @@ def _step(least: float, *, binary: bool) -> float:
 
 
 class Section(Struct, frozen=True):
-    """A part of the page that the list at its top leads to."""
+    """A section of the page, to which the contents at the top link."""
 
     id: str
     heading: str
@@ -267,19 +268,19 @@ class Section(Struct, frozen=True):
 
 
 class Frame(Struct, frozen=True):
-    """What stands around the sections."""
+    """The content around the sections."""
 
     title: str
     subtitle: str
     verdict: str
     fits: bool
     facts: Sequence[tuple[str, str]]
-    """What one wants to know first, by name."""
+    """The facts at the top of the page, as pairs of name and text."""
     footer: str
 
 
 def page(frame: Frame, sections: Sequence[Section], extra: Sequence[Element] = ()) -> str:
-    """A whole page as text; it needs nothing else and loads nothing."""
+    """A whole page as text; it is self-contained and loads nothing."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -308,7 +309,7 @@ def _asset(name: str) -> str:
 
 
 def _hatch() -> Element:
-    """What the margin of a bar is filled with: stripes, since it holds nothing."""
+    """The stripes that fill the margin of a bar, since it holds no data."""
     stripe = tag("path", d="M0 0V6", stroke="var(--hatch)", stroke_width=3)
     pattern = tag(
         "pattern",
@@ -347,10 +348,10 @@ def _section(section: Section) -> Element:
 
 
 def figure(content: Child, caption: Child, *more: Child) -> Element:
-    """A chart with its caption, and what belongs to it."""
+    """A chart with its caption and further elements."""
     return tag("figure", tag("figcaption", caption), content, *more)
 
 
 def details(summary: Child, *content: Child, is_open: bool = False) -> Element:
-    """What can be opened."""
+    """A part of the page that the reader can open."""
     return tag("details", tag("summary", summary), *content, open=is_open)

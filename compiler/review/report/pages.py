@@ -49,7 +49,7 @@ def plan_page(
 ) -> str:
     """The whole page of a planned spec.
 
-    `diagnostics`: the plan's own and those of policies; `sources`: the texts that they point into.
+    `diagnostics` are those of the plan and of policies; `sources` are the texts they point into.
     """
     return page(_plan_frame(planned), tuple(_sections(planned, diagnostics, sources)))
 
@@ -138,11 +138,11 @@ def _sections(
 
 _NUMBER: Final = re.compile(r"\d[\d.,]*")
 _REASONS: Final = 12
-"""Kinds of reasons that are listed."""
+"""How many kinds of reasons are listed."""
 
 
 def fleet_page(name: str, rows: Iterable[Row]) -> str:
-    """The whole page of a fleet: `name` of its tree, and the rows of its summary."""
+    """The whole page of a fleet, from the name of its tree and the rows of its summary."""
     every = list(rows)
     grid = grid_of(every)
     sections = (_heat(grid), _parts(every, "spec"), _parts(every, "cluster"), *_reasons(every))
@@ -186,7 +186,7 @@ def _heat(grid: Grid) -> Section:
 
 
 def _parts(rows: Sequence[Row], side: str) -> Section:
-    """One line for each spec or cluster: on how many it fits, and how."""
+    """A line for each spec or cluster: with how many of the other side it fits, and how."""
     by_name: dict[str, list[Row]] = {}
     for row in rows:
         by_name.setdefault(row[side], []).append(row)
@@ -230,7 +230,7 @@ def _range(values: Sequence[float], unit: str) -> Cell:
 
 
 def _counted(words: Iterable[str]) -> str:
-    """`bf16: 40, fp32: 2`: each word with how often it is there, the most frequent first."""
+    """`bf16: 40, fp32: 2`: each word with its count, the most frequent first."""
     counts = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
     if len(counts) == 1:
         return counts[0][0]
@@ -238,7 +238,7 @@ def _counted(words: Iterable[str]) -> str:
 
 
 def _reasons(rows: Sequence[Row]) -> Iterator[Section]:
-    """Why pairs do not fit: messages that differ only in their numbers are one kind."""
+    """Why pairs do not fit; messages that differ only in their numbers are combined."""
     kinds: dict[str, list[Row]] = {}
     for row in rows:
         if not row["fits"]:

@@ -1,4 +1,4 @@
-"""Points as SVG: one amount along, one up, a line where a limit is; labels name the points."""
+"""Scatter plots as SVG: labelled points on two axes, and a line at a limit."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal
@@ -25,21 +25,22 @@ MARKS: Final = {
     "device memory": ("m-short", "M-5,-5L5,5M-5,5L5,-5"),
     "host memory": ("m-host", "M0,-6L6,5L-6,5Z"),
 }
-"""Class and outline of each mark, around its middle: told apart by shape, not by colour alone."""
+"""CSS class and outline of each mark, around its centre; marks differ in shape, not only in
+colour."""
 
 _HEIGHT: Final = 340
 _TOP: Final = 30
 _BOTTOM: Final = 30
 _GUTTER: Final = 64
 _WIDTHS: Final = (260.0, 900.0)
-"""Pixels of the plot on a phone and on a wide screen; labels must be apart on both."""
+"""Pixels of the plot on a phone and on a wide screen; labels must not overlap on either."""
 _LEFT: Final = 1.0
 _RIGHT: Final = 97.0
-"""Where the scale begins and ends, in parts of a hundred of the width."""
+"""The scale's start (`_LEFT`) and end (`_RIGHT`) in per cent of the width."""
 _NEAR: Final = 3.0
-"""Pixels between marks that are taken for one."""
+"""Marks closer than this many pixels are merged."""
 _FAR: Final = 22.0
-"""Pixels between a mark and its label from which a line joins them."""
+"""A label at least this many pixels from its mark is joined to the mark by a line."""
 _CHARACTER: Final = 7.0
 _LINE: Final = 14.0
 _OFFSETS: Final = (
@@ -48,15 +49,15 @@ _OFFSETS: Final = (
     *((-14.0, -23.0), (-14.0, 30.0), (26.0, -9.0), (26.0, 16.0), (-26.0, -9.0), (-26.0, 16.0)),
     *((0.0, -39.0), (0.0, 47.0), (20.0, -37.0), (20.0, 44.0), (-20.0, -37.0), (-20.0, 44.0)),
 )
-"""Where a label may stand beside its mark: right, left, above, below, and farther."""
+"""Possible positions of a label beside its mark: right, left, above, below, and farther away."""
 
 
 class Point(Struct, frozen=True):
-    """One thing in the plot."""
+    """One point of the plot."""
 
     label: str
     hint: str
-    """What a pointer shows over it."""
+    """The text that is shown while the pointer is over the point."""
     along: float
     up: float
     mark: Mark
@@ -65,21 +66,21 @@ class Point(Struct, frozen=True):
 class _Placed(Struct, frozen=True):
     point: Point
     x: float
-    """Parts of a hundred of the width."""
+    """Per cent of the width."""
     y: float
     """Pixels from the top."""
     dx: float = 0.0
     dy: float = 0.0
 
     def box(self, width: float) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom of the label on a plot of this width."""
+        """Left, top, right and bottom of the label on a plot of this width, in pixels."""
         wide = len(self.point.label) * _CHARACTER
         middle = self.x * width / 100 + self.dx
         left = middle - wide / 2 if self.dx == 0 else middle if self.dx > 0 else middle - wide
         return left, self.y + self.dy - _LINE + 3, left + wide, self.y + self.dy + 3
 
     def mark_box(self, width: float) -> tuple[float, float, float, float]:
-        """What the mark itself covers."""
+        """Left, top, right and bottom of the mark on a plot of this width, in pixels."""
         middle = self.x * width / 100
         return middle - 7, self.y - 7, middle + 7, self.y + 7
 
@@ -94,9 +95,9 @@ def scatter(
     say_along: Callable[[float], str],
     say_up: Callable[[float], str],
 ) -> Element:
-    """The plot: the axis that goes up beside the drawing, which is as wide as the page allows.
+    """Draw the plot, as wide as the page allows, with the vertical axis beside the drawing.
 
-    `budget`: where a line stands that nothing beyond it keeps.
+    `budget`: the amount along the horizontal axis at which a line marks the limit.
     """
     up = spanning([each.up for each in points])
     placed = _labelled(_merged([_at(each, along, up) for each in points]))
@@ -115,7 +116,7 @@ def scatter(
 
 
 def mark(kind: Mark) -> Element:
-    """A mark on its own, for the legend."""
+    """A mark by itself, for the legend."""
     class_, outline = MARKS[kind]
     return tag(
         "svg",
@@ -127,7 +128,7 @@ def mark(kind: Mark) -> Element:
 
 
 def _is_chosen(each: _Placed) -> bool:
-    """The chosen mark is drawn last, over those that lie where it lies."""
+    """Whether a mark is the chosen one, which is drawn last, above the others."""
     return each.point.mark == "chosen"
 
 
@@ -144,7 +145,7 @@ def _y(share: float) -> float:
 
 
 def _merged(placed: Iterable[_Placed]) -> list[_Placed]:
-    """Marks of one kind in one place become one, with all their labels."""
+    """Merge marks of one kind at one place into one, with all their labels."""
     found: list[_Placed] = []
     for each in placed:
         near = next((at for at, other in enumerate(found) if _are_one(each, other)), None)
@@ -167,7 +168,7 @@ def _are_one(one: _Placed, other: _Placed) -> bool:
 
 
 def _labelled(placed: Sequence[_Placed]) -> list[_Placed]:
-    """Each label at the first place where it covers no mark and no other label."""
+    """Put each label at the first place where it covers no mark and no other label."""
     done: list[_Placed] = []
     for each in placed:
         options = (
@@ -179,7 +180,7 @@ def _labelled(placed: Sequence[_Placed]) -> list[_Placed]:
 
 
 def _cost(option: _Placed, done: Sequence[_Placed], every: Sequence[_Placed]) -> int:
-    """How much a label would cover, on all widths: most the edge, then labels, then marks."""
+    """The overlap of a label on all widths; the plot's edge costs most, then labels, then marks."""
     cost = 0
     for width in _WIDTHS:
         box = option.box(width)
@@ -255,7 +256,7 @@ def _point(each: _Placed) -> Element:
 
 
 def _leader(each: _Placed) -> Element | None:
-    """A thin line to a label that stands farther off."""
+    """A thin line from a mark to a label that is farther away."""
     if max(abs(each.dx), abs(each.dy)) < _FAR:
         return None
     end = each.dy + 3 if each.dy < 0 else each.dy - 11
@@ -271,7 +272,7 @@ def _amounts(up: Scale, say: Callable[[float], str]) -> Element:
 
 
 def marks_of(points: Iterable[Point]) -> Iterator[Mark]:
-    """The kinds of marks that are there, in the order of the legend."""
+    """The kinds of marks that occur, in the order of the legend."""
     there = {each.mark for each in points}
     every: tuple[Mark, ...] = ("chosen", "fits", "device memory", "host memory")
     yield from (kind for kind in every if kind in there)

@@ -1,4 +1,4 @@
-"""The section about the search: every layout as a point and as a row, with why it lost."""
+"""The section about the search: every layout as a point and a row, with why it was rejected."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ _COLUMNS: Final = (
 def search_section(considered: Considerations, *, per_token: bool) -> Section | None:
     """The layouts that were considered; None if there are none to show.
 
-    `per_token`: whether speed is given in tokens rather than in samples.
+    `per_token`: whether speed is shown in tokens instead of samples.
     """
     numbered = {each.name: at for at, each in enumerate(_plotted(considered), 1)}
     if not considered.layouts:
@@ -138,7 +138,7 @@ def _measures(each: Considered, *, per_token: bool) -> Iterator[Cell]:
 
 
 def _ruled_out(layouts: Sequence[Considered]) -> Iterator[Child]:
-    """Layouts that cannot run, by the rule that says so."""
+    """Layouts that cannot run, grouped by the rule that refuses them."""
     by_reason: dict[str, list[str]] = {}
     for each in layouts:
         if each.state == "refused":

@@ -1,4 +1,4 @@
-"""Sections of a page: memory, time and decisions."""
+"""The memory, time and decisions sections of a page."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,18 +29,18 @@ from tunec.compiler.review.user_values import is_set, place_said
 from tunec.schemas.units import format_bytes
 
 _COLOURS: Final = 8
-"""Terms with a colour of their own; the rest are told together."""
+"""How many terms have their own colour; the rest are combined."""
 _OTHERS: Final = "the rest"
 _MARGIN: Final = "margin: "
 _NUMBER: Final = re.compile(r" \d+$")
 _NEAR: Final = 0.3
-"""Share of a host's budget from which its line is drawn: beside a far one no bar can be read."""
+"""Share of a host's budget from which its line is drawn; a far line would make bars too short."""
 _SMALLEST: Final = 6
-"""Layouts that are shown where none fits."""
+"""How many layouts are shown if none fits."""
 
 
 def memory_section(plan: Plan, account: Account) -> Section:
-    """Every phase of a step against what a device may give; then a node's host."""
+    """Every phase of a step against the device's budget, then the host memory of a node."""
     budget = plan.devices.budget
     margin = {f"{_MARGIN}{name}": value for name, value in account.margin.items()}
     peak = {**account.terms, **margin}
@@ -60,7 +60,7 @@ def memory_section(plan: Plan, account: Account) -> Section:
 
 
 def lacking_section(considered: Considerations) -> Section | None:
-    """Where nothing fits: the layouts that lack least, against the budget."""
+    """If nothing fits: the layouts that need the least, against the budget."""
     short = [each for each in considered.layouts if each.state == "device memory"]
     if not short:
         return None
@@ -94,7 +94,7 @@ def _device(
 
 
 def _highest_of_each(bars: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
-    """Of phases that differ only in their number, the highest; the table has all of them."""
+    """The highest of the phases that differ only in their number; the table has all phases."""
     kinds: dict[str, list[str]] = {}
     for name in bars:
         kinds.setdefault(_NUMBER.sub("", name), []).append(name)
@@ -132,7 +132,7 @@ def _host(plan: Plan, account: Account) -> Iterator[Child]:
 
 
 def coloured(bars: Iterable[Mapping[str, int]]) -> dict[str, str]:
-    """A colour for each of the largest terms, the same in every bar; the rest share one."""
+    """A colour for each of the largest terms, the same in every bar; the rest share one colour."""
     most: dict[str, int] = {}
     for terms in bars:
         for name, value in terms.items():
@@ -144,7 +144,7 @@ def coloured(bars: Iterable[Mapping[str, int]]) -> dict[str, str]:
 
 
 def in_colours(terms: Mapping[str, int], colours: Mapping[str, str]) -> dict[str, float]:
-    """Terms in the order of their colours: first what has one, then the rest, then the margin."""
+    """Terms in the order of their colours: coloured terms, then the rest, then the margin."""
     margin = sum(value for name, value in terms.items() if name.startswith(_MARGIN))
     named = {name: float(terms[name]) for name in colours if terms.get(name)}
     rest = sum(terms.values()) - margin - sum(named.values())
@@ -171,7 +171,7 @@ def _amount(value: int) -> Cell:
 
 
 def time_section(time: TimeAccount, micro_batches: int) -> Section:
-    """The terms of a step, one after the other."""
+    """The terms of a step, one after another."""
     terms = {name: seconds for name, seconds in time.terms.items() if seconds}
     step = time.step_seconds
     words = (
@@ -199,7 +199,7 @@ def time_section(time: TimeAccount, micro_batches: int) -> Section:
 
 
 def _large(terms: Mapping[str, float]) -> dict[str, float]:
-    """The terms that can be seen in a bar, in their order; the small ones are shown together."""
+    """The terms large enough to be seen in a bar, in order, with the small ones combined."""
     least = _SEEN * sum(terms.values())
     ranked = sorted((value for value in terms.values() if value >= least), reverse=True)
     least = ranked[_COLOURS - 1] if len(ranked) > _COLOURS else least
@@ -209,7 +209,7 @@ def _large(terms: Mapping[str, float]) -> dict[str, float]:
 
 
 _SEEN: Final = 0.01
-"""Share of a step from which a term has a colour of its own."""
+"""Share of a step from which a term has its own colour."""
 
 
 def _summed(micro_batches: int) -> str:
@@ -219,7 +219,7 @@ def _summed(micro_batches: int) -> str:
 
 
 def rate_text(time: TimeAccount) -> str:
-    """How fast it goes: tokens and samples a second."""
+    """The speed in tokens and samples per second."""
     samples = f"{time.samples_per_second:.3g} samples/s"
     tokens = time.tokens_per_second
     return f"{tokens:,.0f} tokens/s, {samples}" if tokens else samples
@@ -236,11 +236,11 @@ def seconds_text(seconds: float) -> str:
 
 
 _DEEPEST: Final = 2
-"""Levels of slots inside a slot; what is deeper is a link to the slot's own place."""
+"""How many levels of slots are shown inside a slot; deeper ones link to the slot's own entry."""
 
 
 def decisions_section(planned: Planned) -> Section:
-    """Every decision that was made, with its reason and what it rests on."""
+    """Every decision, with its reason and what it rests on."""
     reasons = Reasons(planned, _DEEPEST)
     groups = [each for each in (_group(planned, reasons, name) for name in GROUPS) if each]
     words = (
@@ -261,7 +261,7 @@ def decisions_section(planned: Planned) -> Section:
 
 
 def _set_by_user(planned: Planned) -> Iterator[Child]:
-    """What the user said, apart from what follows from it."""
+    """The values that the user set, separate from those that follow from them."""
     winners = [each for each in planned.ledger.winners() if is_set(each, planned)]
     rows: list[Row] = [
         (

@@ -1,1 +1,1 @@
-"""A plan on one screen: whether it fits, what matters of it, how long it runs, what comes next."""
+"""A plan on one screen: whether it fits, main decisions, duration, and the next commands."""

@@ -1,4 +1,4 @@
-"""The decisions that matter for a run: what the user set, what was decided, and why."""
+"""The decisions that matter for a run: what the user set, what tunec decided, and why."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -13,9 +13,9 @@ from tunec.compiler.review.screen.topics import TOPICS, Topic
 from tunec.compiler.review.user_values import is_set, place_said
 
 _MOST: Final = 12
-"""Decisions on a screen."""
+"""The most decisions on a screen."""
 _NAME, _VALUE = 30, 33
-"""Columns of a slot's path and of its value, each with its gap."""
+"""Columns of a slot's path and of its value, each including its gap."""
 _REASON: Final = WIDTH - 2 - _NAME - _VALUE
 
 
@@ -27,11 +27,11 @@ class Row(Struct, frozen=True):
     value: str
     reason: str
     is_set: bool
-    """Whether the user said so."""
+    """Whether the user set the value."""
 
 
 def decision_lines(planned: Planned, pen: Pen, room: int) -> Iterator[str]:
-    """The weightiest decisions in at most so many lines, the user's own first."""
+    """The most important decisions in at most `room` lines, those that the user set first."""
     if planned.plan is None:
         return
     topics = [topic for topic in TOPICS if topic.matters(planned.plan)]
@@ -50,7 +50,7 @@ def decision_lines(planned: Planned, pen: Pen, room: int) -> Iterator[str]:
 
 
 def _weightiest(rows: Sequence[Row], most: int) -> list[Row]:
-    """The rows with the greatest weight, in the order in which they are read."""
+    """The `most` rows with the greatest weight, in their original order."""
     kept = sorted(rows, key=lambda row: -row.weight)[: max(0, most)]
     return [row for row in rows if row in kept]
 
@@ -65,7 +65,7 @@ def _row(topic: Topic, planned: Planned) -> Row:
 
 
 def _more_pins(planned: Planned, shown: Sequence[Row]) -> list[str]:
-    """How many slots the user pinned besides those that are shown."""
+    """A line with the number of slots that the user pinned besides those shown."""
     told = {row.slot for row in shown}
     pins = [each for each in planned.ledger.winners() if each.rank is Rank.PIN]
     count = sum(is_set(each, planned) and each.slot not in told for each in pins)
@@ -73,7 +73,7 @@ def _more_pins(planned: Planned, shown: Sequence[Row]) -> list[str]:
 
 
 def _decided(rows: Sequence[Row], pen: Pen, spare: int) -> Iterator[str]:
-    """Lines of rows; a reason takes a second line while there are lines to spare."""
+    """The lines of rows; a reason gets a second line as long as there are lines to spare."""
     before = ""
     for row in rows:
         reason = "as above" if row.reason == before else row.reason

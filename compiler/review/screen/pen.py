@@ -1,4 +1,4 @@
-"""What a screen is written with: colours, bars and widths, as far as the reader's terminal goes."""
+"""The pen that draws a screen: colours, bars and widths that the reader's terminal supports."""
 
 import textwrap
 from typing import Final
@@ -22,21 +22,21 @@ _STYLES: Final = {
 
 
 class Pen(Struct, frozen=True):
-    """Writes for one reader."""
+    """Formats text for one reader's terminal."""
 
     color: bool = False
-    """Whether ANSI colours are understood."""
+    """Whether the terminal supports ANSI colours."""
     drawing: bool = True
-    """Whether there are characters beyond ASCII."""
+    """Whether the terminal supports characters beyond ASCII."""
 
     def paint(self, style: str, text: str) -> str:
-        """A text in a style; as it is where there are no colours."""
+        """A text in a style; unchanged without colours."""
         return f"{_STYLES[style]}{text}{_RESET}" if self.color and text.strip() else text
 
     def bar(self, start: float, share: float, width: int, *, free: bool = False) -> str:
-        """A stretch of a line that is `width` cells long: `share` of it, from `start` on.
+        """A part of a bar that is `width` cells long, from the share `start`, `share` of it long.
 
-        Stretches that follow each other meet. One that is too short for a cell is still seen.
+        Consecutive parts join without a gap. A part that is shorter than a cell is still visible.
         """
         full, thin, empty = "█▏░" if self.drawing else "#|."
         first, last = (round(min(end, 1.0) * width) for end in (start, start + share))
@@ -44,14 +44,14 @@ class Pen(Struct, frozen=True):
         return " " * min(first, width - 1) + self.paint("dim" if free else "used", cells)
 
     def shortened(self, text: str, width: int) -> str:
-        """A text in at most `width` columns, its end left out where it is longer."""
+        """A text cut to at most `width` columns."""
         if len(text) <= width:
             return text
         mark = "…" if self.drawing else "..."
         return text[: max(0, width - len(mark))].rstrip() + mark[:width]
 
     def wrapped(self, text: str, width: int, most: int) -> list[str]:
-        """A text in at most so many lines; whole clauses where only its beginning has room."""
+        """A text in at most `most` lines, cut after its first clause or in its last line."""
         lines = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
         if len(lines) <= most:
             return lines

@@ -20,23 +20,23 @@ from tunec.compiler.review.screen.pen import HEIGHT, WIDTH, Pen
 from tunec.schemas.units import format_bytes, format_count
 
 _LABEL: Final = 8
-"""Columns of the word before the commands."""
+"""Columns of the label before the commands."""
 _WIDTH: Final = WIDTH - _LABEL
 _LONGEST: Final = 4
-"""Lines of the first command; the others have one each."""
+"""The most lines of the first command; each other command gets one line."""
 
 
 class Command(Struct, frozen=True):
-    """A command line in words."""
+    """A command line as a list of words."""
 
     begins: tuple[str, ...]
     given: tuple[str, ...] = ()
-    """The arguments with which the plan was asked for."""
+    """The arguments with which the plan was requested."""
     ends: tuple[str, ...] = ()
 
 
 def command_lines(commands: Sequence[Command], pen: Pen) -> Iterator[str]:
-    """The commands below each other; the first whole if it can be."""
+    """The commands on successive lines; the first in full if possible."""
     for at, command in enumerate(commands):
         for number, line in enumerate(_lines(command, 1 if at else _LONGEST, pen)):
             label = "" if at or number else "next"
@@ -44,7 +44,7 @@ def command_lines(commands: Sequence[Command], pen: Pen) -> Iterator[str]:
 
 
 def _lines(command: Command, most: int, pen: Pen) -> list[str]:
-    """A command in so many lines; where it is longer, dots stand for what was given."""
+    """A command in at most `most` lines; if it is longer, dots replace the given arguments."""
     lines = _broken((*command.begins, *command.given, *command.ends))
     if len(lines) <= most and all(len(line) <= _WIDTH for line in lines):
         return lines
@@ -54,7 +54,7 @@ def _lines(command: Command, most: int, pen: Pen) -> list[str]:
 
 
 def _broken(words: Sequence[str]) -> list[str]:
-    """A command line, broken between its arguments where it is long."""
+    """A command line, broken between arguments if it is long."""
     lines: list[str] = []
     for word in map(quote, words):
         if lines and len(lines[-1]) + len(word) + 3 <= _WIDTH:
@@ -65,7 +65,7 @@ def _broken(words: Sequence[str]) -> list[str]:
 
 
 def length_lines(planned: Planned, pen: Pen) -> Iterator[str]:
-    """Steps with their time, tokens, and the price where the hardware has one."""
+    """The steps with their time, the tokens, and the price if the hardware has one."""
     if planned.plan is None or planned.time is None:
         return
     for line in (_steps(planned, planned.plan, planned.time), _tokens(planned.plan, planned.time)):
@@ -124,7 +124,7 @@ def _price(planned: Planned) -> tuple[str, str] | None:
 
 
 def duration(seconds: float) -> str:
-    """A stretch of time in the unit in which people think of it: `1.7 s`, `9 min`, `5.5 h`."""
+    """A duration in a convenient unit: `1.7 s`, `9 min`, `5.5 h`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 120:
@@ -139,15 +139,15 @@ _NAME, _AMOUNT = 28, 11
 _BAR: Final = WIDTH - 2 - _NAME - _AMOUNT - 1
 _MOST: Final = 5
 _MOST_OF_BOTH: Final = 4
-"""Terms with a bar of their own, and where the host has bars too; others are told together."""
+"""The most terms with a bar: `_MOST`, or this if the host has bars too; the others are combined."""
 _LEAST: Final = 0.01
-"""Terms below this share of what there is have no bar of their own."""
+"""Terms below this share of the memory have no bar."""
 _NEAR: Final = 0.5
-"""From this share of its memory on, a host is looked at as closely as a device."""
+"""Share of its memory above which a host is shown in as much detail as a device."""
 
 
 def verdict(plan: Plan, memory: Account, pen: Pen) -> str:
-    """Whether it fits, and how much is left."""
+    """Whether the plan fits, and how much memory is left."""
     devices, budget = plan.devices, plan.devices.budget
     left = budget - memory.required_bytes
     is_tight = devices.memory - memory.required_bytes < RESERVE.value * devices.memory
@@ -158,7 +158,7 @@ def verdict(plan: Plan, memory: Account, pen: Pen) -> str:
 
 
 def device_lines(plan: Plan, memory: Account, pen: Pen) -> Iterator[str]:
-    """A bar for each large term of the worst moment, one for what is left."""
+    """A bar for each large term of the peak, and one for the free memory."""
     devices = plan.devices
     left = devices.budget - memory.required_bytes
     kept = min(left, devices.reserve)
@@ -173,13 +173,13 @@ def device_lines(plan: Plan, memory: Account, pen: Pen) -> Iterator[str]:
 
 
 def _is_near(plan: Plan, memory: Account) -> bool:
-    """Whether a node's host holds much of what it has."""
+    """Whether a node's host uses much of its memory."""
     budget = plan.devices.host_budget
     return budget is not None and memory.host.peak_bytes > _NEAR * budget
 
 
 def _with_margin(memory: Account) -> dict[str, int]:
-    """The peak's terms, and what the account adds: context and collectives, then slack."""
+    """The peak's terms and the margin: context and collectives, then the allocator slack."""
     margin = dict(memory.margin)
     slack = {"allocator slack": margin.pop("allocator slack")}
     named = " and ".join(list(margin)[: 2 if len(margin) > 2 else 1])
@@ -187,7 +187,7 @@ def _with_margin(memory: Account) -> dict[str, int]:
 
 
 def host_lines(plan: Plan, memory: Account, pen: Pen) -> Iterator[str]:
-    """One line, and bars where the host holds much of what it has."""
+    """One line, and bars if the host uses much of its memory."""
     host, budget = memory.host, plan.devices.host_budget
     of = f" of {format_bytes(budget)}" if budget is not None else ""
     if memory.workload.shares_host_memory:
@@ -205,9 +205,9 @@ def host_lines(plan: Plan, memory: Account, pen: Pen) -> Iterator[str]:
 def _bars(
     terms: Mapping[str, int], free: Mapping[str, int], whole: int, pen: Pen, most: int
 ) -> Iterator[str]:
-    """Lines with a name, an amount and a stretch of `whole` bytes; where one ends the next begins.
+    """Lines with a name, an amount and its part of a bar of `whole` bytes; parts are consecutive.
 
-    What is free comes last, and is drawn as such.
+    Free memory comes last, and is drawn differently.
     """
     large = [item for item in terms.items() if item[1] >= _LEAST * whole]
     shown = dict(sorted(large, key=lambda item: -item[1])[:most])
@@ -222,7 +222,7 @@ def _bars(
 
 
 _MOST_SAID: Final = 3
-"""Diagnostics that are named; stderr has them whole."""
+"""The most diagnostics that are shown; stderr has all of them in full."""
 _STYLES_OF_SEVERITY: Final[dict[Severity, str]] = {
     "error": "bad",
     "warning": "tight",
@@ -231,7 +231,7 @@ _STYLES_OF_SEVERITY: Final[dict[Severity, str]] = {
 
 
 def plan_screen(planned: Planned, pen: Pen, commands: Sequence[Command] = ()) -> str:
-    """What matters of a plan; empty if there is none. `commands` are what could be run next."""
+    """A plan's summary; empty if there is no plan. `commands` are suggested next commands."""
     plan, memory = planned.plan, planned.memory
     if plan is None or memory is None:
         return ""
@@ -267,7 +267,7 @@ def _nodes(plan: Plan) -> str:
 
 
 def _diagnostic_lines(diagnostics: Iterable[Diagnostic], pen: Pen) -> Iterator[str]:
-    """The diagnostics, errors first, each in one line."""
+    """The diagnostics, errors first, each on one line."""
     every = sorted(diagnostics, key=lambda each: list(_STYLES_OF_SEVERITY).index(each.severity))
     shown = every if len(every) <= _MOST_SAID else every[: _MOST_SAID - 1]
     for each in shown:

@@ -1,4 +1,4 @@
-"""What a reader of a plan asks about first: slots, and when they matter."""
+"""The slots that a reader of a plan wants to see first, and when they matter."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,20 +9,20 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.values import show
 
 _NAMED: Final = 4
-"""Modules that are named one by one; more of them are counted."""
+"""The most modules that are listed by name; if there are more, they are counted."""
 
 
 class Topic(Struct, frozen=True):
     """One line of a screen."""
 
     slot: str
-    """Whose value and reason the line gives; what `tunec explain` is asked for more."""
+    """The slot whose value and reason the line shows; `tunec explain` takes it for more detail."""
     weight: int
-    """Lines with less weight go first where there is no room for all."""
+    """If there is no room for all lines, those with less weight are left out first."""
     matters: Callable[[Plan], bool]
-    """Whether it is of any concern to a run."""
+    """Whether the topic matters for a plan."""
     words: Callable[[Plan], str]
-    """The value, with what belongs to it."""
+    """The value in words, with related values."""
 
 
 def _always(_: Plan) -> bool:
@@ -42,7 +42,7 @@ def _joined(*parts: str) -> str:
 
 
 def _sees(plan: Plan) -> bool:
-    """Whether samples hold images that become tokens of the text, or of what is painted."""
+    """Whether samples hold images that become tokens of the text or of the generated picture."""
     return plan.data.image_tokens > 0
 
 
@@ -143,12 +143,12 @@ def _plainly(slot: str) -> Callable[[Plan], str]:
 
 
 def _unless(slot: str, *values: object) -> Callable[[Plan], bool]:
-    """Whether a slot has another value than these, which mean that there is nothing to show."""
+    """Whether a slot's value is none of `values`, for which there is nothing to show."""
     return lambda plan: plan[slot] not in values
 
 
 def _other(slot: str, weight: int, *values: object) -> Topic:
-    """A slot that matters where it does not have one of these values, in its own words."""
+    """A topic that matters unless the slot has one of `values`, showing the plain value."""
     return Topic(slot, weight, _unless(slot, *values), _plainly(slot))
 
 
@@ -182,4 +182,4 @@ TOPICS: Final = (
     Topic("schedule.save_steps", 62, _always, _saving),
     Topic("schedule.evaluation_steps", 40, _unless("schedule.evaluation_steps", None), _evaluating),
 )
-"""In the order in which they are read."""
+"""In the order in which they are shown."""
