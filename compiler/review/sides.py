@@ -54,7 +54,7 @@ def checked_out(revision: str, repository: Path) -> Iterator[Path]:
 
 
 def _without_links_out(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """What the filter `data` lets pass; links that lead out of the folder are left out."""
+    """A member that tarfile's `data` filter accepts; None for others, such as outward links."""
     try:
         return tarfile.data_filter(member, folder)
     except tarfile.FilterError:

@@ -192,7 +192,7 @@ def _part(
 
 
 def _inside(name: str, left: float, right: float, top: float, colour: str) -> Element | None:
-    """The name of a part, where there is room for it; on a phone, where there is much."""
+    """The name inside a part if there is room for it; on a phone only if there is room there."""
     needs = len(name) * _CHARACTER + 8
     room = (right - left) / 100
     if room * _WIDE < needs:
