@@ -1,1 +1,1 @@
-"""Handing each file to the program that reads it, and comparing what it resolves with the plan."""
+"""Hands each file to the program that reads it, and compares what it resolves with the plan."""

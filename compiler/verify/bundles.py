@@ -1,4 +1,4 @@
-"""bundles: whether the files of a directory find each other, and what starts them is there."""
+"""Checks that the files of a bundle on disk can find each other, and that its run.sh is right."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -18,7 +18,7 @@ _PROGRAM: Final = "bundle"
 
 
 def bare(target: Target, each: Artifact, text: str) -> str:
-    """The text of a file with names in the place of paths, where it names others of its bundle.
+    """The text of a file, with paths to other files of its bundle reduced to their names.
 
     Each program is given the files that it reads side by side.
     """
@@ -28,12 +28,12 @@ def bare(target: Target, each: Artifact, text: str) -> str:
 
 
 def bare_values(target: Target, each: Artifact) -> Json:
-    """The values of a file with names in the place of paths to others of its bundle."""
+    """The values of a file, with paths to other files of its bundle reduced to their names."""
     return _renamed(each.values, _paths(target, each))
 
 
 def _paths(target: Target, each: Artifact) -> tuple[str, ...]:
-    """Where in the bundle the files are that a file names, as far as they are in folders."""
+    """The paths in a file that name other files of the bundle, if they contain a folder."""
     file = next(file for file in target.files if file.name == each.name)
     named = (at(each.values, key) for key in file.names)
     texts = (text for value in named for text in (value if isinstance(value, list) else [value]))
@@ -42,7 +42,7 @@ def _paths(target: Target, each: Artifact) -> tuple[str, ...]:
 
 
 def _is_own(target: Target, name: str) -> bool:
-    """Whether it is the whole name of a file of the target."""
+    """Whether a name is the whole name of one of the target's files."""
     return any(file.name == name for file in target.files)
 
 
@@ -55,7 +55,7 @@ def _renamed(values: Json, paths: Sequence[str]) -> Json:
 
 
 def bundle_checks(compiled: Compiled, asked: Sequence[Asked], folder: Path) -> Iterator[Check]:
-    """For a bundle on disk: that each file that is named is there, and run.sh is as compiled."""
+    """Check a bundle on disk: each file that is named exists, and run.sh is as compiled."""
     spec = compiled.planned.loaded.spec
     name = spec.name if spec else ""
     if compiled.run is not None:
@@ -68,7 +68,7 @@ def bundle_checks(compiled: Compiled, asked: Sequence[Asked], folder: Path) -> I
 
 
 def _entry(spec: str, wanted: Artifact, path: Path) -> Check:
-    """run.sh against what starts the plan, but for the digests in its comments."""
+    """Compare run.sh with the script that starts the plan, ignoring the digests in comments."""
     there = path.read_text("utf-8", "replace") if path.is_file() else None
     lost: tuple[Difference, ...] = ()
     if there is None:
@@ -84,7 +84,7 @@ def _commands(text: str) -> list[str]:
 
 
 def _named(spec: str, target: Target, each: Artifact, path: Path, folder: Path) -> Iterator[Check]:
-    """Whether the files that a file names lie where its reader looks for them."""
+    """Check that the files that a file names exist where its reader looks for them."""
     file = next(file for file in target.files if file.name == each.name)
     if not any(isinstance(at(each.values, key), str) for key in file.names):
         return

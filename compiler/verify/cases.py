@@ -1,4 +1,4 @@
-"""cases: from specs and directories to what is handed to programs."""
+"""Turns specs and directories into the cases that are handed to programs."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def rounds(asked: Sequence[Asked]) -> list[tuple[Asked, ...]]:
-    """Combinations in which each target stands once, so that a plan is for one version of each.
+    """Combinations with one version of each target, so that each plan is for one version of each.
 
-    The first round has the first version of each target; where a target has no further version, its
-    last one stays beside those of the others.
+    The first round has the first version of each target; a target with fewer versions than others
+    repeats its last one.
     """
     versions: dict[str, list[Asked]] = {}
     for each in asked:
@@ -31,7 +31,7 @@ def rounds(asked: Sequence[Asked]) -> list[tuple[Asked, ...]]:
 
 
 def cases_of(compiled: Compiled, asked: Sequence[Asked], folder: Path | None = None) -> list[Case]:
-    """A case for each target of a compiled spec, its files emitted or, with `folder`, on disk."""
+    """A case for each target of a compiled spec, with its emitted files, or those in `folder`."""
     facts, plan = compiled.planned.facts, compiled.planned.plan
     spec = compiled.planned.loaded.spec
     if facts is None or plan is None or spec is None:
@@ -80,7 +80,7 @@ def _text(path: Path) -> str:
 
 
 def distinct(cases: Sequence[Case]) -> list[Case]:
-    """Each case once: in several rounds a target may stand in one version with the same files."""
+    """The cases without duplicates: rounds may repeat a target with the same version and files."""
     found: dict[tuple[object, ...], Case] = {}
     for case in cases:
         texts = tuple((each.path, each.text) for each in case.delivered.values())
@@ -94,7 +94,7 @@ def distinct(cases: Sequence[Case]) -> list[Case]:
 
 
 def compiled_folder(folder: Path, name: str, targets: Sequence[str]) -> tuple[Path, list[str]]:
-    """Where below `folder` the targets' own folders lie, for the spec `name`, and which they are.
+    """The folder below `folder` with the targets' folders for the spec `name`, and those targets.
 
     `tunec compile -o` writes DIR/TARGET/FILE, and DIR/SPEC/TARGET/FILE for several specs.
     """
@@ -106,7 +106,7 @@ def compiled_folder(folder: Path, name: str, targets: Sequence[str]) -> tuple[Pa
 
 
 def specs_in(folder: Path) -> Iterator[Path]:
-    """The files directly in a directory that look like specs: they say `tunec:` or `extends:`."""
+    """The files directly in a directory that look like specs: they have `tunec:` or `extends:`."""
     for path in sorted(folder.iterdir()):
         document = path.suffix in _SUFFIXES and path.is_file()
         if document and _SPEC.search(path.read_text("utf-8", "replace")):

@@ -1,4 +1,4 @@
-"""check: what a program resolved against the plan, slot by slot."""
+"""Compares what a program resolved with the plan, slot by slot."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
@@ -16,10 +16,10 @@ _TOLERANCE: Final = 1e-12
 
 
 class Difference(Struct, frozen=True):
-    """A key by which a file comes to something else than the plan."""
+    """A key whose resolved value differs from the plan."""
 
     slot: str
-    """Empty where the key says no slot."""
+    """Empty if the key sets no slot."""
     key: str
     file: str
     expected: Any
@@ -27,33 +27,33 @@ class Difference(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """One file before one program."""
+    """The result of one file given to one program."""
 
     spec: str
     file: str
-    """The path that people know it by."""
+    """The file's path as shown to users."""
     program: str
     consumer: str
-    """`deepspeed@0.18.9`."""
+    """Name and release, such as `deepspeed@0.18.9`."""
     status: Status
     compared: tuple[str, ...] = ()
-    """The slots that the program says, with those that differ."""
+    """The slots that the program resolves, including those that differ."""
     unsaid: tuple[str, ...] = ()
-    """Slots that the file says and this program does not resolve."""
+    """Slots that the file sets but this program does not resolve."""
     differences: tuple[Difference, ...] = ()
     extra: tuple[str, ...] = ()
-    """Keys that the plan does not write and the program took."""
+    """Keys that the plan does not write and the program accepted."""
     reason: str = ""
 
 
 def unchecked(case: Case, program: Program, consumer: str, reason: str) -> Check:
-    """The program was not asked, or said nothing."""
+    """A check without a result: the program was not run, or gave no answer."""
     path = case.delivered[program.file].path
     return Check(case.spec, path, program.name, consumer, "unchecked", reason=reason)
 
 
 def missing(case: Case, program: Program, path: str) -> Check:
-    """The plan needs the file, and it was not delivered."""
+    """A check of a file that the plan needs but that was not delivered."""
     reason = "the plan needs this file, but it is missing"
     lost = (Difference("", "", path, "a file", None),)
     name = f"{case.target.package}@{case.version}"
@@ -61,7 +61,7 @@ def missing(case: Case, program: Program, path: str) -> Check:
 
 
 def check(case: Case, program: Program, where: Where, heard: Heard) -> Check:
-    """Compare an answer with the plan."""
+    """Compare a program's answer with the plan."""
     path = case.delivered[program.file].path
     begun = Check(case.spec, path, program.name, where.name, "same")
     if heard.unchecked:
@@ -99,7 +99,7 @@ class _Row(Struct, frozen=True):
 
 
 def _row(entry: Entry, case: Case, path: str, values: Mapping[str, Json]) -> _Row:
-    """One row: what its keys came to, read back as slots, or as keys where it says no slot."""
+    """Compare one row's resolved keys, read back as slots; as keys if the row sets no slot."""
     known = [key for key in entry.keys if _stands(key, values)]
     if not known:
         return _Row(unsaid=entry.slots)
@@ -118,7 +118,7 @@ def _row(entry: Entry, case: Case, path: str, values: Mapping[str, Json]) -> _Ro
 
 
 def _stands(key: str, values: Mapping[str, Json]) -> bool:
-    """Whether a key came to something: itself, or keys below it."""
+    """Whether a value was resolved for a key, or for keys below it."""
     return key in values or any(each.startswith(f"{key}.") for each in values)
 
 
@@ -152,7 +152,7 @@ def _difference(
     values: Mapping[str, Json],
     back: Mapping[str, Any],
 ) -> Difference:
-    """Of the row's keys the one that came to another value than the plan writes there."""
+    """The difference at the row's first key whose value is not the one that the plan writes."""
     written = entry.write(case.plan)
     for key in (*written, *entry.keys):
         wanted, resolved = written.get(key), _value(key, values)
@@ -163,7 +163,7 @@ def _difference(
 
 
 def equal(wanted: Any, resolved: Any) -> bool:
-    """Equality of values that JSON may have changed: 1 is 1.0, a tuple a list; True is not 1."""
+    """Whether values are equal, allowing for JSON: 1 is 1.0, a tuple is a list, True is not 1."""
     if isinstance(wanted, bool) or isinstance(resolved, bool):
         return wanted is resolved
     if isinstance(wanted, int | float) and isinstance(resolved, int | float):
@@ -193,7 +193,7 @@ def _ignored(path: str, case: Case, name: str, heard: Heard) -> Iterator[Differe
 
 
 def _extra(case: Case, name: str, heard: Heard) -> tuple[str, ...]:
-    """Keys that no row says: they cannot differ from the plan, and are told."""
+    """Keys that no row covers: they cannot differ from the plan, and are reported."""
     rows = {key for row in case.rows(name) for key in row.keys}
     written = flat(case.expected[name].values)
     return tuple(
@@ -206,7 +206,7 @@ def _extra(case: Case, name: str, heard: Heard) -> tuple[str, ...]:
 
 
 def _refused(begun: Check, case: Case, program: Program, heard: Heard) -> Check:
-    """The program's words, and the keys that stand otherwise than the plan writes them."""
+    """A refusal with the program's message, and the keys whose values differ from the plan's."""
     changed = tuple(_changed(case, program.file, begun.file))
     named = tuple(each for each in changed if _is_named(each, heard.refused))
     return Check(
@@ -230,7 +230,7 @@ def _changed(case: Case, name: str, path: str) -> Iterator[Difference]:
 
 
 def _slot(case: Case, name: str, key: str) -> str:
-    """The slot that a key says, if it says one."""
+    """The slot that a key sets; empty if it sets none."""
     rows = (row for row in case.rows(name) if key in row.keys and row.slots)
     return next((row.slots[0] for row in rows), "")
 

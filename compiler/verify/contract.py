@@ -1,7 +1,7 @@
-"""What a target says of the programs that read its files: how to ask each, and read its answers.
+"""The description of programs that read a target's files: how to query each and read its answers.
 
-A target names a module whose `PROGRAMS` are these (`Target.verify`); it is imported only when
-something is verified.
+`Target.verify` names a module whose `PROGRAMS` are these descriptions; the module is imported only
+when something is verified.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,15 +17,15 @@ from tunec.schemas.models.architecture import Architecture
 
 Question = Mapping[str, Any]
 Answers = Mapping[str, Any]
-"""What programs have answered so far about one case, by the program's name."""
+"""The answers of programs so far about one case, by program name."""
 
 
 class NotAsked(Exception):
-    """A program cannot be asked about this case; the message says why. Never a pass."""
+    """A program cannot be queried about this case; the message says why. This is never a pass."""
 
 
 class Delivered(Struct, frozen=True):
-    """A file as the program gets it: of the target, at a path that people know, with its text."""
+    """A file as the program gets it: its name in the target, a path to show, and the text."""
 
     name: str
     path: str
@@ -33,36 +33,36 @@ class Delivered(Struct, frozen=True):
 
 
 class Case(Struct, frozen=True):
-    """The files of one target at one version, and the plan that they must come to."""
+    """The files of one target at one version, and the plan that they must resolve to."""
 
     spec: str
     """The spec's name."""
     target: Target
     version: Version
     software: Mapping[str, str]
-    """Versions of other distributions that the spec or the cluster names."""
+    """Versions of other distributions that the spec or the cluster sets."""
     plan: Plan
     architecture: Architecture
     config: Mapping[str, Json] | None
-    """The model's own config.json, where it is known whole enough to build the model from."""
+    """The model's own config.json, if it is complete enough to build the model."""
     delivered: Mapping[str, Delivered]
     """By the name of the target's file."""
     expected: Mapping[str, Artifact]
-    """What the plan comes to in this dialect, by the name of the target's file."""
+    """The files that the plan gives in this dialect, by the name of the target's file."""
     clones: tuple[Path, ...] = ()
-    """Where clones of repositories lie whose programs are on no package index."""
+    """Folders with clones of repositories whose programs are not on any package index."""
 
     @property
     def dialect(self) -> Dialect:
-        """The versions that select keys."""
+        """The versions that select the keys."""
         return self.target.dialect(self.version, self.software)
 
     def file(self, name: str) -> File:
-        """The target's file of that name."""
+        """The target's file with this name."""
         return next(each for each in self.target.files if each.name == name)
 
     def rows(self, name: str) -> tuple[Entry, ...]:
-        """The rows of a file that matter in this plan and dialect."""
+        """The rows of a file that apply to this plan and dialect."""
         dialect = self.dialect
         return tuple(
             each
@@ -71,11 +71,11 @@ class Case(Struct, frozen=True):
         )
 
     def text(self, name: str) -> str:
-        """What a delivered file says."""
+        """The text of a delivered file."""
         return self.delivered[name].text
 
     def machine(self) -> dict[str, Any]:
-        """What the program sees of the declared hardware, as questions hold it."""
+        """The declared hardware as questions describe it to programs."""
         devices = self.plan.devices
         seen: dict[str, Any] = {
             "devices": devices.per_node,
@@ -88,7 +88,7 @@ class Case(Struct, frozen=True):
 
 
 class Where(Struct, frozen=True):
-    """In which environment a program runs: a release of a consumer, and exact pins."""
+    """The environment that a program runs in: a release of a consumer, and exact pins."""
 
     consumer: str
     version: str
@@ -96,12 +96,12 @@ class Where(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """How people call it: `deepspeed@0.18.9`."""
+        """The name to show: `deepspeed@0.18.9`."""
         return f"{self.consumer}@{self.version}" if self.version else self.consumer
 
 
 class Fact(Struct, frozen=True):
-    """Something that a program says of a slot by other means than a key's resolved value."""
+    """A value of a slot that a program reports by other means than a key's resolved value."""
 
     slot: str
     key: str
@@ -110,14 +110,14 @@ class Fact(Struct, frozen=True):
 
 
 class Heard(Struct, frozen=True):
-    """An answer in the words of the target's table."""
+    """An answer translated to the keys of the target's table."""
 
     refused: str = ""
-    """Why the program would not take the file; empty: it took it."""
+    """Why the program refused the file; empty if it accepted the file."""
     unchecked: str = ""
-    """Why the answer says nothing here: this machine lacks what the program asked for."""
+    """Why the answer shows nothing: this machine lacks something that the program needs."""
     values: Mapping[str, Json] = field(default_factory=dict)
-    """What each key of the file came to, absent ones too, by dotted path."""
+    """The resolved value of each of the file's keys, including absent ones, by dotted path."""
     facts: tuple[Fact, ...] = ()
     ignored: tuple[str, ...] = ()
     """Keys of the file that the program did not read."""
@@ -129,7 +129,7 @@ def _found(text: str, path: str) -> Mapping[str, Found]:
 
 
 def refusal(answer: Mapping[str, Any]) -> str:
-    """Why a program refused, at which stage if it has some; empty where it took the file."""
+    """Why a program refused, with the stage if there are several; empty if it accepted the file."""
     refused = answer.get("refused")
     if isinstance(refused, Mapping):
         return f"{refused['stage']}: {refused['message']}"
@@ -137,13 +137,13 @@ def refusal(answer: Mapping[str, Any]) -> str:
 
 
 def turned_down(_: Case, answer: Any) -> Heard | None:
-    """What the answer of a program comes to that refused; None where it took the file."""
+    """The refusal in a program's answer; None if the program accepted the file."""
     said = refusal(answer)
     return Heard(refused=said) if said else None
 
 
 def taken(answers: Answers, program: str) -> Any:
-    """The answer of a program that took its file; None where it refused or has not been asked."""
+    """The answer of a program that accepted its file; None if it refused or was not queried yet."""
     answer = answers.get(program)
     return None if answer is None or refusal(answer) else answer
 
@@ -151,36 +151,36 @@ def taken(answers: Answers, program: str) -> Any:
 class Program(Struct, frozen=True):
     """One program that reads a file of a target.
 
-    `question` may look at the answers of the program that it comes `after`; it returns None where
-    the plan leaves nothing to ask, and raises NotAsked where the program cannot be asked.
+    `question` may use the answer of the program that it comes `after`. It returns None if the plan
+    leaves nothing to ask, and raises NotAsked if the program cannot be queried.
     """
 
     name: str
-    """In the words of its users: `transformers TrainingArguments`."""
+    """The name that its users know: `transformers TrainingArguments`."""
     file: str
-    """The target's file that it is asked about."""
+    """The name of the target's file that the program reads."""
     script: str
-    """Dotted name of the module with the verbs."""
+    """Dotted name of the module with the `VERBS`."""
     where: Callable[[Case], Where]
-    """Raises EnvironmentUnavailable."""
+    """The environment for a case. Raises EnvironmentUnavailable."""
     question: Callable[[Case, Answers], Question | None]
     hear: Callable[[Case, Any], Heard]
-    """Of an answer that says more than that the file was not taken."""
+    """Translates an answer that is not just a refusal."""
     after: str = ""
     seconds: float = 180.0
-    """How long it may take to answer all questions of one environment."""
+    """Seconds allowed for all questions of one environment."""
     places: Callable[[str, str], Mapping[str, Found]] = _found
-    """Where the keys of a text stand (text, path), for formats that have no tree of nodes."""
+    """Places of the keys in a text, from (text, path), for formats without a node tree."""
     unheard: Callable[[Case, Any], Heard | None] = turned_down
-    """What an answer comes to that has nothing to be heard; None where it has."""
+    """Translates an answer that holds nothing to compare; None for any other answer."""
 
     def heard(self, case: Case, answer: Any) -> Heard:
-        """The whole answer in the words of the target's table."""
+        """The whole answer, translated to the keys of the target's table."""
         return self.unheard(case, answer) or self.hear(case, answer)
 
 
 def flat(document: Json, prefix: str = "") -> dict[str, Json]:
-    """A document's leaves by dotted path; lists, and mappings that are empty, are leaves."""
+    """A document's leaves by dotted path; lists and empty mappings are leaves."""
     if not isinstance(document, Mapping) or not document:
         return {prefix.removesuffix("."): document} if prefix else {}
     found: dict[str, Json] = {}
@@ -190,7 +190,7 @@ def flat(document: Json, prefix: str = "") -> dict[str, Json]:
 
 
 def at(tree: Json, key: str) -> Json:
-    """The value at a dotted path; None where there is none."""
+    """The value at a dotted path; None if there is none."""
     for part in key.split("."):
         tree = tree.get(part) if isinstance(tree, Mapping) else None
     return tree

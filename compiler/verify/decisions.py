@@ -1,6 +1,6 @@
-"""decisions: whether each decided slot is said by a file of a bundle, or why none has to say it.
+"""Checks that a file of the bundle sets each decided slot, or that there is a reason why not.
 
-The files are read back by the rows that wrote them. What programs make of the files is `check`'s.
+The files are read back with the rows that wrote them. `check` covers what programs make of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,15 +24,15 @@ from tunec.compiler.verify.warmup import same_warmup
 
 
 class Lost(Struct, frozen=True):
-    """A decided slot that nothing says, and no target has a reason for that."""
+    """A decided slot that no file sets, without a target giving a reason."""
 
     slot: str
     value: Any
     file: str = ""
-    """The file that should say it; empty where no row of a target is for it."""
+    """The file that should set the slot; empty if no target has a row for it."""
     keys: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
-    """What each target has instead of a row."""
+    """The row's keys; without a row, why each target has none."""
 
 
 class Decisions(Struct, frozen=True):
@@ -42,12 +42,12 @@ class Decisions(Struct, frozen=True):
     targets: tuple[str, ...]
     said: tuple[str, ...]
     told: Mapping[str, tuple[str, ...]]
-    """Why no file has to say some slots."""
+    """The slots that no file has to set, by reason."""
     lost: tuple[Lost, ...]
 
 
 def decisions(cases: Sequence[Case]) -> Decisions:
-    """What the files of a bundle say of its plan; a case for each target of it."""
+    """Which slots of its plan a bundle's files set; `cases` has one for each of its targets."""
     rows = [each for case in cases for each in _rows(case)]
     said = {slot for each in rows for slot in each.said}
     told: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ def decisions(cases: Sequence[Case]) -> Decisions:
 
 
 class _Row(Struct, frozen=True):
-    """A row that matters in the plan, and what of its slots comes back from the delivered file."""
+    """A row that applies to the plan, and its slots that can be read back from the file."""
 
     target: str
     path: str
@@ -95,12 +95,12 @@ def _rows(case: Case) -> Iterator[_Row]:
 
 
 def _yields(entry: Entry, passed: set[str]) -> bool:
-    """Whether what the spec passes through stands in the place of a row."""
+    """Whether a key that the spec passes through replaces a row."""
     return entry.yields and any(key.endswith(path) for key in entry.keys for path in passed)
 
 
 def _back(entry: Entry, case: Case, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The slots of a row that come back from a file as they are planned."""
+    """The slots of a row whose planned values can be read back from a file."""
     present = {key: values[key] for key in entry.keys if values.get(key) is not None}
     try:
         back = settle(entry, present) if present else _unasked(entry, case)
@@ -118,7 +118,7 @@ def _unasked(entry: Entry, case: Case) -> Mapping[str, Any]:
 
 
 def _unsaid(slot: str, cases: Sequence[Case], rows: Sequence[_Row]) -> str | Lost:
-    """Why no file has to say a slot; or that one has to."""
+    """Why no file has to set a slot, or the slot as `Lost` if a file should have set it."""
     value = cases[0].plan[slot]
     for each in rows:
         if slot in each.entry.slots:
@@ -141,7 +141,7 @@ def _unsaid(slot: str, cases: Sequence[Case], rows: Sequence[_Row]) -> str | Los
 
 
 def _is_whole(targets: Sequence[Target]) -> bool:
-    """Whether a bundle has a trainer and what starts it, so that no other file says anything."""
+    """Whether a bundle has a trainer and a starter, so that no other file sets anything."""
     trains = any(each.counting is not None for each in targets)
     return trains and any(each.starts for each in targets)
 
@@ -152,7 +152,7 @@ _SHOWN: Final = 3
 
 
 def lines(every: Sequence[Decisions]) -> Iterator[str]:
-    """What no file has to say, one line a reason with some of its slots."""
+    """The reasons why slots are not set in a file, one line each, with some of their slots."""
     reasons: dict[str, dict[str, None]] = {}
     for each in every:
         for reason, slots in each.told.items():
@@ -172,7 +172,7 @@ def _named(slots: Sequence[str]) -> str:
 
 
 def _group(group: str, found: Sequence[str]) -> Sequence[str]:
-    """The slots of a group, as `zero.*` where it is all of it."""
+    """The slots of a group, shortened to `zero.*` if all slots of the group are there."""
     whole = sum(slot.group == group for slot in SLOTS.values())
     return (f"{group}.*",) if 1 < whole == len(found) else found
 
@@ -191,7 +191,7 @@ def to_json(each: Decisions) -> dict[str, Any]:
 def diagnostics(
     every: Sequence[Decisions], checks: Sequence[Check], where: Places
 ) -> Iterator[Diagnostic]:
-    """A fault for each slot that nothing says; what a program told already is not told again."""
+    """A diagnostic for each slot that no file sets, unless a program already reported the slot."""
     heard = {(check.spec, each.slot) for check in checks for each in check.differences}
     absent = {each.file for check in checks for each in check.differences if not each.key}
     for found in every:

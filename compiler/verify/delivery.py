@@ -1,4 +1,4 @@
-"""delivery: files as programs get them, from a plan or from a directory, as data with places."""
+"""Files as programs get them, from a plan or a directory, parsed to data with places."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,7 +14,7 @@ _TREES: Final = ("json", "yaml")
 
 
 def document(file: File, delivered: Delivered) -> Json:
-    """What a delivered text says, as data; an empty mapping where it cannot be read."""
+    """The data of a delivered text; an empty mapping if the text cannot be parsed."""
     if file.parse is not None:
         try:
             return file.parse(delivered.text)
@@ -25,7 +25,7 @@ def document(file: File, delivered: Delivered) -> Json:
 
 
 def places(file: File, delivered: Delivered) -> Mapping[str, Found]:
-    """Every key of a delivered text by dotted path, with its place where the format has one."""
+    """Every key of a delivered text by dotted path, with its place if the format has places."""
     if file.parse is None and file.format in _TREES:
         node = _tree(delivered.text, delivered.path, file.format)
         return {} if node is None else found_in(node)

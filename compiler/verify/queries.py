@@ -1,4 +1,4 @@
-"""Every question of every case, in as few processes as there are environments."""
+"""Runs every question of every case, in as few processes as there are environments."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,26 +14,26 @@ from tunec.compiler.verify.check import Check, check, missing, unchecked
 from tunec.compiler.verify.contract import Case, NotAsked, Program, Question, Where
 
 Progress = Callable[[str], None]
-"""Told what is under way."""
+"""Called with a line about the work that is starting."""
 
 _SHARED: Final = "torch"
-"""What every environment takes from the interpreter that runs tunec."""
+"""The package that every environment shares with the interpreter that runs tunec."""
 
 
 class _Task(Struct, eq=False):
-    """One program before one case: what it is asked and where, or why it is not."""
+    """One program for one case: its question and environment, or its finished check."""
 
     case: Case
     program: Program
     answers: dict[str, Any]
-    """The case's answers so far, shared by its programs."""
+    """The case's answers so far, shared by the case's tasks."""
     where: Where | None = None
     question: Question | None = None
     check: Check | None = None
 
 
 def programs(case: Case) -> tuple[Program, ...]:
-    """The programs that read the files of a case's target; none if nothing is known of them."""
+    """The programs that read the files of a case's target; empty if none are known."""
     if not case.target.verify:
         return ()
     found: tuple[Program, ...] = import_module(case.target.verify).PROGRAMS
@@ -43,11 +43,11 @@ def programs(case: Case) -> tuple[Program, ...]:
 def verify(
     cases: Sequence[Case], progress: Progress = lambda _: None, seconds: float | None = None
 ) -> tuple[Check, ...]:
-    """Hand every file of every case to the programs that read it; no check is left out.
+    """Give every file of every case to the programs that read it; no check is left out.
 
-    `seconds` bounds what all questions of one environment may take, instead of the program's own
-    bound. Environments are made where they are not there yet. Runs until all have answered or run
-    out of time; an interruption ends what runs.
+    `seconds` limits all questions of one environment, instead of the program's own limit. Missing
+    environments are created. Returns when all programs have answered or run out of time; an
+    interruption ends the running process.
     """
     tasks = [each for case in cases for each in _tasks(case)]
     pending = tasks
@@ -63,7 +63,7 @@ def verify(
 
 
 def _unread(case: Case) -> Iterator[Check]:
-    """Files that nothing is asked about: said, since silence would look like a pass."""
+    """Files that no program checks; they are reported, since silence would look like a pass."""
     read = {program.file for program in programs(case)}
     consumer = f"{case.target.package}@{case.version}"
     for name in case.expected:
@@ -84,7 +84,7 @@ def _tasks(case: Case) -> Iterator[_Task]:
 
 
 def _ask(wave: Iterable[_Task], progress: Progress, seconds: float | None) -> None:
-    """Ask every task of a wave, each environment and script once."""
+    """Run the tasks of a wave, with one process for each environment and script."""
     groups: dict[tuple[tuple[str, ...], str], list[_Task]] = {}
     for task in wave:
         if task.check is None and _prepare(task) and task.where is not None:
@@ -104,7 +104,7 @@ def _count(tasks: Sequence[_Task]) -> str:
 
 
 def _prepare(task: _Task) -> bool:
-    """Whether there is something to ask; otherwise the task has its check, or needs none."""
+    """Whether there is a question to ask; if not, the task has its check or needs none."""
     try:
         if find_spec(_SHARED) is None:
             raise EnvironmentUnavailable(_SHARED, "it is not installed alongside tunec")
@@ -118,7 +118,7 @@ def _prepare(task: _Task) -> bool:
 
 
 def _consumer(task: _Task) -> str:
-    """How the consumer is called where no environment says its release."""
+    """The consumer's name if there is no environment that sets its release."""
     try:
         return task.program.where(task.case).name
     except EnvironmentUnavailable:
@@ -128,7 +128,7 @@ def _consumer(task: _Task) -> str:
 def _replies(
     pins: tuple[str, ...], script: str, tasks: Sequence[_Task], seconds: float
 ) -> list[Any]:
-    """An answer, or the fault that kept it back, for each task; equal questions are asked once."""
+    """Each task's answer, or the exception that prevented it; equal questions are asked once."""
     asked: dict[str, Mapping[str, Any]] = {
         _key(task): task.question for task in tasks if task.question is not None
     }

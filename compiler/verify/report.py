@@ -1,4 +1,4 @@
-"""report: checks for people, for machines, and as diagnostics with places."""
+"""Checks as a table, as JSON, and as diagnostics with places."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,7 +12,7 @@ from tunec.compiler.verify.queries import programs
 from tunec.schemas.source import Span, start_of
 
 Places = Mapping[str, Mapping[str, Span]]
-"""Where the keys of each file stand, by the file's path and the key's dotted path."""
+"""The spans of the keys of each file, by the file's path and the key's dotted path."""
 
 _WORDS: Final[Mapping[Status, str]] = {
     "same": "same",
@@ -23,7 +23,7 @@ _WORDS: Final[Mapping[Status, str]] = {
 
 
 def passes(checks: Sequence[Check], *, allow_unchecked: bool = False) -> bool:
-    """Whether there is a check, nothing differs, nothing is refused, and all was asked."""
+    """Whether there is at least one check, and each is "same", or allowed to be "unchecked"."""
     fine = {"same", "unchecked"} if allow_unchecked else {"same"}
     return bool(checks) and all(each.status in fine for each in checks)
 
@@ -32,7 +32,7 @@ def passes(checks: Sequence[Check], *, allow_unchecked: bool = False) -> bool:
 
 
 def table(checks: Sequence[Check]) -> str:
-    """One line a file and program, what was not checked with its reason, and the sum."""
+    """One line for each file and program, then the unchecked ones with reasons, and the totals."""
     head = ("file", "program", "consumer", "result", "slots", "not said")
     several = len({each.spec for each in checks}) > 1
     rows = [head, *(_cells(each, named=several) for each in checks)]
@@ -99,7 +99,7 @@ def to_json(check: Check) -> dict[str, Any]:
 
 
 def places_of(cases: Sequence[Case]) -> Places:
-    """Where the keys of all delivered files stand."""
+    """The spans of the keys of all delivered files."""
     return {
         delivered.path: {
             key: found.span for key, found in _found(case, name).items() if found.span is not None
@@ -118,12 +118,12 @@ def _found(case: Case, name: str) -> Mapping[str, Any]:
 
 
 def sources(cases: Sequence[Case]) -> dict[str, str]:
-    """The texts of all delivered files by their paths."""
+    """The texts of all delivered files by path."""
     return {each.path: each.text for case in cases for each in case.delivered.values()}
 
 
 def diagnostics(checks: Sequence[Check], where: Places) -> tuple[Diagnostic, ...]:
-    """What is wrong, each difference with its file, line and key; then what else was found."""
+    """The faults, each difference with its file, line and key, then other findings."""
     found: list[Diagnostic] = []
     for check in checks:
         if check.status == "refused":
@@ -185,7 +185,7 @@ def _label(difference: Difference, where: Places, text: str = "") -> Label:
 
 
 def label_of(file: str, key: str, text: str, where: Places) -> Label:
-    """A text at a key's place, or the nearest one around it, or the head of the file."""
+    """A label at a key's place, else at the nearest key around it, else at the file's start."""
     spans, around = where.get(file, {}), key
     while around and around not in spans:
         around = around.rpartition(".")[0]

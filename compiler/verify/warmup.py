@@ -1,4 +1,4 @@
-"""A warm-up that a file says as a share of the run, and that comes to the planned steps."""
+"""Warm-ups that a file gives as a share of the run and that amount to the planned steps."""
 
 from collections.abc import Mapping
 from math import ceil
@@ -12,7 +12,7 @@ _SHARE: Final = "schedule.warmup_share"
 
 
 def same_warmup(entry: Entry, case: Case, values: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The planned warm-up, where other rows for the keys of `entry` say a share that comes to it.
+    """The planned warm-up, if other rows for the keys of `entry` give a share that amounts to it.
 
     The Trainer rounds a share of the steps up (transformers 4.40.2 to 5.23.0 training_args.py
     `get_warmup_steps`).
