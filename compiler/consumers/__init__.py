@@ -1,1 +1,1 @@
-"""Asking the real consumer programs, in environments of their own, what they make of a file."""
+"""Queries the real consumer programs, in isolated environments, about how they read a file."""

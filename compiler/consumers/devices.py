@@ -1,4 +1,4 @@
-"""A GPU that is only said to be there, for consumers that ask torch about it.
+"""A GPU that is only declared, for consumers that ask torch about it.
 
 Only the standard library is imported at the top: the scripts that use this run in a consumer's
 environment.
@@ -12,7 +12,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 NEWEST: Final = (9, 0)
-"""The compute capability taken when a question names none: it supports every data type."""
+"""The default compute capability if a question has none; it supports every data type."""
 
 _FIRST_WITH_BF16: Final = 8
 # `torch.version.cuda` is None in a build for CPU; the readers compare its major number with 11.
@@ -34,9 +34,9 @@ class Device:
 
 
 def declared(question: Mapping[str, Any]) -> Device:
-    """The device of a question.
+    """The device that a question declares.
 
-    It says `capability` ([major, minor]), `emulates_bf16`, `devices` (how many a node has) and
+    Its keys are `capability` ([major, minor]), `emulates_bf16`, `devices` (how many a node has) and
     `memory` (bytes of each).
     """
     major, minor = question.get("capability") or NEWEST
@@ -50,7 +50,7 @@ def declared(question: Mapping[str, Any]) -> Device:
 
 @contextmanager
 def pretended(device: Device) -> Iterator[None]:
-    """Let torch report the device. Nothing may be computed on it meanwhile."""
+    """Make torch report the device. Nothing may be computed on it in the meantime."""
     import torch
 
     major, minor = device.capability

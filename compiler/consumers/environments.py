@@ -1,10 +1,9 @@
 """Environments that hold one release of a consumer each, layered over the running interpreter.
 
 An environment is a virtual environment whose own packages are the pinned ones, linked from the
-store (packages.py), and whose fallback, through a `.pth` file, is the site-packages of the
-interpreter that runs now: torch and numpy are shared, never fetched again. Entries of a `.pth` file
-are appended to `sys.path` (documentation of the standard library's `site` module), so the pinned
-packages win.
+store (packages.py). Through a `.pth` file it falls back to the site-packages of the running
+interpreter: torch and numpy are shared, never fetched again. Entries of a `.pth` file are appended
+to `sys.path` (documentation of the standard library's `site` module), so the pinned packages win.
 """
 
 import hashlib
@@ -29,18 +28,18 @@ __all__ = ["Environment", "EnvironmentUnavailable", "default_cache", "digest", "
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Exactly `requirements` above the interpreter that runs, in a folder once it is needed."""
+    """Exactly `requirements`, layered over the running interpreter, in a folder made on demand."""
 
     requirements: tuple[str, ...]
     place: Path
-    """Where it is once it is made."""
+    """The folder, which exists once the environment is made."""
 
     @property
     def root(self) -> Path:
-        """Its folder, made where it is not there yet; two processes may make it at once.
+        """The environment's folder, made if it is missing; two processes may make it at once.
 
-        Raises EnvironmentUnavailable when a pin cannot be installed, for instance without a
-        network; so does all that follows from it.
+        Raises EnvironmentUnavailable if a pin cannot be installed, for instance without a network;
+        so do the properties below.
         """
         if not self.place.exists():
             _build(self.requirements, self.place)
@@ -48,17 +47,17 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        """The interpreter to run scripts with."""
+        """The path of the interpreter that runs scripts."""
         return _interpreter(self.root)
 
     @property
     def packages(self) -> Path:
-        """The folder of its own packages."""
+        """The folder of the environment's own packages."""
         return _site_packages(self.root)
 
 
 def prepare(requirements: Sequence[str], cache: Path | None = None) -> Environment:
-    """Return the environment that holds `requirements`; it is made when something needs it.
+    """Return the environment that holds `requirements`; it is made when first used.
 
     `requirements` are exact pins (`name==version`), companions included: nothing else is resolved.
     `cache` defaults to `default_cache()`.
@@ -68,7 +67,7 @@ def prepare(requirements: Sequence[str], cache: Path | None = None) -> Environme
 
 
 def default_cache() -> Path:
-    """The directory of this platform for data that can be made again, with our name appended."""
+    """The platform's cache directory, with tunec's name appended."""
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     elif sys.platform == "win32":
@@ -79,19 +78,19 @@ def default_cache() -> Path:
 
 
 def digest(pins: Sequence[str]) -> str:
-    """The name of an environment: its pins, its Python and what it falls back on, digested."""
+    """The name of an environment: a digest of its pins, its Python and its fallback directories."""
     facts = [sorted(pins), platform.python_version(), platform.machine(), _parents()]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
 
 
 def _parents() -> list[str]:
-    """The site-packages directories that the running interpreter really looks in."""
+    """The site-packages directories that the running interpreter actually uses."""
     known = [*site.getsitepackages(), site.getusersitepackages()]
     return [path for path in known if path in sys.path and Path(path).is_dir()]
 
 
 def _build(pins: tuple[str, ...], root: Path) -> None:
-    """Build beside `root` and rename: who comes second finds the first and drops its own."""
+    """Build beside `root` and rename; if another process was first, drop the own copy."""
     root.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
     try:

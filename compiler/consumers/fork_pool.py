@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 from tunec.compiler.consumers import fork_server
 
 CAN_FORK: Final = sys.platform == "linux"
-"""Elsewhere a fork without an exec is not safe (macOS) or not there (Windows)."""
+"""Elsewhere a fork without an exec is unsafe (macOS) or unavailable (Windows)."""
 
 
 class ServerGone(Exception):
@@ -21,10 +21,10 @@ class ServerGone(Exception):
 
 
 class Server:
-    """The server's process, and what is said to it; one run at a time.
+    """The server's process and the pipes to it; it handles one run at a time.
 
-    `python` is an interpreter and its flags, `variables` the environment in which it loads modules.
-    It ends with the process that made it, in whatever way that ends.
+    `python` is an interpreter with its flags, `variables` is the environment in which the server
+    loads modules. The server ends when the process that made it ends, however that happens.
     """
 
     def __init__(self, python: Sequence[str], variables: Mapping[str, str]) -> None:
@@ -45,9 +45,9 @@ class Server:
         return self.owner == os.getpid() and self._process.poll() is None
 
     def run(self, request: Mapping[str, Any], seconds: float) -> int | None:
-        """The exit status of one process, or None where it was killed after so many seconds.
+        """The exit status of one process, or None if it was killed after `seconds`.
 
-        The time begins when the modules are loaded. Raises ServerGone.
+        The time starts when the modules are loaded. Raises ServerGone.
         """
         child = 0
         try:
@@ -65,9 +65,9 @@ class Server:
         return status
 
     def ask(self, request: Mapping[str, Any]) -> None:
-        """Ask for one process; two numbers answer, its own and its exit status.
+        """Request one process; the server replies with its process number, then its exit status.
 
-        The request's keys are those that `fork_server.py` names. Raises ServerGone.
+        `fork_server.py` lists the request's keys. Raises ServerGone.
         """
         try:
             self._pipe(self._process.stdin).write(json.dumps(request).encode() + b"\n")
@@ -75,7 +75,7 @@ class Server:
             raise ServerGone from gone
 
     def answer(self, seconds: float) -> int | None:
-        """The next number, or None where it does not come in so many seconds.
+        """The next number, or None if it does not arrive within `seconds`.
 
         Raises ServerGone.
         """
@@ -89,7 +89,7 @@ class Server:
         return int(line)
 
     def end(self) -> None:
-        """Kill it; what it forked ends by itself, once its parent is gone."""
+        """Kill the server; processes that it forked end by themselves once their parent is gone."""
         if self.owner == os.getpid():
             self._process.kill()
             self._process.wait()
@@ -105,6 +105,6 @@ class Server:
 
 
 def kill_group(leader: int) -> None:
-    """Kill a process with all its children, where it leads a group of its own."""
+    """Kill a process that leads a process group, with all of the group."""
     with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)

@@ -1,13 +1,13 @@
-"""Loads modules once, then forks for each process that is asked for.
+"""Loads modules once, then forks for each requested process.
 
-A line of JSON on standard input asks for one; two lines on standard output say its number when it
-has begun, and its exit status when it has ended. A request holds `arguments` (a script's path, then
-its own), `environment`, `folder`, the files `input` and `output`, the `modules` to load before the
-fork if they are not yet, and in `enter` the environment that the process is to find itself in,
-where that is another than the server's. It ends with its standard input. Only the standard library
-is imported here.
+A line of JSON on standard input requests a process; two lines on standard output give its number
+when it has begun, and its exit status when it has ended. A request holds `arguments` (a script's
+path, then the script's arguments), `environment`, `folder`, the files `input` and `output`, the
+`modules` to load before the fork if they are not loaded yet, and in `enter` the environment of the
+process if it is not the server's. The server ends with its standard input. Only the standard
+library is imported here.
 
-None of the modules may start a thread, so a fork sees all of them.
+None of the modules may start a thread, since threads do not survive a fork.
 """
 
 import importlib
@@ -28,7 +28,7 @@ _LOOK_SECONDS: Final = 0.01
 
 
 def main() -> None:
-    """Answer every request on standard input with a process."""
+    """Run a process for every request on standard input."""
     parent = os.getppid()
     told = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -48,7 +48,7 @@ def _serve(request: dict[str, Any], told: IO[str], parent: int) -> None:
 
 
 def _wait(child: int, parent: int) -> int:
-    """The child's exit status; where whoever asked is gone, the child ends and so does this."""
+    """The child's exit status; if the requesting process is gone, end the child and this one."""
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -61,7 +61,7 @@ def _wait(child: int, parent: int) -> int:
 
 
 def _child(request: dict[str, Any], told: IO[str]) -> int:
-    """Run a script as the environment's own interpreter would; its exit status."""
+    """Run a script as the environment's own interpreter would; return its exit status."""
     os.setsid()
     told.write(f"{os.getpid()}\n")
     told.close()
@@ -98,7 +98,7 @@ def _redirect(request: dict[str, Any]) -> None:
 
 
 def _enter(packages: str, python: str, prefix: str) -> None:
-    """Set what the start of that interpreter would have set, and forget what it has of its own."""
+    """Set what a start of the environment's interpreter sets, and unload its packages' modules."""
     sys.executable, sys.prefix, sys.exec_prefix = python, prefix, prefix
     at = min(n for n, path in enumerate(sys.path) if path in site.getsitepackages())
     del sys.path[at:]

@@ -1,7 +1,6 @@
-"""Python annotations as JSON Schema, and Python values as JSON, for scripts beside a consumer.
+"""Python annotations as JSON Schema, and Python values as JSON, for scripts that run in consumers.
 
-Only the standard library is imported here: the scripts run where tunec's own dependencies may be
-missing.
+Only the standard library is imported here, since tunec's dependencies may be missing there.
 """
 
 import dataclasses
@@ -15,7 +14,8 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 Schema = dict[str, Any]
 Special = Callable[[Any], Schema | None]
-"""What a script adds of its own: the schema of an annotation, or None where it knows none."""
+"""A script's own extension: the schema of an annotation; None for annotations it does not
+handle."""
 
 _PLAIN: Final[Mapping[Any, str]] = {
     bool: "boolean",
@@ -33,7 +33,8 @@ _NULL: Final[Schema] = {"type": "null"}
 def annotations_of(kind: Any) -> dict[str, Any]:
     """The annotations of a class by field, each union in the order in which it is written.
 
-    `typing` gives out again what it made: `Union[str, list]`, then also for `Union[list, str]`.
+    `typing` caches unions: after `Union[str, list]` it would return the same for `Union[list,
+    str]`.
     """
     for forget in getattr(typing, "_cleanups", ()):
         forget()
@@ -41,12 +42,12 @@ def annotations_of(kind: Any) -> dict[str, Any]:
 
 
 def nothing_special(_: Any) -> Schema | None:
-    """The script knows no annotation of its own."""
+    """The extension of a script that handles no annotations."""
     return None
 
 
 def json_type(annotation: Any, special: Special = nothing_special) -> Schema | None:
-    """The schema of the JSON values that an annotation admits, or None when it admits none."""
+    """The schema of the JSON values that an annotation admits; None if it admits none."""
     if annotation is Any:
         return {}
     if annotation in (None, type(None)):
@@ -59,7 +60,7 @@ def json_type(annotation: Any, special: Special = nothing_special) -> Schema | N
 
 
 def is_enumeration(annotation: Any) -> bool:
-    """Whether it is an enumeration class."""
+    """Whether an annotation is an enumeration class."""
     return inspect.isclass(annotation) and issubclass(annotation, enum.Enum)
 
 
@@ -75,7 +76,7 @@ def _generic(origin: Any, inner: tuple[Any, ...], special: Special) -> Schema | 
 
 
 def _union(inner: tuple[Any, ...], special: Special) -> Schema | None:
-    """A choice; beside an enumeration a plain string only stands for its members' spelling."""
+    """A choice of schemas; `str` beside an enumeration is dropped, as it only spells members."""
     if any(is_enumeration(each) for each in inner):
         inner = tuple(each for each in inner if each is not str)
     choices = [
@@ -85,7 +86,7 @@ def _union(inner: tuple[Any, ...], special: Special) -> Schema | None:
 
 
 def any_of(choices: Iterable[Schema]) -> Schema:
-    """One schema for several, without `anyOf` where plain types suffice."""
+    """One schema for several, without `anyOf` if plain types suffice."""
     choices = list(choices)
     if len(choices) == 1:
         return choices[0]
@@ -96,7 +97,7 @@ def any_of(choices: Iterable[Schema]) -> Schema:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it: enumerations by value, torch dtypes by name, sets in order."""
+    """A value as JSON: enumerations by value, torch dtypes by name, sets in order."""
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if value is None or isinstance(value, bool | str):

@@ -1,7 +1,7 @@
-"""What the files of a pinned package are, by SHA-256: nothing else is installed in its name.
+"""The SHA-256 digests of the files of each pinned package: no other file is installed for it.
 
-`lock.json` beside this holds each pin that tunec installs; `just lock` writes it anew from what the
-package index publishes.
+`lock.json` beside this file holds each pin that tunec installs; `just lock` rewrites it from what
+the package index publishes.
 """
 
 import json
@@ -17,16 +17,16 @@ FILE: Final = Path(__file__).with_name("lock.json")
 
 
 class Locked(Struct, frozen=True):
-    """The files of one pin that pip may take."""
+    """The files of one pin that pip may install."""
 
     sha256: tuple[str, ...]
     is_source: bool
-    """Whether it is published as source alone: its build runs when it is installed."""
+    """Whether the pin is only published as source, whose build runs when it is installed."""
 
 
 @cached()
 def lock() -> Mapping[str, Locked]:
-    """Every locked pin, by `name==version`."""
+    """Every locked pin by `name==version`."""
     data = json.loads(FILE.read_text("utf-8"))
     return {
         pin: Locked(tuple(digests), is_source=kind == "sources")
@@ -36,7 +36,7 @@ def lock() -> Mapping[str, Locked]:
 
 
 def requirements(pins: Sequence[str]) -> str:
-    """The pins as pip's requirements file has them, each with its digests. Raises KeyError."""
+    """The pins as a requirements file for pip, each with its digests. Raises KeyError."""
     return "".join(f"{pin} {_hashes(lock()[pin])}\n" for pin in pins)
 
 
@@ -45,5 +45,5 @@ def _hashes(locked: Locked) -> str:
 
 
 def sources(pins: Sequence[str]) -> tuple[str, ...]:
-    """Names of the pins that are built here, since no wheel of them is published."""
+    """The names of the pins that are built here, since no wheel of them is published."""
     return tuple(pin.partition("==")[0] for pin in pins if lock()[pin].is_source)

@@ -1,4 +1,4 @@
-"""Keys that programs renamed, moved or gave up: what says the same now, or what follows."""
+"""Keys that programs renamed, moved or removed, and what replaces them or happens without them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 Words = Callable[[Any], Any]
-"""A value under the other name; None where it says nothing there."""
+"""Converts a value to that of the other key; None if the other key is then not set."""
 
 
 def _same(value: Any) -> Any:
@@ -18,12 +18,12 @@ def _none(_: Any) -> Any:
 
 
 def never(_: Any) -> bool:
-    """False: there is no value of the key that changes nothing."""
+    """False: removing the key changes training, whatever its value."""
     return False
 
 
 def always(_: Any) -> bool:
-    """True: whatever the key holds, training is the same without it."""
+    """True: training is the same without the key, whatever its value."""
     return True
 
 
@@ -31,62 +31,63 @@ class Moved(Struct, frozen=True):
     """A key of one release, and what became of it in another."""
 
     old: str
-    """The key, by its dotted path."""
+    """The key's dotted path."""
     source: str
-    """Repository, version and symbol where the fact is to be read."""
+    """Repository, version and symbol that show the change."""
     new: str = ""
-    """The key that says the same now; empty: there is none."""
+    """The key that replaces the old one; empty if there is none."""
     words: Words = _same
-    """What the new key holds for a value of the old one."""
+    """Converts a value of the old key to one of the new key."""
     back: Words | None = None
-    """What the old key held for a value of the new one; None: it could not say it."""
+    """Converts a value of the new key to one of the old key; None if the old key cannot express
+    it."""
     is_alias: bool = False
-    """Whether releases with both read the older name as the newer one."""
+    """Whether releases that have both read the older name as the newer one."""
     help: str = ""
-    """What to write instead, where it is not just the new key."""
+    """What to write instead, if that is not just the new key."""
     changes_nothing: Callable[[Any], bool] = never
-    """Values without which training is the same."""
+    """Whether training is the same without the key, given its value."""
     instead: str = ""
-    """What happens without the key; empty: that may be another run."""
+    """What happens without the key; empty if the run may be different."""
     apart: Words = _none
-    """Of a value that no other program has a word for: why."""
+    """Why no other program can express a value; None if one can."""
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing but the name is new."""
+        """Whether only the name changed."""
         return self.is_alias and self.words is _same
 
 
 class Carry(Struct, frozen=True):
-    """Keys that say no slot's value, or only together, and what the program that runs them holds.
+    """Keys that set no slot's value, or only together, and their equivalent in another program.
 
-    A share of the data to evaluate on, or so many checkpoints an epoch: no plan has such numbers,
-    and each program takes them in keys of its own.
+    Such as a share of the data for evaluation, or the number of checkpoints per epoch: no plan has
+    these numbers, and each program has its own keys for them.
     """
 
     keys: tuple[str, ...]
     write: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
-    """The keys of the other program, for those found; none: the rows say it all; None: the other
-    program does so by itself."""
+    """The other program's keys for the values found; empty if rows express everything; None if the
+    other program does this by itself."""
     source: str
-    """Repository, version and symbol where both define the keys."""
+    """Repository, version and symbol that define the keys in both programs."""
     beside: tuple[str, ...] = ()
-    """Keys that it looks at, and that say something else too."""
+    """Keys that `write` also reads, and that set something else too."""
     slots: tuple[str, ...] = ()
-    """What these keys say in place of the rows."""
+    """The slots that these keys set instead of the rows."""
     since: str = "0"
-    """The first release of the dialect's program that does so."""
+    """The first release of the dialect's program that supports this."""
     apart: Callable[[Mapping[str, Any]], str] = field(default=lambda _: "")
     """What is lost of it for the keys found; empty: nothing."""
 
 
 def renamed(old: str, new: str, source: str) -> Moved:
-    """A key with another name, and nothing else that is new."""
+    """A key that only changed its name."""
     return Moved(old, source, new, back=_same, is_alias=True)
 
 
 def switched(old: str, new: str, word: Any, source: str, help: str = "") -> Moved:
-    """A switch that is a word of another key now; off, it says nothing."""
+    """A switch that became the value `word` of another key; if it is off, that key is not set."""
     return Moved(
         old,
         source,
@@ -106,7 +107,7 @@ def gone(
     help: str = "",
     changes_nothing: Callable[[Any], bool] = always,
 ) -> Moved:
-    """A key without a successor; `instead` is what happens without it."""
+    """A key without a replacement; `instead` describes what happens without it."""
     return Moved(
         old,
         source,
@@ -118,12 +119,12 @@ def gone(
 
 
 def only_here(old: str, source: str, why: str, *values: Any) -> Moved:
-    """A key that trains otherwise than any other program does; `values`: those alone."""
+    """A key for training that no other program can do, for any value or only for `values`."""
     return Moved(old, source, apart=lambda value: why if not values or value in values else None)
 
 
 def one_of(*values: Any) -> Callable[[Any], bool]:
-    """Whether a value is one of these, and of their types."""
+    """A function that tells whether a value is one of these, and of the same type."""
     return lambda value: any(type(value) is type(each) and value == each for each in values)
 
 
@@ -231,8 +232,9 @@ _TRAINER: Final = (
         changes_nothing=one_of(0, 1),
     ),
 )
-"""All fields that TrainingArguments lost between 4.40.2 and 5.23.0 but one: the organisation of the
-hub (`push_to_hub_organization`) is a part of hub_model_id, whose other part it does not say."""
+"""All fields that TrainingArguments lost between 4.40.2 and 5.23.0 except one: the hub's
+organisation (`push_to_hub_organization`) is only a part of hub_model_id, and the other part is
+unknown."""
 
 # ── TRL ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -341,15 +343,15 @@ MOVED: Final[Mapping[str, tuple[Moved, ...]]] = {
     "axolotl": _AXOLOTLS,
     "accelerate": (),
 }
-"""By the package whose keys they are."""
+"""By the package that the keys belong to."""
 
 
 def moved_key(package: str, key: str) -> Moved | None:
-    """What became of a key of a package; None: it has its name still, or nobody knows it."""
+    """What became of a package's key; None if its name is unchanged or unknown."""
     return next((each for each in MOVED[package] if each.old == key), None)
 
 
 def former_name(package: str, key: str) -> Moved | None:
-    """What a key of a package was before, with a value that it could hold."""
+    """The entry of the key that became this one, if values can be converted back; else None."""
     found = (each for each in MOVED[package] if each.new == key and each.back is not None)
     return next(found, None)

@@ -1,6 +1,6 @@
-"""Whether anything may be fetched, and who is told of it before it is.
+"""Whether anything may be fetched, and how a fetch is announced.
 
-Commands that fetch say so at their start; whatever they ask, in whichever thread, holds to it.
+Commands that fetch set this at their start; it applies to everything they call, in any thread.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,9 +10,9 @@ from msgspec import Struct
 
 
 class EnvironmentUnavailable(Exception):
-    """A consumer cannot be had here, so nothing was checked; never the same as a pass.
+    """A consumer is not available here, so nothing was checked; this is never a pass.
 
-    `requirement` is the pinned requirement at fault, `reason` is what the installer said of it.
+    `requirement` is the pinned requirement at fault, `reason` is the installer's message.
     """
 
     def __init__(self, requirement: str, reason: str) -> None:
@@ -22,7 +22,7 @@ class EnvironmentUnavailable(Exception):
 
 
 class Network(Struct, frozen=True):
-    """What a command allows."""
+    """The network use that a command allows."""
 
     is_offline: bool = False
     announce: Callable[[str], None] = lambda _: None
@@ -33,7 +33,7 @@ _allowed = [Network()]
 
 @contextmanager
 def network(asked: Network) -> Iterator[None]:
-    """Hold all that is fetched meanwhile to what is asked."""
+    """Apply `asked` to all fetches inside the context."""
     _allowed.append(asked)
     try:
         yield
@@ -42,9 +42,9 @@ def network(asked: Network) -> Iterator[None]:
 
 
 def fetching(what: Sequence[str], origin: str, unlocked: Sequence[str] = ()) -> None:
-    """Say what is about to be fetched. Raises EnvironmentUnavailable where nothing may be.
+    """Announce a fetch. Raises EnvironmentUnavailable if tunec is offline.
 
-    `unlocked` is what has no digest to be checked by.
+    `unlocked` lists the requirements that have no digest to be checked by.
     """
     if _allowed[-1].is_offline:
         raise EnvironmentUnavailable(what[0], "it is not on this machine, and --offline is set")

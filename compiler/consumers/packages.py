@@ -1,7 +1,7 @@
-"""Packages of consumers: each pin unpacked once, in a store that all environments link to.
+"""Packages of consumers: each pin is unpacked once, in a store that all environments link to.
 
-Environments of one consumer differ in a pin or two. What they share is fetched once, lies on the
-disk once, and its modules are compiled once, by whichever environment imports them first.
+Environments of one consumer differ in one or two pins. Shared packages are fetched once, take disk
+space once, and are compiled once, by the environment that first imports them.
 """
 
 import os
@@ -27,11 +27,11 @@ PROGRAMS: Final = "programs"
 
 
 def unpacked(pins: Sequence[str], cache: Path) -> tuple[Path, ...]:
-    """A folder for each pin; which is not there is installed.
+    """A folder for each pin; missing pins are installed.
 
-    In it, MODULES is what the pin puts into a site-packages, and PROGRAMS, where there are any,
-    what it puts on the path. Two processes may ask for the same pin at once: who comes second drops
-    its own. Raises EnvironmentUnavailable.
+    In each folder, MODULES holds the pin's site-packages, and PROGRAMS its programs, if there are
+    any. Two processes may install one pin at once: the second drops its own copy. Raises
+    EnvironmentUnavailable.
     """
     kind = f"{sys.implementation.cache_tag}-{platform.system()}-{platform.machine()}"
     store = cache / "packages" / kind
@@ -44,7 +44,7 @@ def unpacked(pins: Sequence[str], cache: Path) -> tuple[Path, ...]:
 
 
 def link(folder: Path, into: Path) -> None:
-    """Show what `folder` holds in `into`; a folder that is there from another pin is merged."""
+    """Link the content of `folder` into `into`; folders that another pin has created are merged."""
     for each in folder.iterdir():
         place = into / each.name
         if not place.exists():
@@ -55,7 +55,7 @@ def link(folder: Path, into: Path) -> None:
 
 
 def _part(place: Path) -> None:
-    """Make a folder of a link to one."""
+    """Replace a link to a folder by a folder of links."""
     if place.is_symlink():
         there = place.resolve()
         place.unlink()
@@ -72,7 +72,7 @@ def _link(there: Path, place: Path) -> None:
 
 
 def _install(pins: Sequence[str], store: Path, work: Path) -> None:
-    """Install all pins at once; where that fails one by one, to name the one at fault."""
+    """Install all pins at once; if that fails, install them one by one to find the one at fault."""
     try:
         _store(pins, store, work)
     except EnvironmentUnavailable:
@@ -81,7 +81,7 @@ def _install(pins: Sequence[str], store: Path, work: Path) -> None:
 
 
 def _store(pins: Sequence[str], store: Path, work: Path) -> None:
-    """Install into a folder of its own under `work`, then move each pin's part to its place."""
+    """Install into a temporary folder under `work`, then move each pin's files to its place."""
     with tempfile.TemporaryDirectory(prefix=".packages-", dir=work) as name:
         folder = Path(name)
         _pip(pins, folder)
@@ -98,7 +98,7 @@ def _by_name(found: Iterable[Distribution]) -> Mapping[str, Distribution]:
 
 
 def _keep(distribution: Distribution, folder: Path, place: Path) -> None:
-    """Move what the wheel's RECORD names into a folder, and that to its place."""
+    """Move the files that the wheel's RECORD lists into a folder, and that folder to `place`."""
     place.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
     (staging / MODULES).mkdir()
@@ -117,9 +117,9 @@ def _keep(distribution: Distribution, folder: Path, place: Path) -> None:
 
 
 def _moves(file: PurePath, folder: Path) -> tuple[Path, str]:
-    """Where a file of RECORD is, and where it is kept.
+    """The path of a file of RECORD, and its path in the store.
 
-    Beside its modules, pip's `--target` keeps programs in `bin`; RECORD says where they would lie.
+    pip's `--target` puts programs in `bin` beside the modules, while RECORD has their usual paths.
     """
     if ".." in file.parts:
         return folder / "bin" / file.name, f"{PROGRAMS}/{file.name}"
@@ -127,13 +127,13 @@ def _moves(file: PurePath, folder: Path) -> tuple[Path, str]:
 
 
 def _is_script(path: Path) -> bool:
-    """Whether it names its interpreter: that would be ours, and not the environment's."""
+    """Whether a file starts with `#!`: its interpreter would be ours, not the environment's."""
     with path.open("rb") as file:
         return file.read(2) == b"#!"
 
 
 def _pip(pins: Sequence[str], folder: Path) -> None:
-    """Install what is locked by its digests, the rest by its names: tunec itself asks no other."""
+    """Install locked pins by digest and others by name; tunec itself only uses locked pins."""
     locked = [pin for pin in pins if pin in lock()]
     others = [pin for pin in pins if pin not in lock()]
     if locked:
@@ -172,7 +172,7 @@ def _run(arguments: Sequence[str], folder: Path, first: str) -> None:
 
 
 def _complaint(text: str) -> str:
-    """The installer's own last error line, or its last line."""
+    """The installer's last error line, or its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines or ["the installer said nothing"])[-1]

@@ -1,7 +1,8 @@
-"""Fetch packages before anything asks for them.
+"""Fetches packages before they are needed.
 
-Tests make environments one after another, each waiting for its packages. This fetches them beside
-the checks that need none. What cannot be had is said and left: who needs it finds out, and says so.
+Tests make environments one after another, and each waits for its packages. This module fetches them
+while checks run that need none. A package that cannot be fetched is reported and skipped: the test
+that needs it fails by itself.
 """
 
 from collections.abc import Iterable
@@ -14,11 +15,11 @@ from tunec.compiler.consumers.environments import EnvironmentUnavailable, defaul
 from tunec.compiler.consumers.packages import unpacked
 
 _AT_ONCE: Final = 4
-"""They wait for the network, not for the processor."""
+"""Parallel fetches; they wait for the network, not for the processor."""
 
 
 def fetch(pins: Iterable[str]) -> list[str]:
-    """Fill the store; a line for each round of pins that cannot be had."""
+    """Fill the store; return a line for each round of pins that cannot be fetched."""
     cache = default_cache()
     cache.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -27,9 +28,9 @@ def fetch(pins: Iterable[str]) -> list[str]:
 
 
 def rounds(pins: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """The pins, each once, in lists that hold one version of a package at most.
+    """The distinct pins, in lists that hold at most one version of a package each.
 
-    One call of the installer takes no two versions of a package.
+    A single call of the installer cannot install two versions of a package.
     """
     versions: dict[str, list[str]] = {}
     for pin in dict.fromkeys(pins):

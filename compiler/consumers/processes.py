@@ -1,7 +1,7 @@
-"""processes: a script to its end in an environment, within its time, and nothing left of it.
+"""Runs a script in an environment to its end, within a time limit, and leaves nothing behind.
 
-The first is started plainly. Those after it are forked by a server that has torch loaded already
-(fork_server.py), where the system can fork: a consumer then starts in a third of the time.
+The first script is started plainly. If the system can fork, later ones are forked by a server that
+has loaded torch already (fork_server.py): a consumer then starts in a third of the time.
 """
 
 import atexit
@@ -23,15 +23,15 @@ SHARED: Final = (
     "torch.distributed.fsdp",
     "torch._dynamo",
 )
-"""What the server loads: no environment pins torch, and loading these parts takes most of the time
-that a consumer takes to start (2.6 of the 4.3 s of `transformers.Trainer`)."""
+"""Modules that the server loads: no environment pins torch, and loading these takes most of a
+consumer's start (2.6 of the 4.3 s of `transformers.Trainer`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One run: the arguments after the interpreter's flags, what it is told, and where it works.
+    """One run: the arguments after the interpreter's flags, its variables, input and folder.
 
-    Its output is appended to the file `output`, which is there already; it may take `seconds`.
+    Its output is appended to the existing file `output`; the run may take `seconds`.
     """
 
     arguments: Sequence[str]
@@ -43,7 +43,7 @@ class Script:
 
 
 def run(environment: Environment, script: Script) -> int | None:
-    """The exit status, or None when the time ran out and the whole process group was killed."""
+    """The exit status; None if the time ran out and the whole process group was killed."""
     with _SERVERS.free(script.variables) as server, suppress(ServerGone):
         if server is not None:
             return _run_forked(server, environment, script)
@@ -72,7 +72,7 @@ def _run_plainly(environment: Environment, script: Script) -> int | None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process with all its children: it leads a session, hence a group, of its own."""
+    """Kill the process and its children, which are a process group since it leads a session."""
     if hasattr(os, "killpg"):
         kill_group(process.pid)
     else:
@@ -98,7 +98,7 @@ def _run_forked(server: Server, environment: Environment, script: Script) -> int
 
 
 class _Servers:
-    """The server of this process: begun with the second script, since one is no quicker by it."""
+    """The server of this process; it starts with the second script, as it saves no time for one."""
 
     def __init__(self) -> None:
         self._server: Server | None = None
@@ -107,13 +107,13 @@ class _Servers:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """End the server, if one was begun."""
+        """End the server if it was started."""
         if self._server is not None:
             self._server.end()
 
     @contextmanager
     def free(self, variables: Mapping[str, str]) -> Iterator[Server | None]:
-        """The server for one run; None where there is none or it is at work."""
+        """The server, reserved for one run; None if there is none or it is busy."""
         self._runs += 1
         if not CAN_FORK or self._runs == 1 or not self._one_run.acquire(blocking=False):
             yield None

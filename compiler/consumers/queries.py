@@ -1,4 +1,4 @@
-"""Putting questions to a consumer script, in a process that reaches neither GPU nor network hub."""
+"""Sends questions to a consumer script, in a process without access to GPUs or model hubs."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tunec.compiler.consumers.environments import Environment
 from tunec.compiler.consumers.processes import Script, run
 
 SECONDS: Final = 180.0
-"""How long a batch of questions may take; importing torch and a consumer takes most of it."""
+"""Time limit of a batch of questions; most of it is for the import of torch and a consumer."""
 
 _ROOT: Final = Path(runner.__file__).parents[2]
 _KEPT: Final = (
@@ -40,13 +40,14 @@ _SET: Final[dict[str, str]] = {
 }
 
 Reply = Mapping[str, Any]
-"""The key `answer`; or `fault`, the script's traceback, with the end of the process's `output`."""
+"""Has the key `answer`, or `fault` (the script's traceback) and the end of the process's
+`output`."""
 
 
 class ConsumerFailed(Exception):
-    """The script did not answer: it crashed, ran past its time, or raised; nothing was checked.
+    """The script gave no answer: it crashed, exceeded its time, or raised; nothing was checked.
 
-    `reason` says which; `output` is the end of what the process printed.
+    `reason` tells which; `output` is the end of what the process printed.
     """
 
     def __init__(self, script: str, reason: str, output: str) -> None:
@@ -62,7 +63,7 @@ def ask(
     seconds: float = SECONDS,
     root: Path = _ROOT,
 ) -> list[Any]:
-    """As `ask_each`, where one question without an answer is a failure of all.
+    """Like `ask_each`, but fails if any question has no answer.
 
     Raises ConsumerFailed.
     """
@@ -82,13 +83,13 @@ def ask_each(
 ) -> list[Any]:
     """Answer each question with the verb it names, all in one process, in order.
 
-    In the place of an answer stands a ConsumerFailed where the verb itself raised.
+    If a verb itself raises, a ConsumerFailed takes the place of its answer.
 
     `script` is the dotted name of a module that holds `VERBS`, such as
     `tunec.targets.deepspeed.consumer`. A question is a JSON object with the key `verb`; the answers
-    are JSON values. The process sees no GPU, no hub and none of our environment variables, and
-    works in a directory that is thrown away. `root` is the folder of the package. Raises
-    ConsumerFailed, and EnvironmentUnavailable where the environment cannot be made.
+    are JSON values. The process has no GPU, no hub and none of our environment variables, and works
+    in a temporary directory. `root` is the folder of the package. Raises ConsumerFailed, and
+    EnvironmentUnavailable if the environment cannot be made.
     """
     told = replies(environment, script, questions, seconds, root)
     return [_answer(script, each) for each in told]
@@ -101,7 +102,7 @@ def replies(
     seconds: float,
     root: Path,
 ) -> list[Reply]:
-    """What the process replied to each question, as `ask_each` says; raises as that does."""
+    """The process's reply to each question. Takes and raises the same as `ask_each`."""
     with tempfile.TemporaryDirectory(prefix="tunec-") as name:
         folder = Path(name)
         answers, asked, output = (folder / each for each in ("answers.json", "asked", "output"))

@@ -1,4 +1,4 @@
-"""What a consumer refuses, told apart from what the machine or the script lacks.
+"""Tells refusals by a consumer from faults of the machine or the script.
 
 Only the standard library is imported: the scripts that use this run in a consumer's environment.
 """
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Final
 
 OURS: Final[tuple[type[BaseException], ...]] = (ImportError, NameError, RecursionError)
-"""What this machine or this script lacks shows as one of these; it is no refusal of a file."""
+"""Errors that show a fault of this machine or script; they are not refusals of a file."""
 
 
 class Refused(Exception):
-    """The consumer would not take it: `stage` says at which step, `cause` is what it raised."""
+    """The consumer refused the file: `stage` is the step, `cause` the exception that it raised."""
 
     def __init__(self, stage: str, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -20,7 +20,7 @@ class Refused(Exception):
         self.cause = cause
 
     def told(self) -> dict[str, str]:
-        """As an answer holds it."""
+        """The refusal as an answer holds it."""
         return told(self.stage, self.cause)
 
 
@@ -31,7 +31,7 @@ def told(stage: str, cause: BaseException) -> dict[str, str]:
 
 @contextmanager
 def stage(name: str, ours: tuple[type[BaseException], ...] = OURS) -> Iterator[None]:
-    """Turn what the consumer raises within into a Refused of that stage, but for `ours`."""
+    """Turn the consumer's exceptions inside the context into Refused, except those in `ours`."""
     try:
         yield
     except ours:

@@ -1,10 +1,10 @@
-"""Runs a consumer script where the consumer is: `runner.py ROOT MODULE ANSWERS < QUESTIONS`.
+"""Runs a consumer script in a consumer's environment: `runner.py ROOT MODULE ANSWERS < QUESTIONS`.
 
-Only the standard library is imported here, for tunec's own dependencies may be missing there. ROOT
-is the folder of the package `tunec`; MODULE is the dotted name of a script under it. A script holds
-`VERBS`, a mapping from a verb to a function of one question. What a consumer refuses is part of
-that function's return value; what the function itself raises is a fault of the script, reported as
-such and never as a refusal.
+Only the standard library is imported here, as tunec's dependencies may be missing there. ROOT is
+the folder of the package `tunec`; MODULE is the dotted name of a script under it. A script holds
+`VERBS`, a mapping from a verb to a function of one question. A refusal by the consumer is part of
+that function's return value; an exception of the function itself is a fault of the script, reported
+as such and never as a refusal.
 """
 
 import importlib
@@ -25,9 +25,9 @@ Verbs = Mapping[str, Callable[[Any], Any]]
 
 
 def load(root: Path, name: str) -> Verbs:
-    """The verbs of the script `name`, and beside it whatever `tunec.compiler.consumers` shares.
+    """The verbs of the script `name`; also makes `tunec.compiler.consumers` importable for it.
 
-    The packages above both are entered without running their own code.
+    The packages that contain both are entered without running their code.
     """
     for inner in (name, _SHARED):
         parts = inner.split(".")
@@ -40,7 +40,7 @@ def load(root: Path, name: str) -> Verbs:
 
 
 def answer(verbs: Verbs, question: dict[str, Any]) -> dict[str, Any]:
-    """One question's answer, or the traceback of what went wrong in the script."""
+    """The answer to one question, or the traceback if the script failed."""
     try:
         return {"answer": verbs[question["verb"]](question)}
     except (Exception, SystemExit):  # noqa: BLE001  the traceback is the answer
@@ -48,14 +48,14 @@ def answer(verbs: Verbs, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end_with(parent: int) -> None:
-    """End when whoever asked is gone, even by a signal that it cannot catch: nobody waits."""
+    """End this process when its parent is gone, even if the parent was killed."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
 def main(root: str, name: str, answers: str) -> None:
-    """Answer all questions on standard input, in order, into the file `answers`."""
+    """Answer all questions on standard input, in order, in the file `answers`."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     questions = json.load(sys.stdin)
     verbs = load(Path(root), name)

@@ -1,4 +1,4 @@
-"""The consumers' own JSON Schemas and default tables, generated from them, shipped with tunec."""
+"""The consumers' JSON Schemas and tables of defaults, generated from them; shipped with tunec."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -17,11 +17,11 @@ AUTO: Final[Schema] = {"const": "auto"}
 
 @cached()
 def ds_config_schema(version: str, reader: str | None = None) -> Schema:
-    """The schema of ds_config.json for a DeepSpeed release, whole (`0.16.4`) or minor (`0.16`).
+    """The schema of ds_config.json for a DeepSpeed release, full (`0.16.4`) or minor (`0.16`).
 
-    `reader` is the transformers release that fills in "auto" before DeepSpeed sees the file; with
-    None DeepSpeed reads it itself and "auto" is no value. Raises LookupError for a minor release
-    that is not known.
+    `reader` is the transformers release that fills in "auto" before DeepSpeed sees the file; if it
+    is None, DeepSpeed reads the file itself and "auto" is not a value. Raises LookupError for an
+    unknown minor release.
     """
     minor = ".".join(version.split(".")[:2])
     if not (_FOLDER / "deepspeed" / f"{minor}.json").exists():
@@ -41,9 +41,8 @@ def ds_config_releases() -> tuple[str, ...]:
 def class_schema(stem: str, version: str) -> Schema:
     """The schema of a configuration class: `training_arguments`, `lora_config`, `sft_config` ...
 
-    `version` is of the distribution that holds the class (transformers, peft, trl), whole or minor.
-    Between two known releases the fields may have moved, so a release whose minor is not known
-    raises LookupError.
+    `version` is that of the distribution with the class (transformers, peft, trl), full or minor.
+    An unknown minor release raises LookupError, as fields may have moved between known releases.
     """
     index = _load("huggingface/index.json")[stem]
     schema: Schema = _load(f"huggingface/{index[_of_minor(index, version)]}")
@@ -52,12 +51,12 @@ def class_schema(stem: str, version: str) -> Schema:
 
 @cached()
 def known_releases(stem: str) -> tuple[str, ...]:
-    """The releases whose configuration class `stem` was read, oldest first."""
+    """The releases from which the configuration class `stem` was read, oldest first."""
     return tuple(sorted(_load("huggingface/index.json")[stem], key=Version))
 
 
 def parser_schema(package: str, version: str) -> Schema:
-    """What the parsers of a package take: the newest release known that is not newer."""
+    """The flags of a package's parsers, from the newest known release that is not newer."""
     releases = sorted(parser_releases(package), key=Version)
     fitting = [each for each in releases if Version(each) <= Version(version)]
     schema: Schema = _load(f"{package}/{(fitting or releases)[-1 if fitting else 0]}.json")
@@ -65,7 +64,7 @@ def parser_schema(package: str, version: str) -> Schema:
 
 
 def parser_default(package: str, unknown: Any, version: str, key: str) -> Any:
-    """What a parser takes of a flag that is left out: false for a switch; `unknown` for no flag."""
+    """A flag's value if it is left out: False for a switch; `unknown` if there is no such flag."""
     found = parser_schema(package, version)["properties"].get(key)
     if found is None:
         return unknown
@@ -74,13 +73,13 @@ def parser_default(package: str, unknown: Any, version: str, key: str) -> Any:
 
 @cached()
 def parser_releases(package: str) -> tuple[str, ...]:
-    """The releases of a package whose parsers were read, oldest first."""
+    """The releases of a package from which parsers were read, oldest first."""
     stems = (path.stem for path in (_FOLDER / package).glob("[0-9]*.json"))
     return tuple(sorted(stems, key=Version))
 
 
 def ds_config_defaults(version: str) -> Mapping[str, Any]:
-    """Each key's value when it is left out, by dotted path; None where its reader decides."""
+    """Each key's value if it is left out, by dotted path; None if its reader decides."""
     table = _load("deepspeed/defaults.json")
     minor = ".".join(version.split(".")[:2])
     if minor not in table:
@@ -91,7 +90,10 @@ def ds_config_defaults(version: str) -> Mapping[str, Any]:
 
 @cached()
 def class_defaults(stem: str, version: str) -> Mapping[str, Any]:
-    """Each field's value once an object with nothing set has settled; as `class_schema`."""
+    """Each field's value after an object is made with no arguments.
+
+    Raises as `class_schema` does.
+    """
     table = _load(f"huggingface/{stem}-defaults.json")
     found: Mapping[str, Any] = table[_of_minor(table, version)]
     return found
@@ -99,9 +101,10 @@ def class_defaults(stem: str, version: str) -> Mapping[str, Any]:
 
 @cached()
 def automatic_keys(version: str) -> tuple[str, ...]:
-    """The dotted keys of a ds_config that a transformers release fills in where they say "auto".
+    """The dotted keys of a ds_config that a transformers release fills in if they are "auto".
 
-    Between two known releases it is the older one's: the keys went down once, with 5.0.0.
+    Between two known releases the older one's keys are used: the number of keys fell once, with
+    5.0.0.
     """
     table = _load("huggingface/automatic.json")
     fitting = [known for known in table if _release(known, 2) <= _release(version, 2)]
@@ -111,12 +114,12 @@ def automatic_keys(version: str) -> tuple[str, ...]:
 
 
 def admit_auto(schema: Schema, keys: Collection[str]) -> Schema:
-    """The schema with "auto" admitted at those dotted keys, and nowhere else."""
+    """The schema with "auto" allowed at these dotted keys, and nowhere else."""
     return _admit(schema, [key.split(".") for key in keys])
 
 
 def _admit(schema: Schema, paths: list[list[str]]) -> Schema:
-    """Rebuild along the paths; parameters of optimizers and schedules lie under `allOf`."""
+    """Rebuild the schema along the paths; optimizer and scheduler parameters lie under `allOf`."""
     found = dict(schema)
     for name in {path[0] for path in paths} & set(schema.get("properties", {})):
         inner = schema["properties"][name]
@@ -132,7 +135,7 @@ def _admit(schema: Schema, paths: list[list[str]]) -> Schema:
 
 
 def _of_minor(known: Collection[str], version: str) -> str:
-    """The known release of the same minor release."""
+    """The newest known release with the same minor release. Raises LookupError."""
     fitting = [each for each in known if _release(each, 2) == _release(version, 2)]
     if not fitting:
         listed = ", ".join(sorted(known, key=Version))

@@ -1,8 +1,8 @@
-"""Sets of pins that are known to import and to work together, one a consumer release.
+"""Sets of pins that are known to import and work together, one for each consumer release.
 
 A companion is the newest release that the consumer's own metadata (`Requires-Dist` of its wheel on
-PyPI) admits, or, where nothing bounds it, one of the same season. tests/consumers builds every set
-and asks it.
+PyPI) admits, or one of the same season if the metadata sets no bound. tests/consumers builds and
+queries every set.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from tunec.compiler.consumers.environments import EnvironmentUnavailable
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSet:
-    """One release of a consumer with the packages that it needs at its side."""
+    """One release of a consumer with the packages that it needs."""
 
     consumer: str
     version: str
@@ -25,7 +25,7 @@ class ConsumerSet:
 
     @property
     def name(self) -> str:
-        """How the set is called: `transformers@4.40.2`."""
+        """The name of the set: `transformers@4.40.2`."""
         return f"{self.consumer}@{self.version}"
 
     @property
@@ -92,7 +92,7 @@ _DEEPSPEED_BETWEEN: Final = (
     *("0.15.0", "0.16.0", "0.16.2", "0.17.0", "0.18.2", "0.18.4", "0.19.3"),
 )
 _TRL_BETWEEN: Final[Mapping[str, str]] = {"0.19.1": "4.53.3", "0.25.1": "4.57.6"}
-"""trl with another transformers of its time than the one that a set above has it beside."""
+"""Releases of trl, each with a different transformers of its time than in the sets above."""
 
 # SimpleTuner: what its parsers, its optimizers and its web server import, and no more. The shared
 # layer gives torch, transformers 5.23.0, accelerate, peft and deepspeed, and
@@ -120,7 +120,7 @@ _ACCELERATE: Final = (
 
 
 def _trl(known: Mapping[str, tuple[str, ...]]) -> Iterator[ConsumerSet]:
-    """trl with the transformers that it goes with: the same environments by another name."""
+    """Sets of trl with the transformers that fits it: the same environments under another name."""
     for version, companions in known.items():
         (own,) = (pin for pin in companions if pin.startswith("trl=="))
         yield _trl_beside(own.split("==")[1], version, companions)
@@ -258,18 +258,19 @@ SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
         )
     }
 )
-"""Every set that the tests ask, by its name."""
+"""Every set that the tests query, by name."""
 
 BETWEEN: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
     {known.name: known for known in _between()}
 )
-"""Sets of releases between those, by name."""
+"""Sets of releases between those in SETS, by name."""
 
 
 def choose(consumer: str, version: str) -> ConsumerSet:
-    """The known set for a release given whole or in part: `0.19` means the newest known 0.19.x.
+    """The known set for a full or partial release: `0.19` means the newest known 0.19.x.
 
-    Raises EnvironmentUnavailable when no set of that release is known: then nothing can be checked.
+    Raises EnvironmentUnavailable if no set of that release is known, since nothing can be checked
+    then.
     """
     wanted = version.split(".")
     known_sets = _of(consumer, (*SETS.values(), *BETWEEN.values()))
@@ -283,7 +284,7 @@ def choose(consumer: str, version: str) -> ConsumerSet:
 
 
 def releases(consumer: str) -> tuple[ConsumerSet, ...]:
-    """The sets of one consumer that the tests ask, oldest first."""
+    """The sets of one consumer that the tests query, oldest first."""
     return _of(consumer, SETS.values())
 
 
@@ -293,5 +294,5 @@ def _of(consumer: str, sets: Iterable[ConsumerSet]) -> tuple[ConsumerSet, ...]:
 
 
 def together(*sets: ConsumerSet) -> tuple[str, ...]:
-    """The pins of several sets as one, for a run that reads files of several consumers."""
+    """The pins of several sets together, for a run that reads files of several consumers."""
     return tuple(dict.fromkeys(pin for known in sets for pin in known.requirements))

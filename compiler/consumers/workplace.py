@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def workplace(files: Mapping[str, str]) -> Iterator[None]:
-    """An empty working directory that holds `files`, texts by their relative paths."""
+    """A temporary working directory that holds only `files`, texts by relative path."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         for name, text in files.items():
             path = Path(folder, name)
