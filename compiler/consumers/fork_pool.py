@@ -41,7 +41,7 @@ class Server:
 
     @property
     def lives(self) -> bool:
-        """Whether it is this process's own, not that of one it was forked from, and runs."""
+        """Whether the server runs and belongs to this process, not to one it was forked from."""
         return self.owner == os.getpid() and self._process.poll() is None
 
     def run(self, request: Mapping[str, Any], seconds: float) -> int | None:

@@ -1,4 +1,4 @@
-"""What can be done about a diagnostic: its fix, all safe fixes of a file, or an allowance."""
+"""Actions for a diagnostic: its fix, all safe fixes of a file, or an allowance."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -20,7 +20,7 @@ _WITHOUT_COMMENTS: Final = frozenset({".json", ".hostfile"})
 def actions(
     analysis: Analysis, encoding: str, at: Range, wanted: Iterable[str]
 ) -> list[CodeAction]:
-    """What can be done about what is shown in a stretch of a file, of the kinds that are wanted."""
+    """Actions of the `wanted` kinds for the diagnostics in a range of a file."""
     texts = {name: Text(text, encoding) for name, text in analysis.sources.items()}
     found = [*_fixes(analysis, texts, at), *_all(analysis, texts)]
     kinds = tuple(wanted)
@@ -70,7 +70,7 @@ def _fix(
 def _allowance(
     found: ours.Diagnostic, shown: Diagnostic, analysis: Analysis, text: Text
 ) -> Iterator[CodeAction]:
-    """A comment above the line; its reason is for a person to write, and asked for until then."""
+    """A comment above the line that allows the diagnostic; the user fills in the reason."""
     line = shown.range.start.line + 1
     if analysis.path.suffix.lower() in _WITHOUT_COMMENTS or line > len(text.lines):
         return
@@ -89,12 +89,12 @@ def _allowance(
 
 
 def _is_continued(text: Text, line: int) -> bool:
-    """Whether a command goes on from the line before, so that no comment can stand between."""
+    """Whether a command continues from the line before, so that no comment can be between them."""
     return line > 1 and text.lines[line - 2].endswith("\\")
 
 
 def _all(analysis: Analysis, texts: Mapping[str, Text]) -> Iterator[CodeAction]:
-    """Every safe fix of the file, as one edit."""
+    """Every safe fix of the file as one edit."""
     fixes = [each.fix for each in analysis.diagnostics if each.fix is not None]
     edits = [each.edits for each in fixes if each.applicability == "safe"]
     mine = [each for each in edits if {edit.span.file for edit in each} <= {analysis.name}]

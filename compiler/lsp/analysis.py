@@ -1,4 +1,4 @@
-"""All that is known of one open file, as the commands would say it of the same text on disk."""
+"""Everything known about one open file, as commands would report it for the same text on disk."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -38,10 +38,10 @@ from tunec.schemas.source import start_of
 
 
 class Registry(Protocol):
-    """The targets that this installation has."""
+    """The installed targets."""
 
     def names(self) -> tuple[str, ...]:
-        """Names of all targets."""
+        """The names of all targets."""
         ...
 
     def readable(self) -> Mapping[str, Target]:
@@ -51,41 +51,41 @@ class Registry(Protocol):
     def resolve(
         self, name: str, software: Mapping[str, str] | None = None
     ) -> tuple[Target, Version]:
-        """The target and version that a name means; LookupError if there is none."""
+        """The target and version that a name stands for; LookupError if there is none."""
         ...
 
 
 class Analysis(Struct, frozen=True):
-    """What is known of one file, for one text of it."""
+    """Everything known about one file with one text."""
 
     path: Path
     name: str
-    """The file as spans name it: from the working directory on, if it lies there."""
+    """The file's name in spans: relative to the working directory if the file is inside it."""
     text: str
     kind: Kind | None = None
-    """None: a config of another program, or a file that is of no concern."""
+    """None for a config of another program, or for an unrelated file."""
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Texts of all files that were read, by the names that spans use."""
+    """The texts of all files that were read, by their names in spans."""
     tree: Node | None = None
-    """The file's own values with their places; None where it cannot be read, or is a script."""
+    """The file's own values with their places; None if it cannot be parsed, or is a script."""
     planned: Planned | None = None
-    """What was decided of a spec, if it can be read."""
+    """The decisions for a spec, if the file is one that can be read."""
     linted: Linted | None = None
     asked: tuple[Asked, ...] = ()
-    """The targets that a spec names."""
+    """The targets of a spec."""
     last_planned: Planned | None = None
-    """The last plan that there was: while a line is half written there is none."""
+    """The last plan that existed: there is none while a line is half written."""
     last_linted: Linted | None = None
-    """What lint read when it last knew what the file is."""
+    """The last result of lint in which it knew what the file is."""
 
     @property
     def is_known(self) -> bool:
-        """Whether tunec has anything to do with it."""
+        """Whether the file is one that tunec handles."""
         return self.kind is not None or self.linted is not None
 
     def after(self, other: "Analysis | None") -> "Analysis":
-        """Itself, with what an earlier one knew of what it does not know."""
+        """This analysis, with the last plan and lint result of an earlier one if it has none."""
         planned = self.planned if self.planned is not None and self.planned.plan else None
         linted = self.linted if self.holds_documents else None
         return replace(
@@ -102,17 +102,17 @@ class Analysis(Struct, frozen=True):
 
 
 class Surroundings(Struct, frozen=True):
-    """What an analysis may know besides the text: targets, other texts, sources of projects."""
+    """The inputs of an analysis besides the text: targets, other texts, sources of projects."""
 
     registry: Registry
     instead: Instead
-    """What stands for files on disk."""
+    """Replaces the content of files on disk."""
     sources: dict[tuple[Path, ...], OwnSource] = field(default_factory=dict)
-    """The Python files of projects, read once; whoever keeps this empties it."""
+    """A cache of the Python files of projects; the owner of this object clears it."""
 
 
 def unsaved(texts: Mapping[Path, str]) -> Instead:
-    """The bytes of open files, by where they lie, links followed."""
+    """A function that returns the bytes of open files, given by resolved path."""
 
     def instead(path: Path) -> bytes | None:
         found = texts.get(Path(os.path.realpath(path)))
@@ -122,7 +122,7 @@ def unsaved(texts: Mapping[Path, str]) -> Instead:
 
 
 def called(path: Path) -> str:
-    """How spans name a file: as a command names it that runs in the working directory."""
+    """A file's name in spans: as a command in the working directory would name the file."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -130,10 +130,10 @@ def called(path: Path) -> str:
 def analyse(
     path: Path, text: str, around: Surroundings, before: Analysis | None = None
 ) -> Analysis:
-    """Read a file as it is in the editor; whatever is wrong with it is a diagnostic.
+    """Read a file as it is in the editor; every fault becomes a diagnostic.
 
-    A config that was known `before` still is where it is half written. Of a spec for which nothing
-    fits no repair is looked for: that is `repaired`'s.
+    A config that was known `before` stays known while it is half written. If nothing fits a spec,
+    this does not look for repairs; `repaired` does.
     """
     return _analysed(path, text, around, is_known=before is not None and before.is_known).after(
         before
@@ -175,7 +175,7 @@ def _spec(empty: Analysis, _: Kind, around: Surroundings) -> Analysis:
 
 
 def repaired(analysis: Analysis, around: Surroundings) -> Analysis | None:
-    """A spec without a plan, with changes of intent that would help; None for any other."""
+    """A spec without a plan, with changes that would help; None for any other file."""
     planned = analysis.planned
     if planned is None or planned.facts is None or planned.plan is not None:
         return None
@@ -248,7 +248,7 @@ def _with_tree(empty: Analysis) -> Analysis:
 
 
 def _config(empty: Analysis, around: Surroundings, *, is_known: bool) -> Analysis:
-    """What lint says of a file and of those that it names; nothing of a file of no known kind."""
+    """The lint results of a file and the files that it names; empty for an unknown kind of file."""
     path, targets = Path(empty.name), around.registry.readable()
     settings = _settings_of(path)
     if settings is not None and settings.excludes(path):
@@ -270,7 +270,7 @@ def _config(empty: Analysis, around: Surroundings, *, is_known: bool) -> Analysi
 
 
 def _settings_of(path: Path) -> Settings | None:
-    """The settings that hold for a file; None for none, also where they are faulty."""
+    """The lint settings for a file; None if there are none, or if they have errors."""
     file = settings_file([path])
     return None if file is None else read_settings(file, called(file)).settings
 
@@ -290,7 +290,7 @@ def _own(path: Path, around: Surroundings) -> OwnSource:
 
 
 def _new(found: tuple[Diagnostic, ...], settings: Settings | None) -> tuple[Diagnostic, ...]:
-    """What the baseline of the settings does not hold."""
+    """Diagnostics that are not in the baseline of the settings."""
     if settings is None or settings.baseline is None:
         return found
     try:

@@ -1,4 +1,4 @@
-"""What a spec in the editor changes against the last commit, by the review of `tunec diff`."""
+"""The changes to a spec in the editor since the last commit, as `tunec diff` reviews them."""
 
 import os
 from pathlib import Path
@@ -16,14 +16,14 @@ from tunec.schemas.units import format_bytes
 
 
 class Committed(NamedTuple):
-    """A spec as the last commit has it."""
+    """A spec as it is in the last commit."""
 
     commit: str
     analysis: Analysis
 
 
 class Changes(NamedTuple):
-    """What changes, in a line and in full."""
+    """The changes as one line and in full."""
 
     title: str
     markdown: str
@@ -32,7 +32,7 @@ class Changes(NamedTuple):
 def committed(
     analysis: Analysis, around: Surroundings, known: Committed | None
 ) -> Committed | None:
-    """The spec of the last commit, unless `known` is it already; None where there is none."""
+    """The spec of the last commit, or `known` if that is still current; None if there is none."""
     try:
         root = root_of(analysis.path.parent)
         commit = commit_of("HEAD", root)
@@ -50,7 +50,7 @@ def committed(
 
 
 def _at(commit: str, root: Path) -> Instead:
-    """The files of a repository as a commit has them; what lies elsewhere is as it is on disk."""
+    """The files of a repository as they are in a commit; files elsewhere are read from disk."""
     top = Path(os.path.realpath(root))
 
     def read(path: Path) -> bytes | None:
@@ -66,7 +66,7 @@ def _at(commit: str, root: Path) -> Instead:
 
 
 def changes(old: Analysis, new: Analysis) -> Changes | None:
-    """What follows from the change; None where one of the two cannot be read."""
+    """The effects of the changes; None if one of the two specs cannot be read."""
     before, after = old.planned, new.planned
     if before is None or after is None or not (before.loaded.spec and after.loaded.spec):
         return None
@@ -88,7 +88,7 @@ def changes(old: Analysis, new: Analysis) -> Changes | None:
 
 
 def _measures(old: Analysis, new: Analysis) -> list[str]:
-    """Memory and time of a step, where both are known and differ as they are shown."""
+    """Memory and time of a step, if both are known and differ in the text that is shown."""
     needs = [needs_of(each.planned) if each.planned is not None else None for each in (old, new)]
     before, after = needs
     if after is None:

@@ -1,4 +1,4 @@
-"""What may be written at a cursor: keys, values and names, by the schemas and the catalogue."""
+"""Completions at a cursor: keys, values and names, from the schemas and the catalogue."""
 
 import json
 import re
@@ -19,15 +19,15 @@ from tunec.schemas.source import Path, Span
 _FLAG: Final = re.compile(r"(?:^|\s)(--[\w.-]*)$")
 _ARGUMENT: Final = re.compile(r"(?:^|[(,])\s*([A-Za-z_]\w*)$")
 _PLAIN: Final = re.compile(r"[A-Za-z.][\w./-]*@[\w.]+|\.[\w./-]+")
-"""Targets with versions, and paths, which YAML reads as text."""
+"""Targets with versions, and paths, which YAML reads as text without quotes."""
 _REST: Final = re.compile(r"""[\w./@-]*["']?""")
 _BEGINNINGS: Final = ("tunec: 1", "fleet: 1", "policy: 1")
-"""What a file of ours begins with: a spec, a fleet, a policy."""
+"""The first lines of tunec's own files: a spec, a fleet, a policy."""
 _MAPPINGS: Final = frozenset({"mapping", "list"})
 
 
 class _Place(Struct, frozen=True):
-    """Where an item goes: what it replaces, and what stands behind that."""
+    """The place of a completion: the text that it replaces, and what comes after."""
 
     text: Text
     line: int
@@ -36,10 +36,10 @@ class _Place(Struct, frozen=True):
     format: str
     rest: str
     quote: str = ""
-    """The one that is written before the cursor, if any."""
+    """The quote that is written before the cursor, if any."""
 
     def item(self, new: str, label: str, field: Field | None, *, is_key: bool) -> CompletionItem:
-        """An item that writes `new` in place of what is written so far."""
+        """An item that replaces what has been typed by `new`."""
         span = Span("", self.line, self.start, self.line, self.end)
         about = field.about if field is not None else ""
         return CompletionItem(
@@ -56,7 +56,7 @@ class _Place(Struct, frozen=True):
 def complete(
     analysis: Analysis, text: Text, line: int, column: int, registry: Registry
 ) -> list[CompletionItem]:
-    """What may be written at a place of a text, which may be newer than the analysis."""
+    """The completions at a place of a text, which may be newer than the analysis."""
     form = _format(analysis)
     if form in ("shell", "python"):
         return list(_arguments(analysis, text, line, column, form))
@@ -169,7 +169,7 @@ def _value(value: Any, place: _Place) -> str:
 def _arguments(
     analysis: Analysis, text: Text, line: int, column: int, format: str
 ) -> Iterator[CompletionItem]:
-    """Flags of a script, or keyword arguments of a call that is read as a config."""
+    """Flags in a script, or keyword arguments of a call that is read as a config."""
     before = text.lines[line - 1][: column - 1]
     found = (_FLAG if format == "shell" else _ARGUMENT).search(before)
     if found is None:

@@ -1,8 +1,8 @@
-"""Where a cursor is in a text that may be half written: at which key, and whether it writes one.
+"""The place of a cursor in a text that may be half written: under which key, and what is typed.
 
-A word of our own is put where the cursor stands, what is open behind it is closed, and the text up
-to there is read. Where that is no document either, the lines around which it is indented are read
-alone: what is wrong further up does not matter then.
+A marker is put at the cursor, open brackets are closed, and the text up to there is parsed. If that
+is not a document either, only the lines above under which the cursor's line is indented are parsed,
+so that errors further up do not matter.
 """
 
 import re
@@ -25,19 +25,19 @@ _COMMENT: Final = re.compile(r"(?:^|\s)#")
 
 
 class Cursor(Struct, frozen=True):
-    """What is written at a cursor."""
+    """What is being written at a cursor."""
 
     path: Path
-    """Of the mapping that a key is written in, or of the value that is written."""
+    """The path of the mapping to which a key is added, or of the value that is written."""
     is_key: bool
     word: str
-    """What stands before the cursor of the key or value, quotes included."""
+    """The part of the key or value before the cursor, including quotes."""
     line: str
-    """All that stands before it on its line."""
+    """The part of the line before the cursor."""
 
 
 def cursors(text: str, offset: int, format: str) -> tuple[Cursor, ...]:
-    """What a cursor may be about to write; several where a key and a value may both stand there."""
+    """What may be written at a cursor; several if both a key and a value are possible."""
     before = text[:offset]
     line = before.rpartition("\n")[2].rpartition("\r")[2]
     if format == "toml":
@@ -65,7 +65,7 @@ def _found(head: str, is_key: bool, word: str, line: str) -> Cursor | None:
 
 
 def _path(head: str, *, is_key: bool) -> Path | None:
-    """The path of our own word behind a text, as a key or as a value; None where it is neither."""
+    """The path of a marker after a text, as a key or as a value; None if it is neither."""
     text = f"{head}{_MARK}{': 0' if is_key else ''}{_closing(head)}".replace("\t", " ")
     tree, _ = parse(text, "", "spec")
     return next(_marked(tree, is_key=is_key), None) if tree is not None else None
@@ -80,7 +80,7 @@ def _marked(tree: Node, *, is_key: bool) -> Iterator[Path]:
 
 
 def _closing(head: str) -> str:
-    """The brackets that are open at the end of a text, closed."""
+    """The brackets that close those left open at the end of a text."""
     still: list[str] = []
     quote = ""
     for line in head.splitlines():
@@ -100,7 +100,7 @@ def _closing(head: str) -> str:
 
 
 def _around(head: str) -> list[str]:
-    """The last line of a text, and above it those that it is indented below."""
+    """The last line of a text, and the lines above under which it is indented."""
     *above, last = head.split("\n")
     kept, depth = [last], len(last) - len(last.lstrip(" "))
     is_item = last.lstrip().startswith("-")
@@ -116,7 +116,7 @@ def _around(head: str) -> list[str]:
 
 
 def _in_toml(before: str, line: str) -> Iterator[Cursor]:
-    """A key below the last heading, or the value of one."""
+    """A key below the last table heading, or the value of one."""
     headings = list(_TABLE.finditer(before[: len(before) - len(line)]))
     table = _parts(headings[-1][1]) if headings else ()
     found = _ASSIGNED.match(line)
@@ -132,7 +132,7 @@ def _parts(dotted: str) -> Path:
 
 
 def node_at(tree: Node, line: int, column: int) -> tuple[Path, Node] | None:
-    """The deepest value whose key or own text is at a place, with its path."""
+    """The deepest value whose key or text contains a place, with its path."""
     best: tuple[Path, Node] | None = None
     for path, node in walk(tree):
         spans = (node.key_span, node.span if node.is_leaf else None)

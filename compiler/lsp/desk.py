@@ -1,4 +1,4 @@
-"""The files that are open in an editor, what is known of each, and what is shown in which file."""
+"""The files that are open in an editor, their analyses, and the diagnostics shown in each."""
 
 import os
 from collections.abc import Iterator
@@ -23,21 +23,21 @@ from tunec.schemas.caches import forget
 from tunec.schemas.frozen import replace
 
 _MUCH: Final = 500
-"""Results that a cache of what one spec asks for keeps between edits."""
+"""How many results each cache keeps between edits; enough for one spec."""
 
 
 class Open(NamedTuple):
-    """A file as it is open."""
+    """An open file."""
 
     text: str
     version: int | None = None
-    """As the editor counts them."""
+    """The editor's version number of the text."""
 
 
 class Desk:
-    """Open files by where they lie. Texts change at any time; the rest, one call after another.
+    """Open files by path. Texts may change at any time; other changes are made one after another.
 
-    What only looks may look in between: it goes over a copy.
+    Methods that only read may run in between, as they iterate over copies.
     """
 
     def __init__(self, registry: Registry, encoding: str = "utf-16") -> None:
@@ -47,17 +47,17 @@ class Desk:
         self.analyses: dict[Path, Analysis] = {}
         self._sources: dict[tuple[Path, ...], OwnSource] = {}
         self.versions: dict[Path, int | None] = {}
-        """The version that each analysis is of."""
+        """The version of the text behind each analysis."""
         self._committed: dict[Path, Committed] = {}
         self._shown: dict[Path, frozenset[Path]] = {}
-        """The files in which what is known of one was shown last."""
+        """The files in which the results of each analysis were last shown."""
 
     def around(self) -> Surroundings:
-        """What an analysis may know, as it is now."""
+        """The current inputs of an analysis."""
         return Surroundings(self.registry, unsaved(self._texts()), self._sources)
 
     def analyse(self, path: Path) -> Analysis | None:
-        """Read one file anew as it is open; None if it no longer is."""
+        """Analyse one open file again; None if it is no longer open."""
         file = self.open.get(path)
         if file is None:
             return None
@@ -69,7 +69,7 @@ class Desk:
         return found
 
     def repair(self, path: Path) -> bool:
-        """Look for what would make an open spec fit; whether anything was found."""
+        """Look for changes that make an open spec fit; return whether the analysis was replaced."""
         analysis = self.analyses.get(path)
         if analysis is None or analysis.text != self.text(path).text:
             return False
@@ -79,7 +79,7 @@ class Desk:
         return found is not None
 
     def changes(self, path: Path) -> Changes | None:
-        """What an open spec changes against the last commit."""
+        """The changes to an open spec since the last commit."""
         analysis = self.analyses.get(path)
         if analysis is None or analysis.planned is None:
             return None
@@ -93,7 +93,7 @@ class Desk:
         return {path: file.text for path, file in list(self.open.items())}
 
     def disk_changed(self) -> None:
-        """Forget what was read of files that are not open."""
+        """Forget the cached Python files of projects, which may have changed on disk."""
         self._sources.clear()
 
     def close(self, path: Path) -> None:
@@ -102,7 +102,7 @@ class Desk:
             table.pop(path, None)
 
     def dependents(self, path: Path) -> tuple[Path, ...]:
-        """Other open files for which a file is read."""
+        """Other open files whose analysis reads a file."""
         return tuple(
             each
             for each, analysis in list(self.analyses.items())
@@ -110,7 +110,7 @@ class Desk:
         )
 
     def seen(self, path: Path) -> Analysis | None:
-        """What is known of an open file; of a config that another one names, together with that."""
+        """The analysis of an open file; for a config that another open file names, from both."""
         own, speaker = self.analyses.get(path), self._speaker(path)
         if own is None or speaker is None or speaker is own or speaker.last_linted is None:
             return own
@@ -125,11 +125,11 @@ class Desk:
         )
 
     def text(self, path: Path) -> Text:
-        """A file as it is open; empty for one that is not."""
+        """The text of an open file; empty if the file is not open."""
         return Text(self.open[path].text if path in self.open else "", self.encoding)
 
     def to_show(self, path: Path) -> dict[Path, list[Diagnostic]]:
-        """What is to be shown after a file was read or closed, in each file that this concerns."""
+        """The diagnostics to show, by affected file, after a file was read or closed."""
         analysis = self.analyses.get(path)
         now = frozenset(_files(analysis)) if analysis is not None else frozenset()
         before = self._shown.pop(path, frozenset())
@@ -147,9 +147,10 @@ class Desk:
                 yield each
 
     def _speaker(self, file: Path) -> Analysis | None:
-        """Whose diagnostics are shown in a file: its own, or those of the run that reads most.
+        """The analysis whose diagnostics are shown in a file: the one that reads the most files.
 
-        A config that another open one names is judged with that one, not alone.
+        A config that another open file names is judged together with that file. tunec's own kinds
+        of files use their own analysis.
         """
         own = self.analyses.get(file)
         if own is not None and own.kind is not None:
@@ -159,7 +160,7 @@ class Desk:
 
 
 def _files(analysis: Analysis) -> Iterator[Path]:
-    """The files that were read for an analysis, by where they lie."""
+    """The resolved paths of the files that an analysis read."""
     for name in analysis.sources:
         if not name.startswith("<"):
             yield Path(os.path.realpath(name))

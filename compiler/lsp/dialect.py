@@ -1,4 +1,4 @@
-"""What is known of the keys of a config that lint reads: its reader's schema, rows and slots."""
+"""Facts about the keys of a linted config: its reader's schema, rows and slots."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from tunec.schemas.source import Path, dotted
 
 
 def documents(analysis: Analysis) -> Iterator[tuple[LintContext, Document]]:
-    """What the file itself holds, each with the run that it is of; a script holds several."""
+    """The file's documents, each with its run; a script holds several."""
     linted = analysis.last_linted
     for run in linted.runs if linted else ():
         for each in run.documents:
@@ -24,7 +24,7 @@ def documents(analysis: Analysis) -> Iterator[tuple[LintContext, Document]]:
 
 
 def schema_of(run: LintContext, document: Document) -> Schema | None:
-    """The schema of a document's keys: of the release that runs, else of the newest."""
+    """The schema of a document's keys: that of the release in use, else of the newest."""
     found = next(iter(schemas(run, document)), None)
     if found is None and document.target is not None and document.file is not None:
         name = schema_name(document.target, document.file)
@@ -43,13 +43,13 @@ def fields(run: LintContext, document: Document, path: Path) -> dict[str, Field]
 
 
 def values(run: LintContext, document: Document, path: Path) -> dict[str, Any]:
-    """The values that are known of a key, by how JSON writes them."""
+    """The known values of a key, by their JSON text."""
     known = schema_of(run, document)
     return Schemas.of(known, path).values() if known is not None else {}
 
 
 def about(run: LintContext, document: Document, path: Path) -> str:
-    """A key as Markdown: its type and default, what it decides, and what it comes to."""
+    """A key as Markdown: its type and default, what it decides, and its effective value."""
     known, key = schema_of(run, document), dotted(path)
     field = field_at(known, path) if known is not None else None
     lines = [head(dotted(path), field)] if field is not None else [f"**{key}**"]
@@ -78,7 +78,7 @@ def head(name: str, field: Field) -> str:
 
 
 def slots(document: Document, key: str) -> tuple[str, ...]:
-    """The slots that a key of a document says, by the rows of its reader."""
+    """The slots that a key of a document sets, according to its reader's rows."""
     rows = document.file.entries if document.file is not None else ()
     found = (slot for row in rows if key in row.keys for slot in row.slots)
     return tuple(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""What was decided, at the end of the lines that it follows from."""
+"""Decisions, shown at the end of the lines that they follow from."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -14,13 +14,13 @@ from tunec.schemas.source import Path
 from tunec.schemas.units import format_bytes, format_count
 
 Hint = tuple[int, str, str]
-"""The line, what stands behind it, and more of it for who points there."""
+"""The line, the text at its end, and a longer text that is shown under the pointer."""
 _MOST_TARGETS: Final = 4
 _WORDS: Final = ("attention", "mlp", "all-linear")
 
 
 def hints(analysis: Analysis) -> Iterator[Hint]:
-    """What was decided of a spec, or what `auto` comes to in a config, line by line."""
+    """The decisions for a spec, or the resolved value of each `auto` in a config, line by line."""
     if analysis.kind is None:
         yield from _automatic(analysis)
         return
@@ -40,7 +40,7 @@ def hints(analysis: Analysis) -> Iterator[Hint]:
 
 
 def _versions(analysis: Analysis) -> Iterator[Hint]:
-    """The release of each target that is named without one, where each has a line of its own."""
+    """The release of each target that is named without one, if each target has its own line."""
     listed = analysis.tree.child("targets") if analysis.tree is not None else None
     if listed is None or listed.key_span is None:
         return
@@ -60,7 +60,7 @@ def _method(planned: Planned) -> str:
 
 
 def _word(planned: Planned) -> str:
-    """The spec's word for the modules that get adapters; empty where it lists them."""
+    """The spec's word for the modules that get adapters; empty if the spec lists modules."""
     method = planned.facts.spec.method if planned.facts is not None else None
     named = (getattr(method, kind, None) for kind in ("lora", "qlora", "int8_lora"))
     word = next((each.targets for each in named if each is not None), None)
@@ -75,7 +75,7 @@ def _modules(targets: str | tuple[str, ...]) -> str:
 
 
 def _hardware(planned: Planned) -> str:
-    """How the devices share the work, what it takes of them, and for how long."""
+    """How devices share the work, how much of them it takes, and for how long."""
     plan, needs = planned.plan, needs_of(planned)
     if plan is None or needs is None:
         return "nothing fits" if planned.facts is not None else ""
@@ -88,7 +88,7 @@ def _hardware(planned: Planned) -> str:
 
 
 def _of(used: str, budget: str) -> str:
-    """`50.9 of 79.1 GiB`: the unit once, where it is the same."""
+    """`50.9 of 79.1 GiB`: the unit only once if both are the same."""
     unit = f" {budget.rpartition(' ')[2]}"
     return f"{used.removesuffix(unit)} of {budget}"
 
@@ -141,7 +141,7 @@ def _reasons(planned: Planned, path: Path) -> Iterator[str]:
 
 
 def _automatic(analysis: Analysis) -> Iterator[Hint]:
-    """What each `auto` of a config is filled in with, where that is known."""
+    """The value that is filled in for each `auto` of a config, if it is known."""
     for run, document in dialect.documents(analysis):
         for path, place in document.found.items():
             if place.value == "auto":

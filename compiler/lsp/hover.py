@@ -1,4 +1,4 @@
-"""What a key means, and on what was decided, why: as Markdown beside the cursor."""
+"""The meaning of a key, and the reasons of the decisions that rest on it, as Markdown."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,11 +14,11 @@ from tunec.compiler.review.explain import explain_text
 from tunec.schemas.source import Path, Span, dotted
 
 _MOST: Final = 12
-"""Decisions that are told of one key."""
+"""The most decisions that are shown for one key."""
 
 
 def hover(analysis: Analysis, line: int, column: int) -> tuple[str, Span] | None:
-    """What is shown at a place, with the stretch that it covers; None for nothing."""
+    """The text to show at a place, and the span that it is about; None if there is none."""
     if analysis.kind is None:
         return _of_config(analysis, line, column)
     found = node_at(analysis.tree, line, column) if analysis.tree is not None else None
@@ -66,7 +66,7 @@ def _lines(planned: Planned, slots: list[str]) -> Iterator[str]:
 
 
 def _resting(planned: Planned, path: str) -> Iterator[str]:
-    """The slots whose value rests on a place of the spec, or on what is written below it."""
+    """The slots whose values rest on a place of the spec, or on a place inside it."""
     for slot in SLOTS:
         winner = planned.ledger.winner(slot)
         origins = (each.path for each in winner.rests if each.kind == "spec") if winner else ()

@@ -1,4 +1,4 @@
-"""What an open file is: a spec, another file of ours, or a config that lint reads."""
+"""The kind of an open file: a spec, another of tunec's own files, or a config that lint reads."""
 
 import re
 from pathlib import PurePath
@@ -18,24 +18,24 @@ from tunec.schemas.spec import Spec
 
 
 class Kind(Struct, frozen=True):
-    """One kind of file that is written in tunec's own words."""
+    """One of tunec's own kinds of files."""
 
     name: str
-    """As its JSON Schema is called."""
+    """The name of its JSON Schema."""
     shape: type[Shape]
     marks: tuple[str, ...] = ()
-    """Patterns that all match in a file of this kind, and in few others."""
+    """Patterns that all match in a file of this kind, but rarely in other files."""
 
 
 def _key(name: str, value: str = "") -> str:
-    """The pattern of a key at the margin, or of one in quotes at any depth, as JSON has them."""
+    """The pattern of a key at the start of a line, or of a quoted one after spaces, as in JSON."""
     return rf"""(?m)^(?:\{{?[ \t]*["']|){name}["']?[ \t]*:{value}"""
 
 
 _VERSION: Final = r"[ \t]*(?:\d|$)"
-"""Of a language of ours; other programs have policies and fleets too."""
+"""A version number of one of tunec's languages; other programs have policies and fleets too."""
 _BASE: Final = r"""[ \t]*(?:["']?[^\s"']+\.ya?ml|\[|$|[^\n:]+\n(?:tunec|model|data|hardware):)"""
-"""What a spec extends; configs of linters and compilers extend JSON, and names."""
+"""The value of a spec's `extends`; configs of linters and compilers extend JSON files, or names."""
 OURS: Final = (
     Kind("spec", Spec, (_key("tunec"),)),
     Kind(
@@ -59,7 +59,7 @@ _READ_BY_LINT: Final = frozenset(
 
 
 def kind_of(name: str, text: str) -> Kind | None:
-    """Which of our own files a text is; None where it is none of them."""
+    """The kind of tunec's own files that a text is; None if it is none of them."""
     path = PurePath(name)
     if path.name in (OWN, SHARED):
         return SETTINGS
@@ -73,6 +73,6 @@ def _is(kind: Kind, text: str) -> bool:
 
 
 def may_be_linted(name: str) -> bool:
-    """Whether lint may know what a file of that name is."""
+    """Whether lint may be able to read a file with that name."""
     path = PurePath(name)
     return path.suffix.lower() in _READ_BY_LINT or path.name == "hostfile"

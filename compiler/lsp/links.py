@@ -1,4 +1,4 @@
-"""Where a name leads: files that are extended or named, and entries of the catalogue."""
+"""Links from names: to files that are extended or named, and to entries of the catalogue."""
 
 import os
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ _NAMED = frozenset({"model", "hardware", "clusters", "device", "lengths"})
 """Keys whose values may be files."""
 
 Link = tuple[Span, Path]
-"""A stretch of the text, and the file that it leads to."""
+"""A span of the text, and the file that it links to."""
 
 
 def links(analysis: Analysis) -> Iterator[Link]:
-    """Every name of a file that leads somewhere."""
+    """Every link of a file."""
     if analysis.kind is None:
         yield from _of_config(analysis)
     elif analysis.tree is not None:
@@ -51,7 +51,7 @@ def _file(node: Node, keys: list[str], folder: Path) -> Path | None:
 
 
 def _there(path: Path) -> Path | None:
-    """A file, or the config of the folder that a path leads to."""
+    """An existing file, or the config.json of an existing folder; None if there is none."""
     try:
         path = path / "config.json" if path.is_dir() else path
         return Path(os.path.realpath(path)) if path.is_file() else None
@@ -60,7 +60,7 @@ def _there(path: Path) -> Path | None:
 
 
 def _entry(key: str, name: str) -> Path | None:
-    """The file of the catalogue in which a name stands."""
+    """The file of the catalogue that defines a name."""
     try:
         if key == "model":
             return _there(_SCHEMAS / "models" / "cards" / f"{card(name).name}.yaml")
@@ -74,7 +74,7 @@ def _entry(key: str, name: str) -> Path | None:
 
 
 def _cluster(found: Any) -> Path | None:
-    """The file of a cluster, or of the device that it is built of."""
+    """The file of a cluster, or of the device that it is made of."""
     own = _there(_SCHEMAS / "hardware" / "clusters" / f"{found.name}.yaml")
     if own is not None:
         return own

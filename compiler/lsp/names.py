@@ -1,4 +1,4 @@
-"""Names that may be written where a schema takes any text: models, hardware, targets, files."""
+"""Completions of names that a schema takes as any text: models, hardware, targets, files."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from tunec.schemas.policy import MEASURES
 from tunec.schemas.source import Path as Place
 
 Names = Callable[[Path, str, Registry], Iterable[str]]
-"""Of a file and what is written so far of the name."""
+"""Gives names, from a file and the part of the name typed so far."""
 _MOST: Final = 200
 _OF_SPECS: Final = (".yaml", ".yml", ".json")
 
@@ -36,7 +36,7 @@ def _files(file: Path, word: str, _: Registry) -> Iterable[str]:
 
 
 def _targets(_: Path, word: str, registry: Registry) -> Iterable[str]:
-    """Each target; once a name is written, its releases."""
+    """All targets; after a target's name and `@`, its releases."""
     name, at, _version = word.partition("@")
     if not at:
         return registry.names()
@@ -77,7 +77,7 @@ VALUES: Final[Mapping[tuple[str, ...], Names]] = {
     ("fleet", "policies"): _files,
     ("lint", "hardware"): _hardware,
 }
-"""By kind of file and path, without the places in lists."""
+"""By kind of file and path, without list indices."""
 
 KEYS: Final[Mapping[tuple[str, ...], Names]] = {
     ("spec", "allow"): _rules,
@@ -88,11 +88,11 @@ KEYS: Final[Mapping[tuple[str, ...], Names]] = {
     ("lint", "rules"): _rules,
     ("lint", "software"): _packages,
 }
-"""Keys that are names, by the mapping that they stand in."""
+"""Keys that are names, by the mapping that contains them."""
 
 
 def known(table: Mapping[tuple[str, ...], Names], kind: str, path: Place) -> Names | None:
-    """What gives the names of a place, if names are known there."""
+    """The function that gives the names at a place; None if no names are known there."""
     return table.get((kind, *(each for each in path if isinstance(each, str))))
 
 
@@ -101,7 +101,7 @@ def _is_path(word: str) -> bool:
 
 
 def _paths(file: Path, word: str) -> list[str]:
-    """Files and folders beside a file that a path so far may lead to."""
+    """Files and folders, relative to a file, that complete a partial path."""
     folder = word.rpartition("/")[0]
     lead = f"{folder}/" if "/" in word else ""
     try:

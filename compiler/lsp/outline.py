@@ -1,4 +1,4 @@
-"""The shape of a file: its keys as symbols, and what can be folded."""
+"""The structure of a file: its keys as symbols, and its foldable ranges."""
 
 from collections.abc import Iterator
 
@@ -11,17 +11,17 @@ from tunec.compiler.lsp.places import Text
 from tunec.schemas.source import Span
 
 _LONGEST = 60
-"""Characters of a value that an outline shows."""
+"""The most characters of a value that an outline shows."""
 
 
 def symbols(analysis: Analysis, text: Text) -> list[DocumentSymbol]:
-    """The keys of a file, nested as they are written."""
+    """The keys of a file, nested as they are in it."""
     found = (each for root in _roots(analysis) for each in _below(root, text))
     return list(found)
 
 
 def folds(analysis: Analysis, text: Text) -> list[FoldingRange]:
-    """Every mapping and list over several lines."""
+    """Every mapping and list that spans several lines."""
     found: dict[int, int] = {}
     for root in _roots(analysis):
         for path, node in walk(root):
@@ -79,7 +79,7 @@ def _detail(node: Node) -> str | None:
 
 
 def _end(span: Span, text: Text) -> int:
-    """The last line that holds something of a span; the end of a block is where the next begins."""
+    """The last line of a span that is not blank; the end of a block is the start of the next."""
     end = span.end_line - 1 if span.end_column == 1 and span.end_line > span.line else span.end_line
     while end > span.line and end <= len(text.lines) and not text.lines[end - 1].strip():
         end -= 1

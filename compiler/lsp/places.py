@@ -1,6 +1,6 @@
 """Places as tunec counts them (lines and characters from 1) and as the protocol does (from 0).
 
-The protocol counts columns in the units of an encoding, which client and server agree on; a
+The protocol counts columns in the units of an encoding on which client and server agree; a
 character beyond the basic plane is two units of UTF-16.
 """
 
@@ -23,18 +23,18 @@ _UNITS: Final[Mapping[str, Callable[[str], int]]] = {
 
 
 class Text(Struct, frozen=True, dict=True):
-    """A text whose places are given to an editor, and taken from it."""
+    """A text that converts places to and from those of an editor."""
 
     text: str
     encoding: str = "utf-16"
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The lines without their ends."""
+        """The lines without line breaks."""
         return lines_of(self.text)
 
     def position(self, line: int, column: int) -> Position:
-        """The protocol's position of a line and column from 1; a place beyond is the nearest."""
+        """The protocol's position of a line and column from 1, or else the nearest position."""
         if line > len(self.lines):
             return Position(len(self.lines), 0)
         before = self.lines[line - 1][: max(column - 1, 0)]
@@ -46,7 +46,7 @@ class Text(Struct, frozen=True, dict=True):
         return Range(start, self.position(span.end_line, span.end_column))
 
     def shown(self, span: Span) -> Range:
-        """The range of a span that an editor underlines: its first line, and never nothing."""
+        """The range of a span that an editor underlines: its first line, and never empty."""
         line = self.lines[span.line - 1] if span.line <= len(self.lines) else ""
         end = span.end_column if span.end_line == span.line else len(line) + 1
         if end <= span.column:
@@ -55,7 +55,7 @@ class Text(Struct, frozen=True, dict=True):
         return self.range(Span(span.file, span.line, span.column, span.line, end))
 
     def place(self, position: Position) -> tuple[int, int]:
-        """Line and column, from 1, of a position of the protocol."""
+        """Line and column, from 1, of a protocol position."""
         if position.line >= len(self.lines):
             return len(self.lines), len(self.lines[-1]) + 1
         line, units, column = self.lines[position.line], 0, 0
@@ -65,7 +65,7 @@ class Text(Struct, frozen=True, dict=True):
         return position.line + 1, column + 1
 
     def offset(self, line: int, column: int) -> int:
-        """The index of a place in the text."""
+        """The index in the text of a line and column from 1."""
         return self._starts[line - 1] + column - 1
 
     def place_of(self, offset: int) -> tuple[int, int]:
@@ -75,7 +75,7 @@ class Text(Struct, frozen=True, dict=True):
 
     @property
     def whole(self) -> Range:
-        """All of it."""
+        """The range of the whole text."""
         return Range(Position(0, 0), self.position(len(self.lines), len(self.lines[-1]) + 1))
 
     @cached_property
@@ -89,17 +89,17 @@ class Text(Struct, frozen=True, dict=True):
 
 
 def holds(span: Span, line: int, column: int) -> bool:
-    """Whether a place lies in a span, its end included."""
+    """Whether a place is inside a span, including its end."""
     return (span.line, span.column) <= (line, column) <= (span.end_line, span.end_column)
 
 
 def uri_of(file: str | Path) -> str:
-    """The URI of a file, named from the working directory on."""
+    """The URI of a file, whose path may be relative to the working directory."""
     return Path(file).absolute().as_uri()
 
 
 def location(file: str | Path, span: Span | None = None, text: Text | None = None) -> Location:
-    """A place in a file; without a text, its beginning."""
+    """A place in a file; the file's start if no span or text is given."""
     start = Position(0, 0)
     found = Range(start, start) if span is None or text is None else text.range(span)
     return Location(uri_of(file), found)

@@ -1,4 +1,4 @@
-"""Diagnostics as an editor shows them: by file, each with its page, other places and help."""
+"""Diagnostics in the editor's form: by file, each with its page, other places and help."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,11 +25,11 @@ _SEVERITIES: Final[Mapping[str, DiagnosticSeverity]] = {
     "note": DiagnosticSeverity.Information,
 }
 _ROOT: Final = Path(tunec.compiler.__file__).resolve().parent
-"""Where the pages of codes and rules lie, in the installed package."""
+"""The folder of the installed package that has the pages of codes and rules."""
 
 
 def page_of(id: str) -> Path | None:
-    """The page that explains a code or a rule; None for one of a policy."""
+    """The page that explains a code or a rule; None for other ids, such as a policy's rule."""
     if is_rule(id):
         return _ROOT.parent / rule_page_path(id)
     return _ROOT / "diagnostics" / "pages" / f"{id}.md" if id in known_ids() else None
@@ -38,7 +38,7 @@ def page_of(id: str) -> Path | None:
 def problems(
     found: Iterable[ours.Diagnostic], texts: Mapping[str, Text]
 ) -> Iterator[tuple[str, Diagnostic]]:
-    """Each diagnostic with the file that it is shown in; what has no place is left out."""
+    """Each diagnostic with the file that it is shown in; those without a place are left out."""
     for each in found:
         span = each.span
         if span is not None and span.file in texts:

@@ -1,4 +1,4 @@
-"""What a JSON Schema says of a place in a document: fields, values, and what each means."""
+"""Lookup in a JSON Schema by the place in a document: fields, values, and their meaning."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,15 +12,15 @@ from tunec.schemas.source import Path
 
 Schema = Mapping[str, Any]
 _DEEPEST: Final = 12
-"""References and choices that are followed at one place."""
+"""How many levels of references and choices are followed at one place."""
 
 
 class Field(Struct, frozen=True):
-    """A key that may stand at a place."""
+    """A key that is allowed at a place."""
 
     name: str
     about: str
-    """What it means; empty where the schema does not say."""
+    """The key's meaning; empty if the schema does not describe it."""
     type: str
     default: Any = None
     has_default: bool = False
@@ -29,7 +29,7 @@ class Field(Struct, frozen=True):
 
 @cached(16)
 def ours(name: str) -> Schema:
-    """The schema of one of our own kinds of file."""
+    """The schema of one of tunec's own kinds of files."""
     found: Schema = json.loads(
         (files("tunec.schemas") / "json" / "tunec" / f"{name}.json").read_text("utf-8")
     )
@@ -37,14 +37,14 @@ def ours(name: str) -> Schema:
 
 
 class Schemas(Struct, frozen=True):
-    """What holds at one place: a value there is one of these."""
+    """The schemas at one place, of which a value matches one."""
 
     root: Schema
     choices: tuple[Schema, ...]
 
     @classmethod
     def of(cls, root: Schema, path: Path = ()) -> "Schemas":
-        """What holds at a path."""
+        """The schemas at a path."""
         found = cls(root, tuple(_opened(root, root)))
         for part in path:
             found = cls(root, tuple(found._below(part)))
@@ -57,7 +57,7 @@ class Schemas(Struct, frozen=True):
                 yield from _opened(inner, self.root)
 
     def fields(self) -> dict[str, Field]:
-        """The keys of a mapping here."""
+        """The keys that a mapping at this place may have."""
         found: dict[str, Field] = {}
         for each in self.choices:
             required = each.get("required", ())
@@ -77,7 +77,7 @@ class Schemas(Struct, frozen=True):
         return Field(name, about, said, inner.get("default"), has_default, is_required)
 
     def values(self) -> dict[str, Any]:
-        """The values that are known here, by how JSON writes them."""
+        """The known values at this place, by their JSON text."""
         found: dict[str, Any] = {}
         for each in self.choices:
             given = [*each.get("enum", ()), *([each["const"]] if "const" in each else [])]
@@ -89,12 +89,12 @@ class Schemas(Struct, frozen=True):
 
     @property
     def is_list(self) -> bool:
-        """Whether a list may stand here."""
+        """Whether a list is allowed at this place."""
         return any(each.get("type") == "array" for each in self.choices)
 
 
 def field_at(root: Schema, path: Path) -> Field | None:
-    """The field that a path ends in."""
+    """The field at the end of a path."""
     if not path or not isinstance(path[-1], str):
         return None
     return Schemas.of(root, path[:-1]).fields().get(path[-1])
@@ -112,7 +112,7 @@ def _inner(schema: Schema, part: str | int) -> Schema | None:
 
 
 def _opened(schema: Schema, root: Schema, depth: int = 0) -> Iterator[Schema]:
-    """A schema with what it refers to and the choices that it gives, each once."""
+    """A schema, and those that it refers to or offers as choices."""
     if depth > _DEEPEST:
         return
     yield schema

@@ -1,8 +1,8 @@
-"""The server itself: what the protocol asks, handed to the modules that answer it.
+"""The server: passes the protocol's requests to the modules that answer them.
 
-One thread reads and plans, in the order in which it is asked, so that the loop always listens. An
-edit is read after a short pause; if more was typed meanwhile it is read again, so that there is one
-reading at a time for each file, and the last text is always read.
+A single thread reads and plans in the order of requests, so that the event loop always listens. An
+edit is read after a short pause; if the user types more in the meantime, the file is read again.
+Each file has one reading at a time, and its last text is always read.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ from tunec.compiler.lsp.places import Text, holds, location, uri_of
 
 _PAUSE_SECONDS: Final = 0.02
 _QUIET_SECONDS: Final = 0.3
-"""How long nothing is typed before repairs are looked for, which takes as long as many plans."""
+"""Seconds without typing before the server looks for repairs, which takes as long as many plans."""
 _TRIGGERS: Final = [":", " ", "-", "@", '"', "/", "."]
 CHANGES: Final = "tunec.changes"
-"""The command of the server that tells what a spec changes against the last commit."""
+"""The server's command that shows what a spec changes since the last commit."""
 _Result = TypeVar("_Result")
 
 
 class Server(LanguageServer):
-    """A language server over one desk."""
+    """A language server with one desk."""
 
     def __init__(self, version: str, registry: Registry) -> None:
         super().__init__("tunec", version, text_document_sync_kind=types.TextDocumentSyncKind.Full)
@@ -49,28 +49,28 @@ class Server(LanguageServer):
         self._folder: TemporaryDirectory[str] | None = None
 
     async def ask(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
-        """The result of work that reads or plans, done after all that was asked before."""
+        """The result of work that reads or plans, done after all work requested earlier."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._worker, lambda: work(*arguments))
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────
 
     def changed(self, uri: str, text: str, version: int | None) -> None:
-        """Take in the text of an open file, and have it read soon."""
+        """Take the new text of an open file, and schedule its reading."""
         path = path_of(uri)
         if path is not None:
             self.desk.open[path] = Open(text, version)
             self._read_soon(path)
 
     def closed(self, uri: str) -> None:
-        """Forget a file, and what was shown for it."""
+        """Forget a file and its diagnostics."""
         path = path_of(uri)
         if path is not None:
             self.desk.close(path)
             self._show(path)
 
     def disk_changed(self) -> None:
-        """Read every open file anew, since what it names may have changed."""
+        """Read every open file again, since files that it names may have changed."""
         self.desk.disk_changed()
         for each in self.desk.open:
             self._read_soon(each)
@@ -95,7 +95,7 @@ class Server(LanguageServer):
         self._afterwards(self._follow_up(path))
 
     async def _follow_up(self, path: Path) -> None:
-        """What can wait: the files that name this one, and repairs of a spec that does not fit."""
+        """Do what can wait: the files that name this one, and repairs of a spec without a plan."""
         file = self.desk.open.get(path)
         for each in self.desk.dependents(path):
             if await self._guarded(self.desk.analyse, each) is not None:
@@ -106,13 +106,13 @@ class Server(LanguageServer):
             self._show(path)
 
     async def _refresh(self) -> None:
-        """Have the editor ask for hints again, if it supports that."""
+        """Tell the editor to request hints again, if it supports that."""
         known = self.client_capabilities.workspace
         if known is not None and known.inlay_hint is not None and known.inlay_hint.refresh_support:
             await self.workspace_inlay_hint_refresh_async(None)
 
     async def _guarded(self, work: Callable[[Path], _Result], path: Path) -> _Result | None:
-        """Do work on a file; a bug of ours is reported in the log, and ends nothing."""
+        """Do work on a file; a bug of tunec is logged, and the server continues."""
         try:
             return await self.ask(work, path)
         except Exception:  # noqa: BLE001  whatever it is, it is ours, and the editor goes on
@@ -133,7 +133,7 @@ class Server(LanguageServer):
             )
 
     def page(self, markdown: str) -> str:
-        """The URI of a file of this process with a text that the editor can show."""
+        """Write a text to a temporary file of this process; return its URI for the editor."""
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="tunec-lsp-")
         file = Path(self._folder.name, "changes.md")
@@ -143,13 +143,13 @@ class Server(LanguageServer):
     # ── asking ───────────────────────────────────────────────────────────────────────────────────
 
     def latest(self, uri: str) -> tuple[Analysis, Text] | None:
-        """What is known of an open file, which may be older than its text, and that text."""
+        """The analysis of an open file, which may be older than its text, and the text."""
         path = path_of(uri)
         analysis = self.desk.seen(path) if path is not None else None
         return None if analysis is None or path is None else (analysis, self.desk.text(path))
 
     async def current(self, uri: str) -> tuple[Analysis, Text] | None:
-        """What is known of an open file as it is now; None of one that is of no concern."""
+        """The analysis of an open file after any running reading; None for unrelated files."""
         path = path_of(uri)
         running = self._reading.get(path) if path is not None else None
         if running is not None:
@@ -159,18 +159,18 @@ class Server(LanguageServer):
 
 
 def path_of(uri: str) -> Path | None:
-    """Where a file lies, links followed; None for a text that is in no file."""
+    """The resolved path of a file; None for a URI that is not a file."""
     found = to_fs_path(uri) if uri.startswith("file:") else None
     return None if found is None else Path(os.path.realpath(found))
 
 
 def serve(version: str, registry: Registry) -> None:
-    """Speak the protocol over stdin and stdout until the editor says that it is enough."""
+    """Speak the protocol over stdin and stdout until the editor ends the session."""
     made(version, registry).start_io()
 
 
 def made(version: str, registry: Registry) -> Server:
-    """A server that answers everything."""
+    """A server with all its handlers registered."""
     server = Server(version, registry)
     _listen(server)
     _answer(server)
@@ -180,7 +180,7 @@ def made(version: str, registry: Registry) -> Server:
 
 
 def _listen(server: Server) -> None:
-    """Take in what is opened, typed and saved."""
+    """Register the handlers for files that are opened, edited and saved."""
 
     @server.feature(types.INITIALIZE)
     def initialize(ls: Server, params: types.InitializeParams) -> None:
@@ -216,7 +216,7 @@ def _listen(server: Server) -> None:
 
 
 def _answer(server: Server) -> None:
-    """Answer what is asked about one place."""
+    """Register the handlers for requests about one place."""
 
     @server.feature(
         types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=_TRIGGERS)
@@ -245,7 +245,7 @@ def _answer(server: Server) -> None:
 
 
 def _show_structure(server: Server) -> None:
-    """Answer what is asked about a whole file."""
+    """Register the handlers for requests about a whole file."""
 
     @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     async def symbols(
@@ -300,7 +300,7 @@ def _hint(text: Text, line: int, told: str, more: str) -> types.InlayHint:
 
 
 def _mend(server: Server) -> None:
-    """Offer what can be done, and what a change comes to."""
+    """Register the handlers for code actions and for the changes since the last commit."""
 
     @server.feature(
         types.TEXT_DOCUMENT_CODE_ACTION,
@@ -326,7 +326,7 @@ def _mend(server: Server) -> None:
 
     @server.command(CHANGES)
     async def changes(ls: Server, uri: str) -> str | None:
-        """What `tunec diff` says of the spec against the last commit, shown where that can be."""
+        """What `tunec diff` reports about the spec since the last commit; shown if possible."""
         path = path_of(uri)
         told = await ls.ask(ls.desk.changes, path) if path is not None else None
         if told is None:
