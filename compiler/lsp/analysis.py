@@ -85,7 +85,7 @@ class Analysis(Struct, frozen=True):
         return self.kind is not None or self.linted is not None
 
     def after(self, other: "Analysis | None") -> "Analysis":
-        """This analysis, with the last plan and lint result of an earlier one if it has none."""
+        """The analysis, with the last plan and lint result of an earlier one if it has none."""
         planned = self.planned if self.planned is not None and self.planned.plan else None
         linted = self.linted if self.holds_documents else None
         return replace(

@@ -20,7 +20,7 @@ def unread(reading: Reading) -> Iterator[Diagnostic]:
         )
     if not (reading.documents or reading.unread or reading.faults or reading.missing):
         yield not_understood(
-            "the files start no trainer that tunec reads, and are no config of one",
+            "no file configures or starts a trainer that tunec reads",
             (Label("", start_of(COMMAND_LINE)),),
             "name the trainer's config, or the script that starts it",
             ("`megatron sft` and `megatron rlhf` of ms-swift train by Megatron-Core: not read",),

@@ -67,7 +67,7 @@ def test_a_file_that_starts_nothing_is_refused(tunec, tmp_path):
     for command in (("init", "--from", "x.sh"), ("translate", "x.sh", "--to", "trl")):
         refused = tunec(*command)
         assert refused.code == 1
-        assert "no file sets up or starts a training run" in refused.err
+        assert "no file configures or starts a trainer" in refused.err
 
 
 def test_a_folder_that_is_no_bundle_is_refused(tunec, tmp_path):
