@@ -45,7 +45,8 @@ def where(case: Case) -> Where:
 
 def _folder(case: Case) -> dict[str, Any]:
     """The folder as SimpleTuner finds it; the data's own folders are empty."""
-    named = (*training_data(case.plan), case.plan.data.evaluation)
+    data = case.plan.data
+    named = (*training_data(case.plan), *data.references, data.evaluation)
     return {
         "files": {name: each.text for name, each in case.delivered.items()},
         "folders": [each for each in dict.fromkeys(named) if each and "." not in each],

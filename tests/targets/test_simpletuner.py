@@ -432,7 +432,11 @@ def asked(plan: Plan, version: str) -> dict[str, Any]:
         "capability": [9, 0],
         "processes": plan.parallel.world,
         "files": {name: artifact.text for name, artifact in written(plan, version).items()},
-        "folders": [folder for folder in (*training_data(plan), plan.data.evaluation) if folder],
+        "folders": [
+            folder
+            for folder in (*training_data(plan), *plan.data.references, plan.data.evaluation)
+            if folder
+        ],
     }
 
 
@@ -537,6 +541,8 @@ def test_real_data_loader_takes_the_data(consumer):
         assert train["resolution"] == pytest.approx(planned.data.image_width**2 / 1e6)
         kinds = [each["dataset_type"] for each in data["backends"]]
         assert ("eval" in kinds) == (planned.data.evaluation is not None)
+        given = [e["config"] for e in data["backends"] if e["dataset_type"] == "conditioning"]
+        assert [each["instance_data_dir"] for each in given] == [*planned.data.references]
 
 
 def test_real_deepspeed_file_is_left_as_it_is(consumer):

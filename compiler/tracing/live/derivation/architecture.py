@@ -1,6 +1,6 @@
 """From a config to the architecture that transformers builds of it, on the meta device."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, Literal
 
@@ -76,16 +76,7 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         modules=tuple(_counted(each, found, source) for each in modules),
         stacks=(
             *_tower(model),
-            *(
-                replace(
-                    stack,
-                    causal=_is_causal(kind, stack),
-                    measured=each.measured,
-                    attends=each.attends,
-                    streams=found.streams,
-                )
-                for stack, each in zip(stacks, found.layers, strict=True)
-            ),
+            *_layered(kind, stacks, found),
         ),
         hidden=text.hidden_size,
         vocab=output.weight.shape[0],
@@ -102,6 +93,18 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
         recomputes=maker.supports_gradient_checkpointing,
         remote_code=remote,
     )
+
+
+def _layered(kind: str, stacks: Sequence[Stack], found: Measures) -> Iterator[Stack]:
+    """The layers with what was measured of them."""
+    for stack, each in zip(stacks, found.layers, strict=True):
+        yield replace(
+            stack,
+            causal=_is_causal(kind, stack),
+            measured=each.measured,
+            attends=each.attends,
+            streams=found.streams,
+        )
 
 
 def _counted(module: Module, found: Measures, source: int) -> Module:
