@@ -9,6 +9,7 @@ _SPEAKS: Final = "it makes sound, which no trainer of tunec's targets trains"
 _FEEDS: Final = "its encoder feeds a decoder, and no rule of tunec derives its family"
 _SEES: Final = "it reads pictures alone, and tunec plans models that write, classify text or paint"
 _LAYERED: Final = "it paints several layers of a picture at once, whose tokens no plan counts"
+_FRAMES: Final = "it paints clips, and plans count no frames"
 _CLIPS: Final = "it starts from a given picture, and plans are of single pictures"
 _KEYS: Final = (
     "its config.json is for code of its own, and the class of transformers 5.23.0 reads other keys"
@@ -89,7 +90,13 @@ UNPLANNED: Final[Mapping[str, str]] = {
     "genmo/mochi-": _UNTRAINED,
     "nvidia/Cosmos-1.0-": _UNTRAINED,
     "nvidia/Cosmos-Predict": _NO_CONFIG,
-    "hunyuanvideo-community/HunyuanVideo-1.5": _NO_CONFIG,
+    "hunyuanvideo-community/HunyuanVideo-1.5": _FRAMES,
+    "tencent/HunyuanVideo-1.5": _FRAMES,
+    "baidu/ERNIE-Image": _NO_CONFIG,
+    "meituan-longcat/LongCat-Image": _NO_CONFIG,
+    "kandinskylab/Kandinsky-5.0-T2I-": _NO_CONFIG,
+    "AIDC-AI/Ovis-Image-": _UNTRAINED,
+    "Tencent-Hunyuan/HunyuanDiT-": _UNTRAINED,
     "tencent/HunyuanVideo": _UNTRAINED,
     "hunyuanvideo-community/HunyuanVideo": _UNTRAINED,
     "Lightricks/LTX-2": "it makes sound beside a clip, and no plan counts what sound becomes",
