@@ -130,7 +130,9 @@ def _is_followed(run: LintContext, each: Missing) -> bool:
     """Whether a script goes to a folder where the program lies that it starts."""
     folder = each.place.document.folder
     started = (PurePosixPath(folder, name).as_posix() for name in _programs(run, each))
+    is_around = f"/{folder}/" in f"/{each.place.document.name}"
     here = any(not run.own.lacks_program(name) for name in started)
+    here = here and (is_around or run.own.has_folder(folder))
     return bool(folder) and not folder.startswith(("/", "~", "$")) and here
 
 
