@@ -285,7 +285,7 @@ def _doubt(run: LintContext, found: Diagnostic) -> str | None:
     if at is None or at.document.format == "python":
         return None
     kind, key = at.document.kind, at.path.removeprefix("--").rpartition(".")[2]
-    is_of_words = found.consequence in _OF_WORDS
+    is_of_words = found.consequence in _OF_WORDS and found.id != "missing-file"
     copy = _COPIES.get(kind)
     if copy is not None and is_of_words and run.own.shows(copy):
         return OWN_COPY
