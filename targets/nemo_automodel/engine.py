@@ -87,6 +87,7 @@ ENGINE: Final = (
         when=on_fsdp,
     ),
     same("distributed.tp_size", "parallel.tensor", _MESH, absent=((ALWAYS, 1),)),
+    *(constant(f"distributed.{name}", 1, _MESH) for name in ("pp_size", "ep_size")),
     same("distributed.cp_size", "parallel.sequence", _MESH, absent=((ALWAYS, 1),)),
     row(
         (_COPIES, _KEEPS),

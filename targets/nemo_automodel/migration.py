@@ -29,8 +29,6 @@ LEAVES: Final = (
     _other("peft.exclude_modules", "the targets say which layers are adapted", []),
     _other("peft.match_all_linear", "the targets say which layers are adapted", False),
     _other("distributed.dp_size", "processes say it", *_NOTHING),
-    _other("distributed.pp_size", "nothing is split into stages", 1, *_NOTHING),
-    _other("distributed.ep_size", "experts are not spread", 1, *_NOTHING),
     _other("distributed.sequence_parallel", "nothing is split beside tensors", *_NOTHING),
     _other(
         "distributed._target_",
@@ -102,6 +100,8 @@ LEAVES: Final = (
         only_here(key, _RECIPE, why)
         for key, why in (
             ("model.backend", "kernels and experts of its own model classes run nowhere else"),
+            ("distributed.pp_size", "no other program that is written splits a model into stages"),
+            ("distributed.ep_size", "no other program that is written spreads experts"),
             ("distributed.pipeline", "no other program that is written splits a model into stages"),
             ("distributed.moe", "no other program that is written spreads experts"),
             ("fp8", "products in fp8 are not planned"),
