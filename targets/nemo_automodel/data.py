@@ -20,6 +20,7 @@ _SHARED: Final = "sharegpt"
 _ROLES: Final = ("question", "answer", "context")
 _TRAIN, _HELD_OUT = "dataset", "validation_dataset"
 _PATH, _SPLIT, _CONFIG = "path_or_dataset_id", "split", "name"
+_HERE: Final = "./"
 _IDS: Final = (_PATH, "path_or_dataset", "dataset_name")
 """What its data sets call where their data lies."""
 _LENGTH: Final = "dataset.seq_length"
@@ -44,11 +45,12 @@ def _write(section: str, names: tuple[str, ...], split: str | None) -> Mapping[s
 def _named(section: str, found: Mapping[str, Json], usual: str = "train") -> tuple[str, ...]:
     path = next(filter(None, (found.get(f"{section}.{key}") for key in _IDS)), None)
     if isinstance(path, list):
-        return tuple(map(str, path))
+        return tuple(str(each).removeprefix(_HERE) for each in path)
     if not isinstance(path, str) or "[" in str(found.get(f"{section}.{_SPLIT}", "")):
         return ()  # a slice of a part is no slot's value
     config, split = (found.get(f"{section}.{key}") for key in (_CONFIG, _SPLIT))
-    return (path if is_local(path) else data_name(path, config, split, usual),)
+    local = path.removeprefix(_HERE)
+    return (local if is_local(path) else data_name(path, config, split, usual),)
 
 
 def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
