@@ -73,6 +73,7 @@ def _told(
 ) -> Iterator[Kept]:
     """What a program gets of the keys of a dialect that it runs, and a dialect of its keys."""
     reads = {each.key: each for each in sources.reads if each.place.document is document}
+    is_through = _is_through_trl(document, target)
     for carry in _between(document, target, file, sources, dialect):
         if any(map(sources.is_given, carry.slots)):
             continue
@@ -80,6 +81,7 @@ def _told(
         there = {key: document.flat[key].value for key in every if key in document.flat}
         try:
             keys = carry.write(there) if not there.keys().isdisjoint(carry.keys) else {}
+            keys = _in_its_words(keys, target, file, dialect) if keys and is_through else keys
         except WRONG_SHAPE:
             continue
         is_told = keys is None or bool(keys)
@@ -88,12 +90,55 @@ def _told(
                 yield Kept(reads[key], keys or {}, carry.slots, carry.apart(there))
 
 
+def _is_of_data(slot: str) -> bool:
+    """Of data TRL has no form of records, which dialects need beside their places."""
+    return slot.startswith("data.")
+
+
+def _is_through_trl(document: Document, target: Target) -> bool:
+    """Whether one dialect becomes another: what each says to TRL says how."""
+    own = document.target
+    is_apart = own is not None and own.name != target.name
+    return is_apart and own is not None and bool(own.run_by) and own.run_by == target.run_by
+
+
+def _in_its_words(
+    keys: Mapping[str, Json], target: Target, file: File, dialect: Dialect
+) -> Mapping[str, Json]:
+    """TRL's keys in a dialect's own; none, unless it has words for all of them."""
+    found: dict[str, Json] = {}
+    for key, value in keys.items():
+        made = next((each.write(keys) for each in file.takes if key in each.keys), None)
+        is_share = key == _WARMUP and isinstance(value, float) and value < 1
+        if made is None and is_share and knows(target, file, dialect, _SHARE):
+            made = {_SHARE: value}
+        elif made is None and (_hands_on(target, file, dialect, key) or _is_same_key(file, keys)):
+            made = {key: value}
+        if not made:
+            return {}
+        found |= made
+    return found
+
+
+_WARMUP, _SHARE = "warmup_steps", "warmup_ratio"
+"""A share of all steps, as transformers 5 has it, and under the name that every release knows."""
+
+
+def _is_same_key(file: File, keys: Mapping[str, Json]) -> bool:
+    """Whether what a dialect says to TRL by a key of its own is the key itself."""
+    own = (each for each in file.carries if {*each.keys} == keys.keys())
+    return any(each.write(keys) == keys for each in own)
+
+
 def _between(
     document: Document, target: Target, file: File, sources: Sources, dialect: Dialect
 ) -> Iterator[Carry]:
     """How keys of a document are written in a file of the other side, a dialect or what runs it."""
     own, every = document.target, tuple[Carry, ...]()
-    if kind_of(target, file) not in _ARGUMENTS:
+    if document.file is not None and own is not None and _is_through_trl(document, target):
+        every, dialect = document.file.carries, dialect_of(sources.run, own)
+        every = tuple(each for each in every if not any(map(_is_of_data, each.slots)))
+    elif kind_of(target, file) not in _ARGUMENTS:
         every = file.takes if document.kind in _ARGUMENTS else ()
     elif document.file is not None and own is not None:
         every, dialect = document.file.carries, dialect_of(sources.run, own)
@@ -191,8 +236,17 @@ def _is_handed_on(
     read: Read, target: Target, file: File, sources: Sources, dialect: Dialect
 ) -> bool:
     """Whether a dialect's program knows an argument of the Trainer, to which it hands it on."""
-    is_argument = read.place.document.kind in _ARGUMENTS and read.key in trainers_keys(sources)
-    return bool(file.takes) and is_argument and knows(target, file, dialect, read.key)
+    own = read.place.document.target
+    is_of_dialect = own is not None and bool(own.run_by) and not is_its_own(read)
+    is_theirs = read.place.document.kind in _ARGUMENTS or is_of_dialect
+    is_argument = is_theirs and read.key in trainers_keys(sources)
+    return is_argument and _hands_on(target, file, dialect, read.key)
+
+
+def _hands_on(target: Target, file: File, dialect: Dialect, key: str) -> bool:
+    """Whether a dialect's program has a key of TRL's, and means the same by it."""
+    is_other = any(each.old == key for each in file.leaves)
+    return bool(target.run_by) and not is_other and knows(target, file, dialect, key)
 
 
 def _is_same(read: Read, target: Target, file: File) -> bool:

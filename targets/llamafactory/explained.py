@@ -11,7 +11,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.lints.kinds import EXPLAINED as KEY
 from tunec.compiler.target import Json
-from tunec.schemas.data_paths import data_kind, data_name
+from tunec.schemas.data_paths import chosen, data_kind, data_name
 from tunec.schemas.terms import DataFormat
 from tunec.targets.read_only import split_names
 
@@ -51,6 +51,24 @@ def paths(found: Mapping[str, Json], key: str) -> tuple[str, ...]:
     ]
     is_whole = bool(names) and len(places) == len(names) and all(places)
     return tuple(filter(None, places)) if is_whole else ()
+
+
+def places(found: Mapping[str, Json], key: str) -> list[Mapping[str, str]]:
+    """The data sets that a key names, as `load_dataset` is given them; unknown ones by their names.
+
+    Hugging Face datasets 2.14 to 5.0 load.py: a kind of file goes before the file.
+    """
+    return [_loaded(each) for each in paths(found, key) or split_names(found.get(key))]
+
+
+def _loaded(path: str) -> Mapping[str, str]:
+    ending = path.rpartition(".")[2].replace("jsonl", "json")
+    if data_kind(path) == "file" and ending in ("json", "csv", "parquet"):
+        return {"path": ending, "data_files": path}
+    said = chosen(path)
+    config = {} if said.config is None else {"name": said.config}
+    split = {} if said.split is None else {"split": said.split}
+    return {"path": said.path, **config, **split}
 
 
 def _place(said: Mapping[str, Any], folder: str) -> str | None:

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of
+from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.target import Json
+from tunec.targets.llamafactory import explained
 from tunec.targets.llamafactory.only_here import ONLY_HERE
 from tunec.targets.read_only import means_every_layer, split_names
 
@@ -18,14 +20,17 @@ _MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
 
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
     """The data sets, each cut to so many samples, and a share of all that is split off."""
-    names, most = split_names(found.get("dataset")), found.get("max_samples")
+    names, most = explained.places(found, "dataset"), found.get("max_samples")
     share = found.get("val_size") or None
     is_mixed = found.get("mix_strategy", "concat") == "concat"
     if not names or not is_mixed or found.get("eval_dataset") or not (most or share):
         return {}
-    cut = {"split": f"train[:{most}]"} if most else {}
     held = {} if share is None else {"test_split_size": share}
-    return {"datasets": [{"path": name, **cut} for name in names], **held}
+    return {"datasets": [_cut(each, most) for each in names], **held}
+
+
+def _cut(place: Mapping[str, Json], most: Json) -> Mapping[str, Json]:
+    return {**place, "split": f"{place.get('split', 'train')}[:{most}]"} if most else place
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -94,7 +99,7 @@ CARRIES: Final = (
         ("max_samples", "val_size"),
         _parts,
         f"{_DATA}: of each data set, and of all; {_MIXTURE}",
-        beside=("dataset", "mix_strategy", "eval_dataset"),
+        beside=("dataset", "mix_strategy", "eval_dataset", "dataset_dir", EXPLAINED),
         slots=("data.train", "data.more", "data.evaluation"),
     ),
     Carry(

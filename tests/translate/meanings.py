@@ -132,6 +132,7 @@ def of_llamafactory(answer: Values) -> dict[str, Any]:
     found_sets: Values = answer["sets"]
     names = [found_sets.get(name, {}).get("dataset_name", name) for name in values["dataset"]]
     parts = [{"path": name, "split": _cut(values)} for name in names]
+    by_name = all(each["load_from"] == "hf_hub" for each in found_sets.values())
     attention = _ATTENTION.get(values["flash_attn"])
     return {
         **found,
@@ -144,7 +145,7 @@ def of_llamafactory(answer: Values) -> dict[str, Any]:
         "use_reentrant": _reentrant(values),
         "report_to": sorted(values["report_to"]),
         "liger": values["enable_liger_kernel"],
-        "datasets": [_set(each) for each in parts],
+        **({"datasets": [_set(each) for each in parts]} if by_name else {}),
         "test_split_size": values["val_size"] or None,
         "dataset_num_proc": values["preprocessing_num_workers"],
         **({"deepspeed": engine} if engine else {}),

@@ -38,6 +38,7 @@ TRL_SCRIPT = "tunec.targets.huggingface.consumer"
 MACHINE = {"capability": [9, 0], "memory": 80 * 2**30, "devices": 8}
 RUN = {"model_config": {"hidden_size": 4096}, "max_steps": 100, **MACHINE}
 SECONDS = 900.0
+DATA_SETS = "data/dataset_info.json"
 APART = ("plot_loss", "use_galore", "use_apollo")
 """Keys for which LLaMA-Factory asks for packages that its arguments do not depend on."""
 
@@ -94,6 +95,8 @@ def source_question(path: Path, said: Values, world: int) -> Question:
     name = str(said.get("deepspeed"))
     named = next((each / name for each in path.parents if (each / name).is_file()), None)
     files = {} if named is None else {name: named.read_text("utf-8")}
+    sets = next((each for f in path.parents if (each := f / DATA_SETS).is_file()), None)
+    files |= {} if sets is None else {DATA_SETS: sets.read_text("utf-8")}
     text = yaml.safe_dump(held, sort_keys=False)
     return {"verb": "resolve", "yaml": text, "files": files, **RUN, "world_size": world}
 
