@@ -130,8 +130,11 @@ def of_llamafactory(answer: Values) -> dict[str, Any]:
     found = _same(values)
     is_lora, is_dpo = values["finetuning_type"] == "lora", values["stage"] == "dpo"
     found_sets: Values = answer["sets"]
-    names = [found_sets.get(name, {}).get("dataset_name", name) for name in values["dataset"]]
-    parts = [{"path": name, "split": _cut(values)} for name in names]
+    named = {name: found_sets.get(name, {}) for name in values["dataset"]}
+    parts = [
+        {"path": said.get("dataset_name", name), "split": _cut(values, said.get("split", "train"))}
+        for name, said in named.items()
+    ]
     by_name = all(each["load_from"] == "hf_hub" for each in found_sets.values())
     attention = _ATTENTION.get(values["flash_attn"])
     return {
@@ -175,9 +178,9 @@ def _projected(values: Values) -> dict[str, Any]:
     return {"optim": f"{name}_adamw{layers}", "optim_args": told}
 
 
-def _cut(values: Values) -> str:
+def _cut(values: Values, split: str) -> str:
     most = values["max_samples"]
-    return f"train[:{most}]" if most else "train"
+    return f"{split}[:{most}]" if most else split
 
 
 def _reentrant(values: Values) -> Any:

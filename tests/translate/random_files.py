@@ -32,6 +32,8 @@ _WORDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "mixed_precision": ("no", "bf16", "fp16"),
     "torch_dtype": ("bfloat16", "float32", "auto"),
     "dtype": ("bfloat16", "float32", "bf16"),
+    **dict.fromkeys(("eval_data_path", "valid-data", "data_path"), ("data.json",)),
+    "test_split_size": (0.1,),
     "gradient_checkpointing_kwargs": ({"use_reentrant": False},),
 }
 """Words of keys that take any text, by the last part of the key."""

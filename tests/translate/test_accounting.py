@@ -121,7 +121,8 @@ def is_said(source, release, values, other, key, files, text):
         each.slot in text
         or each.value in (None, ())
         or each.slot in _OF_THE_MODEL
-        or (each.slot in TOGETHER and each.slot in after)
+        or (each.slot in TOGETHER and not after.keys().isdisjoint(TOGETHER))
+        or each.slot == "states.autocast"  # DeepSpeed casts the module itself
         or (each.slot in target.cannot and each.value in target.cannot[each.slot].harmless)
         or (each.slot in after and is_alike(each.slot, after[each.slot].value, each.value))
         for each in mine
