@@ -24,10 +24,8 @@ from tunec.schemas.spec import Spec
 
 Json = Any
 """What a JSON or YAML document holds."""
-
 Dialect = Mapping[str, Version]
 """Versions by distribution; the empty name stands for the target's own package."""
-
 ALWAYS: Final = "0"
 """The `absent` version of a default that holds in every release."""
 
@@ -105,7 +103,7 @@ class Phrase(Struct, frozen=True):
     beside: tuple[str, ...] = ()
     """Keys that it also looks at, and that have a meaning of their own."""
     by_default: bool = False
-    """Whether its program does so where none of `keys` is there, too; `say` is asked then."""
+    """Whether its program also does so if none of `keys` is given."""
 
 
 class Cannot(Struct, frozen=True):
@@ -239,8 +237,7 @@ class Target(Struct, frozen=True):
     together: Callable[[Documents], Iterable[Definition]] = field(default=lambda _: ())
     """What several documents settle only in combination."""
     derives: Callable[[Callable[[str], Any]], Mapping[str, Any]] = field(default=lambda _: {})
-    """Slots that its program makes of others where no key says them; it asks for a slot's value,
-    which is None where it is not known."""
+    """Slots that its program computes from others if no key sets them; None: unknown."""
     starts: tuple[Start, ...] = ()
     """How its files are started: the first way for which the plan has the file is used."""
     media: Media = field(default_factory=Media)

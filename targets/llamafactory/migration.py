@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.consumers.moved_keys import Carry, Moved, gone, never, one_of
 from tunec.compiler.lints.kinds import EXPLAINED
 from tunec.compiler.target import Json
-from tunec.targets.llamafactory import explained
+from tunec.targets.llamafactory import user_data
 from tunec.targets.llamafactory.only_here import ONLY_HERE
 from tunec.targets.read_only import means_every_layer, split_names
 
@@ -20,7 +20,7 @@ _MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
 
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
     """The data sets, each cut to so many samples, and a share of all that is split off."""
-    names, most = explained.places(found, "dataset"), found.get("max_samples")
+    names, most = user_data.places(found, "dataset"), found.get("max_samples")
     share = found.get("val_size") or None
     is_mixed = found.get("mix_strategy", "concat") == "concat"
     if not names or not is_mixed or found.get("eval_dataset") or not (most or share):

@@ -17,7 +17,7 @@ from tunec.compiler.target import (
     same,
 )
 from tunec.schemas.frozen import replace
-from tunec.targets.llamafactory import explained
+from tunec.targets.llamafactory import user_data
 from tunec.targets.llamafactory.datasets import NAMES, is_explained
 from tunec.targets.llamafactory.packages import WRITTEN
 from tunec.targets.llamafactory.templates import template_names, templates_of
@@ -120,7 +120,7 @@ _KERNELS: Final = {kernel: word for word, kernel in _ATTENTION.items()}
 
 def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """Data sets by name with commas between them, joined unless they are to be mixed by share."""
-    names = explained.paths(found, "dataset") or split_names(found.get("dataset"))
+    names = user_data.paths(found, "dataset") or split_names(found.get("dataset"))
     if not names or is_explained(found) or found.get("mix_strategy", "concat") != "concat":
         return {}
     return {"data.train": names[0], "data.more": names[1:]}
@@ -128,7 +128,7 @@ def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """One name; a share that is split off is no slot's value."""
-    names = explained.paths(found, "eval_dataset") or split_names(found.get("eval_dataset"))
+    names = user_data.paths(found, "eval_dataset") or split_names(found.get("eval_dataset"))
     if names and is_explained(found):
         return {}
     if names:
@@ -140,11 +140,11 @@ def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """Names of data sets, which a file beside them explains."""
     for key in ("dataset", "eval_dataset") if not is_explained(found) else ():
         names = split_names(found.get(key))
-        if names and not explained.is_read(found):
+        if names and not user_data.is_read(found):
             why = f"llamafactory finds {joined(names, 'and')} in its dataset_info.json"
             yield key, f"{why}: trl takes a file or a data set by the name that it has for all"
         elif names:
-            yield from ((key, why) for why in explained.left(found, key))
+            yield from ((key, why) for why in user_data.left(found, key))
     is_frozen = found.get("freeze_vision_tower") is not False
     if split_names(found.get("lora_target")) == ("all",) and is_frozen and _SEEING & {*found}:
         why = "llamafactory adapts the language model alone, trl's all-linear what reads images too"
@@ -238,7 +238,7 @@ DATA: Final = (
     observed(
         ("dataset", EXPLAINED),
         ("data.format",),
-        explained.records,
+        user_data.records,
         "llamafactory 0.9.1 to 0.9.5 data/parser.py `DatasetAttr`; data/converter.py",
         when=in_no_plan,
     ),

@@ -72,7 +72,7 @@ class Trainer(Struct, frozen=True):
 
 TRAINERS: Mapping[str, Trainer] = {
     "axolotl": Trainer(asked_of_axolotl, of_axolotl, 140, 100),
-    "llamafactory": Trainer(asked_of_llamafactory, of_llamafactory, 20, 10),
+    "llamafactory": Trainer(asked_of_llamafactory, of_llamafactory, 20, 4),
 }
 
 
