@@ -1,1 +1,1 @@
-"""Running the emitted files for real, on this machine, with a model shrunk until it fits."""
+"""Runs the emitted files on this machine, with the model shrunk until it fits."""

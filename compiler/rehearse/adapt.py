@@ -1,4 +1,4 @@
-"""adapt: what must change in the files so that they run here, and which slots that hides."""
+"""Adapts the files so that they run here, and records which slots this hides."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,8 @@ TRAINING, ADAPTER, MODEL, DEEPSPEED, SFT, DPO = (
 )
 
 _ON_CPU: Final = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd")
-"""`optim` of transformers that torch steps on a CPU; the others are bitsandbytes' kernels."""
+"""Values of transformers' `optim` that torch can step on a CPU; the others are bitsandbytes'
+kernels."""
 _ADAM: Final = ("adam", "adamw")
 _ARITHMETIC: Final = (
     *("precision.compute", "precision.loss_scaling", "precision.initial_scale_power"),
@@ -33,19 +34,19 @@ _ARITHMETIC: Final = (
 
 
 class Adapted(Struct, frozen=True):
-    """The files as they are rehearsed."""
+    """The files in the form in which they are rehearsed."""
 
     files: Mapping[str, str]
     """Texts by name."""
     dtype: str
-    """In which the model is loaded, in torch's words."""
+    """The dtype in which the model is loaded, by torch's name."""
     attention: str
     hidden: Mapping[str, str]
-    """Slots that the changes hide, with the reason."""
+    """The slots that the changes hide, with the reasons."""
 
 
 class _Change(Struct):
-    """The documents while they are changed."""
+    """The documents while they are being changed."""
 
     documents: Documents
     plan: Plan
@@ -67,9 +68,9 @@ def adapt(
 ) -> Adapted:
     """Change the files for `ranks` processes on `device`, and nothing else.
 
-    `texts` are the files of the target by name, `script` the one with the Trainer's arguments;
-    `unquantised` says why the base is not quantised here, and is empty where it is. Raises
-    Unrehearsable where that leaves nothing that could run.
+    `texts` are the files of the target by name, `script` is the one with the Trainer's arguments.
+    `unquantised` is the reason why the base is not quantised here; it is empty if the base is.
+    Raises Unrehearsable if nothing remains that could run.
     """
     documents = {name: _read(name, texts[name]) for name in _known(texts)}
     if script not in documents:
@@ -100,7 +101,7 @@ def _known(texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _files(documents: Documents, script: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The documents by the names of their files."""
+    """The documents by file name."""
     for name, document in documents.items():
         if script == TRAINING or name != MODEL:
             yield (script if name == TRAINING else name), document
@@ -126,7 +127,7 @@ def _write(name: str, document: Mapping[str, Any]) -> str:
 
 
 def _surroundings(change: _Change) -> None:
-    """Trackers and evaluation are off, and everything is written to one folder."""
+    """Turn off trackers and evaluation, and write everything to one folder."""
     arguments = change.documents[TRAINING]
     arguments |= {"output_dir": "output", "report_to": "none", "dataloader_num_workers": 0}
     for key in ("eval_strategy", "evaluation_strategy"):
@@ -138,7 +139,7 @@ def _surroundings(change: _Change) -> None:
 
 
 def _batch(change: _Change) -> None:
-    """A global batch in the file is for the plan's processes."""
+    """Scale a global batch in the file from the plan's processes to `ranks`."""
     config = change.documents.get(DEEPSPEED, {})
     given, width = config.get("train_batch_size"), change.plan.parallel.data
     if isinstance(given, int) and given % width == 0:
@@ -148,7 +149,7 @@ def _batch(change: _Change) -> None:
 
 
 def _quantised(change: _Change, unquantised: str) -> None:
-    """Without bitsandbytes the base is rehearsed in the dtype that it is loaded in."""
+    """Without bitsandbytes, rehearse the base in the dtype in which it is loaded."""
     if not unquantised:
         return
     names = ("format", "double", "compute", "storage")
@@ -158,7 +159,7 @@ def _quantised(change: _Change, unquantised: str) -> None:
 
 
 def _samples(change: _Change) -> None:
-    """Generated samples are as long as the shrunk model reads."""
+    """Make generated samples as long as the shrunk model's sequence."""
     arguments = change.documents[TRAINING]
     for key in ("max_length", "max_seq_length"):
         if key in arguments:
@@ -169,7 +170,7 @@ def _samples(change: _Change) -> None:
 
 
 def _arithmetic(change: _Change) -> None:
-    """bf16 for fp16: a CPU has no fp16 training (deepspeed accelerator/cpu_accelerator.py)."""
+    """Use bf16 for fp16: a CPU has no fp16 training (deepspeed accelerator/cpu_accelerator.py)."""
     if change.plan.precision.compute != "fp16":
         return
     arguments, config = change.documents[TRAINING], change.documents.get(DEEPSPEED, {})
@@ -185,7 +186,7 @@ def _arithmetic(change: _Change) -> None:
 
 
 def _optimizer(change: _Change) -> None:
-    """torch's own optimizers: DeepSpeed's are compiled when they are first used."""
+    """Use torch's own optimizers, as DeepSpeed's are compiled when they are first used."""
     arguments, block = change.documents[TRAINING], change.documents.get(DEEPSPEED, {})
     if arguments.get("optim") not in (*_ON_CPU, None):
         arguments["optim"] = "adamw_torch"

@@ -1,4 +1,4 @@
-"""compare: what the ranks read from the running engine against the plan, slot by slot."""
+"""Compares what ranks read from the running engine with the plan, slot by slot."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
@@ -10,7 +10,7 @@ from tunec.compiler.rehearse.schedule import rate
 
 Status = Literal["same", "differs", "not rehearsed"]
 Told = Mapping[str, Any]
-"""What one rank reports: `live/engine_report.py` `read`."""
+"""The report of one rank, as `read` in `live/engine_report.py` returns it."""
 
 _WORDS: Final[Mapping[str, str]] = {
     "bf16": "bfloat16",
@@ -26,7 +26,7 @@ _CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     "sgd": ("SGD",),
     "lion": ("Lion", "FusedLion", "DeepSpeedCPULion"),
 }
-"""Classes that step, by algorithm: torch.optim; transformers 5.23 optimization.py `Adafactor`;
+"""Optimizer classes by algorithm: torch.optim; transformers 5.23 optimization.py `Adafactor`;
 deepspeed 0.19.8 runtime/engine.py `_configure_basic_optimizer`; bitsandbytes.optim `Lion`."""
 
 _ZERO: Final[Sequence[tuple[str, str, tuple[int, ...]]]] = (
@@ -43,7 +43,7 @@ _ZERO: Final[Sequence[tuple[str, str, tuple[int, ...]]]] = (
     ("zero.gather_on_save", "gather_16bit_weights_on_model_save", (3,)),
     ("zero.hpz_partition", "zero_hpz_partition_size", (3,)),
 )
-"""Slots that the engine's ZeRO configuration says, and the stages in which they have an effect."""
+"""Slots in the engine's ZeRO configuration, and the stages in which they have an effect."""
 
 _LORA: Final = (
     ("adapter.rank", "r"),
@@ -79,19 +79,19 @@ _SILENT: Final = "the running engine does not report it"
 
 
 class Check(Struct, frozen=True):
-    """One slot, or with an empty slot something about the run itself."""
+    """The result for one slot; if the slot is empty, for the run itself."""
 
     slot: str
     key: str
     status: Status
     expected: Any = None
     found: Any = None
-    """A value, or where ranks disagree the list of each rank's."""
+    """The value; if ranks disagree, a list with each rank's value."""
     reason: str = ""
 
 
 class Expected(Struct, frozen=True):
-    """What all ranks must say: `read` takes it from a rank's report."""
+    """A value that all ranks must report; `read` takes it from a rank's report."""
 
     slot: str
     key: str
@@ -104,9 +104,9 @@ def compare(
 ) -> tuple[Check, ...]:
     """A check for each slot of the plan, and for the checkpoint and the loss.
 
-    `told` holds one report for each rank that ran, of the `ranks` expected; `trainable` are the
-    parameters that the plan trains of the shrunk model, `hidden` the slots that the rehearsal
-    cannot show, with reasons.
+    `told` holds one report for each rank that ran, of the `ranks` expected. `trainable` is the
+    number of parameters that the plan trains in the shrunk model, and `hidden` are the slots that
+    the rehearsal cannot show, with reasons.
     """
     wanted = list(_expected(plan, ranks, told[0], trainable))
     checks = [_check(each, told, hidden) for each in wanted]
@@ -283,7 +283,7 @@ def _model(plan: Plan, trainable: int) -> Iterator[Expected]:
 
 
 def _quantization(plan: Plan) -> Iterator[Expected]:
-    """How the base is stored; in eight bits there is nothing more to say."""
+    """How the base is stored; for eight bits only the format is checked."""
     form, group = plan.quantization, "quantised"
     if form.format == "none":
         return
@@ -300,7 +300,7 @@ def _quantization(plan: Plan) -> Iterator[Expected]:
 
 
 def _objective(plan: Plan) -> Iterator[Expected]:
-    """What the running trainer works towards."""
+    """The objective of the running trainer."""
     objective = plan.objective
     names = ["kind", "reference"]
     names += ["loss", "beta"] if objective.kind == "dpo" else []

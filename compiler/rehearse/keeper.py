@@ -1,9 +1,10 @@
-"""The process that keeps a rehearsal: it starts the launcher, and leaves nothing behind.
+"""The process that guards a rehearsal: it starts the launcher, and leaves nothing behind.
 
-It reads its standard input, which tunec holds open. At its end, because tunec closed it or was
-killed, the launcher and every rank are killed; if tunec is gone, the folder is removed too. Runs as
-`python -m tunec.compiler.rehearse.keeper FOLDER COMMAND...` and imports the standard library only.
-Without COMMAND it starts nothing: it says KEPT once whoever ties himself to it is safe to do so.
+It reads its standard input, which tunec holds open. When that ends, because tunec closed it or was
+killed, the keeper kills the launcher and every rank; if tunec was killed, it removes the folder
+too. Runs as `python -m tunec.compiler.rehearse.keeper FOLDER COMMAND...` and imports only the
+standard library. Without COMMAND it starts nothing: it prints KEPT once processes can safely tie
+themselves to it.
 """
 
 import fcntl
@@ -20,16 +21,16 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 DONE: Final = b"done"
-"""What tunec writes before it closes the pipe itself: it will remove the folder."""
+"""Written by tunec before it closes the pipe; tunec itself then removes the folder."""
 
 KEPT: Final = b"kept\n"
-"""What it writes to its standard output once it holds the lock that the ranks follow."""
+"""Written to standard output once the keeper holds the lock that the ranks watch."""
 
 _PATIENCE: Final = 10.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the launcher in FOLDER/work; return its exit status, or 1 where it was ended."""
+    """Run the launcher in FOLDER/work; return its exit status, or 1 if it was killed."""
     folder, command = Path(arguments[0]), list(arguments[1:])
     with Path(folder, "alive").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -59,7 +60,7 @@ def _keep(folder: Path, command: Sequence[str]) -> int:
 
 
 def _listen(folder: Path, launcher: int | None, ended: threading.Event) -> NoReturn:
-    """Wait for the end of the pipe, then end everything."""
+    """Wait for the end of the pipe, then kill all processes."""
     said = sys.stdin.buffer.read()
     ended.set()
     _kill_all(folder, launcher)
@@ -69,7 +70,7 @@ def _listen(folder: Path, launcher: int | None, ended: threading.Event) -> NoRet
 
 
 def _kill_all(folder: Path, launcher: int | None) -> None:
-    """Kill the launcher's group and whoever is tied, and wait until none is left."""
+    """Kill the launcher's group and all tied processes, and wait until they have ended."""
     if launcher is not None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(launcher, signal.SIGKILL)
@@ -79,7 +80,7 @@ def _kill_all(folder: Path, launcher: int | None) -> None:
 
 
 def _kill_tied(folder: Path) -> int:
-    """Kill the processes that still hold their lock (live/watchdog.py); return how many did."""
+    """Kill the processes that still hold their lock (live/watchdog.py); return their number."""
     alive = 0
     for path in folder.glob("*.pid"):
         with suppress(FileNotFoundError), path.open("rb") as held:

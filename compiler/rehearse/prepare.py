@@ -1,4 +1,4 @@
-"""prepare: from a plan and its files to what the ranks are given."""
+"""Prepares a rehearsal: from a plan and its files to the input of the ranks."""
 
 import math
 import sys
@@ -36,7 +36,7 @@ from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.delivery import document
 
 FILES: Final[Mapping[str, tuple[str, ...]]] = {"huggingface": (TRAINING,), "trl": (SFT, DPO)}
-"""The targets whose files are rehearsed, and the files that may hold the Trainer's arguments."""
+"""The targets that can be rehearsed, and their files that may hold the Trainer's arguments."""
 LAUNCH: Final = "launch"
 SCRIPT: Final = "launch.sh"
 
@@ -44,15 +44,15 @@ _SHOWS_DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIB
 
 
 class Rehearsal(Struct, frozen=True):
-    """A job, and what its reports are compared with."""
+    """A job, and the values that its reports are compared with."""
 
     job: Job
     plan: Plan
     ranks: int
     trainable: int
-    """Parameters with gradients that the plan comes to on the shrunk model."""
+    """The number of parameters that the plan trains in the shrunk model."""
     hidden: Mapping[str, str]
-    """Slots that cannot be shown, with the reason."""
+    """Slots that the rehearsal cannot show, with the reasons."""
 
 
 def needed(cases: Sequence[Case]) -> tuple[str, ...]:
@@ -73,18 +73,18 @@ def _is_quantised(plan: Plan) -> bool:
 
 _BITSANDBYTES: Final = "bitsandbytes"
 _PIN: Final = f"{_BITSANDBYTES}==0.50.2"
-"""A release with kernels for a CPU: nf4, fp4 and int8, forward and backward."""
+"""A release with CPU kernels for nf4, fp4 and int8, forward and backward."""
 
 
 class Interpreter(Struct, frozen=True):
-    """Which Python the ranks run with, and why nothing is quantised in it, if so."""
+    """The Python that runs the ranks, and the reason if it cannot quantise the base."""
 
     python: str = sys.executable
     unquantised: str = ""
 
 
 def interpreter(cases: Sequence[Case]) -> Interpreter:
-    """The running Python, or for a quantised base one that has bitsandbytes beside it."""
+    """The running Python; for a quantised base, one that has bitsandbytes too."""
     quantised = any(_is_quantised(case.plan) for case in cases)
     if not quantised or not absent((_BITSANDBYTES,)):
         return Interpreter()
@@ -107,7 +107,7 @@ def prepare(
 ) -> Rehearsal:
     """Shrink the model, adapt the files, and choose the launcher; `steps` are optimizer steps.
 
-    `cases` are those of one plan, `config` is the model's config.json. Raises Unrehearsable.
+    `cases` are the cases of one plan, `config` is the model's config.json. Raises Unrehearsable.
     """
     case = next((each for each in cases if each.target.name in FILES), None)
     if case is None:
@@ -140,7 +140,7 @@ def prepare(
 
 
 def _modules(files: Iterable[str], script: str, quantised: bool) -> list[str]:
-    """What each rank comes to import, by the files it is given."""
+    """The modules that each rank will import, given its files."""
     names = ["torch.distributed.run", "tunec.compiler.rehearse.live.training"]
     if DEEPSPEED in files:
         # deepspeed 0.19.8 runtime/zero/utils.py `is_zero_supported_optimizer` imports it
@@ -218,7 +218,7 @@ class _Launched(Struct, frozen=True):
 
 
 def _launched(cases: Sequence[Case], plan: Plan, ranks: int) -> _Launched:
-    """The emitted launcher, with the emitted processes reduced as the plan's are."""
+    """The emitted launcher, with its processes reduced in the same way as the plan's."""
     case = next((each for each in cases if each.target.name == LAUNCH), None)
     if case is None or SCRIPT not in case.delivered:
         reason = "launch scripts are not rehearsed; torchrun starts the ranks"
@@ -244,12 +244,12 @@ def _starting(name: str, processes: int, environment: Mapping[str, str]) -> _Lau
 
 
 def _torchrun(processes: int) -> list[str]:
-    """Processes of one node that meet at a free port of the loopback (torch distributed/run.py)."""
+    """Flags for processes of one node that meet at a free port (torch distributed/run.py)."""
     # what `run` there makes of --standalone
     meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
     return [*meeting, f"--nproc-per-node={processes}"]
 
 
 def absent(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the packages that this interpreter does not have."""
+    """The packages that this interpreter does not have."""
     return tuple(name for name in names if find_spec(name) is None)

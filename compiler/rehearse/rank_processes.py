@@ -1,4 +1,4 @@
-"""The ranks' processes, from a folder with the files to one report for each rank."""
+"""Runs the ranks' processes: from a folder with the files to a report of each rank."""
 
 import atexit
 import json
@@ -22,7 +22,7 @@ from tunec.compiler.rehearse import keeper
 Progress = Callable[[str], None]
 
 SECONDS: Final = 300.0
-"""How long a rehearsal may take unless told otherwise; importing the libraries takes most of it."""
+"""The default time limit of a rehearsal, most of which is for importing the libraries."""
 
 _OF_A_RUN: Final = (
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK"),
@@ -42,12 +42,12 @@ _QUIET: Final[Mapping[str, str]] = {
 }
 _CPU: Final[Mapping[str, str]] = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
 _CACHES: Final = ("TMPDIR", "HF_HOME", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
-"""Variables that say where libraries write: all of it goes into the folder."""
+"""Variables that set where libraries write; all of them point to the run's folder."""
 
 
 _FORKED: Final = str(Path(keeper.__file__).parent / "live" / "torchrun.py")
 _SERVERS: Final[dict[str, tuple[Mapping[str, str], Server]]] = {}
-"""By interpreter the server, and the variables in which it loads the libraries."""
+"""The server of each interpreter, with the variables in which it loads the libraries."""
 _ONE_RUN: Final = threading.Lock()
 
 
@@ -60,23 +60,23 @@ class RehearsalFailed(Exception):
 
 
 class Job(Struct, frozen=True):
-    """One run: its files by name, what each rank is asked, and how the ranks are started."""
+    """One run: its files by name, the question for each rank, and how the ranks are started."""
 
     files: Mapping[str, str]
     question: Mapping[str, Any]
     launcher: Sequence[str]
-    """Flags of torchrun; empty: one rank without a launcher."""
+    """Flags of torchrun; if empty, a single rank runs without a launcher."""
     environment: Mapping[str, str]
     modules: Sequence[str]
-    """What every rank imports; those that are not there are passed over."""
+    """Modules that every rank imports; missing ones are skipped."""
     python: str = sys.executable
-    """What the ranks run with; it reaches the packages of the running interpreter."""
+    """The interpreter of the ranks; it can import the packages of the running interpreter."""
 
 
 def run(job: Job, progress: Progress, seconds: float = SECONDS) -> list[dict[str, Any]]:
     """Run a job to its end; return each rank's report, in order.
 
-    Nothing outlives the call, whatever ends it: not a process, not a file. Raises RehearsalFailed.
+    No process and no file outlives the call, however it ends. Raises RehearsalFailed.
     """
     with _folder() as folder:
         work = folder / "work"
@@ -96,7 +96,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _environment(job: Job, folder: Path | str) -> dict[str, str]:
-    """The ranks' variables; `folder` takes what the libraries write."""
+    """The ranks' variables; libraries write into `folder`."""
     around = {name: value for name, value in os.environ.items() if name not in _OF_A_RUN}
     device = _CPU if job.question["device"] == "cpu" else {}
     caches = dict.fromkeys(_CACHES, str(folder))
@@ -104,9 +104,9 @@ def _environment(job: Job, folder: Path | str) -> dict[str, str]:
 
 
 def _path(around: Mapping[str, str]) -> dict[str, str]:
-    """Where tunec itself is found, also by a Python that only borrows this one's packages.
+    """Variables that let the ranks import tunec, even if their Python only borrows our packages.
 
-    Nothing is imported from the directory in which the ranks are started.
+    Nothing is imported from the directory in which the ranks start.
     """
     root = str(Path(keeper.__file__).parents[3])
     known = around.get("PYTHONPATH")
@@ -118,7 +118,7 @@ def _path(around: Mapping[str, str]) -> dict[str, str]:
 def _keeper(
     folder: Path, command: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The process that keeps the run; it has ended all others when this ends."""
+    """The process that guards the run; all others have ended when this context ends."""
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-P", "-m", keeper.__name__, str(folder), *command],
         stdin=subprocess.PIPE,
@@ -136,7 +136,7 @@ def _keeper(
 def _follow(
     ended: Callable[[float], int | None], folder: Path, progress: Progress, until: float
 ) -> int | None:
-    """What `ended` says within so many seconds, asked until then; None where time ran out."""
+    """The result of `ended`, which is polled until the time `until`; None if time ran out."""
     told = 0
     while time.monotonic() < until:
         lines = _lines(folder / "progress.txt")
@@ -175,7 +175,7 @@ def _reports(folder: Path, status: int | None, seconds: float) -> list[dict[str,
 
 
 def _attend_started(job: Job, folder: Path, progress: Progress, until: float) -> int | None:
-    """The launcher's exit status, or None where time ran out."""
+    """The launcher's exit status; None if time ran out."""
     with _keeper(folder, _command(job, folder), _environment(job, folder)) as process:
         return _follow(partial(_ended, process), folder, progress, until)
 
@@ -196,10 +196,10 @@ def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
 
 
 def _attend_forked(job: Job, folder: Path, progress: Progress, until: float) -> int | None:
-    """As `_attend_started`: a third of its time, for the libraries are imported once.
+    """Like `_attend_started`, in a third of the time, as the libraries are imported only once.
 
-    On a CPU only: a process that has spoken to a GPU cannot be forked (torch/cuda/__init__.py
-    `_lazy_init`), and importing DeepSpeed may ask for one.
+    Only for a CPU: a process that has used a GPU cannot be forked (torch/cuda/__init__.py
+    `_lazy_init`), and importing DeepSpeed may use one.
     """
     with _keeper(folder, (), _environment(job, folder)) as process, _server(job) as server:
         if process.stdout is None or process.stdout.readline() != keeper.KEPT:
@@ -227,10 +227,10 @@ def _request(job: Job, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _server(job: Job) -> Iterator[Server]:
-    """The server for one run, begun anew where the interpreter's last had other variables.
+    """The server for one run, started again if the last one's variables were different.
 
-    Libraries ask for some of them when they are imported; the folder of their caches they are told
-    as that in which they run.
+    Libraries read some variables when they are imported. Their cache folder is given as `.`, the
+    folder in which they run.
     """
     variables = {**_environment(job, "."), "TMPDIR": tempfile.gettempdir()}
     with _ONE_RUN:

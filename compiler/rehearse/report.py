@@ -1,4 +1,4 @@
-"""report: what a rehearsal found, for people and for machines."""
+"""The results of a rehearsal, as a table and as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,7 +15,7 @@ def passes(checks: Sequence[Check]) -> bool:
 
 
 def table(checks: Sequence[Check]) -> str:
-    """One line for each slot that was read back, what was not by reason, and the sum."""
+    """A line for each slot that was read back, the others by reason, and the totals."""
     head = ("slot", "read from the engine", "plan", "ran", "result")
     compared = [each for each in checks if each.status != "not rehearsed"]
     rows = [head, *(_cells(each) for each in compared)]

@@ -1,4 +1,4 @@
-"""The learning rate that a plan's schedule comes to in each step."""
+"""The learning rate of a plan's schedule in each step."""
 
 import math
 
@@ -15,7 +15,7 @@ def rate(plan: Plan, step: int, total: int) -> float:
 
 
 def _warmup(plan: Plan, total: int) -> int:
-    """Steps of warm-up, as `TrainingArguments.get_warmup_steps` counts them."""
+    """Warm-up steps, counted like `TrainingArguments.get_warmup_steps`."""
     share = plan.schedule.warmup_share
     return (plan.schedule.warmup_steps or 0) if share is None else math.ceil(total * share)
 

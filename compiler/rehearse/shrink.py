@@ -1,4 +1,4 @@
-"""shrink: the same architecture, small enough for a CPU."""
+"""Shrinks a model: the same architecture, small enough for a CPU."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,12 +7,12 @@ Config = Mapping[str, Any]
 
 VOCABULARY: Final = 128
 SEQUENCE: Final = 16
-"""Tokens of a generated sample."""
+"""The number of tokens of a generated sample."""
 
 HEAD: Final = 8
 QUANTISED_HEAD: Final = 32
-"""Width of a head where the base is quantised: bitsandbytes 0.50.2 functional.py
-`_convert_weight_packed_for_cpu` wants outputs of a layer in multiples of 32."""
+"""The width of a head if the base is quantised: bitsandbytes 0.50.2 functional.py
+`_convert_weight_packed_for_cpu` needs layer outputs in multiples of 32."""
 _LAYERS: Final = 2
 _MOST_HEADS: Final = 16
 _LARGEST: Final[Mapping[str, int]] = {
@@ -31,22 +31,22 @@ _LARGEST: Final[Mapping[str, int]] = {
     "kv_lora_rank": 16,
     "q_lora_rank": 16,
 }
-"""What each size of a config may be at most; a size that it does not have stays absent."""
+"""The upper limit of each size in a config; sizes that the config lacks are not added."""
 _WIDTHS: Final = ("head_dim", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 _BY_LAYER: Final = ("layer_types", "mlp_layer_types")
 _DROPPED: Final = ("quantization_config", "torch_dtype", "dtype", "rope_scaling", "rope_parameters")
-"""Formats of weights that are not loaded; scales of positions beyond those that are rehearsed."""
+"""Keys for weight formats, which are not loaded, and for scaling of positions that do not occur."""
 
 
 class Unrehearsable(Exception):
-    """Something that no rehearsal can run; the message says what and why."""
+    """A rehearsal is not possible; the message says what cannot be run and why."""
 
 
 def shrunk(config: Config, head: int = HEAD) -> dict[str, Any]:
     """A config of the same family with two layers, few heads of width `head`, and few tokens.
 
-    The ratio of query heads to key and value heads is kept, every switch is as it was. Raises
+    The ratio of query heads to key and value heads is kept, and so is every switch. Raises
     Unrehearsable for a config without the sizes of a decoder.
     """
     heads = config.get("num_attention_heads")
@@ -65,7 +65,7 @@ def _at_most(value: Any, most: int) -> Any:
 
 
 def _token(value: Any) -> Any:
-    """Special tokens, moved into the small vocabulary."""
+    """Map special tokens into the small vocabulary."""
     if isinstance(value, list):
         return [_token(each) for each in value]
     return value % VOCABULARY if isinstance(value, int) else value

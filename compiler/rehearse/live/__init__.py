@@ -1,1 +1,1 @@
-"""What runs inside the ranks of a rehearsal: the only part that imports torch and its kin."""
+"""Code that runs inside the ranks of a rehearsal: the only part that imports torch and others."""

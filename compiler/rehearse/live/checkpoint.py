@@ -1,4 +1,4 @@
-"""Whether the checkpoint that the run saved can be loaded again."""
+"""Checks whether the checkpoint that the run saved can be loaded again."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tunec.compiler.rehearse.live.engine_report import engine_of
 def reload(trainer: Any, steps: int) -> dict[str, Any]:
     """Load the last checkpoint as a resumed run does: weights, optimizer and schedule.
 
-    Returns `saved`, the directory's files, and `reloaded`: `yes`, or what was raised.
+    Returns `saved`, the directory's files, and `reloaded`: `yes`, or the exception.
     """
     folder = Path(trainer.args.output_dir, f"checkpoint-{steps}")
     if not folder.is_dir():
@@ -31,7 +31,7 @@ def reload(trainer: Any, steps: int) -> dict[str, Any]:
 
 
 def _load(trainer: Any, folder: str) -> None:
-    """What `Trainer._inner_training_loop` does with `resume_from_checkpoint`."""
+    """Do what `Trainer._inner_training_loop` does with `resume_from_checkpoint`."""
     if engine_of(trainer) is not None:
         from transformers.integrations.deepspeed import deepspeed_load_checkpoint
 
@@ -48,7 +48,7 @@ def _trained(trainer: Any) -> list[Any]:
 
 
 def _here(parameter: Any) -> Any:
-    """What of a parameter lies on this rank: with ZeRO 3 its shard."""
+    """The part of a parameter on this rank, which is its shard with ZeRO 3."""
     return getattr(parameter, "ds_tensor", parameter)
 
 
@@ -57,7 +57,7 @@ def _sum(trainer: Any) -> float:
 
 
 def _spoil(trainer: Any) -> None:
-    """Overwrite the weights, so that only a checkpoint that is really read brings them back."""
+    """Overwrite the weights, so that only a checkpoint that is really read restores them."""
     with torch.no_grad():
         for each in _trained(trainer):
             each.data.fill_(7.0)

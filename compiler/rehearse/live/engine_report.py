@@ -1,4 +1,4 @@
-"""What a running engine says of itself: counted while it ran, and read from its own objects."""
+"""The state of a running engine: counted while it ran, and read from its own objects."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,33 +12,33 @@ _STILL_ZERO: Final = (
     *("max_live_parameters", "max_reuse_distance", "sub_group_size"),
     *("gather_16bit_weights_on_model_save", "zero_hpz_partition_size"),
 )
-"""Fields of deepspeed 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig` that slots speak of."""
+"""Fields of deepspeed 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig` that slots set."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was written down while it ran."""
+    """Observations made while the engine ran."""
 
     micro: list[int] = field(default_factory=list)
     """Samples of each micro batch."""
     begun: list[int] = field(default_factory=list)
-    """Micro batches taken before each optimizer step began."""
+    """The number of micro batches taken before each optimizer step began."""
     rates: list[float] = field(default_factory=list)
-    """Learning rate of each optimizer step."""
+    """The learning rate of each optimizer step."""
     losses: list[float] = field(default_factory=list)
     clipped: list[float] = field(default_factory=list)
-    """Norms to which gradients were clipped, outside of DeepSpeed."""
+    """The norms to which gradients were clipped, outside of DeepSpeed."""
     gradients: set[str] = field(default_factory=set)
-    """Dtypes in which gradients stood when the optimizer stepped."""
+    """The dtypes of the gradients when the optimizer stepped."""
     products: set[str] = field(default_factory=set)
-    """Dtypes that linear layers returned."""
+    """The dtypes that linear layers returned."""
     autocast: set[bool] = field(default_factory=set)
     recomputed: int = 0
-    """Layers run under activation checkpointing."""
+    """The number of layers run under activation checkpointing."""
     reentrant: set[bool] = field(default_factory=set)
 
     def note_gradients(self, model: torch.nn.Module) -> None:
-        """Note the dtypes of the gradients that the parameters hold."""
+        """Record the dtypes of the parameters' gradients."""
         for each in model.parameters():
             if each.grad is not None:
                 self.gradients.add(_name(each.grad.dtype))
@@ -52,7 +52,7 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def watch_clipping(seen: Seen, trainer: Any) -> None:
-    """Write down each norm that the Trainer clips to; DeepSpeed clips by its own configuration."""
+    """Record each norm that the Trainer clips to; DeepSpeed clips by its own configuration."""
     clip = trainer.accelerator.clip_grad_norm_
 
     def noting(parameters: Any, max_norm: float, *more: Any, **options: Any) -> Any:
@@ -63,7 +63,7 @@ def watch_clipping(seen: Seen, trainer: Any) -> None:
 
 
 def watch_model(seen: Seen, model: torch.nn.Module) -> None:
-    """Note what the layers do: recomputation, and the dtype of products under autocast."""
+    """Record what the layers do: recomputation, and the dtype of products under autocast."""
     for module in model.modules():
         if hasattr(module, "_gradient_checkpointing_func"):
             _watch_recomputation(seen, module)
@@ -88,7 +88,7 @@ def _watch_recomputation(seen: Seen, module: Any) -> None:
 
 
 def watch_engine(seen: Seen, engine: Any) -> None:
-    """Note the gradients that DeepSpeed's optimizer is about to step with."""
+    """Record the gradients with which DeepSpeed's optimizer is about to step."""
     wrapper = engine.optimizer
     step = wrapper.step
 
@@ -100,7 +100,7 @@ def watch_engine(seen: Seen, engine: Any) -> None:
 
 
 def _engine_gradients(engine: Any) -> Iterator[torch.Tensor]:
-    """Where each wrapper of deepspeed 0.19.8 keeps the gradients that it has accumulated.
+    """The accumulated gradients, which each wrapper of deepspeed 0.19.8 keeps elsewhere.
 
     `stage3.py`: `grad_partitions_flat_buffer`; `stage_1_and_2.py`: `averaged_gradients`, or the
     parameter's `grad_accum`; the others: the parameter's `grad`.
@@ -125,7 +125,7 @@ def _engine_gradients(engine: Any) -> Iterator[torch.Tensor]:
 
 
 def read(seen: Seen, trainer: Any) -> dict[str, Any]:
-    """Everything about the run, as JSON values."""
+    """The full report of the run, as JSON values."""
     engine = engine_of(trainer)
     model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
     optimizer = engine.basic_optimizer if engine else _inner(trainer.optimizer)
@@ -167,7 +167,7 @@ def read(seen: Seen, trainer: Any) -> dict[str, Any]:
 
 
 def engine_of(trainer: Any) -> Any:
-    """The DeepSpeed engine that trains, or None."""
+    """The DeepSpeed engine that trains; None if there is none."""
     return trainer.model_wrapped if trainer.is_deepspeed_enabled else None
 
 
@@ -180,12 +180,12 @@ def _is_finite(value: float) -> bool:
 
 
 def _inner(optimizer: Any) -> Any:
-    """What accelerate has wrapped."""
+    """The optimizer that accelerate has wrapped."""
     return getattr(optimizer, "optimizer", optimizer)
 
 
 def _size(parameter: Any) -> int:
-    """Elements, of a parameter that ZeRO 3 has split too."""
+    """The number of elements of a parameter, even if ZeRO 3 has partitioned it."""
     return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
@@ -194,7 +194,7 @@ def _dtypes(tensors: Iterable[Any]) -> list[str]:
 
 
 def _objective(trainer: Any) -> dict[str, Any]:
-    """Towards what TRL's trainer works, by the class that has the words (trl 1.16.0)."""
+    """The objective of TRL's trainer, by the class of its arguments (trl 1.16.0)."""
     if type(trainer.args).__name__ != "DPOConfig":
         return {"kind": "sft", "reference": "none"}
     losses = trainer.args.loss_type
@@ -209,7 +209,7 @@ def _objective(trainer: Any) -> dict[str, Any]:
 
 
 _PACKED: Final = ("Params4bit", "Int8Params")
-"""What bitsandbytes 0.50.2 nn/modules.py keeps quantised weights in."""
+"""The classes in which bitsandbytes 0.50.2 nn/modules.py keeps quantised weights."""
 
 
 def _whole(parameters: Iterable[Any]) -> Iterator[Any]:
@@ -220,7 +220,7 @@ def _whole(parameters: Iterable[Any]) -> Iterator[Any]:
 
 
 def _quantised(model: torch.nn.Module) -> dict[str, Any] | None:
-    """How the layers of the base are stored, or None where they are as they were loaded."""
+    """How the layers of the base are stored; None if they are not quantised."""
     for module in model.modules():
         held: Any = getattr(module, "weight", None)
         if type(held).__name__ == "Int8Params":
@@ -236,7 +236,7 @@ def _quantised(model: torch.nn.Module) -> dict[str, Any] | None:
 
 
 def _moments(optimizer: Any) -> Iterator[torch.Tensor]:
-    """The state that grows with the parameters; counters of steps are left out."""
+    """The optimizer state that grows with the parameters; step counters are left out."""
     for state in optimizer.state.values():
         for value in state.values() if isinstance(state, dict) else ():
             if isinstance(value, torch.Tensor) and value.dim() > 0:
@@ -256,7 +256,7 @@ def _hyperparameters(optimizer: Any) -> dict[str, Any]:
 
 
 def _later_rates(scheduler: Any, total: int) -> list[list[float]]:
-    """Learning rates beyond the steps that are rehearsed, from the schedule's own functions."""
+    """Learning rates after the rehearsed steps, computed by the schedule's own functions."""
     inner = getattr(scheduler, "scheduler", scheduler)
     shapes = getattr(inner, "lr_lambdas", None)
     if not shapes:
@@ -266,7 +266,7 @@ def _later_rates(scheduler: Any, total: int) -> list[list[float]]:
 
 
 def _lora(model: Any) -> dict[str, Any] | None:
-    """The adapter that PEFT has put in, or None."""
+    """The settings of the adapter that PEFT added; None if there is none."""
     held = getattr(model, "peft_config", {}).get("default")
     if held is None:
         return None
@@ -277,7 +277,7 @@ def _lora(model: Any) -> dict[str, Any] | None:
 def _has_master_weights(engine: Any, optimizer: Any, trained: Iterable[Any]) -> bool:
     """Whether the optimizer steps copies of the parameters.
 
-    Between steps, deepspeed 0.19.8 stage3.py keeps what is stepped apart from `param_groups`.
+    Between steps, deepspeed 0.19.8 stage3.py keeps these copies outside of `param_groups`.
     """
     shards = getattr(engine and engine.optimizer, "fp16_partitioned_groups_flat", None)
     if shards is None:
@@ -291,7 +291,7 @@ def _storages(tensors: Iterable[torch.Tensor]) -> set[int]:
 
 
 def _clipping(seen: Seen) -> float:
-    """The norm that the Trainer clipped to in every step; 0 where it never did."""
+    """The norm to which the Trainer clipped in every step; 0 if it did not."""
     limits = set(seen.clipped)
     return limits.pop() if len(limits) == 1 and len(seen.clipped) >= len(seen.rates) else 0.0
 

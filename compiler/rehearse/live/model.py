@@ -11,8 +11,8 @@ import transformers
 def build(question: Mapping[str, Any], arguments: Any, quantization: Any = None) -> torch.nn.Module:
     """The model as a training script builds it from model_args.yaml and adapter_config.json.
 
-    `quantization` is what `from_pretrained` is given, None for a base as it is. Called after the
-    Trainer's arguments, so that with ZeRO 3 each rank makes only its shards.
+    `quantization` is passed to `from_pretrained`; None means an unquantised base. It is called
+    after the Trainer's arguments are made, so that with ZeRO 3 each rank creates only its shards.
     """
     torch.manual_seed(arguments.seed)
     content = dict(question["model_config"])
@@ -34,7 +34,7 @@ def build(question: Mapping[str, Any], arguments: Any, quantization: Any = None)
 
 
 def _quantised(model: Any, dtype: torch.dtype, attention: str, quantization: Any) -> Any:
-    """The model's weights, read back by `from_pretrained`, which quantises them on the way."""
+    """Pass the model's weights through `from_pretrained`, which quantises them."""
     return type(model).from_pretrained(
         None,
         config=model.config,
@@ -46,7 +46,7 @@ def _quantised(model: Any, dtype: torch.dtype, attention: str, quantization: Any
 
 
 def tokenizer(vocabulary: int) -> Any:
-    """A word for each token, the last of them the end: what TRL asks of a tokenizer."""
+    """A tokenizer with a word for each token, the last being the end token: enough for TRL."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -61,7 +61,7 @@ def tokenizer(vocabulary: int) -> Any:
 
 
 class Tokens(torch.utils.data.Dataset):  # type: ignore[misc]  # torch is not typed
-    """Samples of random tokens, the same in every rank."""
+    """Samples of random tokens, the same on every rank."""
 
     def __init__(self, samples: int, sequence: int, vocabulary: int) -> None:
         source = torch.Generator().manual_seed(0)

@@ -1,8 +1,8 @@
-"""One rank of a rehearsal: trains a few steps as the files say, and writes down what ran.
+"""One rank of a rehearsal: it trains a few steps from the files, and records what ran.
 
-Started by the launcher as `-m tunec.compiler.rehearse.live.rank FOLDER`, or forked (torchrun.py),
-in FOLDER/work, which holds the files. Writes FOLDER/rank-N.json: what was read from the running
-engine, or the fault.
+The launcher starts it as `-m tunec.compiler.rehearse.live.rank FOLDER`, or torchrun.py forks it, in
+FOLDER/work, which holds the files. It writes FOLDER/rank-N.json: the state that it read from the
+running engine, or the exception.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main(folder: Path) -> int:
-    """Rehearse and report; 1 where something was raised."""
+    """Rehearse and report; return 1 if an exception was raised."""
     from tunec.compiler.rehearse.live.watchdog import tie
 
     rank = int(os.environ.get("RANK", "0"))
@@ -46,7 +46,7 @@ def _rehearse(question: Mapping[str, Any], folder: Path | None) -> dict[str, Any
 
 
 def _without_kernels() -> None:
-    """Let DeepSpeed build nothing: gloo alone carries what shared memory would speed up."""
+    """Stop DeepSpeed from building its shared memory kernel: gloo alone transfers the data."""
     import importlib
     import importlib.util
 

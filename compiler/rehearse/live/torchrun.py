@@ -1,6 +1,6 @@
-"""torchrun in a process that has the libraries loaded already: it forks its ranks.
+"""torchrun in a process that has loaded the libraries already: it forks its ranks.
 
-Run by compiler/consumers/fork_server.py as `torchrun.py FOLDER FLAGS...`, in FOLDER/work.
+compiler/consumers/fork_server.py runs it as `torchrun.py FOLDER FLAGS...`, in FOLDER/work.
 """
 
 import sys
@@ -12,7 +12,7 @@ from tunec.compiler.rehearse.live.watchdog import tie
 
 
 def main(folder: str, *flags: str) -> int:
-    """Start the ranks with torchrun's `flags`, or be the only one without any."""
+    """Start the ranks with torchrun's `flags`; without flags, be the only rank."""
     tie(Path(folder), "launcher")
     if not flags:
         return rank.main(Path(folder))
@@ -21,7 +21,7 @@ def main(folder: str, *flags: str) -> int:
 
 
 def _launch(folder: str, flags: Sequence[str]) -> None:
-    """What torch 2.13 distributed/run.py `run` does, with a function for the program."""
+    """Do what torch 2.13 distributed/run.py `run` does, with a function as the program."""
     from torch.distributed.launcher.api import elastic_launch
     from torch.distributed.run import config_from_args, parse_args
 

@@ -1,4 +1,4 @@
-"""The Trainer on the files, for a few steps, watched from inside."""
+"""Runs the Trainer with the files for a few steps, and observes it from inside."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,7 +21,10 @@ from tunec.compiler.rehearse.live.model import Tokens, build, tokenizer
 
 
 def train(question: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
-    """Train as training_args.yaml says, and say what ran; `folder` gets the progress."""
+    """Train as the question's script file describes, and report what ran.
+
+    Progress is written to `folder`, unless it is None.
+    """
     transformers.logging.set_verbosity_error()
     _tell(folder, "starting the engine")
     seen = Seen()
@@ -45,15 +48,15 @@ def _tell(folder: Path | None, text: str) -> None:
 
 
 class _Watched:
-    """A Trainer, with each micro batch that it takes written down."""
+    """A Trainer that records each of its micro batches."""
 
     seen: Seen
     is_watched = False
     rows = 1
-    """Of a micro batch's rows how many are one sample: two of a pair of answers."""
+    """Rows of a micro batch per sample: two for a pair of answers."""
 
     def training_step(self, model: Any, inputs: Any, *more: Any, **options: Any) -> Any:
-        """One micro batch."""
+        """Train and record one micro batch."""
         if not self.is_watched:
             self.is_watched = True
             watch_model(self.seen, model)
@@ -66,7 +69,7 @@ class _Watched:
 
 
 def _own_script(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
-    """The Trainer as a user's script makes it, of training_args.yaml and the files beside it."""
+    """The Trainer as a user's script makes it from training_args.yaml and the files beside it."""
     (arguments,) = HfArgumentParser([TrainingArguments]).parse_yaml_file("training_args.yaml")
     model = build(question, arguments, _quantization() if question["quantised"] else None)
     kind = type("Watched", (_Watched, Trainer), {})
@@ -74,7 +77,7 @@ def _own_script(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
 
 
 def _quantization() -> Any:
-    """As trl makes it of model_args.yaml."""
+    """The quantization config that trl makes from model_args.yaml."""
     import trl
 
     (held,) = HfArgumentParser([trl.ModelConfig]).parse_yaml_file("model_args.yaml")
@@ -86,7 +89,10 @@ def _tokens(question: Mapping[str, Any]) -> Tokens:
 
 
 def _sft(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
-    """`trl sft --config sft.yaml` (trl 1.16.0 scripts/sft.py), the model and the data ours."""
+    """The trainer of `trl sft --config sft.yaml` (trl 1.16.0 scripts/sft.py), with our data.
+
+    The model is ours too.
+    """
     import datasets
     import trl
 
@@ -107,10 +113,10 @@ def _sft(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
 
 
 def _dpo(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
-    """`trl dpo --config dpo.yaml` (trl 1.16.0 scripts/dpo.py), the model and the data ours.
+    """The trainer of `trl dpo --config dpo.yaml` (trl 1.16.0 scripts/dpo.py), with our data.
 
-    Of a model that it is given by name the trainer loads a second one for the reference, where
-    there is no adapter to turn off and nothing is computed before.
+    The model is ours too. Given a model's name, the real trainer loads a second one as the
+    reference if there is no adapter to turn off and the reference is not precomputed.
     """
     import datasets
     import trl
@@ -134,7 +140,7 @@ def _dpo(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
 
 
 def _pair(tokens: list[int]) -> dict[str, str]:
-    """A quarter of the tokens asks, a half answers, one way or the other way round."""
+    """A prompt of a quarter of the tokens; the next half is chosen, and in reverse rejected."""
     words = [f"t{each}" for each in tokens]
     quarter = len(words) // 4
     prompt, answer = words[:quarter], words[quarter : 3 * quarter]
@@ -154,22 +160,22 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], list[Any]], Any]]] = {
 
 
 class _Stop(TrainerCallback):  # type: ignore[misc]
-    """Reads while it runs; stops after so many steps, with a checkpoint."""
+    """Records the run, and stops it after `steps` steps with a checkpoint."""
 
     def __init__(self, seen: Seen, steps: int, folder: Path | None) -> None:
         self.seen, self.steps, self.folder = seen, steps, folder
 
     def on_step_begin(self, _args: Any, _state: Any, _control: Any, **given: Any) -> None:
-        """Before the first micro batch of a step."""
+        """Record the learning rate and the number of micro batches before a step."""
         self.seen.rates.append(float(given["optimizer"].param_groups[0]["lr"]))
         self.seen.begun.append(len(self.seen.micro))
 
     def on_pre_optimizer_step(self, _args: Any, _state: Any, _control: Any, **given: Any) -> None:
-        """Gradients are there; with DeepSpeed the engine has stepped already."""
+        """Record the gradients; with DeepSpeed the engine has stepped already."""
         self.seen.note_gradients(given["model"])
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
-        """After a step."""
+        """Report the progress, and save and stop after the last step."""
         _tell(self.folder, f"step {state.global_step} of {self.steps}")
         control.should_save = state.global_step >= self.steps
         control.should_training_stop = state.global_step >= self.steps

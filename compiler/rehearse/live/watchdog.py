@@ -1,9 +1,9 @@
-"""A process's tie to the one that keeps the run: it holds a lock, and dies with the keeper.
+"""Ties a process to the keeper of the run: it holds a lock, and ends with the keeper.
 
-A launcher may give each rank a session of its own (torch 2.13
+A launcher may start each rank in a new session (torch 2.13
 distributed/elastic/multiprocessing/subprocess_handler: `start_new_session`), so that no signal to a
-process group reaches them all. A lock on a file does: the kernel lets go of it when its holder ends
-in whatever way.
+process group reaches all ranks. A lock on a file does: the kernel releases it when its holder ends,
+however that happens.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ _held: list[IO[bytes]] = []
 
 
 def tie(folder: Path, name: str) -> None:
-    """Say that this process runs, and end it as soon as the keeper of `folder` has ended."""
+    """Record that this process runs, and end it as soon as the keeper of `folder` has ended."""
     _held.clear()  # that of the process it was forked from
     own = Path(folder, f"{name}.pid").open("wb")  # noqa: SIM115  held until this process ends
     own.write(str(os.getpid()).encode())
