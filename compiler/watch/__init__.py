@@ -1,1 +1,1 @@
-"""What `watch: true` puts into a bundle: a probe around the trainer, and what the plan expects."""
+"""What `watch: true` adds to a bundle: a probe around the trainer, and the plan's expectations."""

@@ -1,4 +1,4 @@
-"""What a plan expects of a run: the numbers that are compared with what the run shows."""
+"""The numbers that a plan expects of a run, for comparison with what the run shows."""
 
 from collections.abc import Mapping
 
@@ -12,27 +12,27 @@ from tunec.schemas.terms import Vendor
 
 
 class Expected(Struct, frozen=True):
-    """A plan's accounts, without what other runs on the cluster came to."""
+    """A plan's accounts, without the results of other runs on the cluster."""
 
     name: str
-    """The spec's."""
+    """The spec's name."""
     cluster: str
     vendor: Vendor
-    """Of its devices."""
+    """The vendor of the devices."""
     devices: int
-    """Ranks."""
+    """The number of ranks."""
     samples: int
-    """In one optimizer step, over all devices."""
+    """Samples of one optimizer step, over all devices."""
     seconds: Mapping[str, float]
-    """Of one optimizer step, by term."""
+    """Seconds of one optimizer step, by term."""
     tensors: int
     """Bytes of tensors at the peak."""
     allowed: int
-    """Bytes that torch's allocator may take: the tensors with their slack."""
+    """Bytes that torch's allocator may use: the tensors and their slack."""
     required: int
-    """Bytes of a device, with all that is beside the allocator."""
+    """Bytes needed on each device, including everything outside the allocator."""
     versions: Mapping[str, str]
-    """That the plan is for."""
+    """The versions of packages that the plan is for."""
 
     @property
     def step_seconds(self) -> float:
@@ -41,7 +41,7 @@ class Expected(Struct, frozen=True):
 
 
 def expected(facts: Facts, memory: Account, time: TimeAccount) -> Expected:
-    """What a plan expects."""
+    """The numbers that a plan expects of a run."""
     beside = sum(memory.apart.values()) - WORKSPACE
     return Expected(
         name=facts.spec.name,
@@ -58,7 +58,7 @@ def expected(facts: Facts, memory: Account, time: TimeAccount) -> Expected:
 
 
 def assumed(vendor: Vendor = "nvidia") -> dict[str, int]:
-    """Bytes beside torch's allocator that plans assume, by whether there are several ranks."""
+    """Bytes outside torch's allocator that plans assume, for "one" rank and for "several"."""
     worlds = {"one": 1, "several": 2}
     return {
         ranks: sum(apart(world, vendor).values()) - WORKSPACE for ranks, world in worlds.items()

@@ -1,4 +1,4 @@
-"""What a short run before the long one must show; `compiler/calibrate/smoke.py` judges it."""
+"""The conditions of a short run before the long one; `compiler/calibrate/smoke.py` checks them."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,13 +8,13 @@ from tunec.compiler.watch.expectation import Expected
 from tunec.schemas.units import format_bytes
 
 STEPS: Final = 2
-"""Of the short run; it is resumed from the first of them."""
+"""The number of steps of the short run; it is resumed from the first."""
 CLOSE: Final = 0.02
-"""Share by which the loss of a step that was resumed may differ: the order of sums is not fixed."""
+"""Share by which the loss of a resumed step may differ, as the order of sums is not fixed."""
 
 
 def settings(plan: Plan, output: str | None, name: str) -> tuple[str, ...]:
-    """What is laid over a spec for its short run; `output`: the directory that it names, if any."""
+    """Settings that a short run adds to a spec; `output` is the spec's output directory, if any."""
     evaluates = plan.schedule.evaluation_steps is not None
     return (
         f"name={name}-smoke",
@@ -31,7 +31,7 @@ def settings(plan: Plan, output: str | None, name: str) -> tuple[str, ...]:
 
 
 def must_show(plan: Plan, expected: Expected) -> Iterator[tuple[str, str]]:
-    """Each check by its name, with what is to be seen."""
+    """Each check by name, with a description of the expected result."""
     yield "steps", f"{STEPS} steps on the longest samples, each with a loss that is a number"
     tensors = format_bytes(expected.allowed)
     yield "memory", f"at most {tensors} of tensors on a device"

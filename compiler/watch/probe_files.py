@@ -24,7 +24,7 @@ from tunec.compiler.watch.expectation import Expected, expected
 from tunec.schemas.hardware.profile import Cluster
 
 FOLDER: Final = "watch"
-"""Of the bundle."""
+"""The folder in the bundle."""
 PROGRAM: Final = "watch.py"
 PLAN: Final = "plan.json"
 _LIVE: Final = Path(__file__).parent / "live" / PROGRAM
@@ -32,18 +32,18 @@ _LIVE: Final = Path(__file__).parent / "live" / PROGRAM
 _STARTERS: Final = frozenset({"launch", "slurm", "skypilot"})
 """Targets that start a program from the bundle's root."""
 _OVER_TRAINER: Final = frozenset({"trl", "huggingface"})
-"""Targets whose program is transformers' Trainer, or a script of the user's over it."""
+"""Targets whose program is transformers' Trainer, or a user's script that uses it."""
 
 
 class Carried(Struct, frozen=True):
-    """What a bundle carries of the probe."""
+    """The parts of the probe that a bundle has."""
 
     starters: frozenset[str] = frozenset()
-    """The targets that start the trainer with it."""
+    """The targets that start the trainer with the probe."""
     diagnostics: tuple[Diagnostic, ...] = ()
 
     def put_into(self, plans: Mapping[str, Plan]) -> dict[str, Plan]:
-        """The plans as each target sees them, with the probe before the script."""
+        """Each target's plan, with the probe in front of the script if the target starts it."""
         return {name: _watched(p) if name in self.starters else p for name, p in plans.items()}
 
     def files(
@@ -54,14 +54,14 @@ class Carried(Struct, frozen=True):
         loaded: Loaded,
         spec: str,
     ) -> dict[str, tuple[Artifact, ...]]:
-        """The files by their folder; `spec`: its directory as the bundle's root sees it."""
+        """The probe's files by folder; `spec` is the spec's directory relative to the root."""
         if not self.starters or memory is None or time is None:
             return {}
         return {FOLDER: _probe_files(expected(facts, memory, time), loaded, spec)}
 
 
 def carried(asked: Sequence[Asked]) -> Carried:
-    """Which of the targets start a trainer that the probe can be put into."""
+    """The targets that start a trainer to which the probe can be added."""
     names = {target.name for target, _ in asked}
     starters = names & _STARTERS
     if starters and names & _OVER_TRAINER and not names - _STARTERS - _OVER_TRAINER - _BESIDE:
@@ -70,7 +70,7 @@ def carried(asked: Sequence[Asked]) -> Carried:
 
 
 _BESIDE: Final = frozenset({"deepspeed", "accelerate"})
-"""Targets whose files others hand on."""
+"""Targets whose files are passed on by other targets."""
 
 
 def _not_carried(names: Sequence[str]) -> Iterator[Diagnostic]:
@@ -85,13 +85,13 @@ def _not_carried(names: Sequence[str]) -> Iterator[Diagnostic]:
 
 
 def _watched(plan: Plan) -> Plan:
-    """The plan whose script is started with the probe."""
+    """A plan whose script is started with the probe."""
     words = shlex.join((f"{FOLDER}/{PROGRAM}",))
     return plan.with_values({"launch.script": f"{words} {plan.launch.script}"})
 
 
 def _probe_files(known: Expected, loaded: Loaded, spec: str) -> tuple[Artifact, ...]:
-    """The probe, and what it compares a run with; `spec`: its directory as the root sees it."""
+    """The probe and its expectations; `spec` is the spec's directory relative to the root."""
     said = {"tunec_watch": 1, "expected": to_builtins(known), "measured": _place(loaded, spec)}
     text = json.dumps(said, indent=2) + "\n"
     program = _LIVE.read_text("utf-8")
@@ -102,7 +102,7 @@ def _probe_files(known: Expected, loaded: Loaded, spec: str) -> tuple[Artifact, 
 
 
 def _place(loaded: Loaded, spec: str) -> str | None:
-    """Where what runs on the cluster came to is kept, as the bundle's root sees it."""
+    """The file with measured runs of the cluster, relative to the bundle's root."""
     hardware = loaded.spec.hardware if loaded.spec is not None else None
     if hardware is None or isinstance(hardware, Cluster) or loaded.cluster is None:
         return None

@@ -1,1 +1,1 @@
-"""Code that a bundle carries, and that runs beside torch and transformers."""
+"""Code that is copied into bundles, and runs with torch and transformers."""

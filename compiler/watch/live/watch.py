@@ -1,12 +1,13 @@
 """Starts a trainer with a probe in it: `python watch/watch.py trl.scripts.sft --config ...`.
 
 The probe writes a line for each step to `run.jsonl` beside this file: seconds, loss, memory, loss
-scale, gradient norm. It stops the run at once where the loss is no number, and where one of the
-first steps takes more memory than the plan allows. `tunec calibrate` reads what it writes.
+scale, gradient norm. It stops the run at once if the loss is not finite, or if one of the first
+steps uses more memory than the plan allows. `tunec calibrate` reads the file.
 
-It is added to the callbacks that transformers' Trainer begins with (transformers 4.40 to 5.23
-trainer.py `DEFAULT_CALLBACKS`), and wraps `Trainer.training_step` for the loss of each micro batch:
-what the Trainer logs has losses that are no number filtered out (`logging_nan_inf_filter`).
+The probe is added to the callbacks that transformers' Trainer starts with (transformers 4.40 to
+5.23 trainer.py `DEFAULT_CALLBACKS`), and wraps `Trainer.training_step` to see the loss of each
+micro batch: the losses that the Trainer logs have non-finite values filtered out
+(`logging_nan_inf_filter`).
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "deepspeed", "bitsandbytes")
 FIRST = 3
-"""Steps in which memory is compared with the plan: all buffers are there after them."""
+"""Steps in which memory is compared with the plan: after them all buffers are allocated."""
 STEPS = 2
-"""Of a short run."""
+"""The number of steps of a short run."""
 SMOKE = os.environ.get("TUNEC_SMOKE", "")
-"""The phase of a short run: first, or resumed from its first checkpoint."""
+"""The phase of a short run: "first", or "resumed" from its first checkpoint; else empty."""
 RANK = int(os.environ.get("RANK", "0"))
 
 
 class Records:
-    """Lines of JSON, each on the disk before the next: those of rank 0, and how others end."""
+    """A file of JSON lines, closed after each: all of rank 0, and the last ones of other ranks."""
 
     def __init__(self, folder: Path) -> None:
         name = "run.jsonl" if RANK == 0 else f"rank-{RANK}.jsonl"
         self.path = folder / name
 
     def write(self, event: str, **said: Any) -> None:
-        """A line, unless it is one of the usual ones of a rank but the first."""
+        """Write a line; ranks other than 0 only write "stop" and "end"."""
         if RANK and event not in ("stop", "end"):
             return
         known = {name: value for name, value in said.items() if value is not None}
@@ -48,7 +49,7 @@ class Records:
 
 
 def memory() -> dict[str, int | None]:
-    """Bytes of this rank's device, and of the host's RAM in this process, at their highest."""
+    """Peak bytes of the allocator and of this process's RAM, and bytes of the device in use now."""
     import torch
 
     found: dict[str, int | None] = {"host": host_bytes()}
@@ -61,14 +62,14 @@ def memory() -> dict[str, int | None]:
 
 
 def device_name() -> str:
-    """What this rank's device calls itself; `cpu` where torch sees no other."""
+    """The name of this rank's device; `cpu` if torch sees no GPU."""
     import torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
 def host_bytes() -> int | None:
-    """The most RAM that this process has had; None where the system does not tell."""
+    """The peak RAM of this process in bytes; None if the system does not report it."""
     try:
         import resource
     except ImportError:
@@ -77,7 +78,7 @@ def host_bytes() -> int | None:
 
 
 def loss_scale(trainer: Any) -> float | None:
-    """What losses are multiplied by in fp16; None where nothing scales them."""
+    """The factor by which losses are multiplied in fp16; None if they are not scaled."""
     scaler = getattr(trainer.accelerator, "scaler", None)
     if scaler is not None:
         return float(scaler.get_scale())
@@ -87,7 +88,7 @@ def loss_scale(trainer: Any) -> float | None:
 
 
 class Watch:
-    """What the probe knows of the run; one for each process."""
+    """The probe's state; there is one for each process."""
 
     def __init__(self, plan: dict[str, Any], records: Records) -> None:
         self.allowed: int = plan["expected"]["allowed"]
@@ -98,17 +99,17 @@ class Watch:
         self.losses: list[Any] = []
 
     def saw(self, trainer: Any, loss: Any) -> None:
-        """The loss of a micro batch; nothing waits for the device here."""
+        """Take the loss of a micro batch, without waiting for the device."""
         self.trainer = trainer
         self.losses.append(loss.detach().float())
 
     def begins(self, at: int) -> None:
-        """Training begins, or goes on after step `at`."""
+        """Record that training starts, or resumes after step `at`."""
         self.begun = time.perf_counter()
         self.records.write("train", step=at, device=device_name())
 
     def steps(self, at: int) -> None:
-        """A step has ended: write it down, and stop the run where it cannot go on."""
+        """Record the end of a step, and stop the run if it cannot continue."""
         loss = float(sum(self.losses)) if self.losses else None  # waits for the device
         number = len(self.losses)
         self.losses = []
@@ -132,24 +133,24 @@ class Watch:
         self.begun = time.perf_counter()
 
     def goes_on(self, event: str, at: int, said: dict[str, Any]) -> None:
-        """An evaluation or a checkpoint is through: it is no part of the next step."""
+        """Record the end of an evaluation or checkpoint; its time is not part of the next step."""
         now = time.perf_counter()
         self.records.write(event, step=at, seconds=now - self.begun, **said)
         self.begun = now
 
     def stop(self, at: int, why: str) -> None:
-        """End this process: the launcher ends the others."""
+        """End this process; the launcher ends the others."""
         self.records.write("stop", step=at, why=why)
         raise SystemExit(f"tunec stopped the run after step {at}: {why}")
 
 
 def told(size: int) -> str:
-    """Bytes for people."""
+    """A number of bytes as text."""
     return f"{size / 2**30:.1f} GiB"
 
 
 def finite(logs: dict[str, Any]) -> dict[str, float | str]:
-    """What the Trainer logs, as plain numbers."""
+    """The Trainer's logs as plain numbers."""
     found: dict[str, float | str] = {}
     for name, value in logs.items():
         try:
@@ -161,11 +162,11 @@ def finite(logs: dict[str, Any]) -> dict[str, float | str]:
 
 
 def install(watch: Watch) -> None:
-    """Put the probe into every Trainer that is made from now on."""
+    """Add the probe to every Trainer that is made from now on."""
     from transformers import TrainerCallback, trainer
 
     class Probe(TrainerCallback):  # type: ignore[misc]
-        """Tells the watch what the Trainer does."""
+        """Reports the Trainer's events to the watch."""
 
         def on_train_begin(self, _args: Any, state: Any, *_: Any, **__: Any) -> None:
             watch.begins(state.global_step)
@@ -199,7 +200,7 @@ def install(watch: Watch) -> None:
 
 
 def shorten_all(trainer: Any) -> None:
-    """Let every Trainer take the longest samples alone, and go on from the first checkpoint."""
+    """Make every Trainer use the longest samples, and resume in the "resumed" phase."""
     as_written = trainer.train
 
     def train(self: Any, *words: Any, **options: Any) -> Any:
@@ -213,7 +214,7 @@ def shorten_all(trainer: Any) -> None:
 
 
 def shorten(trainer: Any) -> None:
-    """The longest samples for two steps, and for one batch of evaluation."""
+    """Keep the longest samples for two steps, and for one batch of evaluation."""
     args = trainer.args
     ranks = max(args.world_size, 1)
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * ranks
@@ -224,7 +225,7 @@ def shorten(trainer: Any) -> None:
 
 
 def longest(rows: Any, number: int) -> Any:
-    """So many rows, the longest first; where there are fewer, some of them again."""
+    """The `number` longest rows, the longest first; rows are repeated if there are too few."""
     if not hasattr(rows, "__len__") or not len(rows):
         return rows  # a stream: its first rows are taken
     order = sorted(range(len(rows)), key=lambda at: -length(rows[at]))
@@ -237,7 +238,7 @@ def longest(rows: Any, number: int) -> Any:
 
 
 def length(row: Any) -> int:
-    """Tokens of a row, or where it has none yet, characters."""
+    """The tokens of a row, or its characters if it is not tokenized yet."""
     if not isinstance(row, dict):
         return 0
     if "input_ids" in row:
@@ -246,7 +247,7 @@ def length(row: Any) -> int:
 
 
 def versions() -> dict[str, str]:
-    """Releases of what runs."""
+    """The installed releases of the packages in use."""
     found = {}
     for name in PACKAGES:
         try:
@@ -257,7 +258,7 @@ def versions() -> dict[str, str]:
 
 
 def start(words: list[str]) -> None:
-    """Run a module or a script as Python would, with its own words."""
+    """Run a module or a script as Python would, with its own arguments."""
     flags = [each for each in words if each.startswith("--local_rank=")]  # of DeepSpeed's launcher
     program, *rest = [each for each in words if each not in flags]
     sys.argv = [program, *flags, *rest]
@@ -270,7 +271,7 @@ def start(words: list[str]) -> None:
 
 
 def main() -> None:
-    """Read the plan, put the probe in, and start the trainer."""
+    """Read the plan, install the probe, and start the trainer."""
     plan = json.loads((HERE / "plan.json").read_text("utf-8"))
     records = Records(HERE)
     records.write(
