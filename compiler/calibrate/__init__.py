@@ -1,1 +1,1 @@
-"""Runs that happened, beside their plans: what was seen, what follows, and the file of it."""
+"""Completed runs compared with their plans: observations, results, and the file that holds them."""

@@ -1,17 +1,17 @@
-"""From what runs took to factors on what their terms wait for: a pure function.
+"""Derives factors on the resources that terms wait for from the times of runs: a pure function.
 
-A run gives one sum and the account many terms, so they are told apart by what is known beforehand:
-how far off the whole account may be, and each resource from the whole (`_WIDTHS`). With x their
-logarithms, one for all and one for each resource, the most likely x has the least sum of
-ln(1 + (x / width)^2) and, for each run, of ln(1 + (r / width)^2), where r is what x leaves of
-ln(measured / accounted): both have Cauchy's distribution (Lange, Little and Taylor, "Robust
-statistical modeling using the t distribution", 1989). Of a difference that is usual of the account
-one run gives a third, as normal distributions of both would have it (Efron and Morris, "Data
-analysis using Stein's estimator and its generalizations", 1975), and each further run more. One
-that is far off may be this run's own and counts little until a second run agrees; then it is taken
-whole. Runs of other shapes, or the parts of a step that DeepSpeed's clocks tell, part the terms
-further. Two such runs and more also judge what follows: factors that forecast runs worse which were
-left out than the plain account does are halved, or not used.
+A run gives one sum but the account has many terms, so prior knowledge separates them: how far off
+the whole account may be, and each resource relative to the whole (`_WIDTHS`). Let x be the
+logarithms of the factors, one for all and one for each resource. The most likely x has the least
+sum of ln(1 + (x / width)^2) and, for each run, of ln(1 + (r / width)^2), where r is the part of
+ln(measured / accounted) that x does not explain: both have Cauchy's distribution (Lange, Little and
+Taylor, "Robust statistical modeling using the t distribution", 1989). Of a difference that is usual
+for the account, one run accounts for a third, as with normal distributions of both (Efron and
+Morris, "Data analysis using Stein's estimator and its generalizations", 1975), and each further run
+for more. A run that is far off may be an exception, and counts little until a second run agrees;
+then it is used in full. Runs of other shapes, or the parts of a step that DeepSpeed's clocks
+measure, separate the terms further. Two or more such runs also judge the result: factors that
+forecast left-out runs worse than the plain account are halved, or not used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,14 +34,14 @@ from tunec.schemas.hardware.measurements import (
 from tunec.schemas.terms import EDITION, RESOURCES, Resource
 
 _ALL: Final = log1p(HALF)
-"""The median of the account's errors on the runs that judge it: of Cauchy's distribution that is
-the width."""
+"""The median of the account's errors on the runs that judge it, which is the width of Cauchy's
+distribution."""
 _OWN: Final = 1.5 * _ALL
-"""What of a run's error is its own. The least, in steps of a half, with which no cluster of the
-sources that the account is fitted to loses more than 0.02 by one of its runs: with as much as its
-cluster shares one of ten loses 0.04 (`benchmarks/calibrate.py`)."""
+"""The width of the part of a run's error that is its own. It is the least, in steps of a half, with
+which no cluster of the sources that the account is fitted to loses more than 0.02 by one of its
+runs: with as much as its cluster shares one of ten loses 0.04 (`benchmarks/calibrate.py`)."""
 _APART: Final = 2 * _ALL
-"""What is left of the error of a run that is mostly taken for its own."""
+"""The remaining error of a run above which most of it is considered the run's own."""
 _WIDTHS: Final[Mapping[Resource, float]] = {
     "products": 0.04,
     "memory": 0.06,
@@ -51,23 +51,25 @@ _WIDTHS: Final[Mapping[Resource, float]] = {
     "host memory": 0.2,
     "storage": 0.3,
 }
-"""Of products and memory: how far the account's constants move when it is fitted without one of its
-sources, as the root of the mean square (`tests/analyses/time/fit.py`, `left_out`). The others are
-judgements: they depend on the host, or no constant was fitted to them."""
+"""For products and memory: how far the account's constants move when one of its sources is left out
+of the fit, as the root of the mean square (`tests/analyses/time/fit.py`, `left_out`). The others
+are judgements: they depend on the host, or no constant was fitted to them."""
 _CLEAR: Final = 1.0
-"""By how much the sum must be smaller where the runs are believed: odds of e to one."""
+"""How much smaller the sum must be if the runs are trusted: odds of e to one."""
 _ALL_WIDTHS: Final = (_ALL, *(_WIDTHS[name] for name in RESOURCES))
 _ROUNDS: Final = 80
 _STEP: Final = 0.7
-"""Of the way to where the linear system is solved: the prior's weights change on the way."""
+"""Share of the way to the solution of the linear system that is taken, as the prior's weights
+change on the way."""
 _STEADY: Final = 1e-7
 
 _STRENGTHS: Final = (1.0, 0.5, 0.0)
 _FOLDS: Final = 10
-"""Parts at most into which runs are divided to judge what the others teach."""
+"""The most parts into which runs are divided to judge the results of the other parts."""
 
 SURE: Final = 3
-"""Runs after which a margin may also be below what is assumed, but never below what they showed."""
+"""The number of runs after which a margin may be lower than assumed, but never lower than in
+these."""
 
 PARTS: Final[Mapping[str, frozenset[str]]] = {
     "update": frozenset(
@@ -82,21 +84,21 @@ PARTS: Final[Mapping[str, frozenset[str]]] = {
     ),
     "exchange": frozenset({"gradient exchange"}),
 }
-"""Terms of the parts of a step that logs tell apart; what is in no part is in `passes`."""
+"""Terms of each part of a step that logs report separately; all other terms are in `passes`."""
 PASSES: Final = "passes"
 
 
 class Equation(Struct, frozen=True):
-    """Seconds that some resources took together, as accounted and as measured."""
+    """Seconds that some resources took together, accounted and measured."""
 
     accounted: Mapping[Resource, float]
     measured: float
     runs: int = 1
-    """How many runs agree on it, up to `SURE`."""
+    """The number of runs that agree on it, at most `SURE`."""
 
 
 Shape = tuple[Equation, ...]
-"""Equations of steps that were planned alike: of the whole step first, then of its parts."""
+"""Equations of steps with equal plans: first of the whole step, then of its parts."""
 
 
 def factors(runs: Sequence[Ran]) -> dict[Resource, float]:
@@ -115,9 +117,9 @@ def _logarithms(known: Sequence[Shape]) -> dict[Resource, float]:
 
 
 def _strength(known: Sequence[Shape]) -> float:
-    """How much of the factors is used: what forecasts best the runs that were left out.
+    """The share of the factors to use: the one that best forecasts runs that were left out.
 
-    The most of what is equally good; all of it where there is but one shape, and none to judge by.
+    The largest of equally good ones; 1.0 if there is only one shape, and so nothing to judge by.
     """
     if not known[1:]:
         return 1.0
@@ -128,7 +130,7 @@ def _strength(known: Sequence[Shape]) -> float:
 
 
 def _left_out(known: Sequence[Shape], fold: int, folds: int) -> list[float]:
-    """Errors of one part of the runs by what the others teach, by strength."""
+    """The errors of one part of the runs with factors from the other parts, for each strength."""
     others = [shape for at, shape in enumerate(known) if at % folds != fold]
     learnt = _logarithms(others)
     scales = [{name: exp(part * x) for name, x in learnt.items()} for part in _STRENGTHS]
@@ -136,12 +138,12 @@ def _left_out(known: Sequence[Shape], fold: int, folds: int) -> list[float]:
 
 
 def _rounded(factor: float) -> float:
-    """Four decimals, for people; of a factor that has none in these, four digits."""
+    """A factor with four decimals, or with four digits if these decimals are all zero."""
     return round(factor, 4) or float(f"{factor:.4g}")
 
 
 def error(runs: Sequence[Ran], scale: Mapping[Resource, float]) -> Error | None:
-    """The median of |ln(measured / accounted)| without the factors and with them."""
+    """The median of |ln(measured / accounted)| without and with the factors."""
     steps = [_whole(each.seconds) for each in runs if each.seconds and _is_current(each.seconds)]
     if not steps:
         return None
@@ -152,19 +154,19 @@ def error(runs: Sequence[Ran], scale: Mapping[Resource, float]) -> Error | None:
 
 
 def off(each: Equation, scale: Mapping[Resource, float]) -> float:
-    """ln(measured / accounted) of an equation under factors."""
+    """ln(measured / accounted) of an equation with the given factors."""
     return log(each.measured / _sum(each, scale))
 
 
 def is_alone(seconds: Seconds, scale: Mapping[Resource, float]) -> bool:
-    """Whether a run is so far off that it counts little until another agrees."""
+    """Whether a run is so far off that it counts little until another run agrees."""
     return _is_current(seconds) and abs(off(_whole(seconds), scale)) > _APART
 
 
 def margin(runs: tuple[Ran, ...], assumed: Mapping[str, int]) -> Margin:
-    """The margin that follows: raised by any run, lowered only by `SURE` of them.
+    """The resulting margin: any run can raise it, but only `SURE` runs can lower it.
 
-    `assumed`: bytes beside the allocator by ranks, as plans assume them.
+    `assumed`: bytes outside the allocator that plans assume, by number of ranks.
     """
     beside = {}
     for ranks in ("one", "several"):
@@ -175,7 +177,7 @@ def margin(runs: tuple[Ran, ...], assumed: Mapping[str, int]) -> Margin:
 
 
 def _up(share: float) -> float:
-    """Rounded so that it is not below what was seen."""
+    """A share rounded up, so that it is not lower than what was seen."""
     return -(-share * 10_000 // 1) / 10_000
 
 
@@ -184,9 +186,10 @@ def _is_current(seconds: Seconds) -> bool:
 
 
 def _shapes(runs: Sequence[Ran]) -> Iterator[Shape]:
-    """The equations of each step that was planned alike: of the whole, and of parts that are told.
+    """The equations of each group of equally planned steps: of the whole step, then of its parts.
 
-    It has the middle of their errors, of two the smaller, and counts for those that agree with it.
+    The group's error is the median, the smaller of two; its weight is the number of runs that agree
+    with it.
     """
     alike: dict[tuple[tuple[str, float], ...], list[Seconds]] = {}
     for each in runs:
@@ -206,7 +209,7 @@ def _whole(seconds: Seconds) -> Equation:
 
 
 def _parts(seconds: Seconds) -> Iterator[Equation]:
-    """The parts of a step that are told, where the account has terms for them."""
+    """The measured parts of a step for which the account has terms."""
     for part, measured in seconds.parts.items():
         own = {name: time for name, time in seconds.accounted.items() if part_of(name) == part}
         if own:
@@ -214,12 +217,12 @@ def _parts(seconds: Seconds) -> Iterator[Equation]:
 
 
 def part_of(term: str) -> str:
-    """The part of a step in which a term's seconds pass."""
+    """The part of a step to which a term belongs."""
     return next((part for part, terms in PARTS.items() if term in terms), PASSES)
 
 
 def equation(accounted: Mapping[str, float], measured: float, runs: int = 1) -> Equation:
-    """Seconds by term that were measured together."""
+    """The equation of terms, with their accounted seconds, that were measured together."""
     sums: dict[Resource, float] = {}
     for name, seconds in accounted.items():
         resource = resource_of(name)
@@ -239,20 +242,20 @@ def _names() -> Iterator[tuple[int, Resource]]:
 
 
 def _solved(known: Sequence[Equation]) -> list[float]:
-    """The better of two minima: that near the account, unless one near the runs is clearly so."""
+    """The better of two minima: the one near the account, unless one near the runs clearly is."""
     near = _still(known, [0.0] * (1 + len(RESOURCES)))
     far = _still(known, _still(known, near, trusted=True))
     return far if _sum_of(known, far) < _sum_of(known, near) - _CLEAR else near
 
 
 def _sum_of(known: Sequence[Equation], found: Sequence[float]) -> float:
-    """What is made small."""
+    """The sum that is minimised."""
     own = sum(each.runs * log1p((_linear(each, found)[1] / _OWN) ** 2) for each in known)
     return own + sum(log1p((x / width) ** 2) for x, width in zip(found, _ALL_WIDTHS, strict=True))
 
 
 def _still(known: Sequence[Equation], found: list[float], *, trusted: bool = False) -> list[float]:
-    """Gauss and Newton's steps until they are still; `trusted`: no run is far off by itself."""
+    """Do Gauss-Newton steps until they converge; with `trusted`, no run's error is its own."""
     for _ in range(_ROUNDS):
         step = _eliminated(*_system(known, found, trusted=trusted))
         found = [value + _STEP * change for value, change in zip(found, step, strict=True)]
@@ -264,7 +267,7 @@ def _still(known: Sequence[Equation], found: list[float], *, trusted: bool = Fal
 def _system(
     known: Sequence[Equation], found: Sequence[float], *, trusted: bool
 ) -> tuple[list[list[float]], list[float]]:
-    """The matrix and the vector of the next step."""
+    """The matrix and the vector of the next Gauss-Newton step."""
     weights = [_weight(value, width) for value, width in zip(found, _ALL_WIDTHS, strict=True)]
     size = range(len(weights))
     matrix = [[weights[row] if row == column else 0.0 for column in size] for row in size]
@@ -280,12 +283,12 @@ def _system(
 
 
 def _weight(value: float, width: float) -> float:
-    """Of a square, where the logarithm of Cauchy's density has the same slope."""
+    """The weight of a square with the same slope as the logarithm of Cauchy's density."""
     return 2 / (width**2 + value**2)
 
 
 def _linear(each: Equation, found: Sequence[float]) -> tuple[list[float], float]:
-    """How the sum's logarithm changes with each unknown, and how far it is off."""
+    """The derivatives of the sum's logarithm by each unknown, and its error."""
     scale = {name: exp(found[0] + found[1 + at]) for at, name in _names()}
     whole = _sum(each, scale)
     shares = [each.accounted.get(name, 0.0) * scale[name] / whole for name in RESOURCES]
@@ -293,7 +296,7 @@ def _linear(each: Equation, found: Sequence[float]) -> tuple[list[float], float]
 
 
 def _eliminated(matrix: list[list[float]], vector: list[float]) -> list[float]:
-    """The solution of a positive definite system, by elimination without pivots."""
+    """The solution of a positive definite system, by elimination without pivoting."""
     size = len(vector)
     for at in range(size):
         for below in range(at + 1, size):

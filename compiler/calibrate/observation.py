@@ -1,4 +1,4 @@
-"""What the files of one run show, whatever wrote them."""
+"""Observations in the files of one run, whatever program wrote them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
@@ -10,54 +10,54 @@ from tunec.schemas.frozen import replace
 
 
 class Observation(Struct, frozen=True):
-    """What one file shows, or all files of a run together; what it does not show is absent."""
+    """The values shown by one file, or by all files of a run; other values are absent."""
 
     source: str = ""
-    """The form of the file, for people."""
+    """The format of the file, as text for users."""
     seconds: float | None = None
     """Seconds from one optimizer step to the next."""
     steps: int = 0
-    """Of how many steps."""
+    """The number of steps behind `seconds`."""
     samples_per_second: float | None = None
-    """Over all devices, where the form tells no steps."""
+    """Over all devices, if the format has no step times."""
     rough: bool = False
-    """Whether the seconds hold more than steps: loading, evaluations, checkpoints."""
+    """Whether the seconds include more than steps: loading, evaluations, checkpoints."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of the parts of a step (`attribution.PARTS`)."""
+    """Seconds of each part of a step (`attribution.PARTS`)."""
     allocated: int | None = None
-    """Bytes of tensors at most, of the device that had most."""
+    """Peak bytes of tensors, on the device with the most."""
     reserved: int | None = None
     used: int | None = None
-    """Bytes in use of the device by its driver."""
+    """Bytes in use on the device, as its driver reports."""
     versions: Mapping[str, str] = field(default_factory=dict)
     device: str = ""
-    """What the device of its first rank calls itself, or `cpu`."""
+    """The name of the first rank's device, or `cpu`."""
     ranks: int = 0
-    """Processes; 0: not told."""
+    """The number of processes; 0 if unknown."""
     when: str = ""
-    """The day of its last record, where it tells."""
+    """The day of the last record, if known."""
     stopped: str = ""
     """Why the probe stopped the run."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it shows neither time nor memory."""
+        """Whether there is neither time nor memory."""
         shown = (self.seconds, self.samples_per_second, self.allocated, self.reserved, self.used)
         return not any(each is not None for each in shown)
 
 
 FIRST: Final = 1
-"""Steps at the start that are left out: kernels are compiled, and blocks are found."""
+"""Steps at the start that are left out, since kernels are compiled and memory blocks found."""
 
 
 def typical(times: Sequence[float]) -> tuple[float | None, int]:
-    """The median of steps but the first, and of how many; of all where there are no more."""
+    """The median of steps and their number, without the first step unless it is the only one."""
     kept = [each for each in (times[FIRST:] or times) if each > 0]
     return (median(kept), len(kept)) if kept else (None, 0)
 
 
 def together(found: Iterable[Observation]) -> Observation:
-    """The files of one run as one: the time by the best that tells it, the highest peaks."""
+    """The files of one run combined: the time from the best source, and the highest peaks."""
     every = list(found)
     timed = [each for each in every if each.seconds is not None or each.samples_per_second]
     best = min(timed, key=_rank, default=Observation())
@@ -77,7 +77,7 @@ def together(found: Iterable[Observation]) -> Observation:
 
 
 def _rank(each: Observation) -> tuple[bool, bool]:
-    """Steps come before samples, and before means over the whole run."""
+    """The order of sources: step times, then samples per second, then means over the whole run."""
     return each.rough, each.seconds is None
 
 

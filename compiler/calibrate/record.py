@@ -1,4 +1,4 @@
-"""The file of what runs came to: one run more, and the numbers that then follow."""
+"""The file of a cluster's measured runs: adds a run, and derives the numbers anew."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -20,9 +20,9 @@ _HEAD: Final = """\
 def ran(
     plan: Expected, seen: Observation, files: Sequence[str], contents: Sequence[bytes], when: str
 ) -> Ran:
-    """One run, beside its plan; `when` is the day of its files, where they do not tell.
+    """One run, compared with its plan; `when` is the day of its files if they do not give one.
 
-    Raises pydantic's ValidationError where the plan cannot be that of the run.
+    Raises pydantic's ValidationError if the plan cannot be that of the run.
     """
     return Ran(
         name=plan.name,
@@ -38,16 +38,16 @@ def ran(
 
 
 def _digest(contents: Sequence[bytes]) -> str:
-    """Sixteen hexadecimal digits of what was read."""
+    """Sixteen hexadecimal digits of a digest of the files' contents."""
     return sha256(b"".join(sha256(each).digest() for each in contents)).hexdigest()[:16]
 
 
 _STRANGE: Final = 20.0
-"""Times that a step may be longer or shorter than accounted before it is that of other devices."""
+"""If a step is this many times longer or shorter than accounted, it ran on other devices."""
 
 
 def of_other_run(seen: Observation, plan: Expected) -> str | None:
-    """Why what was seen is no run of a plan on its cluster; None where nothing tells so."""
+    """Why observations cannot be of a plan's run on its cluster; None if nothing shows this."""
     if seen.device == "cpu":
         return f"it ran on a CPU, and the plan on {plan.cluster}"
     if seen.ranks and seen.ranks != plan.devices:
@@ -60,14 +60,14 @@ def of_other_run(seen: Observation, plan: Expected) -> str | None:
 
 
 def _step(seen: Observation, plan: Expected) -> float | None:
-    """Seconds of a step, also where a file tells samples a second."""
+    """Seconds of a step, computed from samples per second if necessary."""
     if seen.seconds is None and seen.samples_per_second:
         return plan.samples / seen.samples_per_second
     return seen.seconds
 
 
 def seconds_of(plan: Expected, seen: Observation) -> Seconds | None:
-    """A step's time; None where nothing shows it."""
+    """A step's time; None if it was not observed."""
     measured = _step(seen, plan)
     if measured is None or not plan.seconds:
         return None
@@ -80,12 +80,12 @@ def seconds_of(plan: Expected, seen: Observation) -> Seconds | None:
 
 
 def _short(value: float) -> float:
-    """Six digits, for people."""
+    """A number with six digits."""
     return float(f"{value:.6g}")
 
 
 def memory_of(plan: Expected, seen: Observation) -> Memory | None:
-    """The peaks; None where nothing shows any."""
+    """The memory peaks; None if none was observed."""
     peaks = (seen.allocated, seen.reserved, seen.used)
     if not any(peaks):
         return None
@@ -95,13 +95,13 @@ def memory_of(plan: Expected, seen: Observation) -> Memory | None:
 
 
 def with_run(known: Measured | None, run: Ran, cluster: str, beside: Mapping[str, int]) -> Measured:
-    """The file with one run more; one that was read before is put in the place of the earlier."""
+    """The file with another run, which replaces an earlier one read from the same files."""
     earlier = tuple(each for each in known.runs if each.digest != run.digest) if known else ()
     return derived((*earlier, run), cluster, beside)
 
 
 def derived(runs: tuple[Ran, ...], cluster: str, beside: Mapping[str, int]) -> Measured:
-    """The numbers that follow from runs; `beside`: what is assumed beside the allocator."""
+    """The numbers derived from runs; `beside` are the bytes assumed outside the allocator."""
     found = factors(runs)
     return Measured(
         tunec_measured=1,
@@ -114,7 +114,7 @@ def derived(runs: tuple[Ran, ...], cluster: str, beside: Mapping[str, int]) -> M
 
 
 def text_of(found: Measured, name: str) -> str:
-    """The file's text; `name` is what it is called."""
+    """The file's text; `name` is the file's name."""
     import yaml
 
     number = len(found.runs)

@@ -1,4 +1,4 @@
-"""Whether a short run has shown what it must, by the records of its probe."""
+"""Checks by the probe's records whether a short run met its conditions."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ _RECORDS: Final = "run.jsonl"
 
 
 class Shown(Struct, frozen=True):
-    """One thing that was to be seen."""
+    """The result of one condition."""
 
     name: str
     text: str
@@ -24,12 +24,12 @@ class Shown(Struct, frozen=True):
 
 
 def is_silent(each: Shown) -> bool:
-    """Whether the devices could not tell: a CPU has no allocator of torch's."""
+    """Whether memory was not observed because the devices are CPUs, without torch's allocator."""
     return each.name == "memory" and each.verdict == "not seen"
 
 
 def lines_in(folder: Path) -> list[Line]:
-    """The records of a bundle's probe; those that a killed run left unfinished are skipped."""
+    """The records of a bundle's probe, without lines that a killed run left unfinished."""
     found = []
     try:
         text = (folder / _RECORDS).read_text("utf-8", errors="replace")
@@ -44,7 +44,7 @@ def lines_in(folder: Path) -> list[Line]:
 
 
 def judged(must_show: Mapping[str, str], allowed: int, lines: Sequence[Line]) -> Iterator[Shown]:
-    """Each thing that was to be seen, with what was; `allowed`: bytes of tensors."""
+    """The result of each condition; `allowed` is the limit of tensors in bytes."""
     first, again = _phase(lines, "first"), _phase(lines, "resumed")
     found = {
         "steps": _steps(first),

@@ -1,4 +1,4 @@
-"""What a run came to beside its plan, and what follows, in lines for people."""
+"""Lines of text about a run compared with its plan, and what follows."""
 
 from collections.abc import Iterator, Mapping
 from math import expm1
@@ -12,18 +12,18 @@ from tunec.schemas.units import format_bytes
 
 
 def shown_line(each: Shown) -> str:
-    """One thing that a short run was to show."""
+    """The result of one condition of a short run."""
     detail = f" ({each.detail})" if each.detail else ""
     return f"{each.verdict:<8}  {each.text}{detail}"
 
 
 def percent(error: float) -> str:
-    """A difference of logarithms as people write it."""
+    """A difference of logarithms as a percentage."""
     return f"{expm1(error):.0%}"
 
 
 def run_lines(run: Ran, before: Measured | None, after: Measured) -> Iterator[str]:
-    """One run: time and memory, term by term, and what changes with it."""
+    """One run: its time and memory, term by term, and what it changes."""
     yield f"{run.name} on {run.devices} device{'' if run.devices == 1 else 's'}, {run.when}"
     for each in run.files:
         yield f"  read     {each}"
@@ -54,7 +54,7 @@ def _time_lines(step: Seconds, before: Measured | None, after: Measured) -> Iter
 
 
 def _planned(step: Seconds, before: Measured | None) -> str:
-    """What was forecast with the runs known before."""
+    """The forecast with the runs known before."""
     if before is None or not before.factors:
         return ""
     forecast = sum(
@@ -79,7 +79,7 @@ def _memory_lines(memory: Memory) -> Iterator[str]:
 
 
 def outcome_lines(before: Measured | None, after: Measured) -> Iterator[str]:
-    """What plans on the cluster take from the runs, before and now."""
+    """What plans on the cluster use from the runs, before and now."""
     names = dict.fromkeys((*(before.factors if before else ()), *after.factors))
     earlier = before.factors if before else {}
     changes = [_change(name, earlier, after.factors) for name in names]

@@ -1,1 +1,1 @@
-"""Forms of files that show what a run took: a reader for each, and the table of them."""
+"""Formats of files that show the time and memory of a run: a reader for each, and their table."""

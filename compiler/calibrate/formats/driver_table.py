@@ -13,7 +13,7 @@ _DAY: Final = re.compile(r"(20\d\d)/(\d\d)/(\d\d)")
 
 
 def read(text: str) -> list[Observation]:
-    """The most that was in use of any device; nothing where it is no such table."""
+    """The most memory in use on any device; empty if the text is not such a table."""
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     head = next(rows, [])
     columns = [at for at, name in enumerate(head) if name.split(" ")[0] == _USED]

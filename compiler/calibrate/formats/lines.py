@@ -1,12 +1,12 @@
-"""Lines that trainers print: mappings of the Trainer, its bar, DeepSpeed's throughput and clocks.
+"""Lines that trainers print: the Trainer's mappings, its bar, DeepSpeed's throughput and clocks.
 
 - transformers 4.40 to 5.23 trainer_callback.py `PrinterCallback.on_log`, which TRL and Axolotl
-  share: `{'loss': 1.2, ..., 'epoch': 0.5}`, from 5 on with its numbers as texts; the last has
+  share: `{'loss': 1.2, ..., 'epoch': 0.5}`, with numbers as texts from 5 on; the last line has
   `train_runtime` and `train_steps_per_second`. Axolotl 0.9 and later core/trainers/base.py `log`
   adds `memory/max_allocated (GiB)` and `memory/device_reserved (GiB)`.
 - the bar of tqdm: ` 50%|#####     | 5/10 [00:10<00:10,  2.01s/it]`.
 - deepspeed 0.14.5 to 0.19.8 utils/timer.py `ThroughputTimer.stop` and
-  `SynchronizedWallClockTimer.log`: milliseconds of one optimizer step, by part, where
+  `SynchronizedWallClockTimer.log`: milliseconds of one optimizer step, by part, if
   `wall_clock_breakdown` is on. Its GB are GiB.
 """
 
@@ -19,7 +19,7 @@ from tunec.compiler.calibrate.observation import FIRST, Observation, typical
 from tunec.schemas.units import GIB
 
 _LONG: Final = 20.0
-"""Seconds that a bar has to cover: it has whole ones."""
+"""The least number of seconds that a bar must cover, as it shows whole seconds."""
 _MAPPING: Final = re.compile(r"\{'[^{}]*\}")
 _BAR: Final = re.compile(
     r"(?P<done>\d+)/(?P<all>\d+) \[(?P<time>(?:\d+:)?\d+:\d+(?:\.\d+)?)<[^\],]*, *"
@@ -35,7 +35,7 @@ _DAY: Final = re.compile(r"\b(20\d\d-[01]\d-[0-3]\d)[ T,]")
 
 
 def mappings(text: str) -> Iterator[Mapping[str, Any]]:
-    """The mappings that a log has, each on its line."""
+    """The mappings in a log, each on one line."""
     for found in _MAPPING.finditer(text):
         try:
             value = ast.literal_eval(found[0])
@@ -46,7 +46,7 @@ def mappings(text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def number(value: Any) -> float | None:
-    """A number, also as a text; None for anything else."""
+    """A number, which may be given as text; None for anything else."""
     try:
         found = float(value)
     except (TypeError, ValueError):
@@ -55,7 +55,7 @@ def number(value: Any) -> float | None:
 
 
 def of_trainer(logs: Sequence[Mapping[str, Any]], source: str) -> Observation | None:
-    """What the Trainer's own logs show: its mean over the whole run, and Axolotl's memory."""
+    """The observation in the Trainer's logs: its mean over the whole run, and Axolotl's memory."""
     rates = [rate for each in logs if (rate := number(each.get("train_steps_per_second")))]
     times = [time for each in logs if (time := number(each.get("train_runtime")))]
     found = Observation(
@@ -75,7 +75,7 @@ def _most(logs: Sequence[Mapping[str, Any]], *keys: str) -> int | None:
 
 
 def of_bar(text: str) -> Observation | None:
-    """The bar of a run: from the end of the first step to the last, in whole seconds."""
+    """The observation in a bar: from the end of the first step to the last, in whole seconds."""
     runs: dict[int, dict[int, float]] = {}
     for found in _BAR.finditer(text):
         runs.setdefault(int(found["all"]), {})[int(found["done"])] = _clock(found["time"])
@@ -96,7 +96,7 @@ def _clock(text: str) -> float:
 
 
 def of_throughput(text: str) -> Observation | None:
-    """DeepSpeed's samples a second, the last of the run, and the most that was allocated."""
+    """DeepSpeed's last rate of samples per second, and the most memory that was allocated."""
     found = list(_SPEED.finditer(text))
     if not found:
         return None
@@ -114,9 +114,9 @@ _WHOLE: Final = frozenset({"fwd", "bwd", "step"})
 
 
 def of_clocks(text: str) -> Observation | None:
-    """DeepSpeed's clocks of whole steps, and of their parts.
+    """DeepSpeed's clocks of whole steps and of their parts.
 
-    `bwd` holds `bwd_inner` and `bwd_allreduce`.
+    `bwd` includes `bwd_inner` and `bwd_allreduce`.
     """
     steps = [
         {each["name"]: float(each["time"]) / 1000 for each in _CLOCK.finditer(line["parts"])}
@@ -138,7 +138,7 @@ def of_clocks(text: str) -> Observation | None:
 
 
 def read(text: str) -> list[Observation]:
-    """Everything that the lines of a log show."""
+    """All observations in the lines of a log."""
     text = text.replace("\r", "\n")
     told = (
         of_clocks(text),

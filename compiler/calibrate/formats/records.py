@@ -1,10 +1,10 @@
-"""Files of JSON: the Trainer's state, LLaMA-Factory's log, torch's statistics, the probe's records.
+"""JSON files: the Trainer's state, LLaMA-Factory's log, torch's statistics, the probe's records.
 
 - transformers 4.40 to 5.23 trainer_callback.py `TrainerState.save_to_json`.
 - llamafactory 0.9.1 to 0.9.4 train/callbacks.py `LogCallback.on_log`: `elapsed_time` in whole
   seconds, a line for every logged step.
 - torch 2.0 to 2.13 cuda/memory.py `memory_stats`, whatever wrote it as JSON.
-- compiler/watch/live/probe.py, which a bundle carries.
+- compiler/watch/live/watch.py, which is copied into bundles.
 """
 
 import json
@@ -19,7 +19,7 @@ _RESERVED: Final = "reserved_bytes.all.peak"
 
 
 def of_state(found: Any) -> list[Observation]:
-    """`trainer_state.json`: only the end of a run has its time."""
+    """`trainer_state.json`, which has the time only at the end of a run."""
     if not isinstance(found, Mapping) or not isinstance(found.get("log_history"), list):
         return []
     logs = [each for each in found["log_history"] if isinstance(each, Mapping)]
@@ -28,7 +28,7 @@ def of_state(found: Any) -> list[Observation]:
 
 
 def of_statistics(found: Any) -> list[Observation]:
-    """`torch.cuda.memory_stats()`, of one device or a list of several."""
+    """`torch.cuda.memory_stats()` of one device, or a list of several."""
     every = found if isinstance(found, list) else [found]
     stats = [each for each in every if isinstance(each, Mapping) and _ALLOCATED in each]
     if not stats:
@@ -48,7 +48,7 @@ def _largest(stats: Sequence[Mapping[str, Any]], key: str) -> int | None:
 
 
 def of_factory(lines: Sequence[Mapping[str, Any]]) -> list[Observation]:
-    """`trainer_log.jsonl` of LLaMA-Factory: from the first logged step to the last."""
+    """LLaMA-Factory's `trainer_log.jsonl`: from the first logged step to the last."""
     points = [
         (int(step), _clock(str(each["elapsed_time"])))
         for each in lines
@@ -64,7 +64,7 @@ def of_factory(lines: Sequence[Mapping[str, Any]]) -> list[Observation]:
 
 
 def _clock(text: str) -> float:
-    """`1 day, 2:03:04` in seconds."""
+    """Seconds of a duration such as `1 day, 2:03:04`."""
     days, _, rest = text.rpartition(" day")
     seconds = 0.0
     for part in rest.lstrip("s, ").split(":"):
@@ -73,7 +73,7 @@ def _clock(text: str) -> float:
 
 
 def of_probe(lines: Sequence[Mapping[str, Any]]) -> list[Observation]:
-    """What the probe in a bundle wrote, of the last start."""
+    """The records of a bundle's probe since its last start."""
     starts = [at for at, each in enumerate(lines) if each.get("event") == "start"]
     if not starts:
         return []
@@ -101,7 +101,7 @@ def of_probe(lines: Sequence[Mapping[str, Any]]) -> list[Observation]:
 
 
 def read(text: str) -> list[Observation]:
-    """What a JSON document shows; nothing where it is none, or of another form."""
+    """The observations in a JSON document; empty if the text is none, or of another form."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -110,7 +110,7 @@ def read(text: str) -> list[Observation]:
 
 
 def read_lines(text: str) -> list[Observation]:
-    """What JSON documents, one a line, show; one that a killed run left unfinished is skipped."""
+    """The observations in lines of JSON; a line that a killed run left unfinished is skipped."""
     lines = []
     for line in text.splitlines():
         try:

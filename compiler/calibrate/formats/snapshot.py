@@ -1,8 +1,8 @@
-"""A memory snapshot of torch: a pickle of plain containers, read without running what it names.
+"""A memory snapshot of torch: a pickle of plain containers, read without executing its code.
 
 torch 2.1 to 2.13 cuda/memory.py `_dump_snapshot`: segments with the bytes that they hold at the
-end, and for each device the last allocations and frees before it. Going back from the end gives the
-highest of the stretch that was recorded.
+end, and for each device the last allocations and frees before. Going back from the end gives the
+peak of the recorded period.
 """
 
 import io
@@ -14,14 +14,14 @@ from tunec.compiler.calibrate.observation import Observation
 
 
 class Unsafe(ValueError):
-    """A pickle that names code."""
+    """A pickle that refers to code."""
 
 
 class _Plain(pickle._Unpickler):  # noqa: SLF001  see below
-    """Reads dicts, lists, texts and numbers, and refuses whatever else a pickle can name.
+    """Reads dicts, lists, texts and numbers, and refuses all else that a pickle can refer to.
 
-    It is the reader in Python: that in C takes 32 GB for nine bytes that keep an object under the
-    number 2**31 (CPython 3.11 to 3.13 Modules/_pickle.c `_Unpickler_MemoPut`).
+    It is the reader in Python: the one in C takes 32 GB for nine bytes that store an object under
+    the number 2**31 (CPython 3.11 to 3.13 Modules/_pickle.c `_Unpickler_MemoPut`).
     """
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -39,11 +39,11 @@ _CHANGES: Final[Mapping[str, tuple[str, int]]] = {
     "segment_free": ("reserved", -1),
     "segment_unmap": ("reserved", -1),
 }
-"""What each event of a trace adds to or takes from."""
+"""The counter that each event of a trace changes, and in which direction."""
 
 
 def read(content: bytes) -> list[Observation]:
-    """What a snapshot shows; raises Unsafe, or ValueError where it is damaged."""
+    """The observations in a snapshot. Raises Unsafe, or ValueError if it is damaged."""
     try:
         found = _Plain(io.BytesIO(content)).load()
     except Unsafe:

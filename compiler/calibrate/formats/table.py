@@ -1,4 +1,4 @@
-"""The forms of files that are read, and the files of a folder that are looked at."""
+"""The formats of files that can be read, and the search for them in a folder."""
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
@@ -13,15 +13,15 @@ from tunec.compiler.diagnostics.wording import shortened
 
 _LONG: Final = 200
 MOST_BYTES: Final = 1 << 29
-"""Of one file."""
+"""The size limit of a file."""
 
 
 class Form(Struct, frozen=True):
-    """Files that are read in one way."""
+    """A format of files."""
 
     name: str
     patterns: tuple[str, ...]
-    """Of the files in a folder that are taken for it, and of what is asked for by name."""
+    """Patterns of file names in a folder that are read in this format."""
     read: Callable[[bytes], Sequence[Observation]]
 
 
@@ -41,11 +41,11 @@ _PICKLE: Final = b"\x80"
 
 
 class Unread(ValueError):
-    """A file that shows nothing of a run; the message says why."""
+    """A file without observations of a run; the message says why."""
 
 
 def read_file(path: Path) -> list[Observation]:
-    """What one file shows, whatever it is called; raises Unread."""
+    """The observations in a file, whatever its name. Raises Unread."""
     content = _content(path)
     try:
         for form in FORMS:
@@ -70,7 +70,7 @@ def _content(path: Path) -> bytes:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """The files of a folder, and of the probe's folder in it, that can show something."""
+    """The files of a folder, and of its `watch` folder, whose names match a format."""
     found = {
         each
         for form in FORMS
