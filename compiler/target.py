@@ -48,11 +48,9 @@ def on_deepspeed(plan: Plan) -> bool:
 class Entry(Struct, frozen=True):
     """One row: keys of one file <-> slots.
 
-    `write` returns only the keys to be written; a key that it leaves out is absent from the file.
-    `read` gets the keys that were found and returns only the slots that they settle. For every plan
-    in which the row matters, `read(write(plan))` gives the plan's values of `slots`; if nothing is
-    written, `absent` does. Emission checks that for each row, so a value that the consumer cannot
-    express is an error, never a silent loss.
+    `write` returns only the keys to be written, `read` only the slots that the found keys settle.
+    For every plan in which the row matters, `read(write(plan))` gives the plan's `slots`; if
+    nothing is written, `absent` does. Emission checks that, so no value is lost silently.
     """
 
     keys: tuple[str, ...]

@@ -287,12 +287,12 @@ def _doubt(run: LintContext, found: Diagnostic) -> str | None:
     kind, key = at.document.kind, at.path.removeprefix("--").rpartition(".")[2]
     is_of_words = found.consequence in _OF_WORDS and found.id != "missing-file"
     copy = _COPIES.get(kind)
+    if key == "template":
+        return OWN_TEMPLATE if run.own.shows(_registered(at.value)) else None
     if copy is not None and is_of_words and run.own.shows(copy):
         return OWN_COPY
     if found.id in _OF_READING and run.own.shows(_AS_TEXT):
         return AS_TEXT
-    if key == "template" and run.own.shows(_registered(at.value)):
-        return OWN_TEMPLATE
     if kind not in _OF_CLASSES:
         return None
     if at.document.format == "shell" and run.own.parses(key, _at(run, found)):

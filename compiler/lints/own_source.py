@@ -197,6 +197,11 @@ class OwnSource(Struct, frozen=True, dict=True):
         """Whether there are files, and the program is none of them."""
         return bool(self._files) and self.text_of(program) is None
 
+    def has_folder(self, folder: str) -> bool:
+        """Whether some file lies below a folder of that path."""
+        within = f"/{_LEFT_OUT.sub('', folder)}/"
+        return any(within in each for each in self._files)
+
     @cached_property
     def readme(self) -> str:
         """What the README at the top of each project says."""

@@ -94,6 +94,7 @@ _LONGEST: Final = 1 << 16
 _LONG: Final = 1_000
 """Characters of a text without a key from which on it is data, and no beginning of a config."""
 _STRANGE: Final = "none of the programs that are known has a file with such keys"
+_OF_OTHERS: Final = "no program that is known reads the file"
 _KEYLESS: Final = "nothing in it has the form of a key"
 _OF_CLUSTERS: Final = ("kubeflow", "skypilot")
 """Kinds that hold one run among much that is for others to judge, templates of charts too."""
@@ -135,7 +136,7 @@ def of_somebody(
         if strange.get(name):
             yield replace(fault, severity="warning", notes=(*fault.notes, _STRANGE))
         elif name not in known and fault.id == _TWICE:
-            yield replace(fault, severity="note", notes=(*fault.notes, _STRANGE))
+            yield replace(fault, severity="note", notes=(*fault.notes, _OF_OTHERS))
         elif _is_to_fill_in(fault, sources.get(name, "")):
             yield replace(fault, severity="note", notes=(*fault.notes, _LEFT_OPEN))
         elif name not in known and _KEY.search(sources.get(name, "a:"), 0, _LONGEST) is None:

@@ -6,17 +6,19 @@ v0.9.5 src/llmtuner/hparams and src/llamafactory/hparams.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import class_schema, known_releases
-from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.environment import Release
 from tunec.schemas.caches import cached
 from tunec.schemas.frozen import replace
+
+if TYPE_CHECKING:
+    from tunec.compiler.lints.context import LintContext
 
 _AXOLOTL: Final[Mapping[str, tuple[str, ...]]] = {
     "0.9.0": ("eot_tokens", "flex_attn_compile_kwargs", "ring_attn_func"),
@@ -162,7 +164,7 @@ def _came(kind: str) -> Mapping[str, str]:
     return {key: release for release, keys in table.items() for key in keys}
 
 
-def came_later(run: LintContext, kind: str, key: str) -> str | None:
+def came_later(run: "LintContext", kind: str, key: str) -> str | None:
     """The release that brought a key, where somebody names an earlier one."""
     came = _came(kind).get(key)
     if came is None:
@@ -319,13 +321,13 @@ def _by_key(kind: str, *, gone: bool) -> Mapping[str, str]:
     return {key: release for release, keys in table.items() for key in keys.split()}
 
 
-def not_yet(run: LintContext, kind: str, key: str) -> str | None:
+def not_yet(run: "LintContext", kind: str, key: str) -> str | None:
     """The release that brought a field, where somebody names an earlier one."""
     came = _by_key(kind, gone=False).get(key)
     return came if came is not None and run.release("trl").is_before(came) else None
 
 
-def no_more(run: LintContext, kind: str, key: str) -> str | None:
+def no_more(run: "LintContext", kind: str, key: str) -> str | None:
     """The release that took a field away, where somebody names that one or a later one."""
     gone = _by_key(kind, gone=True).get(key)
     return gone if gone is not None and run.release("trl").is_before(gone) is False else None
@@ -371,17 +373,15 @@ def former(kind: str, key: str) -> tuple[str, str | None] | None:
 
 
 _STEM: Final = "training_arguments"
-_KINDS: Final = frozenset({"hf", *TRL})
 
 
 def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> Release:
-    """The taken release of transformers, or the newest where the files have a key that came later.
-
-    A key that has gone says nothing: files are copied from old examples more often than not.
-    """
+    """The taken release of transformers, or the newest where files have a key that came later."""
     if release.is_named:
         return release
-    said = {key for each in documents if each.kind in _KINDS for key in each.root.fields or ()}
+    said = {
+        key for each in documents if each.kind in ("hf", *TRL) for key in each.root.fields or ()
+    }
     known = tuple(map(Version, known_releases(_STEM)))
     told = said & _fields_of(known[-1])
     lacking = [each for each in known if not told <= _fields_of(each)]
