@@ -1,1 +1,1 @@
-"""Choosing a cluster: one spec planned on many of them, with hours, prices and energy."""
+"""Choice of a cluster: one spec planned on many clusters, with hours, prices and energy."""

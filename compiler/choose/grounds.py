@@ -1,4 +1,4 @@
-"""Which clusters a spec is planned on: those of the catalogue, or names, files and folders."""
+"""The clusters that a spec is planned on: those of the catalogue, or names, files and folders."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,26 +18,26 @@ from tunec.schemas.hardware.catalogue import cluster, cluster_names
 _FILES: Final = (".yaml", ".yml", ".json")
 
 Loading = Callable[[str], Loaded]
-"""Reads the spec for a hardware."""
+"""Reads the spec for given hardware."""
 Targets = Callable[[Loaded], Sequence[Asked]]
-"""The targets that a loaded spec is planned for."""
+"""Returns the targets that a loaded spec is planned for."""
 
 
 class Ground(Struct, frozen=True):
-    """A loaded spec and the clusters that it is put on."""
+    """A loaded spec and the clusters on which it is planned."""
 
     loaded: Loaded
     names: tuple[str, ...] = ()
-    """Of the catalogue; with none, the cluster that the spec was read for."""
+    """Names in the catalogue; if empty, the cluster for which the spec was read."""
 
     def settled(self, settings: Sequence[str]) -> "Ground":
-        """These clusters under more settings."""
+        """The ground with more settings in the spec."""
         if not settings:
             return self
         return Ground(with_settings(self.loaded, settings), self.names)
 
     def each(self) -> Iterator[Loaded]:
-        """The spec on each cluster."""
+        """The spec for each cluster."""
         if not self.names:
             yield self.loaded
         for name in self.names:
@@ -46,15 +46,15 @@ class Ground(Struct, frozen=True):
 
 
 class Grounds(Struct, frozen=True):
-    """Where a spec is tried, and what is said of it there."""
+    """All grounds of a spec, and the diagnostics of reading it for them."""
 
     grounds: tuple[Ground, ...]
-    """None where the spec cannot be read for all of them."""
+    """Empty if the spec cannot be read for all of them."""
     said: tuple[tuple[Sequence[Diagnostic], Mapping[str, str]], ...] = ()
-    """Diagnostics with the texts that they point into, each said once."""
+    """Diagnostics, each only once, with the texts that they point into."""
 
     def settled(self, settings: Sequence[str]) -> "Grounds":
-        """These clusters under more settings."""
+        """The grounds with more settings in the spec."""
         return _read([each.settled(settings) for each in self.grounds]) if settings else self
 
 
@@ -71,7 +71,7 @@ def grounds(hardware: Sequence[str], loading: Loading) -> Grounds:
 
 
 def options(ground: Ground, asking: Asking, targets: Targets) -> Iterator[Option]:
-    """The spec planned on each cluster of a ground; what would make it fit is not looked for."""
+    """The spec planned on each cluster of a ground, without looking for repairs."""
     asked = targets(ground.loaded)
     for loaded in ground.each():
         if loaded.cluster is None:
@@ -81,7 +81,7 @@ def options(ground: Ground, asking: Asking, targets: Targets) -> Iterator[Option
 
 
 def _read(found: Sequence[Ground]) -> Grounds:
-    """The grounds, or none where one cannot be read."""
+    """The grounds, or none if the spec cannot be read for one of them."""
     known: set[Diagnostic] = set()
     said = []
     for each in found:
@@ -93,7 +93,7 @@ def _read(found: Sequence[Ground]) -> Grounds:
 
 
 def _files(name: str) -> Sequence[str]:
-    """The cluster files of a folder; anything else is itself."""
+    """The cluster files of a folder; for anything else, the name itself."""
     folder = Path(name)
     if not folder.is_dir():
         return (name,)

@@ -1,4 +1,4 @@
-"""One spec on one cluster, as an option: whether it fits, how long it takes, what it costs."""
+"""One spec on one cluster as an option: whether it fits, how long it takes, what it costs."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -18,32 +18,32 @@ from tunec.schemas.prices.price_list import PriceList
 
 _HOUR: Final = 3600
 _WATT_SECONDS: Final = 3.6e6
-"""Of a kilowatt hour."""
+"""Watt seconds of a kilowatt hour."""
 _MILLION: Final = 1e6
 _THOUSAND: Final = 1000.0
-"""Samples for which a rate is given."""
+"""The number of samples for which rates are given."""
 
 
 class Asking(Struct, frozen=True):
-    """What is wanted of the options."""
+    """The request: order, filters, limits and the user's prices."""
 
     by: By = "cost"
     wanted: Wanted = Wanted()
     own: tuple[PriceList, ...] = ()
-    """The user's lists of prices."""
+    """The user's own price lists."""
     within: int | None = None
-    """Seconds that a run may take."""
+    """The most seconds that a run may take."""
     budget: float | None = None
-    """Dollars that a run may cost."""
+    """The most dollars that a run may cost."""
 
     @property
     def is_filtered(self) -> bool:
-        """Whether only some providers or regions are asked for."""
+        """Whether only some providers or regions are requested."""
         return bool(self.wanted.providers or self.wanted.regions)
 
 
 def option_of(planned: Planned, cluster: Cluster, asking: Asking) -> Option:
-    """Reduce a planned spec to what is compared."""
+    """Reduce a planned spec to the data that is compared."""
     needs, plan = needs_of(planned), planned.plan
     quote = next(iter(quotes(cluster, asking.wanted, asking.own)), None)
     known: dict[str, Any] = {
@@ -71,7 +71,7 @@ def option_of(planned: Planned, cluster: Cluster, asking: Asking) -> Option:
 
 
 def measured(option: Option, by: By, *, whole: bool) -> float | None:
-    """What an option is compared by: of the whole run, or of 1,000 samples."""
+    """The amount by which options are compared, of the whole run or of 1,000 samples."""
     name = _MEASURES[by][0 if whole else 1]
     found: float | None = getattr(option, name)
     return found
@@ -85,7 +85,7 @@ _MEASURES: Final = {
 
 
 def _whole(plan: Plan, needs: Needs, hourly: float | None, watts: float | None) -> dict[str, Any]:
-    """What the whole run comes to; nothing where its length is unknown."""
+    """The amounts of the whole run; empty if its length is unknown."""
     steps = expected_steps(plan)
     if steps is None:
         return {}
@@ -99,7 +99,7 @@ def _whole(plan: Plan, needs: Needs, hourly: float | None, watts: float | None) 
 
 
 def _rates(needs: Needs, hourly: float | None, watts: float | None) -> dict[str, Any]:
-    """What training comes to while it runs."""
+    """The amounts per 1,000 samples and per million tokens of training."""
     seconds = _THOUSAND / needs.samples_per_second
     found: dict[str, Any] = {"seconds_per_1000_samples": seconds}
     if hourly is not None:
@@ -113,7 +113,7 @@ def _rates(needs: Needs, hourly: float | None, watts: float | None) -> dict[str,
 
 
 def _watts(plan: Plan, cluster: Cluster) -> float | None:
-    """Power limit of all devices that the plan uses; None where it is not known of each."""
+    """The power limit of all devices that the plan uses; None if it is unknown."""
     if cluster.is_mixed:
         return None
     power = device(plan.devices.model).power
@@ -133,7 +133,7 @@ def _price(quote: Quote) -> HourlyPrice:
 
 
 def _devices(cluster: Cluster) -> str:
-    """`16 x h100-sxm`: over all nodes, each model once."""
+    """`16 x h100-sxm`: each device model with its count over all nodes."""
     counts: dict[str, int] = {}
     for node in cluster.nodes:
         for group in node.accelerators:
@@ -143,5 +143,5 @@ def _devices(cluster: Cluster) -> str:
 
 
 def has_length(options: Sequence[Option]) -> bool:
-    """Whether it is known of the options how long a run is."""
+    """Whether the length of a run is known for any option."""
     return any(each.seconds is not None for each in options)

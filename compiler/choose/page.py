@@ -1,4 +1,4 @@
-"""The page of a choice: cost against time as a plot, every option as a row, prices with sources."""
+"""The page of a choice: a plot of cost against time, a row for each option, and price sources."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -37,12 +37,12 @@ from tunec.compiler.version import __version__
 from tunec.schemas.choice import Choice, Option, Result
 
 _FEWEST: Final = 2
-"""Points of a plot."""
+"""The fewest points of a plot."""
 _HOUR: Final = 3600
 
 
 class _Words(NamedTuple):
-    """What a plot's marks and labels mean."""
+    """The meaning of a plot's marks and labels."""
 
     star: str
     dot: str
@@ -62,7 +62,7 @@ _SEVERAL: Final = _Words(
 
 
 def choice_page(choice: Choice, asking: Asking) -> str:
-    """The whole page of a choice; of a sweep, with what comes first under each combination."""
+    """The whole page of a choice; for a sweep, with the best option for each combination."""
     if len(choice.results) > 1:
         sections = (*_swept(choice.results), *_sources(choice))
         left = sum(bool(each.best) for each in choice.results)
@@ -119,7 +119,7 @@ def _point(label: str, option: Option, seconds: float, cost: float) -> Point:
 
 
 def _plot(points: Sequence[Point], words: _Words, *, whole: bool) -> Child:
-    """Cost up, time along; a sentence where there is too little to compare."""
+    """A plot of cost (vertical) against time; a sentence if there are too few points."""
     if len(points) < _FEWEST:
         return tag("p", "Too few of them have a price to be drawn.")
     of = "the run" if whole else "1,000 samples"
@@ -141,14 +141,14 @@ def _plot(points: Sequence[Point], words: _Words, *, whole: bool) -> Child:
 
 
 def _cells(option: Option, *, whole: bool) -> Iterator[Cell | str]:
-    """An option's cells after its name; numbers sort by their amounts, unknown ones last."""
+    """An option's cells after its name; numbers sort by their amounts, with unknown ones last."""
     texts = cells(option, whole=whole)[1:]
     for text, amount in zip(texts, amounts(option, whole=whole)[1:], strict=True):
         yield text if isinstance(amount, str) else Cell(text or "—", amount)
 
 
 def _swept(results: Sequence[Result]) -> Iterator[Section]:
-    """What comes first under each combination, and the fronts of all of them in one plot."""
+    """The best option for each combination, and the fronts of all combinations in one plot."""
     firsts = [next(iter(kept(each)), None) for each in results]
     whole = has_length([each for each in firsts if each is not None])
     heads = [
@@ -208,7 +208,7 @@ def _fronts(number: int, result: Result, *, whole: bool) -> Iterator[Point]:
 
 
 def _left_out(result: Result, asking: Asking) -> Iterator[Section]:
-    """What misses a limit, and what does not fit."""
+    """The options that miss a limit, and those that do not fit."""
     rows: list[TableRow] = []
     for each in result.options:
         if each.misses is not None:
@@ -223,7 +223,7 @@ def _left_out(result: Result, asking: Asking) -> Iterator[Section]:
 
 
 def _sources(choice: Choice) -> Iterator[Section]:
-    """How far the numbers can be trusted, and where prices were read on which day."""
+    """The accuracy of the numbers, and the sources and dates of the prices."""
     words: list[Element] = [
         tag(
             "p",

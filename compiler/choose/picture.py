@@ -1,4 +1,4 @@
-"""Cost against time in characters: the front by its letters, the other options as dots."""
+"""Cost against time drawn in characters: letters for the front, dots for other options."""
 
 from collections.abc import Mapping, Sequence
 from string import ascii_letters
@@ -11,13 +11,13 @@ from tunec.schemas.choice import Option
 _WIDTH: Final = 80
 _HEIGHT: Final = 12
 _FEWEST: Final = 2
-"""Points of a picture."""
+"""The fewest points of a picture."""
 _GUTTER: Final = 10
-"""Columns of the numbers at the left."""
+"""Columns of the numbers on the left."""
 
 
 def letters(options: Sequence[Option]) -> dict[str, str]:
-    """A letter for each option of the front, by its cluster, in the order of the options."""
+    """A letter for each option of the front, by cluster, in the order of the options."""
     front = [each.cluster for each in options if each.is_on_front]
     return dict(zip(front, ascii_letters, strict=False))
 
@@ -25,7 +25,7 @@ def letters(options: Sequence[Option]) -> dict[str, str]:
 def picture(
     options: Sequence[Option], named: Mapping[str, str], *, whole: bool, drawing: bool
 ) -> list[str]:
-    """Lines of a plot: time along, cost up; none where fewer than two options have both."""
+    """Lines of a plot of cost (vertical) against time; empty with fewer than two points."""
     points = placed(options, whole=whole)
     if len(points) < _FEWEST:
         return []

@@ -1,4 +1,4 @@
-"""Options in order: what keeps the limits, least first, and the front of cost against time."""
+"""The order of options: those within the limits, the best first, and the front of cost and time."""
 
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -9,7 +9,7 @@ from tunec.schemas.choice import By, Miss, Option, Result
 
 
 def result_of(options: Sequence[Option], asking: Asking, values: dict[str, Any]) -> Result:
-    """Every option: what fits and keeps the limits, what misses one, and what does not fit."""
+    """All options in order: those within the limits, those that miss one, those that do not fit."""
     whole = has_length(options)
     judged = [each.model_copy(update={"misses": _missed(each, asking)}) for each in options]
     ordered = sorted(judged, key=lambda each: _order(each, asking.by, whole=whole))
@@ -21,12 +21,12 @@ def result_of(options: Sequence[Option], asking: Asking, values: dict[str, Any])
 
 
 def kept(result: Result) -> list[Option]:
-    """What fits and keeps every limit, in order."""
+    """The options that fit and are within every limit, in order."""
     return [each for each in result.options if each.fits and each.misses is None]
 
 
 def _missed(option: Option, asking: Asking) -> Miss | None:
-    """The limit or filter that an option misses."""
+    """The limit or filter that an option misses; None if there is none."""
     if not option.fits:
         return None
     if option.price is None and asking.is_filtered:
@@ -41,21 +41,21 @@ def _missed(option: Option, asking: Asking) -> Miss | None:
 
 
 def _order(option: Option, by: By, *, whole: bool) -> tuple[float, float, str]:
-    """By what is asked, then by the other of cost and time; what is not known comes last."""
+    """The requested amount, then cost or else time; unknown amounts come last."""
     other: By = "time" if by == "cost" else "cost"
     first, second = (measured(option, each, whole=whole) for each in (by, other))
     return inf if first is None else first, inf if second is None else second, option.cluster
 
 
 def _marked(options: Sequence[Option], *, whole: bool) -> Iterator[Option]:
-    """The options, those on the front marked: none is both faster and cheaper."""
+    """The options, with those on the front marked: no other is both faster and cheaper."""
     on_front = {id(each) for each in front(options, whole=whole)}
     for each in options:
         yield each.model_copy(update={"is_on_front": True}) if id(each) in on_front else each
 
 
 def placed(options: Sequence[Option], *, whole: bool) -> list[tuple[float, float, Option]]:
-    """Seconds and dollars of those options that have both."""
+    """Seconds and dollars of the options that have both."""
     return [
         (seconds, cost, each)
         for each in options
@@ -65,7 +65,7 @@ def placed(options: Sequence[Option], *, whole: bool) -> list[tuple[float, float
 
 
 def front(options: Sequence[Option], *, whole: bool) -> list[Option]:
-    """What is not beaten in both cost and time, fastest first."""
+    """The options that no other beats in both cost and time, the fastest first."""
     found: list[Option] = []
     cheapest = inf
     for _, cost, each in sorted(

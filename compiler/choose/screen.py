@@ -1,4 +1,4 @@
-"""A choice on a screen: a table, the picture of cost against time, and how far to trust it."""
+"""A choice on a screen: a table, a picture of cost against time, and the accuracy."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,16 @@ from tunec.compiler.review.screen.pen import WIDTH, Pen
 from tunec.schemas.choice import Choice, Option, Result
 
 SHOWN: Final = 20
-"""Options that are listed; `--all` lists every one."""
+"""The most options that are listed without `--all`."""
 _REASONS: Final = 5
 _NAMED: Final = 4
-"""Clusters that are named for one reason."""
+"""The most clusters that are listed for one reason."""
 
 Line = Sequence[str]
 
 
 def choice_text(choice: Choice, asking: Asking, pen: Pen, *, every: bool) -> str:
-    """The whole screen of a choice; of a sweep, what is best under each combination."""
+    """The whole screen of a choice; for a sweep, the best option for each combination."""
     lines = [pen.paint("bold", printable(heading(choice))), ""]
     if len(choice.results) > 1:
         lines += _sweep(choice.results, pen)
@@ -62,7 +62,7 @@ def _picture(
 
 
 def _sweep(results: Sequence[Result], pen: Pen) -> Iterator[str]:
-    """What comes first under each combination of values."""
+    """The best option for each combination of values."""
     firsts = [next(iter(kept(each)), None) for each in results]
     whole = has_length([each for each in firsts if each is not None])
     names = columns(whole=whole)
@@ -79,7 +79,7 @@ def _sweep(results: Sequence[Result], pen: Pen) -> Iterator[str]:
 
 
 def _table(head: Sequence[tuple[str, bool]], rows: Sequence[Line], pen: Pen) -> Iterator[str]:
-    """Headings, each with whether it is of numbers, and lines below them."""
+    """Column headings, each with whether its column is numeric, and the rows."""
     every = [[name for name, _ in head], *rows]
     widths = [max(len(row[at]) for row in every) for at in range(len(head))]
     for number, row in enumerate(every):
@@ -92,7 +92,7 @@ def _table(head: Sequence[tuple[str, bool]], rows: Sequence[Line], pen: Pen) -> 
 
 
 def _left_out(result: Result, asking: Asking) -> Iterator[str]:
-    """What fits and misses a limit."""
+    """The options that fit but miss a limit."""
     by_reason: dict[str, list[Option]] = {}
     for each in result.options:
         if each.misses is not None:
@@ -102,7 +102,7 @@ def _left_out(result: Result, asking: Asking) -> Iterator[str]:
 
 
 def _lacking(result: Result, pen: Pen) -> Iterator[str]:
-    """What does not fit, and why."""
+    """The options that do not fit, and why."""
     lacking = [each for each in result.options if not each.fits]
     reasons = Counter(each.why or "" for each in lacking)
     if lacking:
@@ -116,7 +116,7 @@ def _lacking(result: Result, pen: Pen) -> Iterator[str]:
 
 
 def _trust(choice: Choice, pen: Pen) -> Iterator[str]:
-    """How far the numbers can be trusted, and of which day the prices are."""
+    """The accuracy of the numbers, and the dates of the prices."""
     yield f"time is a forecast with a margin of {MARGIN:.0%}:"
     yield f"  {OFF}"
     yield "energy is that of the devices at their power limit, which is the most they take"

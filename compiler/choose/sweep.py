@@ -1,4 +1,4 @@
-"""Values that a spec is tried with: `data.sequence=2k..32k`, `method.lora.rank=8,16,64`."""
+"""Values to try in a spec: `data.sequence=2k..32k`, `method.lora.rank=8,16,64`."""
 
 import re
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from msgspec import Struct
 from tunec.schemas.units import KIB
 
 MOST: Final = 64
-"""Combinations of all swept values."""
+"""The most combinations of all swept values."""
 _RANGE: Final = re.compile(r"([1-9]\d{0,9})([kKM]?)\.\.([1-9]\d{0,9})([kKM]?)", re.ASCII)
 _SCALES: Final = {"": 1, "k": KIB, "K": KIB, "M": KIB**2}
-"""A range goes by doubling, so that its `2k` is 2048."""
+"""Binary prefixes: a range doubles its values, so its `2k` is 2048."""
 
 
 class NotASweep(ValueError):
-    """A text that is no sweep; the message says why, `remedy` how to fix it."""
+    """A text that is not a sweep; the message says why, `remedy` how to fix it."""
 
     def __init__(self, why: str, remedy: str = "write data.sequence=2k..32k or =1024,4096") -> None:
         super().__init__(why)
@@ -25,7 +25,7 @@ class NotASweep(ValueError):
 
 
 class Sweep(Struct, frozen=True):
-    """A place in the spec, and the values that it takes in turn."""
+    """A path in the spec, and the values that it takes in turn."""
 
     path: str
     values: tuple[str, ...]
@@ -36,9 +36,9 @@ class Sweep(Struct, frozen=True):
 
 
 def read_sweep(text: str) -> Sweep:
-    """Read one sweep; raise NotASweep.
+    """Read one sweep. Raises NotASweep.
 
-    `a..b` is a, twice a and so on up to b, which is the last in any case; `a,b,c` are those.
+    `a..b` stands for a, 2a, 4a and so on, and always ends with b; `a,b,c` lists the values.
     """
     path, equals, values = text.partition("=")
     if not equals or not path.strip():
@@ -57,7 +57,7 @@ def read_sweep(text: str) -> Sweep:
 def combinations(sweeps: Sequence[Sweep]) -> tuple[tuple[tuple[str, str], ...], ...]:
     """Every combination as paths with values, the first sweep's value changing last.
 
-    Raise NotASweep where a path is swept twice, or they are too many.
+    Raises NotASweep if a path is swept twice, or if there are too many combinations.
     """
     paths = [each.path for each in sweeps]
     again = next((path for at, path in enumerate(paths) if path in paths[:at]), None)

@@ -1,4 +1,4 @@
-"""How a choice reads, on the screen and on its page."""
+"""Phrases of a choice, for the screen and the page."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -14,7 +14,7 @@ _MARKETS: Final = {"on_demand": "on demand", "spot": "spot"}
 
 
 def columns(*, whole: bool) -> tuple[tuple[str, bool], ...]:
-    """Headings of the table, and whether what is below is a number."""
+    """The headings of the table, each with whether its column is numeric."""
     per = "" if whole else "/1k samples"
     return (
         ("cluster", False),
@@ -29,7 +29,7 @@ def columns(*, whole: bool) -> tuple[tuple[str, bool], ...]:
 
 
 def cells(option: Option, *, whole: bool) -> tuple[str, ...]:
-    """One option's line of the table."""
+    """One option's row of the table."""
     seconds = option.seconds if whole else option.seconds_per_1000_samples
     cost = option.cost_dollars if whole else option.cost_per_1000_samples
     energy = option.energy_kwh if whole else option.energy_per_1000_samples
@@ -46,7 +46,7 @@ def cells(option: Option, *, whole: bool) -> tuple[str, ...]:
 
 
 def amounts(option: Option, *, whole: bool) -> tuple[float | str, ...]:
-    """What each cell is put in order by; an amount that is not known comes last."""
+    """The sort key of each cell; unknown amounts come last."""
     known = (
         option.seconds if whole else option.seconds_per_1000_samples,
         option.cost_dollars if whole else option.cost_per_1000_samples,
@@ -59,7 +59,7 @@ def amounts(option: Option, *, whole: bool) -> tuple[float | str, ...]:
 
 
 def heading(choice: Choice) -> str:
-    """What was asked."""
+    """The request in words."""
     asked = [f"{_MARKETS[choice.market]} prices", f"{_FIRST[choice.by]} first"]
     if choice.within_seconds is not None:
         asked.append(f"within {duration(choice.within_seconds)}")
@@ -70,7 +70,7 @@ def heading(choice: Choice) -> str:
 
 
 def verdict(result: Result, asking: Asking) -> str:
-    """What came of it, in a sentence."""
+    """The result in a sentence."""
     left = kept(result)
     if not left:
         fits = any(each.fits for each in result.options)
@@ -91,7 +91,7 @@ def verdict(result: Result, asking: Asking) -> str:
 
 
 def limits(missed: Sequence[Option], asking: Asking) -> str:
-    """Why options that fit are not listed: `missed` are those of one reason, in order."""
+    """Why options that fit are not listed; `missed` are those with one reason, in order."""
     reason = missed[0].misses
     if reason == "too long":
         fastest = min(missed, key=lambda each: each.seconds or 0.0)
@@ -105,7 +105,7 @@ def limits(missed: Sequence[Option], asking: Asking) -> str:
 
 
 def dates(choice: Choice) -> Iterator[tuple[str, str]]:
-    """The days of all prices that are shown, each with its source, once."""
+    """The provider and date of each price shown, with its source, without duplicates."""
     found = {
         (f"{each.price.provider}, {each.price.dated}", each.price.source)
         for result in choice.results
