@@ -1,1 +1,1 @@
-"""Training data as they are: records of files, their tokens, and what a run makes of them."""
+"""Training data: records of files, their tokens, and how a run batches them."""

@@ -1,4 +1,4 @@
-"""What batches of samples cost: padded, grouped by length, or packed by each trainer."""
+"""The cost of batches of samples: padded, grouped by length, or packed by each trainer."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,13 +14,13 @@ class Way(Struct, frozen=True):
 
     name: str
     by: str
-    """Whose it is, with its releases."""
+    """The program that does this, with its releases."""
     rows: int
-    """Samples, or packed rows."""
+    """The number of samples, or of packed rows."""
     computed: int
-    """Tokens that are computed, padding included."""
+    """The number of tokens that are computed, including padding."""
     used: float
-    """Share of them that are data."""
+    """The share of computed tokens that are data."""
     is_exact: bool
 
 
@@ -31,11 +31,11 @@ _PACKERS: Final[tuple[tuple[PackingStrategy, str, str], ...]] = (
     ("multipack", "sample_packing", "axolotl"),
     ("knapsack", "packing, neat_packing", "llamafactory"),
 )
-"""Whose rows are counted, by strategy."""
+"""The name and the program of each packing strategy."""
 
 
 def ways(lengths: Lengths, sequence: int, micro: int, accumulation: int = 1) -> Iterator[Way]:
-    """Every way at a sequence of so many tokens, in batches of `micro`."""
+    """Every way to batch samples at a sequence length in tokens, with `micro` samples a batch."""
     counts = lengths.counts
     samples = sum(count for _, count in counts)
     data = mean_length(counts, sequence) * samples
@@ -66,7 +66,7 @@ def ways(lengths: Lengths, sequence: int, micro: int, accumulation: int = 1) -> 
 
 
 def _kept(lengths: Lengths, sequence: int, strategy: PackingStrategy) -> float:
-    """Tokens that are left of the samples by a strategy."""
+    """The number of the samples' tokens that a strategy keeps."""
     if strategy in ("bfd_split", "wrapped"):
         return sum(length * count for length, count in lengths.counts)
     if strategy == "multipack":

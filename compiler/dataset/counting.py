@@ -1,4 +1,4 @@
-"""Tokens of samples: by a tokenizer as trainers call it, or reckoned from characters."""
+"""Counts tokens of samples: with a tokenizer as trainers call it, or estimated from characters."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -9,32 +9,32 @@ from tunec.compiler.dataset.templates import ChatTemplate
 from tunec.compiler.dataset.tokenizers import TokenizerFiles
 
 _CHARACTERS: Final = 4
-"""Characters of a token in English: a judgement, and only for an estimate that is asked for."""
+"""Characters of a token in English: a judgement, only used for estimates that are requested."""
 _AROUND: Final = 5
-"""Tokens that a chat template writes around a message: a judgement, as above."""
+"""Tokens that a chat template adds to a message: a judgement, as above."""
 
 
 class Counted(NamedTuple):
-    """One sample in tokens."""
+    """The number of tokens of one sample."""
 
     tokens: int
     before: int
-    """Those before the first that is learned where answers alone are."""
+    """The number of tokens before the first that is trained if only answers are."""
 
 
 class Counter(Protocol):
     """Counts the tokens of samples."""
 
     def count(self, samples: Sequence[Sample]) -> list[Counted | Unfit]:
-        """Tokens of each sample, or why it has none."""
+        """Tokens of each sample, or why they cannot be counted."""
         ...
 
 
 class Characters:
-    """Reckons tokens from characters."""
+    """Estimates tokens from characters."""
 
     def count(self, samples: Sequence[Sample]) -> list[Counted | Unfit]:
-        """Tokens of each sample, about."""
+        """The estimated tokens of each sample."""
         return [_longest([_reckoned(each) for each in sample]) for sample in samples]
 
 
@@ -47,10 +47,10 @@ def _reckoned(sequence: Sequence_) -> Counted:
 
 
 class Tokenizer:
-    """Counts by a model's own tokenizer."""
+    """Counts tokens with a model's own tokenizer."""
 
     def __init__(self, files: TokenizerFiles, template: ChatTemplate | None) -> None:
-        """Load it; raise Unread where it cannot be, or `tokenizers` is not installed."""
+        """Load it. Raises Unread if it cannot be loaded, or `tokenizers` is not installed."""
         try:
             from tokenizers import Tokenizer as Loaded
         except ImportError:
@@ -67,7 +67,7 @@ class Tokenizer:
         self._template = template
 
     def count(self, samples: Sequence[Sample]) -> list[Counted | Unfit]:
-        """Tokens of each sample; of a pair, of the longer sequence."""
+        """Tokens of each sample; for a pair, of the longer sequence."""
         flat = [each for sample in samples for each in sample]
         found = iter(self._counted(flat))
         return [_longest([next(found) for _ in sample]) for sample in samples]
@@ -79,7 +79,7 @@ class Tokenizer:
         return [next(of_chats if isinstance(each, Chat) else of_plain) for each in sequences]
 
     def _chats(self, chats: Sequence[Chat]) -> list[Counted | Unfit]:
-        """A rendered template holds all special tokens: trl 1.16.0 `_tokenize`."""
+        """Count chats; a rendered template holds all special tokens: trl 1.16.0 `_tokenize`."""
         texts = [self._rendered(each) for each in chats]
         fit = [each for each in texts if not isinstance(each, Unfit)]
         whole = iter(self._lengths((text for text, _ in fit), special=False))
@@ -104,7 +104,7 @@ class Tokenizer:
             return fault
 
     def _plain(self, texts: Sequence[Plain]) -> list[Counted | Unfit]:
-        """trl 1.16.0 trainer/sft_trainer.py `add_eos` and `tokenize_fn`."""
+        """Count texts as trl 1.16.0 trainer/sft_trainer.py `add_eos` and `tokenize_fn` do."""
         whole = self._lengths((self._ended(each) for each in texts), special=True)
         asked = self._lengths((each.prompt for each in texts), special=True)
         return [
@@ -133,7 +133,7 @@ def _bounded(tokens: int, before: int) -> Counted:
 
 
 def _longest(found: Sequence[Counted | Unfit]) -> Counted | Unfit:
-    """A batch of pairs is as long as the longer, and learns where the first answer begins."""
+    """The longer length of a pair, and the earlier start of an answer, as in a batch of pairs."""
     counted = [each for each in found if not isinstance(each, Unfit)]
     if len(counted) < len(found):
         return next(each for each in found if isinstance(each, Unfit))

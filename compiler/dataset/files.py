@@ -10,17 +10,17 @@ from tunec.compiler.diagnostics.wording import shortened
 
 
 class Placed(NamedTuple):
-    """One record, or why there is none."""
+    """One record, or why it cannot be read."""
 
     at: int
-    """Its line; of a Parquet file or a JSON list, which record it is, from 1."""
+    """The record's line; in a Parquet file or a JSON list, its number from 1."""
     record: Mapping[str, Any] | None
     fault: str = ""
     column: int = 1
 
 
 class Unread(Exception):
-    """A file that cannot be read at all; the message says why."""
+    """A file cannot be read at all; the message says why."""
 
     def __init__(self, why: str, help: str | None = None, line: int = 1, column: int = 1) -> None:
         super().__init__(why)
@@ -30,13 +30,13 @@ class Unread(Exception):
 
 
 EXTRA: Final = "pip install 'tunec[data]'"
-"""What installs the packages that reading data takes."""
+"""The command that installs the packages for reading data."""
 
 Reader = Callable[[Path], Iterator[Placed]]
 
 
 def records(path: Path) -> Iterator[Placed]:
-    """Every record of a file in order; raise Unread."""
+    """Every record of a file in order. Raises Unread."""
     if path.is_dir():
         raise Unread("it is a directory", "name the files in it")
     if path.exists() and not path.is_file():
@@ -56,7 +56,7 @@ def records(path: Path) -> Iterator[Placed]:
 
 
 def unit(path: Path) -> str:
-    """What places of a file count."""
+    """The unit in which places of a file are counted."""
     return "line" if path.suffix.lower() in (".jsonl", ".csv") else "record"
 
 
@@ -79,7 +79,7 @@ def _line(at: int, line: str) -> Placed:
 
 
 def _mapping(at: int, found: Any, text: str) -> Placed:
-    """A record of a text, which JSON lets hold what no UTF-8 can say."""
+    """A record from a text; JSON allows half surrogate pairs, which UTF-8 cannot encode."""
     if _HALF in text.lower() and _is_halved(found):
         return Placed(at, None, "it holds half of a surrogate pair, which is no character")
     if isinstance(found, dict):
@@ -99,7 +99,7 @@ def _is_halved(found: Any) -> bool:
 
 
 def _json(path: Path) -> Iterator[Placed]:
-    """A list of objects, or an object whose only list holds them."""
+    """The objects of a list, or of an object's only list."""
     text = path.read_text("utf-8-sig")
     try:
         found = json.loads(text)
@@ -162,4 +162,4 @@ READERS: Final[Mapping[str, Reader]] = {
     ".csv": _csv,
     ".parquet": _parquet,
 }
-"""By suffix."""
+"""By file suffix."""

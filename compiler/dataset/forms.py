@@ -15,45 +15,45 @@ Message = Mapping[str, Any]
 
 
 class Chat(Struct, frozen=True):
-    """A conversation, which a chat template makes a text."""
+    """A conversation, which a chat template turns into a text."""
 
     messages: tuple[Message, ...]
     asked: int
-    """Messages before the first answer; all of them where there is none."""
+    """The number of messages before the first answer; all of them if there is no answer."""
     tools: Any = None
 
 
 class Plain(Struct, frozen=True):
-    """A text, or a prompt and what is to be written after it."""
+    """A text, or a prompt with its completion."""
 
     prompt: str
     completion: str
     is_text: bool = False
-    """Whether all of it is learned."""
+    """Whether all of it is trained."""
 
 
 Sequence_ = Chat | Plain
 Sample = tuple[Sequence_, ...]
-"""What stands in a batch for one record: two sequences of a pair, one otherwise."""
+"""The sequences of one record in a batch: two for a pair, otherwise one."""
 
 
 class Unfit(ValueError):
-    """A record that is not of its form; says why."""
+    """A record does not have its form; the message says why."""
 
 
 class Form(Struct, frozen=True):
-    """One shape of records."""
+    """One form of records."""
 
     name: str
     columns: tuple[str, ...]
-    """Those by which it is known, which every record has."""
+    """The columns that identify the form, and that every record has."""
     read: Callable[[Mapping[str, Any]], Sample]
     has_answers: bool = True
-    """Whether it tells what is an answer."""
+    """Whether the form marks what is an answer."""
 
 
 def form_of(record: Mapping[str, Any], text: str | None = None) -> Form:
-    """The form of a record by its columns; `text` names the one of a text. Raises Unfit."""
+    """The form of a record by its columns; `text` names a column with plain text. Raises Unfit."""
     if text is not None:
         return Form("text", (text,), lambda found: (_text(found, text),), has_answers=False)
     found = next((form for form in FORMS if all(c in record for c in form.columns)), None)
@@ -67,7 +67,7 @@ def form_of(record: Mapping[str, Any], text: str | None = None) -> Form:
 
 
 def sample_of(record: Mapping[str, Any], form: Form) -> Sample:
-    """What a record holds; raises Unfit."""
+    """The sample of a record. Raises Unfit."""
     for name in form.columns:
         if record.get(name) is None:
             raise Unfit(f"it has no `{name}`, as the first record has")
@@ -89,7 +89,7 @@ _ROLES: Final[Mapping[str, str]] = {
     "function_call": "assistant",
     "developer": "developer",
 }
-"""Who speaks, by the words of data sets: llamafactory 0.9.5 data/parser.py `DatasetAttr`; axolotl
+"""Roles by the words that data sets use: llamafactory 0.9.5 data/parser.py `DatasetAttr`; axolotl
 0.19.0 prompt_strategies/chat_template.py `role_map`."""
 
 
@@ -116,7 +116,7 @@ def _message(said: Any, at: int) -> Message:
 
 
 def _content(said: Any) -> Any:
-    """A text as it is; parts that are texts alone, joined."""
+    """A text unchanged; a list joined if all its parts are texts."""
     if not isinstance(said, list):
         return said if isinstance(said, str) else None
     texts = [each.get("text") if isinstance(each, Mapping) else each for each in said]
@@ -152,7 +152,7 @@ def _conversation(column: str) -> Callable[[Mapping[str, Any]], Sample]:
 
 
 def _answered(record: Mapping[str, Any], column: str) -> Sequence_:
-    """A prompt with the answer of a column."""
+    """A prompt with the answer in a column."""
     if isinstance(record.get("prompt"), str):
         return Plain(record["prompt"], _text_in(record, column))
     prompt = _messages(record["prompt"], "prompt")
@@ -176,7 +176,7 @@ def _pair(record: Mapping[str, Any]) -> Sample:
 
 
 def _alpaca(record: Mapping[str, Any]) -> Sample:
-    """llamafactory 0.9.5 data/converter.py: the input stands on a line of its own."""
+    """A record as in llamafactory 0.9.5 data/converter.py, with the input on its own line."""
     more = _text_in(record, "input") if record.get("input") else ""
     asked = "\n".join(filter(None, (_text_in(record, "instruction"), more)))
     messages = [{"role": "user", "content": asked}]

@@ -1,4 +1,4 @@
-"""Files of samples to lengths, with every fault by its place."""
+"""Measures files of samples: their lengths, and every fault with its place."""
 
 import hashlib
 import os
@@ -20,15 +20,15 @@ from tunec.schemas.lengths import KeptLengths, MeasuredBy, MeasuredFile
 from tunec.schemas.source import Span, start_of
 
 _TOGETHER: Final = 512
-"""Samples that are counted at once."""
+"""The number of samples that are counted at once."""
 _MOST_TOLD: Final = 20
-"""Faults of one file that are shown; the rest is counted."""
+"""The most faults of one file that are shown; the rest is only counted."""
 _MOST_ORDERED: Final = 200_000
-"""Samples whose order is kept: 1 MB of numbers."""
+"""The most samples whose order is kept: 1 MB of numbers."""
 
 
 _NEVER: Final = 2**31 - 1
-"""Where the answer of a sample begins that has none."""
+"""The start of the answer in a sample that has none."""
 
 
 class Source(Struct, frozen=True):
@@ -36,41 +36,41 @@ class Source(Struct, frozen=True):
 
     path: Path
     times: int = 1
-    """How often an epoch sees it."""
+    """How often an epoch includes the file."""
 
 
 class Length(Struct, frozen=True):
-    """One sample in tokens, and where it stands."""
+    """The length of one sample in tokens, and its place."""
 
     path: Path
     at: int
     tokens: int
     before: int
-    """Tokens before the first that is learned, where answers alone are."""
+    """The number of tokens before the first that is trained if only answers are."""
 
     @property
     def is_mute(self) -> bool:
-        """Whether it has no answer at all."""
+        """Whether the sample has no answer at all."""
         return self.before >= self.tokens
 
     @property
     def place(self) -> str:
-        """For people: `train.jsonl:17`."""
+        """The place in words: `train.jsonl:17`."""
         return f"{self.path.name}:{self.at}"
 
 
 class Measured(Struct, frozen=True):
-    """What files hold."""
+    """The lengths of the samples in some files."""
 
     form: Form
     samples: tuple[Length, ...]
-    """Each once, in order."""
+    """Each sample once, in order."""
     files: tuple[tuple[Source, int, str, int], ...]
-    """Each with its bytes, digest and samples."""
+    """Each file with its bytes, its digest and its number of samples."""
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Tokens of each sample of an epoch, in order."""
+        """The tokens of each sample of an epoch, in order."""
         return tuple(each.tokens for each in self._epoch())
 
     def _epoch(self) -> Iterator[Length]:
@@ -81,7 +81,7 @@ class Measured(Struct, frozen=True):
             at += number
 
     def lengths(self, *, is_estimate: bool) -> Lengths:
-        """As a plan knows them."""
+        """The lengths in the form that plans use."""
         order = self.order
         befores = (_NEVER if each.is_mute else each.before for each in self._epoch())
         answers = Tally(befores) if self.form.has_answers else {}
@@ -93,21 +93,21 @@ class Measured(Struct, frozen=True):
         )
 
     def unlearned(self, sequence: int) -> list[Length]:
-        """Samples of which no answer is left at a sequence of so many tokens."""
+        """Samples of which no answer remains at a sequence length in tokens."""
         if not self.form.has_answers:
             return []
         return [each for each in self.samples if each.is_mute or each.before >= sequence]
 
 
 class Outcome(Struct):
-    """What measuring gave: lengths, or why there are none."""
+    """The result of measuring: lengths, or why there are none."""
 
     measured: Measured | None = None
     faults: list[Diagnostic] = field(default_factory=list)
 
 
 def measure(sources: Sequence[Source], counter: Counter, text: str | None = None) -> Outcome:
-    """Measure files in their order; every fault of every file is reported."""
+    """Measure files in order; the first faults of each file are reported, the rest is counted."""
     outcome = Outcome()
     form: Form | None = None
     lengths: list[Length] = []
@@ -125,7 +125,7 @@ def measure(sources: Sequence[Source], counter: Counter, text: str | None = None
 
 
 def missing(sources: Iterable[Source]) -> list[Diagnostic]:
-    """A fault for each file that cannot be opened, where nothing counts its tokens."""
+    """A fault for each file that cannot be opened, for plans that do not count its tokens."""
     faults = []
     for path in (source.path for source in sources):
         try:
@@ -210,7 +210,7 @@ def _digest(path: Path) -> str:
 
 
 def kept(measured: Measured, tokenizer: MeasuredBy, beside: Path) -> KeptLengths:
-    """What is written into a file of lengths that lies in a folder."""
+    """The content of a file of lengths in the folder `beside`."""
     lengths = measured.lengths(is_estimate=tokenizer.sha256 is None)
     files = [
         MeasuredFile(
@@ -234,7 +234,7 @@ def kept(measured: Measured, tokenizer: MeasuredBy, beside: Path) -> KeptLengths
 
 
 def text_of(found: KeptLengths) -> str:
-    """The file's text: a line a field, since lists of thousands of numbers are not for reading."""
+    """The file's text, with a line for each field, as long lists of numbers are not for reading."""
     import json
 
     data = found.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""What `tunec data` prints: lengths, what a sequence cuts, what batches cost, the plan by it."""
+"""The output of `tunec data`: lengths, tokens cut off, cost of batches, and the plan."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -17,14 +17,14 @@ from tunec.compiler.review.screen.screen import length_lines
 from tunec.schemas.units import format_bytes
 
 _LINES: Final = 12
-"""Lines of the histogram at most."""
+"""The most lines of the histogram."""
 _NAMED: Final = 20
-"""Samples that are named by their lines; JSON has all."""
+"""The most samples that are listed by line; JSON lists all."""
 _BAR: Final = 40
 
 
 class Report(Struct, frozen=True):
-    """What is known of the data, and of a run on them."""
+    """The measured data, and the settings of a run on it."""
 
     measured: Measured
     lengths: Lengths
@@ -36,17 +36,17 @@ class Report(Struct, frozen=True):
 
     @property
     def unlearned(self) -> list[Length]:
-        """Samples that teach nothing where answers alone are learned."""
+        """Samples that train nothing if only answers are trained."""
         return self.measured.unlearned(self.sequence)
 
     @property
     def ways(self) -> list[Way]:
-        """How batches can be made."""
+        """The ways to make batches."""
         return list(ways(self.lengths, self.sequence, self.micro, self.accumulation))
 
 
 def quantile(lengths: Lengths, share: float) -> int:
-    """The least length that such a share of the samples does not exceed."""
+    """The smallest length that at least this share of the samples does not exceed."""
     samples = sum(count for _, count in lengths.counts)
     passed = 0
     for length, count in lengths.counts:
@@ -57,7 +57,7 @@ def quantile(lengths: Lengths, share: float) -> int:
 
 
 def report_text(report: Report, pen: Pen) -> str:
-    """The screen."""
+    """The report as text for a terminal."""
     parts = (_what(report, pen), _histogram(report, pen), _cut(report), _costs(report, pen))
     return "\n".join(line for part in (*parts, _plan(report, pen)) for line in part)
 
@@ -94,7 +94,7 @@ def _histogram(report: Report, pen: Pen) -> Iterator[str]:
 
 
 def _bins(lengths: Lengths) -> list[tuple[int, int, int]]:
-    """Equal parts of round width, up to the longest."""
+    """Bins of equal, round width up to the longest sample."""
     longest = lengths.counts[-1][0]
     width = next(
         each * 10**power
@@ -161,7 +161,7 @@ def _plan(report: Report, pen: Pen) -> Iterator[str]:
 
 
 def peak(planned: Planned, longest: int) -> int:
-    """Bytes of a device, margins included, when every sample of a batch has so many tokens."""
+    """Bytes of a device, margins included, if every sample of a batch has `longest` tokens."""
     memory = planned.memory
     if memory is None:
         return 0

@@ -1,8 +1,8 @@
-"""Chat templates, rendered as transformers renders them.
+"""Chat templates, rendered like transformers renders them.
 
 transformers 5.23.0 utils/chat_template_utils.py `_compile_jinja_template`: an immutable sandbox,
-blocks trimmed, loop controls, the tag `generation`, and a few functions. The date that a template
-asks for is a fixed one, so that lengths are the same on every day.
+trimmed blocks, loop controls, the tag `generation`, and a few functions. Templates get a fixed
+date, so that lengths are the same on every day.
 """
 
 import json
@@ -24,16 +24,16 @@ _MOST_PRODUCT: Final = 1 << 24
 
 
 class ChatTemplate:
-    """One template with the special tokens that it may write."""
+    """One template with the special tokens that it may use."""
 
     def __init__(self, text: str, special: Mapping[str, str]) -> None:
-        """Compile it; raise Unread where it is none, or jinja2 is not installed."""
+        """Compile it. Raises Unread if the text is not a template, or jinja2 is not installed."""
         self.text = text
         self._special = special
         self._template = _compiled(text)
 
     def render(self, chat: Chat) -> str:
-        """The text of a whole conversation; raise Unfit."""
+        """The text of a whole conversation. Raises Unfit."""
         return self._render(chat, len(chat.messages), is_asked=False)
 
     def render_asked(self, chat: Chat) -> str:
@@ -84,7 +84,7 @@ def _compiled(text: str) -> "Template":
 
 
 def _sandbox() -> "type[ImmutableSandboxedEnvironment]":
-    """The sandbox of transformers, in which no product is larger than a text that is read."""
+    """The sandbox of transformers, which limits products to the size of a text that can be read."""
     from jinja2.exceptions import SecurityError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -101,7 +101,7 @@ def _sandbox() -> "type[ImmutableSandboxedEnvironment]":
 
 
 def _generation() -> Any:
-    """The tag around what the model writes, which changes no text."""
+    """The tag around the model's output, which does not change the text."""
     from jinja2.ext import Extension
     from jinja2.nodes import Node
     from jinja2.parser import Parser

@@ -1,4 +1,4 @@
-"""A model's own tokenizer, from files that are at hand; nothing is fetched."""
+"""A model's own tokenizer, from local files; nothing is fetched."""
 
 import hashlib
 import json
@@ -22,17 +22,17 @@ _SPECIAL: Final = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 class TokenizerFiles(Struct, frozen=True):
-    """What a folder says of a tokenizer."""
+    """The contents of a tokenizer's folder."""
 
     file: Path
     sha256: str
     special: Mapping[str, str]
-    """Special tokens by their names: `bos_token` and so on."""
+    """Special tokens by name: `bos_token` and so on."""
     template: str | None
 
 
 def find(model: str, folder: Path | None) -> TokenizerFiles:
-    """The tokenizer of a model in a folder, or else in the Hub's cache; raise Unread."""
+    """A model's tokenizer in a folder, or else in the Hub's cache. Raises Unread."""
     places = [folder] if folder is not None else list(_places(model))
     for place in places:
         if (place / _FILE).is_file():
@@ -49,7 +49,7 @@ def find(model: str, folder: Path | None) -> TokenizerFiles:
 
 
 def _saving(folder: Path) -> str | None:
-    """How a tokenizer without such a file gets one, where there is one."""
+    """How to create the missing tokenizer file, if that is possible."""
     if not any((folder / name).exists() for name in ("tokenizer.model", "vocab.json", _CONFIG)):
         return "name the folder that holds it, such as that of the model"
     where = repr(str(folder))
@@ -90,7 +90,7 @@ def _token(said: Any) -> str:
 
 
 def _template(folder: Path, config: Mapping[str, Any]) -> str | None:
-    """transformers 5.23.0: a file of its own wins over what the config says."""
+    """The chat template; as in transformers 5.23.0, a template file overrides the config."""
     if (folder / _TEMPLATE).is_file():
         return text_of(folder / _TEMPLATE)
     said = config.get("chat_template") or _object(folder / _OLD_TEMPLATE).get("chat_template")
@@ -101,7 +101,7 @@ def _template(folder: Path, config: Mapping[str, Any]) -> str | None:
 
 
 def text_of(file: Path) -> str:
-    """The text of a file of a tokenizer; raise Unread."""
+    """The text of a tokenizer's file. Raises Unread."""
     try:
         return read_bytes(file).decode("utf-8")
     except (Unreadable, UnicodeDecodeError) as fault:
