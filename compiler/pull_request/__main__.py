@@ -1,8 +1,8 @@
-"""`python -P -m tunec.compiler.pull_request`: what `action.yml` runs.
+"""`python -P -m tunec.compiler.pull_request`: the program that `action.yml` runs.
 
-Compares the two sides of a pull request by `tunec diff`, keeps one comment about it, and ends with
-1 where the check fails. All that it is told is in the environment: what GitHub Actions sets, and
-the action's inputs as `TUNEC_*`.
+Compares the two sides of a pull request with `tunec diff`, keeps one comment about it up to date,
+and exits with 1 if the check fails. All its input is in the environment: the variables that GitHub
+Actions sets, and the action's inputs as `TUNEC_*`.
 """
 
 import json
@@ -26,12 +26,12 @@ from tunec.compiler.pull_request.event import (
 
 _OK, _FAILS, _USAGE = 0, 1, 2
 _MOST: Final = 60_000
-"""Characters of a comment; GitHub takes 65,536."""
+"""The most characters of a comment; GitHub accepts 65,536."""
 _NOTHING: Final = "## tunec: nothing changes"
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Review the pull request of the run; the exit code of the check."""
+    """Review the run's pull request; return the exit code of the check."""
     try:
         event = event_of(environment)
         base = _base(event)
@@ -73,7 +73,7 @@ _FLAGS: Final = {
 def _base(event: Event) -> str:
     """The commit to compare with: the first parent of the merge that GitHub checks out.
 
-    Where the branch itself is checked out, it is where it left the other one. Raises NoPullRequest.
+    If the branch itself is checked out, it is the merge base. Raises NoPullRequest.
     """
     parents = _git("rev-list", "--parents", "-n", "1", "HEAD").split()[1:]
     if len(parents) == 2 and parents[1] == event.head:
@@ -102,7 +102,7 @@ def _tunec(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _lint(environment: Mapping[str, str], around: Surroundings) -> tuple[int, str]:
-    """Lint what is asked into a SARIF file; the exit code, and a line about what was found."""
+    """Lint the requested paths into a SARIF file; return the exit code and a summary line."""
     paths = _lines(environment, "TUNEC_LINT")
     if not paths:
         return _OK, ""
@@ -125,10 +125,10 @@ def _lint(environment: Mapping[str, str], around: Surroundings) -> tuple[int, st
 
 
 def _quote(text: str) -> None:
-    """Write what may hold lines of the pull request's files, of which the runner obeys none.
+    """Write text from the pull request's files without the runner obeying commands in it.
 
     docs.github.com, "Workflow commands for GitHub Actions", "Stopping and starting workflow
-    commands": a token that nobody can guess ends the stretch.
+    commands": commands are off until a token that cannot be guessed.
     """
     if text:
         end = secrets.token_hex(16)
@@ -136,7 +136,7 @@ def _quote(text: str) -> None:
 
 
 def _comment(event: Event, around: Surroundings, name: str, text: str) -> None:
-    """Keep the comment; a token that may not write is no fault of the change."""
+    """Write or update the comment; a token without permission does not fail the check."""
     marker = f"<!-- tunec: {name or 'review'} -->"
     comments = Comments(around.api, around.token, event.repository, event.number)
     try:
@@ -158,7 +158,7 @@ def _comment(event: Event, around: Surroundings, name: str, text: str) -> None:
 
 
 def _body(marker: str, text: str) -> str:
-    """The comment, cut at the end of a line where it is longer than GitHub takes."""
+    """The comment, cut at the end of a line if it is longer than GitHub accepts."""
     if len(text) <= _MOST:
         return f"{marker}\n{text}"
     cut = text[:_MOST].rpartition("\n")[0]

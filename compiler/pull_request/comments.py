@@ -1,7 +1,7 @@
-"""The one comment of a pull request: found by its marker, written or updated.
+"""The single comment of a pull request: found by its marker, then written or updated.
 
 docs.github.com, "REST API endpoints for issue comments": a pull request's comments are those of the
-issue of its number; at most 100 are given a page.
+issue with its number; a page has at most 100.
 """
 
 import json
@@ -17,7 +17,7 @@ _PAGE: Final = 100
 _MOST_PAGES: Final = 100
 _SECONDS: Final = 30
 _NOT_ALLOWED: Final = frozenset({401, 403, 404})
-"""GitHub hides what a token may not see: it answers 404 there."""
+"""GitHub hides what a token may not see by answering 404."""
 
 
 class NotAllowed(Exception):
@@ -25,7 +25,7 @@ class NotAllowed(Exception):
 
 
 class Unreachable(Exception):
-    """The API gives no usable answer; the message says which."""
+    """The API gives no usable answer; the message has the details."""
 
 
 class Comments(Struct, frozen=True):
@@ -37,9 +37,9 @@ class Comments(Struct, frozen=True):
     number: int
 
     def put(self, marker: str, body: str, *, only_update: bool = False) -> str:
-        """Update the comment that begins with a marker, or write it; what was done, in a word.
+        """Update the comment that begins with a marker, or write it; return what was done.
 
-        `only_update`: write none where there is none. Raises NotAllowed and Unreachable.
+        `only_update`: do not write a new comment. Raises NotAllowed and Unreachable.
         """
         there = next((each for each in self._all() if _begins(each, marker)), None)
         if there is None and only_update:

@@ -1,4 +1,4 @@
-"""What GitHub Actions says of a run: the event, the token, and where outputs go.
+"""The input from GitHub Actions: the event, the token, and the files for outputs.
 
 docs.github.com, "Variables reference" (default environment variables), and "Events that trigger
 workflows", `pull_request`.
@@ -13,23 +13,23 @@ from msgspec import Struct
 
 
 class NoPullRequest(ValueError):
-    """The event is none of a pull request, or cannot be read; the message says why."""
+    """The event is not a pull request's, or cannot be read; the message says why."""
 
 
 class Event(Struct, frozen=True):
-    """A pull request, as the event of the run describes it."""
+    """A pull request as the run's event describes it."""
 
     repository: str
-    """`owner/name`, where the pull request is."""
+    """`owner/name` of the repository that has the pull request."""
     number: int
     base: str
-    """The commit that it is to be merged into."""
+    """The commit that the pull request will be merged into."""
     head: str
     is_from_fork: bool
 
 
 class Surroundings(Struct, frozen=True):
-    """What the runner says beside the event."""
+    """The runner's settings besides the event."""
 
     api: str
     token: str
@@ -38,7 +38,7 @@ class Surroundings(Struct, frozen=True):
 
 
 def event_of(environment: Mapping[str, str]) -> Event:
-    """The pull request of the run. Raises NoPullRequest."""
+    """The run's pull request. Raises NoPullRequest."""
     path, repository = environment.get("GITHUB_EVENT_PATH"), environment.get("GITHUB_REPOSITORY")
     if not path or not repository:
         raise NoPullRequest("GITHUB_EVENT_PATH and GITHUB_REPOSITORY are not set")
@@ -65,7 +65,7 @@ def _event(pull: Mapping[str, Any], repository: str) -> Event:
 
 
 def surroundings_of(environment: Mapping[str, str]) -> Surroundings:
-    """The address of the API, the token, and the files of summary and outputs."""
+    """The API's address, the token, and the files for the summary and outputs."""
     summary = environment.get("GITHUB_STEP_SUMMARY")
     outputs = environment.get("GITHUB_OUTPUT")
     return Surroundings(
