@@ -186,7 +186,6 @@ _FLAGS: Final[Mapping[str, str]] = {
 }
 _OF_DIALECT: Final[Mapping[str, Mapping[str, str]]] = {
     "trl": {"config": "trl"},
-    "huggingface": {"config": "huggingface"},  # trl 1.16.0 scripts/utils.py `parse_args_and_config`
     **{
         name: dict.fromkeys(("config_file", "dataset_config"), name)
         for name in ("sd-scripts", "musubi-tuner")
