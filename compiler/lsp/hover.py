@@ -40,7 +40,7 @@ def _field(kind: str, path: Path) -> str:
 
 
 def _decided(planned: Planned, path: Path) -> str:
-    """Why each slot that rests on a place of the spec has its value; of one slot, all of it."""
+    """The reasons of slots that rest on a place of the spec; the full tree if it is one slot."""
     if path[0] == "pin" and len(path) > 1 and str(path[1]) in SLOTS:
         slots = [str(path[1])]
     else:

@@ -1,1 +1,1 @@
-"""The time account: seconds of a training step, each with its name."""
+"""The time account: the seconds of a training step, by name."""

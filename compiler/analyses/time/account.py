@@ -27,15 +27,16 @@ class TimeAccount(Struct, frozen=True):
     """The time of one optimizer step of one layout, over all its micro batches."""
 
     terms: dict[str, float]
-    """Seconds by name; they run one after the other."""
+    """Seconds by name; the terms run one after another."""
     samples: int
     """Samples in one step, over all devices."""
     tokens: float
     """Tokens in one step, over all devices."""
     accounted: dict[str, float] = field(default_factory=dict)
-    """The terms without what runs on the cluster came to; empty where nothing is known of any."""
+    """The terms without the factors from measured runs on the cluster; empty if there are no such
+    runs."""
     encoding: float = 0.0
-    """Seconds in which all devices together encode one sample, where that is before training."""
+    """Seconds in which all devices together encode one sample, if that happens before training."""
 
     @property
     def step_seconds(self) -> float:
@@ -54,13 +55,13 @@ class TimeAccount(Struct, frozen=True):
 
 
 class _Asked(NamedTuple):
-    """What one optimizer step of a layout asks of any machine."""
+    """The demands of one optimizer step of a layout, whatever the machine."""
 
     work: Work
     volume: Volume
     moved: Moved
     samples: int
-    """Over all devices, as the next."""
+    """Over all devices, like `tokens`."""
     tokens: float
 
 
@@ -77,10 +78,10 @@ def _asked(workload: Workload, layout: Layout) -> _Asked:
 
 
 def as_padded(workload: Workload, layout: Layout) -> Workload:
-    """The workload with samples as long as in the batch that a step waits for.
+    """The workload with samples as long as those of the batch that a step waits for.
 
-    Ranks that gather parameters wait for each other in each micro batch; others once a step, when
-    long batches and short ones have evened out. Where lengths are not known it stays as it is.
+    Ranks that gather parameters wait for each other in each micro batch; others only once a step,
+    when long and short batches have evened out. If lengths are unknown, the workload is unchanged.
     """
     if not workload.lengths:
         return workload
@@ -98,7 +99,7 @@ def _padded(workload: Workload, draws: int) -> float:
 
 
 def of_length(workload: Workload, tokens: float) -> Workload:
-    """The workload with samples of so many text tokens; the same object for equal inputs."""
+    """The workload with samples of `tokens` text tokens; the same object for equal inputs."""
     return _of_length(workload, max(1, round(tokens)))
 
 
@@ -113,9 +114,9 @@ def step_time(
     """Account for the time of one optimizer step.
 
     The account is meant to rank layouts of one workload on one machine; docs/time-accuracy.md shows
-    how far it is off. `at`: the constants, for what fits them.
+    its errors. `at` are the constants, for the code that fits them.
 
-    Raises `ValueError` where a layout offloads to NVMe and the machine has none.
+    Raises `ValueError` if a layout offloads to NVMe and the machine has none.
     """
     workload, times = as_padded(workload, layout), layout.batch.accumulation
     asked = _asked(workload, layout)
@@ -135,7 +136,7 @@ def step_time(
 
 
 def _encoding(workload: Workload, machine: Machine, at: Constants) -> float:
-    """Seconds of one sample's texts and pictures, whose encoders are gone before training."""
+    """Seconds for one sample's texts and pictures, if encoders are removed before training."""
     gone = tuple(each for each in workload.components if each not in workload.kept_components)
     if not gone:
         return 0.0
@@ -146,31 +147,33 @@ def _encoding(workload: Workload, machine: Machine, at: Constants) -> float:
 
 
 MARGIN: Final = LATE
-"""Of a step's account, above which one in ten of the runs lies that judge it
-(docs/time-accuracy.md). Evaluation, whose amount of data nobody gives, has none of its own."""
+"""The share above a step's account that one in ten of the runs that judge it exceeds
+(docs/time-accuracy.md). Evaluation has no margin of its own, as its amount of data is unknown."""
 OFF: Final = (
     f"half of {RUNS} published runs are within {HALF:.0%} of what it says, and nine in ten within "
     f"{MOST:.0%}"
 )
-"""How far the account is off, in a sentence of its own."""
+"""The account's error, as a sentence."""
 START_SECONDS: Final = 900.0
-"""Until the first step: containers, imports, tokenising, compiling of kernels: a judgement."""
+"""Seconds until the first step, for containers, imports, tokenising and compiling kernels: a
+judgement."""
 STORAGE: Final = 0.5e9
-"""Bytes a second to and from shared storage: less than half of 10 Gigabit Ethernet, a judgement."""
+"""Bytes per second to and from shared storage: less than half of 10 Gigabit Ethernet, a
+judgement."""
 _SAVED: Final = 16
-"""Bytes of a checkpoint for each trained parameter at most: weights, a master copy, two moments."""
+"""The most bytes of a checkpoint per trained parameter: weights, a master copy, two moments."""
 
 
 class Run(Struct, frozen=True):
-    """What a run does besides one step."""
+    """A whole run: its steps, and the work around them."""
 
     steps: int
     step_seconds: float
     saves: int
     trained: int
-    """Parameters with gradients."""
+    """The number of parameters with gradients."""
     weights: int
-    """Bytes of the model's weights, read at the start."""
+    """Bytes of the model's weights, which are read at the start."""
     encoding: float = 0.0
     """Seconds in which texts and pictures of all samples are encoded before the first step."""
 
@@ -182,10 +185,10 @@ class Run(Struct, frozen=True):
 
     @property
     def saving(self) -> float:
-        """Seconds of writing checkpoints, the last one among them."""
+        """Seconds of writing checkpoints, including the last one."""
         return (self.saves + 1) * _SAVED * self.trained / STORAGE
 
 
 def bounded(run: Run) -> int:
-    """Seconds that are asked for: with the margin, up to whole minutes."""
+    """Seconds to request for a run: with the margin, rounded up to whole minutes."""
     return -round(-run.seconds * (1 + MARGIN) // 60) * 60

@@ -1,4 +1,4 @@
-"""Bytes that a device moves to add the gradients of micro batches."""
+"""Bytes that a device moves to accumulate the gradients of micro batches."""
 
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.modules import BYTES

@@ -1,15 +1,15 @@
-"""How far the account is off on the published runs that judge it: written by its accuracy page.
+"""The account's error on the published runs that judge it; generated with its accuracy page.
 
-`tests/analyses/time/page.py` works it out, and `test_step_times.py` fails when it is stale.
+`tests/analyses/time/page.py` computes it, and `test_step_times.py` fails if it is stale.
 """
 
 from typing import Final
 
 RUNS: Final = 139
-"""Of sources that nothing was fitted to."""
+"""Number of runs, from sources to which nothing was fitted."""
 HALF: Final = 0.08
-"""Half of them take at most this share more or less."""
+"""Half of the runs are within this share of the account, above or below."""
 MOST: Final = 0.26
-"""Nine in ten do."""
+"""Nine in ten runs are within this share."""
 LATE: Final = 0.26
-"""One in ten takes longer than accounted by more than this."""
+"""One in ten runs takes longer than accounted by more than this share."""

@@ -1,4 +1,4 @@
-"""Seconds that an objective over answers adds to a step: the reference, and writing answers."""
+"""Seconds that an objective over answers adds to a step: the reference, and generating answers."""
 
 from math import hypot
 
@@ -15,7 +15,7 @@ from tunec.compiler.analyses.time.update import held_bytes
 def answers(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
     """Seconds in one optimizer step; empty for supervised training.
 
-    A server that writes the answers elsewhere is not counted: nothing is known of its devices.
+    A separate server that generates the answers is not counted, as its devices are unknown.
     """
     return {
         "reference forward": _reference(workload, layout, machine),
@@ -28,7 +28,7 @@ def _share(layout: Layout) -> int:
 
 
 def _reference(workload: Workload, layout: Layout, machine: Machine) -> float:
-    """One forward pass more of every sequence, without the adapters' products."""
+    """Another forward pass of every sequence, without the adapters' products."""
     asked = workload.preference
     if asked is None or asked.reference not in ("resident", "base"):
         return 0

@@ -1,7 +1,7 @@
-"""What the time account was fitted to: few numbers, each with what it stands for.
+"""The constants to which the time account was fitted, each with its meaning.
 
 `tests/analyses/time/fit.py` fits them to the runs of `sources.json` whose split is `fit`, and
-prints how far off the account then is on both halves.
+prints the account's errors on both halves.
 """
 
 from typing import Final
@@ -10,28 +10,27 @@ from msgspec import Struct
 
 
 class Constants(Struct, frozen=True):
-    """Constants of all devices; `crossings` and `overlap` are held, the rest is fitted."""
+    """Constants of all devices; `crossings` and `overlap` are fixed, the rest is fitted."""
 
     sustained: float = 0.87
-    """Share of the fastest product's rate (`machine.reached`) that products of a model keep up: not
-    every shape is the best, and what runs beside takes of the same power."""
+    """Share of the fastest product's rate (`machine.reached`) that a model's products sustain: not
+    every shape is the best, and concurrent work uses some of the same power."""
     crossings: float = 1.0
-    """Times that what a product reads and writes crosses memory, while it multiplies."""
+    """How often the operands and results of a product cross memory while it multiplies."""
     traffic: float = 3.83
-    """Times that the bytes a layer keeps cross memory in one pass over the layer, between the
+    """How often the bytes that a layer keeps cross memory in one pass over the layer, between the
     products; a backward pass counts as two."""
     fused: float = 0.461
-    """What is left of that where Liger's kernels, which its loss brings, take one pass for norms,
-    rotary positions and gated products."""
+    """The remaining share of that traffic if Liger's kernels, which its loss brings, do norms,
+    rotary positions and gated products in one pass each."""
     adapter: float = 4.10
-    """Times that an adapter's output, in its own dtype, crosses memory in one pass: written,
-    scaled, added to the base's output and cast (peft 0.21 `tuners/lora/layer.py`,
-    `Linear.forward`)."""
+    """How often an adapter's output, in its own dtype, crosses memory in one pass: written, scaled,
+    added to the base's output and cast (peft 0.21 `tuners/lora/layer.py`, `Linear.forward`)."""
     expansion: float = 51.9
     """Instructions of a core for each weight that bitsandbytes expands from 4 bits: its kernel
     walks a tree of comparisons (bitsandbytes 0.43 `csrc/kernels.cu`, `dDequantizeNF4`)."""
     single: float = 0.458
-    """Share of the fp32 rate that attention and a head in fp32 keep up; known of a T4 alone."""
+    """Share of the fp32 rate that attention and a head in fp32 sustain; known only for a T4."""
     adam: float = 0.475
     """Share of the host's memory bandwidth that DeepSpeed's Adam on the host reaches."""
     kernel: float = 21.1e-6

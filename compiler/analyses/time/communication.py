@@ -1,4 +1,4 @@
-"""Seconds that devices exchange gradients and parameters in one optimizer step."""
+"""Seconds in which devices exchange gradients and parameters in one optimizer step."""
 
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ judgement, not a measurement."""
 
 HIDDEN: Final = 0.9
 """Share of FSDP's gradients that are reduced, and of offloaded ones that are copied, while the
-device computes: those of the last unit never are. A judgement."""
+device computes; those of the last unit never are. A judgement."""
 
 _CAP: Final = 25 * 2**20
 """Bytes of a bucket of DDP (torch 2.13 `nn/parallel/distributed.py`, `bucket_cap_mb`)."""
@@ -29,21 +29,23 @@ those that wait for memory cannot. A judgement."""
 
 
 class Volume(NamedTuple):
-    """What the ranks exchange in one optimizer step, whatever joins them."""
+    """The data that ranks exchange in one optimizer step, whatever links them."""
 
     gradients: float
-    """Bytes that each rank sends around a ring, as the next."""
+    """Bytes that each rank sends around a ring; `parameters` has the same unit."""
     parameters: float
     tensor_parallel: float
     """Bytes that each rank of a tensor-parallel group sends."""
     sequence_parallel: float
-    """Bytes that each rank of those that share a sequence sends."""
+    """Bytes that each rank of a group that shares a sequence sends."""
     hidden: float
-    """Share of gradients that may travel while the device computes."""
+    """Share of the gradients that may be sent while the device computes."""
     prefetched: bool
-    """Whether parameters do; not where the host waits for the device in each expert's turn."""
+    """Whether parameters may be sent meanwhile too; not if the host waits for the device at each
+    expert."""
     replicas: float = 0
-    """Bytes that each rank sends to other nodes for gradients, where all else stays inside one."""
+    """Bytes of gradients that each rank sends to other nodes, if everything else stays inside a
+    node."""
 
 
 def communication(volume: Volume, machine: Machine, busy: float) -> dict[str, float]:
@@ -68,7 +70,7 @@ def communication(volume: Volume, machine: Machine, busy: float) -> dict[str, fl
 
 
 def volume_of(workload: Workload, layout: Layout) -> Volume:
-    """What the ranks of a layout exchange."""
+    """The data that the ranks of a layout exchange."""
     ranks = layout.parallel.data * layout.parallel.sequence
     counts = count(of_rank(workload, layout.parallel.tensor))
     whole = _stage(layout) == PARAMETERS and ranks > 1
@@ -161,7 +163,7 @@ def _hidden(counts: Counts, layout: Layout) -> float:
 
 
 def exposed(seconds: float, share: float, room: float) -> float:
-    """What is left of an exchange when `room` seconds of computing can hide a share of it."""
+    """The rest of an exchange, if `room` seconds of computing can hide a share of it."""
     return seconds - min(share * seconds, room)
 
 
@@ -232,5 +234,5 @@ def _recomputed(layout: Layout) -> bool:
 
 
 def _samples(layout: Layout) -> int:
-    """Samples that one group of ranks takes in an optimizer step."""
+    """Samples that one group of ranks processes in an optimizer step."""
     return layout.batch.micro * layout.batch.accumulation

@@ -1,4 +1,4 @@
-"""Seconds that the device computes for one micro batch."""
+"""Seconds in which a device computes one micro batch."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
@@ -37,25 +37,25 @@ from tunec.compiler.ir.slots import States
 from tunec.schemas.caches import cached
 
 _UNKNOWN_EXPANSION: Final = 4.8
-"""Times that expansion takes longer than its bytes where a chip's fp32 rate is not known: as on an
-A100."""
+"""How many times longer expansion takes than its memory traffic if a chip's fp32 rate is unknown:
+as on an A100."""
 
 
 _ADDED: Final = 2
-"""Times that an output is crossed where an adapter is added into it: read and written."""
+"""How often an output crosses memory if an adapter is added into it: read and written."""
 
 
 class Pass(NamedTuple):
-    """Matrix products of one pass."""
+    """The matrix products of one pass."""
 
     operations: float
     moved: float
-    """Bytes that they read and write."""
+    """Bytes that the products read and write."""
     products: tuple[Product, ...]
 
 
 class Work(NamedTuple):
-    """What one micro batch takes of one device, whatever the device."""
+    """The work of one micro batch on one device, whatever the device."""
 
     forward: Pass
     backward: Pass
@@ -66,23 +66,24 @@ class Work(NamedTuple):
     single: bool
     """Whether adapters compute in fp32."""
     wide: float
-    """Operations in fp32 beside a base in 4 bits: of the head and of attention's scores."""
+    """Operations in fp32 with a base in 4 bits: of the head and of attention's scores."""
     converted: float
-    """Bytes that casts between the dtype of the residual stream and that of products move."""
+    """Bytes moved by casts between the dtypes of the residual stream and of products."""
     traffic: float
-    """Bytes that elementwise operations keep, by pass."""
+    """Bytes that elementwise operations keep, summed over all passes."""
     fused: bool
-    """Whether they are Liger's."""
+    """Whether norms, rotary positions and gated products use fused kernels, such as Liger's or
+    Unsloth's."""
     sliced: float
-    """Bytes of gradients of experts that are slices."""
+    """Bytes of gradients of experts that are slices of one weight."""
     rearranged: float
-    """Bytes of copies around exchanges of those that share a sequence."""
+    """Bytes of copies around the exchanges of ranks that share a sequence."""
     scattered: float
-    """Elements that experts add to their tokens, in all passes."""
+    """Elements that experts add to their tokens, in the forward passes."""
     accumulated: float
-    """Bytes that adding gradients to those of earlier micro batches moves."""
+    """Bytes moved by adding gradients to those of earlier micro batches."""
     adapter_traffic: float
-    """Bytes of adapters' outputs, by pass."""
+    """Bytes of adapters' outputs, summed over all passes."""
     added: bool
     """Whether adapters are added into the base's output by one kernel."""
     loss: float
@@ -93,23 +94,23 @@ class Work(NamedTuple):
     """Weights that are expanded from 4 bits, in all passes."""
     kernels: Launched
     read_back: bool
-    """Whether the host waits for the device in each layer, and launches nothing ahead of it."""
+    """Whether the host waits for the device in each layer, and cannot launch kernels ahead."""
     repeated: float
     """Share of the layers whose forward pass is repeated."""
     gathered: float
     """Modules that ZeRO-3 gathers, in all passes."""
     whole: float
-    """Modules that its hooks find whole, in all passes."""
+    """Modules that ZeRO-3's hooks find whole, in all passes."""
     units: float
     """Units that FSDP gathers, in all passes."""
     hooks: float
-    """Gradients that a hook of ZeRO's stages 2 and 3 takes from the backward pass."""
+    """Gradients that a hook of ZeRO's stage 2 takes from the backward pass."""
     encoding: float
     """Operations of models that encode the samples."""
 
 
 def compute(work: Work, machine: Machine, at: Constants = FITTED) -> dict[str, float]:
-    """Seconds of one micro batch on one device, by what they are spent on; one after the other."""
+    """Seconds of one micro batch on one device, by activity; the activities follow one another."""
     rate, memory = product_rate(machine, at), machine.bandwidth
     kept = at.traffic * (at.fused if work.fused else 1)
     own = _ADDED if work.added else at.adapter
@@ -133,7 +134,7 @@ def compute(work: Work, machine: Machine, at: Constants = FITTED) -> dict[str, f
 
 
 def _once(work: Work) -> float:
-    """Bytes that are known to the byte."""
+    """Traffic in bytes that is counted exactly, without a fitted factor."""
     return work.sliced + work.rearranged + work.accumulated
 
 
@@ -151,9 +152,9 @@ def _waits(
 ) -> dict[str, float]:
     """Seconds in which the device waits for the host.
 
-    The host launches kernels ahead of the device, so that the slower of both decides, or the slower
-    in each pass where nothing is launched ahead. What gathers and reduces was not seen to hide
-    behind the device: it is added.
+    The host launches kernels ahead of the device, so that the slower of the two decides; if nothing
+    is launched ahead, the slower in each pass. Gathering and reducing were not seen to be hidden by
+    the device, and are added.
     """
     kernel = machine.patience * at.kernel
     passes = [(sum(busy.values()), sum(work.kernels))]
@@ -170,7 +171,7 @@ def _waits(
 
 
 def _by_pass(work: Work, machine: Machine, busy: Mapping[str, float]) -> tuple[float, ...]:
-    """Busy seconds forward, backward and repeated; of all but products backward has two parts."""
+    """Busy seconds forward, backward and repeated; backward counts twice, except for products."""
     products = [busy[name] for name in ("forward", "backward", "recomputation")]
     slices = work.sliced / machine.bandwidth
     one = (sum(busy.values()) - sum(products) - slices) / (3 + work.repeated)
@@ -178,7 +179,7 @@ def _by_pass(work: Work, machine: Machine, busy: Mapping[str, float]) -> tuple[f
 
 
 def _idle(busy: float, host: float, overlap: float) -> float:
-    """What the slower of device and host takes longer than the device."""
+    """The seconds by which the slower of device and host exceeds the device."""
     together: float = (busy**overlap + host**overlap) ** (1 / overlap)
     return together - busy
 
@@ -194,7 +195,7 @@ def _seconds(products: Pass, machine: Machine, at: Constants) -> float:
 
 
 def product_rate(machine: Machine, at: Constants = FITTED) -> float:
-    """Operations a second that large matrix products keep up."""
+    """Operations per second that large matrix products sustain."""
     return machine.rate * machine.reached * at.sustained
 
 
@@ -266,22 +267,22 @@ def _scored(scores: Passes, repeated: float) -> float:
 
 
 class _Moved(NamedTuple):
-    """What a micro batch moves and launches, whatever its size and the machine."""
+    """The memory traffic of a micro batch, whatever its size and the machine."""
 
     traffic: float
-    """Bytes of one sample that layers keep, in each pass."""
+    """Bytes of one sample that layers keep, summed over all passes."""
     adapters: float
-    """Bytes of one sample's adapter outputs, in each pass."""
+    """Bytes of one sample's adapter outputs, summed over all passes."""
     loss: float
     """Bytes of one sample's logits and their gradients, each written and read."""
     dequantized: float
     """Bytes read and written to expand quantised weights, once in every pass over the layers."""
     expanded: float
-    """The weights that are expanded so."""
+    """The number of weights that are expanded, summed over these passes."""
     converted: float
-    """Bytes of one sample's casts, in each pass."""
+    """Bytes of one sample's casts, summed over all passes."""
     sliced: float
-    """Bytes of gradients of experts that are slices."""
+    """Bytes of gradients of experts that are slices of one weight."""
 
 
 @cached(1024)
@@ -308,7 +309,7 @@ def _brings_kernels(workload: Workload) -> bool:
 
 
 def by_unsloth(workload: Workload) -> bool:
-    """Whether Unsloth trains: its adapters are added into the base's output.
+    """Whether Unsloth trains, which adds adapters into the base's output.
 
     unsloth 2026.10.9 `kernels/utils.py`, `matmul_lora`: `addmm_`.
     """
@@ -339,5 +340,5 @@ def _dequantized_bytes(workload: Workload, *, repeated: float) -> float:
 
 
 def sequences(workload: Workload) -> int:
-    """Sequences of one sample: two of a pair of answers."""
+    """The number of sequences of one sample: two for a pair of answers."""
     return workload.preference.sequences if workload.preference is not None else 1

@@ -40,13 +40,13 @@ def converted_bytes(workload: Workload, states: States, part: Part) -> float:
 
 
 def is_wide(workload: Workload, states: States) -> bool:
-    """Whether attention and head compute in fp32 beside 4-bit products in 16 bits."""
+    """Whether attention and the head compute in fp32 while 4-bit products use 16 bits."""
     packed = workload.quantization.format in FOUR_BIT
     narrow = BYTES[workload.precision.compute] < _SINGLE and not workload.precision.tf32
     return packed and narrow and not states.autocast and BYTES[states.weights] == _SINGLE
 
 
 def wide_head(workload: Workload) -> float:
-    """Operations of one sample's head, forward; as many are of the gradient of what it read."""
+    """Forward operations of one sample's head; the gradient of its input takes as many."""
     model = workload.architecture
     return 2 * part_tokens(workload, "text") * model.vocab * model.hidden

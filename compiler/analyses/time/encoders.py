@@ -1,4 +1,4 @@
-"""Work of the models that turn texts and pictures into what a diffusion model reads."""
+"""Work of the models that encode texts and pictures for a diffusion model."""
 
 from collections.abc import Iterable
 from math import prod
@@ -11,16 +11,16 @@ from tunec.schemas.caches import cached
 from tunec.schemas.models.architecture import Architecture, Module
 
 _CLIP_TOKENS: Final = 77
-"""Of CLIP's text encoders, whatever else reads the text (diffusers 0.42 `pipelines`,
-`tokenizer.model_max_length`)."""
+"""Tokens of CLIP's text encoders, even if another encoder reads the text too (diffusers 0.42
+`pipelines`, `tokenizer.model_max_length`)."""
 _LONG: Final = 1 << 20
-"""Tokens of an encoder that names no limit."""
+"""Tokens of an encoder that has no limit."""
 _HALF: Final = ("encoder.", "quant_conv")
-"""Of an autoencoder, what runs before training: pixels to latents."""
+"""The modules of an autoencoder that run before training, from pixels to latents."""
 
 
 class Encoding(NamedTuple):
-    """What encoding one sample takes, forward alone."""
+    """The forward work of encoding one sample."""
 
     operations: float
     kernels: float
@@ -28,7 +28,7 @@ class Encoding(NamedTuple):
 
 @cached(256)
 def encoding(workload: Workload, components: tuple[Architecture, ...]) -> Encoding:
-    """What one sample takes of these encoders."""
+    """The work of encoding one sample with these encoders."""
     found = [_encoding(workload, each) for each in components]
     return Encoding(sum(e.operations for e in found), sum(e.kernels for e in found))
 

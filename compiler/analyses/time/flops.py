@@ -1,4 +1,4 @@
-"""Operations of a step: of tokens, of layers, and of a UNet at several resolutions."""
+"""Operations of a step: for tokens, for layers, and for a UNet at several resolutions."""
 
 from collections.abc import Iterator
 from math import prod
@@ -28,7 +28,7 @@ PARTS: Final[tuple[Part, ...]] = ("text", "vision", "projector", "denoiser")
 
 @cached(1024)
 def part_tokens(workload: Workload, part: Part) -> float:
-    """Tokens of one sample in one part; 0 where the model has no such part."""
+    """Tokens of one sample in a part; 0 if the model does not have the part."""
     if not any(module.part == part for module in workload.architecture.modules):
         return 0
     data = workload.data
@@ -50,7 +50,7 @@ def _denoiser(workload: Workload) -> int:
 
 
 def sample_tokens(workload: Workload) -> float:
-    """Tokens by which throughput is counted: those of the model that is trained."""
+    """Tokens of one sample by which throughput is counted: those of the trained model."""
     return part_tokens(workload, "text") or part_tokens(workload, "denoiser")
 
 
@@ -73,7 +73,7 @@ def kept_bytes(workload: Workload, states: States, part: Part) -> float:
 
 
 def unet_products(workload: Workload) -> float:
-    """Weights of products and convolutions, each as often as one sample's elements meet it."""
+    """Weights of products and convolutions, each counted once for each element that uses it."""
     every = levels(workload)
     return sum(
         prod(module.shape) * module.copies * module_positions(module, every)
@@ -83,12 +83,12 @@ def unet_products(workload: Workload) -> float:
 
 
 def unet_tokens(workload: Workload, module: Module) -> float:
-    """Elements of one channel on which a module works."""
+    """Elements of one channel that a module processes."""
     return module_positions(module, levels(workload))
 
 
 def unet_scores(workload: Workload) -> float:
-    """Operations of one sample's attention scores, forward: to its own level and to the text."""
+    """Forward operations of one sample's attention scores, within its level and with the text."""
     return sum(
         4 * at.level.channels * at.positions * (at.positions + at.level.text_tokens) * at.layers
         for at in levels(workload)
@@ -101,7 +101,7 @@ class Passes(NamedTuple):
     forward: float = 0
     backward: float = 0
     layers: float = 0
-    """Of the forward pass, in the layers alone: what checkpointing repeats."""
+    """The part of the forward pass that is in layers, which checkpointing repeats."""
 
     def plus(self, other: "Passes") -> "Passes":
         """The sum, pass by pass."""
@@ -114,15 +114,15 @@ class Operations(Struct, frozen=True):
     forward: float
     backward: float
     layers: float
-    """The forward pass through the layers alone: what checkpointing repeats."""
+    """The forward pass through the layers alone, which checkpointing repeats."""
     adapters: float
     """Products of adapters, forward and backward together."""
     scores: Passes = Passes()
-    """Those of attention's scores, which the passes above hold too."""
+    """Attention's scores, which are included in the passes above."""
     elements: Passes = Passes()
-    """Elements that products read and write for one sample, weights not counted."""
+    """Elements that products read and write for one sample, without weights."""
     weights: Passes = Passes()
-    """Elements of weights that products read or write, however many samples there are."""
+    """Elements of weights that products read or write, whatever the number of samples."""
 
     def __add__(self, other: "Operations") -> "Operations":
         return Operations(
@@ -200,7 +200,7 @@ class Operands(NamedTuple):
 
 
 def operands(workload: Workload, part: Part) -> Iterator[Operands]:
-    """Those of all modules in a part's layers that multiply."""
+    """The operands of all matrix products in a part's layers."""
     model, share = workload.architecture, active_share(workload.architecture, part)
     for module in model.modules:
         if module.part != part or not multiplies(module) or module.path == model.head:
@@ -234,7 +234,7 @@ def products(workload: Workload, part: Part) -> float:
 
 
 def module_tokens(workload: Workload, module: Module) -> float:
-    """Tokens of one sample on which a module works."""
+    """Tokens of one sample that a module processes."""
     if module.part == "denoiser":
         if workload.architecture.unet:
             return unet_tokens(workload, module)
@@ -248,7 +248,7 @@ def multiplies(module: Module) -> bool:
 
 
 def active_share(model: Architecture, part: Part) -> float:
-    """Share of a part's experts that a token meets."""
+    """Share of a part's experts that each token uses."""
     for stack in model.stacks:
         if stack.part == part and stack.experts is not None:
             return stack.experts.active / stack.experts.count
@@ -293,7 +293,7 @@ def _stack_scores(stack: Stack, tokens: float, *, fused: bool) -> float:
 
 
 def _score_width(stack: Stack) -> int:
-    """Widths of a head's keys and values together."""
+    """Combined width of a head's keys and values."""
     if stack.latent is None:
         return 2 * stack.head_dim
     latent = stack.latent
@@ -316,7 +316,7 @@ def _adapter_products(workload: Workload, part: Part) -> float:
 
 
 def passes_gradient(workload: Workload, part: Part) -> bool:
-    """Whether a gradient passes the part: something is trained in it or before it."""
+    """Whether a gradient passes through the part: something is trained in it or before it."""
     needs = count(workload).trained_parts | count(workload).adapted_parts
     if part == "vision":
         return "vision" in needs

@@ -1,4 +1,4 @@
-"""Seconds that FSDP's ranks exchange parameters and gradients, and how often they gather."""
+"""Bytes that FSDP's ranks exchange for parameters and gradients."""
 
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.terms.fsdp_units import gradient_width, units_of
@@ -8,7 +8,8 @@ from tunec.compiler.analyses.memory.workload import Layout, Workload
 def gathered_bytes(workload: Workload, layout: Layout) -> float:
     """Bytes that a ring carries for parameters in one optimizer step.
 
-    Every unit forward and backward of every micro batch; units that stay whole in between once.
+    Every unit is gathered forward and backward in every micro batch; units that stay whole in
+    between are gathered once.
     """
     units = units_of(workload, layout.fsdp, layout.states)
     if layout.fsdp.sharding == "none":
@@ -28,7 +29,7 @@ def reduced_bytes(workload: Workload, layout: Layout) -> float:
 
 
 def replicated_bytes(workload: Workload, layout: Layout) -> float:
-    """Bytes of a rank's reduced gradients that nodes exchange where each holds a whole model."""
+    """Bytes of a rank's reduced gradients that nodes exchange if each node holds a whole model."""
     if layout.fsdp.sharding != "hybrid":
         return 0.0
     inside = max(layout.parallel.data // layout.nodes, 1)

@@ -1,4 +1,4 @@
-"""How often the host makes parameters whole or reduces a gradient in one micro batch."""
+"""How often the host gathers parameters or reduces a gradient in one micro batch."""
 
 from math import prod
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from tunec.schemas.caches import cached
 
 
 def passes(layout: Layout) -> int:
-    """Passes over the layers."""
+    """The number of passes over the layers."""
     return 3 if layout.activation_checkpointing.mode == "layer" else 2
 
 
@@ -21,11 +21,11 @@ def gathers(workload: Workload, layout: Layout) -> int:
 
 
 def found_whole(workload: Workload, layout: Layout) -> int:
-    """How often a hook of stage 3 finds a module whose weight no rank lets go of.
+    """How often a hook of stage 3 finds a module whose weight all ranks keep.
 
     deepspeed 0.19.8 `runtime/zero/parameter_offload.py`, `mark_persistent_parameters`. Both halves
-    of an adapter are modules too, and are found whole or on their way: what is fetched ahead of a
-    layer takes small ones together (`partitioned_param_coordinator.py`, `fetch_sub_module`).
+    of an adapter are modules too, and are found whole or in transfer: the prefetch of a layer
+    combines small ones (`partitioned_param_coordinator.py`, `fetch_sub_module`).
     """
     if not _is_sharded(layout) or layout.zero.stage != PARAMETERS:
         return 0
@@ -36,7 +36,8 @@ def hooks(workload: Workload, layout: Layout) -> int:
     """Gradients that a hook of stage 2 takes from the backward pass, in Python.
 
     deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`,
-    `reduce_independent_p_g_buckets_and_remove_grads`. Those of stage 3 are in what a module takes.
+    `reduce_independent_p_g_buckets_and_remove_grads`. Stage 3's hooks are included in the time of a
+    module.
     """
     if not _is_sharded(layout) or layout.zero.stage != GRADIENTS:
         return 0
@@ -75,6 +76,6 @@ def _modules(workload: Workload, threshold: int) -> _Modules:
 
 @cached(256)
 def _gradients(workload: Workload) -> int:
-    """Tensors that are trained: weights and biases, and both halves of each adapter."""
+    """The number of trained tensors: weights, biases, and both halves of each adapter."""
     whole = sum((1 + bool(module.bias)) * module.copies for module in workload.trained)
     return whole + 2 * sum(module.copies for module in workload.adapted)

@@ -1,4 +1,4 @@
-"""Kernels that the host launches in one micro batch, counted by modules."""
+"""The number of kernels that the host launches in one micro batch, from the modules."""
 
 from typing import Final, NamedTuple
 
@@ -40,7 +40,7 @@ def forward_kernels(workload: Workload) -> float:
 
 
 class Launched(NamedTuple):
-    """Kernels in each pass of a micro batch."""
+    """The number of kernels in each pass of a micro batch."""
 
     forward: float
     backward: float
@@ -64,7 +64,7 @@ outputs exchanged and copied; forward positions too are gathered and joined (dee
 
 
 def exchanging(workload: Workload, width: int, *, repeated: float) -> Launched:
-    """Kernels around the exchanges of those that share a sequence."""
+    """Kernels around the exchanges of ranks that share a sequence."""
     layers = sum(stack.layers for stack in workload.architecture.stacks) if width > 1 else 0
     forward = _EXCHANGED * layers
     return Launched(forward, _EXCHANGED_BACKWARD * layers, repeated * forward)

@@ -1,4 +1,4 @@
-"""Seconds that a step waits for pictures that the host has not made ready."""
+"""Seconds in which a step waits for pictures that the host is still preparing."""
 
 from typing import Final
 

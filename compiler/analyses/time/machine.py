@@ -1,4 +1,4 @@
-"""What a step's time depends on of the machine: rates and bandwidths of the chosen devices."""
+"""The machine's properties on which a step's time depends: rates and bandwidths of its devices."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,40 +12,40 @@ from tunec.schemas.terms import FloatDtype
 
 
 class Machine(Struct, frozen=True):
-    """The chosen devices and what joins them; bandwidths in bytes a second, one direction."""
+    """The chosen devices and their links; bandwidths are in bytes per second, in one direction."""
 
     rate: float
     """Operations a second of one device in the dtype of its matrix products."""
     bandwidth: float
-    """Device memory, as far as streams reach it."""
+    """Device memory, as streaming kernels reach it."""
     link: float
-    """Out of one device to the others of its node."""
+    """From one device to the others of its node."""
     network: float
-    """Out of one node, all adapters together; 0 with a single node."""
+    """Out of one node, over all adapters together; 0 with a single node."""
     pcie: float
     """Between host and one device."""
     host_bandwidth: float
     """Host memory of one node."""
     nvme_read: float
-    """Local storage of one node; 0: none."""
+    """Local storage of one node; 0 if there is none."""
     nvme_write: float
     nodes: int
     per_node: int
-    """Devices used on each node."""
+    """The number of devices used on each node."""
     pace: Pace = ()
-    """What runs on it came to beside the account, by what they wait for."""
+    """Factors on the account from measured runs, by resource."""
     reached: float = 0.85
-    """Share of the rate that large products keep up."""
+    """Share of the rate that large products sustain."""
     attention: float = 0.5
-    """Share of the rate that fused attention keeps up."""
+    """Share of the rate that fused attention sustains."""
     single: float = 0
     """Operations a second of products in fp32 that no tensor core takes; 0: as in `rate`."""
     patience: float = 1
-    """Times that its host takes longer for a kernel than a host of today."""
+    """How many times longer its host takes for a kernel than a current host."""
     loaders: int = 8
-    """Processes that load data for each device, where the run does not say how many."""
+    """Processes that load data for each device, if the run does not set their number."""
     units: int = 0
-    """Units of one device that take a tile of a product each; 0: unknown."""
+    """Units of one device, each of which computes a tile of a product; 0 if unknown."""
     threads: int = 0
     """Of each rank's process, for an optimizer on the host; 0: as many as its memory keeps busy."""
 
@@ -87,12 +87,12 @@ def machine_of(
 
 
 def _units(device: Device) -> int:
-    """SMs; other vendors' libraries divide products in ways of their own."""
+    """The number of SMs; 0 for other vendors, whose libraries divide products differently."""
     return (device.silicon.units or 0) if device.vendor == "nvidia" else 0
 
 
 def _streamed(device: Device) -> float:
-    """Bytes a second that kernels which only read and write reach of a device's memory."""
+    """Bytes per second of device memory that kernels reach which only read and write."""
     return device.bandwidth * _STREAMED.get(device.name, _USUALLY_STREAMED)
 
 
@@ -114,7 +114,7 @@ Azure/AI-benchmarking-guide 8fd0c6e, Azure_Results. Up to the V100: te42kyfo/gpu
 gpu-stream, triad at full occupancy. Copies of a T4: router-gao/cuda-demo,
 cuda-samples/02-cuda-bandwidth.md; of an RTX 4090: xytpai/nvbench 017724f, README.md."""
 _USUALLY_STREAMED: Final = 0.88
-"""Of devices whose figure is not known: the middle of the table."""
+"""For devices without a known figure: the median of the table."""
 
 
 _THROUGH_HOST: Final = 0.45
@@ -126,11 +126,11 @@ that reach each other's memory over PCIe are faster: their node states that as i
 
 
 MOST_LOADERS: Final = 8
-"""More loading processes than this a rank rarely help and each holds host memory."""
+"""The most loading processes of a rank; more rarely help, and each takes host memory."""
 
 
 def _slowest(found: Sequence[dict[str, float]]) -> dict[str, float]:
-    """What the slowest device keeps up, by field of `Machine`."""
+    """The slowest device's values, by field of `Machine`."""
     if len(found) == 1:
         return found[0]
     least = {name: min(each[name] for each in found) for name in found[0]}
@@ -138,10 +138,10 @@ def _slowest(found: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def rate_of(device: Device, dtype: FloatDtype, *, tf32: bool = False) -> float:
-    """Operations a second of a device for products in a dtype.
+    """Operations per second of a device for products in a dtype.
 
-    A dtype that the device only emulates is computed in fp32, by conversion; the conversions are
-    not counted. 0 where the device has no rate at all.
+    A dtype that the device only emulates is computed in fp32 after conversion, and the conversions
+    are not counted. 0 if the device has no such rate.
     """
     wanted: tuple[Dtype, ...] = ("tf32", "fp32") if dtype == "fp32" and tf32 else (dtype, "fp32")
     return next((device.rates[name] for name in wanted if name in device.rates), 0.0)
@@ -173,7 +173,7 @@ _REACHED: Final[Mapping[str, float]] = {
 all: stas00/ml-engineering 744d01e, compute/accelerator, Maximum Achievable Matmul FLOPS. That of a
 V100 and of a T4, which 70 W hold down, are fitted (`tests/analyses/time/fit.py`)."""
 _USUAL: Final = 0.85
-"""Of devices that nobody measured: as the middle of the table."""
+"""For devices that were not measured: about the median of the table."""
 _GEFORCE: Final = 1.1
 """Of GeForce cards, which run at clocks above the one that the data sheet counts with. A
 judgement, made when runs of `fsdp_qlora` on an RTX 3090 and 4090 had been seen."""
@@ -193,7 +193,7 @@ def _keeps_up(device: Device, dtype: FloatDtype) -> dict[str, float]:
 
 
 def reached(device: Device, dtype: FloatDtype) -> float:
-    """Share of a device's rate in a dtype that large products keep up."""
+    """Share of a device's rate in a dtype that large products sustain."""
     rate = rate_of(device, dtype)
     if dtype == "fp32":
         return _USUAL

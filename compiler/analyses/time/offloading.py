@@ -1,4 +1,4 @@
-"""Seconds that activations take on their way to the host and back."""
+"""Seconds of moving activations to the host and back."""
 
 from tunec.compiler.analyses.memory.terms.host import moved_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload

@@ -1,7 +1,7 @@
-"""What each term of the time account waits for, and a cluster's own pace of it.
+"""The resource that each term of the time account waits for, and a cluster's factors on them.
 
-The terms stand as the account has them; a factor of the cluster is put on each in the end, so that
-what runs came to can be compared with the sum term by term.
+The account computes the terms first; the cluster's factors are applied at the end, so that measured
+runs can be compared with the account term by term.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Final
 from tunec.schemas.terms import RESOURCES, Resource
 
 Pace = tuple[tuple[Resource, float], ...]
-"""Factors on the seconds of each resource; what is absent is as accounted."""
+"""Factors on the seconds of each resource; absent resources are unchanged."""
 
 WAITS_FOR: Final[Mapping[str, Resource]] = {
     "forward": "products",
@@ -49,12 +49,12 @@ WAITS_FOR: Final[Mapping[str, Resource]] = {
 
 
 def resource_of(term: str) -> Resource:
-    """What a term waits for; one that is not in the table is taken for products."""
+    """The resource that a term waits for; products if the term is not in the table."""
     return WAITS_FOR.get(term, "products")
 
 
 def scaled(terms: Mapping[str, float], pace: Pace) -> dict[str, float]:
-    """Terms at a cluster's own pace."""
+    """Terms multiplied by a cluster's factors."""
     if not pace:
         return dict(terms)
     factors = dict(pace)
@@ -62,7 +62,7 @@ def scaled(terms: Mapping[str, float], pace: Pace) -> dict[str, float]:
 
 
 def by_resource(terms: Mapping[str, float]) -> dict[Resource, float]:
-    """Seconds by what is waited for, in the order of `RESOURCES`."""
+    """Seconds by resource, in the order of `RESOURCES`."""
     found = dict.fromkeys(RESOURCES, 0.0)
     for name, seconds in terms.items():
         found[resource_of(name)] += seconds

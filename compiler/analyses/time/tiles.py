@@ -48,23 +48,23 @@ class Product(NamedTuple):
     rows: int
     columns: int
     together: int
-    """How many one kernel takes at once: all experts of a layer."""
+    """The number of products that one kernel computes at once: all experts of a layer."""
     operations: float
-    """Of all of them; only their proportions count."""
+    """The operations of all of them; only their proportions matter."""
 
 
 class Products(NamedTuple):
-    """Those of each pass over a model."""
+    """The products of each pass over a model."""
 
     forward: tuple[Product, ...]
     backward: tuple[Product, ...]
     layers: tuple[Product, ...]
-    """Of the forward pass, in the layers alone."""
+    """The products of the forward pass that are in layers."""
 
 
 @cached(4096)
 def products_of(workload: Workload, samples: float, tensor: int) -> Products:
-    """The products of a micro batch of so many samples, with columns shared by `tensor` ranks."""
+    """The products of a micro batch of `samples`, with columns split among `tensor` ranks."""
     parts = [part for part in PARTS if part_tokens(workload, part)]
     every = [each for part in parts for each in _modules(workload, part, samples)]
     head = list(_head(workload, samples))
@@ -135,7 +135,7 @@ def _merged(products: Iterator[Product], tensor: int) -> tuple[Product, ...]:
 
 @cached(4096)
 def slowed(products: tuple[Product, ...], units: int) -> float:
-    """Times that products take longer than if every unit always had a whole tile of the largest."""
+    """How many times longer products take than if every unit always had a full, largest tile."""
     done = sum(each.operations for each in products)
     if not units or not done:
         return 1.0

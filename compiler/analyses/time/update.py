@@ -1,4 +1,4 @@
-"""Seconds of the optimizer's step, on the device or on the host, and of what is moved for it."""
+"""Seconds of the optimizer's step, on the device or on the host, and of its data transfers."""
 
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ _FOREACH: Final = 3
 a chain of about ten list operations over three to five tensors (torch `optim/adamw.py`)."""
 
 REACHED: Final = 0.7
-"""Share of a PCIe slot's, a memory bus's or a drive's bandwidth that long copies reach. A
+"""Share of the bandwidth of a PCIe slot, memory bus or drive that long copies reach. A
 judgement."""
 
 
@@ -42,14 +42,14 @@ _NARROW: Final = 1.1e-9
 
 
 class Moved(NamedTuple):
-    """What one optimizer step moves, whatever the machine; bytes, in all its micro batches."""
+    """Data that one optimizer step moves, whatever the machine: bytes, in all its micro batches."""
 
     ranks: int
-    """That share the optimizer's states."""
+    """The number of ranks that share the optimizer's states."""
     device: float
-    """Through a device's memory, where the optimizer's states are on it."""
+    """Through a device's memory, if the optimizer's states are on it."""
     host: float
-    """Through the host's memory, by all ranks together, where they are not."""
+    """Through the host's memory, by all ranks together, if the optimizer's states are there."""
     gradients: float
     """Between host and one device, in the backward passes."""
     updated: float
@@ -61,22 +61,22 @@ class Moved(NamedTuple):
     stored_states: float
     """From NVMe and back again, by all ranks together."""
     paged: float
-    """Moments in managed memory, which wait on the host while layers are differentiated."""
+    """Moments in managed memory, which are on the host during the backward pass."""
     orthogonalised: float
-    """Operations of one device, in matrix products."""
+    """Operations of one device in matrix products."""
     narrowed: float
-    """Updated weights that the host makes 16 bits wide, by all ranks together."""
+    """Updated weights that the host converts to 16 bits, by all ranks together."""
     ahead: bool
-    """Whether parameters come up while the device computes."""
+    """Whether parameters are copied to the device while it computes."""
     overlapped: bool
-    """Whether gradients go down in a stream of their own."""
+    """Whether gradients are copied to the host in a separate stream."""
 
 
 def update(moved: Moved, machine: Machine, busy: float, at: Constants = FITTED) -> dict[str, float]:
     """Seconds of one optimizer step and of offloading in the micro batches before it.
 
-    `busy`: seconds that one device computes, of which a half may hide FSDP's parameters, and that
-    of the backward passes gradients.
+    `busy`: seconds that one device computes; half of them may hide copies of FSDP's parameters, and
+    the half of the backward passes copies of gradients.
     """
     ranks, on_node, pcie = moved.ranks, machine.per_node, REACHED * machine.pcie
     terms = {
@@ -106,7 +106,7 @@ def _on_host(moved: float, machine: Machine, at: Constants) -> float:
 
 
 def _narrowing(weights: float, machine: Machine) -> float:
-    """Seconds in which the threads of a rank's process make its weights 16 bits wide."""
+    """Seconds in which the threads of a rank's process convert its weights to 16 bits."""
     return _NARROW * weights / machine.threads if machine.threads else 0.0
 
 
@@ -127,7 +127,7 @@ def _gradients(moved: Moved, pcie: float, busy: float) -> float:
 
 
 def moved_of(workload: Workload, layout: Layout) -> Moved:
-    """What one optimizer step of a layout moves."""
+    """The data that one optimizer step of a layout moves."""
     ranks = layout.parallel.data * layout.parallel.sequence
     paged = _paged(workload, layout) if is_paged(workload.optimizer) else 0.0
     orthogonalised = _orthogonalised(workload, ranks if layout.zero.stage else 1)
@@ -156,7 +156,7 @@ def moved_of(workload: Workload, layout: Layout) -> Moved:
 
 
 def _is_narrowed(plan: Sharding) -> bool:
-    """Stages 1 and 2 bring masters to the device and make them narrow there."""
+    """Whether the host converts weights; stages 1 and 2 copy masters and convert on the device."""
     on_host = plan.optimizer_away and not plan.parameters_away
     return on_host and plan.zero.stage == PARAMETERS and plan.parameter < MASTER_BYTES
 
@@ -166,7 +166,7 @@ def _paged(workload: Workload, layout: Layout) -> float:
 
 
 def _orthogonalised(workload: Workload, sharing: int) -> float:
-    """Operations of Muon's own that each of the ranks does that share them."""
+    """Muon's own operations on each of the ranks that share them."""
     return muon.operations(workload) / sharing if workload.optimizer.name == "muon" else 0.0
 
 
@@ -178,7 +178,7 @@ def held_bytes(workload: Workload, states: States) -> float:
 
 
 def _device_step(workload: Workload, plan: Sharding) -> float:
-    """Every state is read and written once; what is not a moment also has its gradient read."""
+    """Bytes of a step on the device: every state read and written, and the gradient read."""
     passes = _FOREACH if workload.optimizer.kernel in ("foreach", "loop") else 1
     return passes * _state_bytes(workload, plan)
 
@@ -220,7 +220,7 @@ def _offloaded_gradients(plan: Sharding, micro_batches: int) -> float:
 
 
 def _parameter_shard(workload: Workload, plan: Sharding) -> float:
-    """What comes up from the host, forward and backward of every micro batch."""
+    """Bytes of parameters copied from the host for each pass over the model."""
     return held_bytes(workload, plan.states) / plan.shards + (
         BYTES[plan.states.trainable] * plan.counts.adapters / plan.shards
     )
