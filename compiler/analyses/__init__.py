@@ -1,1 +1,1 @@
-"""Arithmetic without decisions: architectures, memory, time, what is trainable."""
+"""Calculations that make no decisions: architectures, memory, time, trainable parameters."""

@@ -1,6 +1,6 @@
-"""How trainers count: the optimizer steps of a run, from what an epoch draws and how it is shared.
+"""How trainers count the optimizer steps of a run, from the rows of an epoch and their sharing.
 
-Trainers differ in what they do with the end of an epoch, so each target says how its own counts.
+Trainers treat the end of an epoch differently, so each target describes how its trainer counts.
 """
 
 import math
@@ -13,23 +13,23 @@ from tunec.compiler.analyses.packing import PackingStrategy
 
 
 class Epoch(Struct, frozen=True):
-    """What one pass over the data draws, and how it is shared."""
+    """The rows of one pass over the data, and how they are shared."""
 
     rows: int
-    """Samples, packed rows, pairs or prompts: what the sampler draws from."""
+    """What the sampler draws from: samples, packed rows, pairs or prompts."""
     micro: int
-    """Rows that a process takes at once; answers where the model writes them."""
+    """Rows that a process takes at once; answers if the model generates them."""
     accumulation: int
     processes: int
-    """Processes that the rows are dealt to."""
+    """Processes among which the rows are divided."""
     sequence: int = 1
     """Processes that share each row."""
     answers: int = 0
-    """Answers to each prompt; 0: rows are taken as they are."""
+    """Answers to each prompt; 0 if no answers are generated."""
 
     @property
     def prompts_a_step(self) -> int:
-        """Prompts whose answers fill one optimizer step; 0 where nothing is answered."""
+        """Prompts whose answers fill one optimizer step; the step's rows if none are answered."""
         return self.micro * self.processes * self.accumulation // max(self.answers, 1)
 
     @property
@@ -37,8 +37,8 @@ class Epoch(Struct, frozen=True):
         """Micro batches that each process runs.
 
         accelerate 0.30.1 to 1.15.0 data_loader.py `BatchSamplerShard.__len__`: batches are dealt in
-        turn, and with `even_batches` the last ones begin again. Where processes share a row, each
-        of their micro batches is run by all: transformers 5.23.0 trainer.py
+        turn, and with `even_batches` the last ones begin again. If processes share a row, each of
+        their micro batches is run by all of them: transformers 5.23.0 trainer.py
         `set_initial_training_values`.
         """
         dealt = self.processes * self.sequence
@@ -50,17 +50,17 @@ class Counting(Struct, frozen=True):
     """How one trainer counts."""
 
     trainer: str
-    """In words, with its release."""
+    """The trainer's name and release, as text for users."""
     steps: Callable[[Epoch, float], int]
-    """The optimizer steps of so many passes over the data."""
+    """The optimizer steps of a number of passes over the data."""
     packing: PackingStrategy = "bfd"
-    """How it packs samples, where it packs them."""
+    """How the trainer packs samples, if it does."""
     is_exact: bool = True
-    """Whether nothing counts but what an `Epoch` says."""
+    """Whether the count depends only on the values of an `Epoch`."""
 
 
 def of_whole_and_partial(epoch: Epoch, epochs: float) -> int:
-    """An incomplete accumulation at the end of an epoch makes a step of its own.
+    """Steps if an incomplete accumulation at the end of an epoch is a step too.
 
     transformers 4.52.4 to 5.23.0 trainer.py `set_initial_training_values`.
     """
@@ -68,7 +68,7 @@ def of_whole_and_partial(epoch: Epoch, epochs: float) -> int:
 
 
 def of_whole(epoch: Epoch, epochs: float) -> int:
-    """Accumulations that are complete count, and one at least.
+    """Steps if only complete accumulations count, but at least one.
 
     transformers 4.40.2 to 4.48.3 trainer.py `_inner_training_loop`, 4.49.0 to 4.51.3
     `set_initial_training_values`.
@@ -77,20 +77,20 @@ def of_whole(epoch: Epoch, epochs: float) -> int:
 
 
 def of_one_stream(epoch: Epoch, epochs: float) -> int:
-    """So many passes are one stream, and only its end makes a partial batch."""
+    """Steps if all passes are one stream, and only its end makes a partial batch."""
     rows = math.ceil(epochs * epoch.rows)
     return math.ceil(rows / (epoch.micro * epoch.processes * epoch.accumulation))
 
 
 def of_accumulations(epoch: Epoch, epochs: float) -> int:
-    """Micro batches of all passes, of which so many make a step."""
+    """Steps if the micro batches of all passes are divided into accumulations."""
     if epoch.answers:
         return of_whole(epoch, epochs)
     return int(epochs * epoch.micro_batches) // epoch.accumulation
 
 
 def _steps(epoch: Epoch, of_batches: int) -> int:
-    """Where prompts are answered, a step takes whole ones, and those that fill none are left out.
+    """Steps of a pass; if prompts are answered, prompts that do not fill a step are left out.
 
     trl 0.16.1 to 1.16.0 trainer/grpo_trainer.py `_get_train_sampler`: `RepeatSampler` drops the
     last incomplete chunk of prompts, and each chunk is one accumulation.
@@ -101,4 +101,4 @@ def _steps(epoch: Epoch, of_batches: int) -> int:
 
 
 TRAINER: Final = Counting("transformers' Trainer", of_whole_and_partial)
-"""Where no target is asked: the newest release."""
+"""The default if no target is given: the newest release."""

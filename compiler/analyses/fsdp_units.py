@@ -14,11 +14,13 @@ from packaging.version import Version
 from tunec.schemas.models.architecture import Architecture
 
 CUTS_EMBEDDING: Final = Version("1.14")
-"""The first accelerate with which FSDP 2 has a unit for the embedding."""
+"""The first release of accelerate in which FSDP 2 has a unit for the embedding."""
 _WITH_HEAD: Final = Version("1.15")
-"""The first that puts a tied output projection into that unit (accelerate pull request 4171)."""
+"""The first release that puts a tied output projection into that unit (accelerate pull request
+4171)."""
 _SHARED_ALWAYS: Final = frozenset({"longt5", "mt5", "switch_transformers", "t5", "umt5"})
-"""T5 and its kin: encoder and decoder hold `shared`, whether or not the head is tied to it."""
+"""T5 and related families: encoder and decoder both hold `shared`, even if the head is not tied to
+it."""
 INSIDE_UNIT: Final = frozenset(
     {
         *("bert", "camembert", "data2vec-text", "gte", "jina_embeddings_v3", "modernbert"),
@@ -26,7 +28,7 @@ INSIDE_UNIT: Final = frozenset(
         *("xlm-roberta", "xlm-roberta-xl"),
     }
 )
-"""Families that name a module around their token embedding as a unit (`BertEmbeddings`)."""
+"""Families that declare a module around their token embedding as a unit (`BertEmbeddings`)."""
 NESTED_ATTENTION: Final = frozenset({"mbart"})
 """Families that name their attention as a unit beside the layer that holds it (`MBartAttention`).
 accelerate 1.15 recomputes each unit by itself (`accelerator.py`, `apply_activation_checkpointing`),
@@ -40,7 +42,7 @@ TIED_BIAS: Final = frozenset(
         *("xlm-roberta-xl", "xmod", "yoso"),
     }
 )
-"""Families whose masked-language head holds its bias, which its projection shares."""
+"""Families whose masked-language head holds its bias, which the head's projection shares."""
 
 
 def embedding_in_two_units(

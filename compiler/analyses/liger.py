@@ -1,4 +1,4 @@
-"""What Liger's kernels run for: families by release, and devices."""
+"""The models and devices that Liger's kernels support: families by release, and devices."""
 
 from typing import Final
 
@@ -35,14 +35,14 @@ products to the model (`swiglu: bool = False`)."""
 
 
 def fuses_products(family: str) -> bool:
-    """Whether the function that fuses a family's loss has the gated product in one kernel too."""
+    """Whether the function that fuses a family's loss also has the gated product in one kernel."""
     return family not in _OWN_PRODUCTS
 
 
 def refusal(family: str, capability: tuple[int, int] | None, version: Version) -> str | None:
     """Why a release of liger-kernel cannot fuse the loss of a family on a device; None if it can.
 
-    `capability`: of the weakest device; None where the device is not NVIDIA's.
+    `capability`: of the weakest device; None if the device is not NVIDIA's.
     """
     if not any(version >= since and family in named for since, named in _FAMILIES.items()):
         return f"liger-kernel {version} has no fused loss for {family}"

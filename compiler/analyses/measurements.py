@@ -1,4 +1,4 @@
-"""What runs on a cluster came to, in the form that the accounts take."""
+"""The results of measured runs on a cluster, in the form that the accounts take."""
 
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,12 @@ def pace_of(found: "Measured | None") -> Pace:
 
 
 def is_outdated(found: "Measured") -> bool:
-    """Whether its factors are of terms that the time account no longer has."""
+    """Whether some run's terms are of another edition of the time account."""
     return any(each.seconds and each.seconds.edition != EDITION for each in found.runs)
 
 
 def margin_of(found: "Measured | None") -> SeenMargin:
-    """The margin that runs showed: the same object for equal ones."""
+    """The margin that runs showed; the same object for equal margins."""
     if found is None:
         return NOT_SEEN
     known = found.margin

@@ -1,7 +1,7 @@
-"""How many rows the samples of a data set fill when several share one, as each trainer packs them.
+"""How many rows the samples of a data set fill if several share a row, as each trainer packs them.
 
 trl 0.19.1 to 1.16.0 data_utils.py `pack_dataset` maps over batches of 1,000 samples in their order
-(datasets `Dataset.map`, `batch_size`), so what the rows are depends on which samples meet; so does
+(datasets `Dataset.map`, `batch_size`), so the rows depend on which samples meet; the same holds for
 llamafactory 0.9.3 to 0.9.5 data/loader.py (`preprocessing_batch_size`).
 """
 
@@ -22,47 +22,48 @@ multipack: first fit in an order that is drawn; concatenated: one stream of all,
 buffered: so too, in buffers of characters and with separators, which nobody knows before; joined:
 the samples of a micro batch are a row without padding, and each counts as it does alone."""
 _TOGETHER: Final = 1000
-"""Samples that are packed together."""
+"""The number of samples that are packed together."""
 _SHUFFLED: Final = 20_000
 """Samples that stand for all where trainers pack more at once: their rows differ by parts in a
 thousand from those of any other draw."""
 _BIN: Final = 200
-"""Samples that share a row at most: axolotl 0.13.2 to 0.19.0 utils/schemas/config.py
+"""The most samples that share a row: axolotl 0.13.2 to 0.19.0 utils/schemas/config.py
 `sample_packing_bin_size`."""
 
 
 class Lengths(Struct, frozen=True):
-    """What is known of the tokens of each sample."""
+    """The known lengths of samples in tokens."""
 
     counts: tuple[tuple[int, int], ...] = ()
-    """(tokens, how many samples have so many), by their tokens; the mean alone where it is that."""
+    """(tokens, number of samples with that length), sorted by tokens; only the mean if no more is
+    known."""
     order: tuple[int, ...] = ()
-    """Tokens of each sample as they come; empty: the order is not known."""
+    """The tokens of each sample in order; empty if the order is unknown."""
     is_mean: bool = False
     is_estimate: bool = False
-    """Whether tokens were reckoned from characters."""
+    """Whether tokens were estimated from characters."""
     answers: tuple[tuple[int, int], ...] = ()
-    """(tokens before the first that is learned, how many samples), where answers alone are; empty:
-    not known."""
+    """(tokens before the first that is trained if only answers are, number of samples); empty if
+    unknown."""
 
     @property
     def samples(self) -> int | None:
-        """How many samples there are; None where only a mean is given."""
+        """The number of samples; None if only a mean is given."""
         return None if self.is_mean else sum(count for _, count in self.counts)
 
 
 class Rows(Struct, frozen=True):
-    """What one pass over the data draws from."""
+    """The number of rows in one pass over the data."""
 
     count: int
     is_exact: bool
 
 
 def packed_rows(lengths: Lengths, samples: int, sequence: int, strategy: PackingStrategy) -> Rows:
-    """Rows of `sequence` tokens that so many samples fill.
+    """Rows of `sequence` tokens that `samples` samples fill.
 
-    Exact where it is known which samples are packed together: they are in order, or few enough, or
-    all of one length. Else each thousand is taken to be like all of them.
+    Exact if it is known which samples are packed together: their order is known, or they are few
+    enough, or all have one length. Otherwise each thousand is assumed to resemble all of them.
     """
     known = lengths.samples == samples and not lengths.is_estimate
     if strategy == "joined":
@@ -86,20 +87,20 @@ def packed_rows(lengths: Lengths, samples: int, sequence: int, strategy: Packing
 
 
 def cut_tokens(lengths: Lengths, sequence: int) -> tuple[int, int]:
-    """Samples longer than `sequence`, and the tokens of them beyond it."""
+    """The number of samples longer than `sequence`, and the number of their tokens beyond it."""
     longer = [(length - sequence, count) for length, count in lengths.counts if length > sequence]
     return sum(count for _, count in longer), sum(over * count for over, count in longer)
 
 
 def unlearned(lengths: Lengths, sequence: int) -> int:
-    """Samples of which no answer is left before the cut; 0 where that is not known."""
+    """The number of samples whose answer is cut off completely; 0 if that is unknown."""
     return sum(count for before, count in lengths.answers if before >= sequence)
 
 
 def _multipacked(lengths: Lengths, samples: int, sequence: int) -> int:
-    """Rows of all samples, by those of so many of them in an order that is drawn.
+    """Rows of all samples, projected from a number of them in a random order.
 
-    What is too long is left out: axolotl 0.13.2 to 0.19.0 utils/schemas/config.py
+    Samples that are too long are left out: axolotl 0.13.2 to 0.19.0 utils/schemas/config.py
     `excess_length_strategy`, whose default is `drop`.
     """
     drawn = _drawn(lengths, min(samples, _SHUFFLED))
@@ -113,7 +114,7 @@ def _parts(order: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _drawn(lengths: Lengths, number: int) -> list[int]:
-    """So many samples, spread evenly over all that there are."""
+    """The lengths of `number` samples, spread evenly over all samples."""
     there = sum(count for _, count in lengths.counts)
     found: list[int] = []
     passed = 0
@@ -127,9 +128,9 @@ def _drawn(lengths: Lengths, number: int) -> list[int]:
 
 
 def _best_fit(lengths: Iterable[int], sequence: int) -> int:
-    """Longest first, each into the row where it leaves least: `_pack_bfd`.
+    """Rows if each sample, longest first, goes where it leaves the least space: `_pack_bfd`.
 
-    trl 0.20.0 to 1.16.0; 0.19.1 `_pack_ffd` does it too. What is too long is cut.
+    trl 0.20.0 to 1.16.0; 0.19.1 `_pack_ffd` does it too. Samples that are too long are cut.
     """
     spaces: list[int] = []
     rows = 0
@@ -147,7 +148,7 @@ def _best_fit(lengths: Iterable[int], sequence: int) -> int:
 
 
 def _split(lengths: Iterable[int], sequence: int) -> int:
-    """What is too long goes on as a piece of its own: trl 0.27.2 `_pack_bfd`, later `bfd_split`."""
+    """Rows if samples that are too long are split: trl 0.27.2 `_pack_bfd`, later `bfd_split`."""
     return _best_fit((piece for each in lengths for piece in _pieces(each, sequence)), sequence)
 
 
@@ -157,7 +158,7 @@ def _pieces(length: int, sequence: int) -> Iterator[int]:
 
 
 def _wrapped(lengths: Iterable[int], sequence: int) -> int:
-    """One stream of tokens, cut wherever a row is full: `_pack_wrapped`."""
+    """Rows of one stream of tokens, cut wherever a row is full: `_pack_wrapped`."""
     return math.ceil(sum(lengths) / sequence)
 
 
@@ -178,9 +179,9 @@ def _knapsack(lengths: Iterable[int], sequence: int) -> int:
 
 
 def first_fit(lengths: Iterable[int], sequence: int, most: int = _BIN) -> int:
-    """Each into the first row that has room for it: axolotl 0.13.2 to 0.19.0 `pack_group`.
+    """Rows if each sample goes into the first with room: axolotl 0.13.2 to 0.19.0 `pack_group`.
 
-    In their order, longest first or not; `most` samples share a row.
+    The samples keep their order, longest first or not; at most `most` samples share a row.
     """
     given = [each for each in lengths if each]
     leaves = 1 << max(len(given) - 1, 1).bit_length()

@@ -1,7 +1,7 @@
-"""How long the samples of a batch are in the mean, where each is padded to the longest of it.
+"""The mean length of a batch's samples, if each is padded to the longest of the batch.
 
-A batch of samples that are drawn at random is as long as the largest of so many draws: its mean
-follows from the shares of samples that are no longer than each length.
+A batch of randomly drawn samples is as long as the largest of as many draws: its mean follows from
+the shares of samples that are no longer than each length.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,36 +12,36 @@ from tunec.compiler.analyses.packing import Lengths
 from tunec.compiler.ir.slots import Data, Objective
 
 Counts = tuple[tuple[int, int], ...]
-"""(tokens, how many samples have so many), by their tokens."""
+"""(tokens, number of samples with that length), sorted by tokens."""
 
 _MEGA_BATCHES: Final = 50
-"""Batches that are sorted together: transformers 4.40.2 to 5.23.0 trainer_pt_utils.py
+"""The number of batches that are sorted together: transformers 4.40.2 to 5.23.0 trainer_pt_utils.py
 `get_length_grouped_indices`, `mega_batch_mult`."""
 
 
 def padded_counts(lengths: Lengths | None, data: Data, objective: Objective) -> Counts:
-    """Lengths of samples that are padded to the longest of their batch; none: not known."""
+    """Lengths of samples that are padded to the longest of their batch; empty if there are none."""
     packs_or_writes = data.packing or objective.kind == "grpo"
     return () if lengths is None or lengths.is_mean or packs_or_writes else lengths.counts
 
 
 def mean_length(counts: Counts, sequence: int) -> float:
-    """Tokens of a sample, cut at `sequence`."""
+    """The mean tokens of a sample, cut at `sequence`."""
     samples = sum(count for _, count in counts)
     return sum(min(length, sequence) * count for length, count in counts) / samples
 
 
 def padded_length(counts: Counts, sequence: int, micro: int) -> float:
-    """Tokens of each sample of a batch of `micro` that are drawn at random, padding included."""
+    """Mean tokens of each sample in random batches of `micro`, padding included."""
     return sum(length * share for length, share in _largest(_cut(counts, sequence), micro))
 
 
 def grouped_length(counts: Counts, sequence: int, micro: int, accumulation: int) -> float:
-    """Tokens of each sample where samples of about one length make a batch: group_by_length.
+    """Mean tokens of each sample if samples of similar length form a batch: group_by_length.
 
     transformers 4.40.2 to 5.23.0 trainer_pt_utils.py `LengthGroupedSampler`: megabatches of
-    `train_batch_size x gradient_accumulation_steps` times 50, or a quarter of the data,
-    each sorted.
+    `train_batch_size x gradient_accumulation_steps` times 50, or a quarter of the data, each
+    sorted.
     """
     samples = sum(count for _, count in counts)
     step = micro * accumulation
@@ -59,7 +59,7 @@ def _cut(counts: Counts, sequence: int) -> Counts:
 
 
 def _largest(counts: Counts, draws: int) -> Iterator[tuple[int, float]]:
-    """Each length with the share of batches of which it is the longest."""
+    """Each length with the share of batches in which it is the longest."""
     samples = sum(count for _, count in counts)
     passed = [0.0]
     for _, count in counts:
@@ -69,7 +69,7 @@ def _largest(counts: Counts, draws: int) -> Iterator[tuple[int, float]]:
 
 
 def _evenly(counts: Iterable[tuple[int, int]], number: int) -> Iterator[int]:
-    """So many samples, spread evenly over all, by their lengths."""
+    """The lengths of `number` samples, spread evenly over all samples."""
     every = tuple(counts)
     samples = sum(count for _, count in every)
     passed = said = 0

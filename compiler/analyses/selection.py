@@ -1,4 +1,4 @@
-"""Which devices of a cluster a run uses, and what they are together."""
+"""The devices of a cluster that a run uses, and their common properties."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,24 +26,24 @@ class Selection(Struct, frozen=True):
     places: tuple[Place, ...]
     """The devices used on each node."""
     node: Node
-    """A node as used; where groups of nodes differ, the one with the least host memory."""
+    """A node as used; if groups of nodes differ, the one with the least host memory."""
     whole: bool
-    """Every device of each node is used, so nothing has to be hidden."""
+    """Whether every device of each node is used, so that none has to be hidden."""
     devices: tuple[Device, ...]
-    """What they are, each model once, in the order of the places."""
+    """The distinct device models, in the order of the places."""
     weakest: Place
-    """The device that bounds what all of them can do."""
+    """The device that limits all of them."""
     memory: int
     """Bytes of the smallest device."""
 
     @property
     def shares_host_memory(self) -> bool:
-        """Whether what the devices hold lies in the RAM of their host."""
+        """Whether the devices' memory is the RAM of their host."""
         return any(each.shares_host_memory for each in self.devices)
 
     @property
     def count(self) -> int:
-        """Devices on all nodes together."""
+        """The number of devices on all nodes together."""
         return self.nodes * len(self.places)
 
 
@@ -59,7 +59,8 @@ def _selection(nodes: int, places: tuple[Place, ...], node: Node, *, whole: bool
 _DEVICES: Final = Kept[tuple[Device, ...]](
     "compiler.analyses.selection.devices", 1024, lasting=True
 )
-"""One tuple object for equal devices, so that what rests on them alone is decided once."""
+"""One tuple object for equal devices, so that results that depend only on them are computed
+once."""
 
 
 def _strength(device: Device) -> tuple[tuple[int, int], float, int]:
@@ -81,7 +82,7 @@ def _group_places(group: Accelerators, device: Device, first: int) -> list[Place
 
 
 def select(cluster: Cluster, devices: Mapping[str, Device], choice: DeviceChoice) -> Selection:
-    """Take the devices that a spec asks for: of the best model only, or all of them.
+    """Select the devices that a spec requests: of the best model only, or all of them.
 
     `devices` holds the catalogue device of each name in the cluster.
     """
@@ -106,7 +107,7 @@ def _weakest_first(every: list[tuple[Node, tuple[Place, ...]]]) -> tuple[Place, 
 
 
 def _limit(nodes: int, width: int, count: int | None) -> tuple[int, int]:
-    """Use at most `count` devices: whole nodes where they suffice, else part of one node."""
+    """Use at most `count` devices: whole nodes if they suffice, else part of one node."""
     if count is None or count >= nodes * width:
         return nodes, width
     return (count // width, width) if count >= width else (1, count)

@@ -1,4 +1,4 @@
-"""Which modules get adapters, which are trained in full, and how many parameters that makes."""
+"""The modules that get adapters or are trained in full, and their numbers of parameters."""
 
 import re
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ from tunec.schemas.models.architecture import Architecture, Module
 def adapted_modules(
     architecture: Architecture, targets: str | tuple[str, ...]
 ) -> tuple[Module, ...]:
-    """Modules that PEFT would give an adapter for these targets.
+    """Modules to which PEFT would add an adapter for these targets.
 
-    None for an empty list, and for what PEFT refuses: what is no regular expression, or half of
-    what is fused.
+    Empty for an empty list, and for targets that PEFT refuses: an invalid regular expression, or
+    half of a fused module.
     """
     try:
         return matching(architecture, targets) if targets else ()
@@ -38,7 +38,7 @@ def _is_saved(path: str, names: tuple[str, ...]) -> bool:
 
 @cached(512)
 def trained_modules(architecture: Architecture, adapter: Adapter) -> tuple[Module, ...]:
-    """Modules trained in full: everything not frozen, or what is trained beside adapters."""
+    """Modules trained in full: all that are not frozen, or those trained besides adapters."""
     if adapter.kind != "none":
         return modules_to_save(architecture, adapter.also_train)
     return tuple(each for each in architecture.modules if not _is_frozen(each, adapter.frozen))
@@ -75,7 +75,7 @@ _RENAMED = {"model.language_model.": r"(model\.language_model|language_model\.mo
 
 @cached(512)
 def name_modules(architecture: Architecture, wanted: tuple[Module, ...]) -> str | tuple[str, ...]:
-    """Say modules as PEFT reads it: names by suffix if these match nothing else, or a regex."""
+    """Name modules as PEFT reads them: by suffix if that matches nothing else, else by a regex."""
     for parts in (1, 2, 3):
         suffixes = tuple(sorted({_suffix(module.path, parts) for module in wanted}))
         if set(matching(architecture, suffixes)) == set(wanted):
@@ -84,9 +84,9 @@ def name_modules(architecture: Architecture, wanted: tuple[Module, ...]) -> str 
 
 
 def _suffix(path: str, parts: int = 1) -> str:
-    """The last parts of a path that say what the module is: `q_proj`, `to_out.0`, `ff.net.2`.
+    """The last parts of a path that identify the module: `q_proj`, `to_out.0`, `ff.net.2`.
 
-    Numbers do not count as parts, and a suffix does not reach up to an index.
+    Numbers do not count as parts, and a suffix does not extend to an index.
     """
     names = path.split(".")
     start, counted = len(names), 0

@@ -87,7 +87,7 @@ def volume_of(workload: Workload, layout: Layout) -> Volume:
 
 
 def _fsdp(workload: Workload, layout: Layout) -> Volume:
-    """What FSDP's ranks exchange; hybrid sharding keeps to a node, and nodes share the sums."""
+    """The data that FSDP's ranks exchange; with hybrid sharding, nodes only share gradients."""
     ranks = layout.parallel.data
     hybrid = layout.fsdp.sharding == "hybrid" and layout.nodes > 1
     among = max(ranks // layout.nodes, 1) if hybrid else ranks

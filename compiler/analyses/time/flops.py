@@ -301,7 +301,7 @@ def _score_width(stack: Stack) -> int:
 
 
 def _score_backward(workload: Workload) -> float:
-    """Fused kernels compute the scores again: five products for two (arXiv 2307.08691, 3.1.2)."""
+    """Backward products per forward one; fused kernels recompute (arXiv 2307.08691, 3.1.2)."""
     return 2 if workload.attention.implementation == "eager" else 2.5
 
 
