@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def pace_of(found: "Measured | None") -> Pace:
-    """Factors on the seconds of a step; none where the runs are of another time account."""
+    """Factors on the seconds of a step; empty for runs of another edition of the time account."""
     if found is None or is_outdated(found):
         return ()
     return tuple(sorted(found.factors.items()))
