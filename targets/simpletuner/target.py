@@ -1,9 +1,12 @@
 """SimpleTuner as a target: config.json, config.env for its launcher, multidatabackend.json."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from packaging.version import Version
+
 from tunec.compiler.analyses.counting import Counting, of_accumulations
+from tunec.compiler.ir.plan import Draft
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.start_commands import Start
@@ -24,6 +27,22 @@ _RELEASES: Final = (
     *("3.1.6", "3.2.3", "3.3.4", "4.0.6", "4.1.3", "4.2.3", "4.3.5", "4.4.1", "4.5.2", "4.6.1"),
     *("4.7.1", "4.8.0", "4.9.3", "4.10.1"),
 )
+_OF_OLD: Final = {"diffusers": "0.35.2", "torchao": "0.14.1", "peft": "0.18.1"}
+"""What 3.1.6 imports: names that diffusers 0.42 has no longer (helpers/models/flux2/pipeline.py
+`USE_PEFT_BACKEND`); diffusers 0.35.2 imports no newer torchao (quantizers/torchao), and a newer peft
+refuses that one (import_utils.py `is_torchao_available`)."""
+_SINCE: Final = Version("3.2")
+
+
+def _companions(version: Version) -> Mapping[str, str]:
+    """What goes with a release: pip would take the newest."""
+    return _OF_OLD if version < _SINCE else {}
+
+
+def _imports(_: Draft, version: Version) -> Iterable[str]:
+    return _companions(version)
+
+
 _SCHEMAS: Final = {(3, 1): "simpletuner/3.1.6.json", (4, 10): "simpletuner/4.10.1.json"}
 """The parser's own schema by minor version, where it was asked."""
 
@@ -181,6 +200,8 @@ TARGET: Final = Target(
     counting=_counting,
     releases=_RELEASES,
     beside={PACKAGE: DEEPSPEED},
+    companions=_companions,
+    imports=_imports,
     starts=(Start(("simpletuner", "train"), at_home=True),),
     entry=entry,
     verify="tunec.targets.simpletuner.verify",

@@ -66,6 +66,23 @@ def _folders(plan: Plan) -> list[tuple[str, int]]:
     return [(folder, len(list(same))) for folder, same in groupby(training_data(plan))]
 
 
+_CACHE: Final = "cache_dir_vae"
+_CACHED: Final = "cache/vae"
+_SINCE: Final = "3.2"
+"""Before it a folder of pictures must name its cache of latents: simpletuner 3.1.6
+helpers/data_backend/factory.py `_configure_vae_cache` raises ValueError; 3.2.3 has a default."""
+
+
+def _write_further_of_old(plan: Plan) -> Mapping[str, Json]:
+    """As `_write_further`, each folder of pictures with its cache."""
+
+    def told(value: Json) -> Json:
+        is_set = isinstance(value, dict) and "id" in value
+        return {**value, _CACHE: f"{_CACHED}/{value['id']}"} if is_set else value
+
+    return {key: told(value) for key, value in _write_further(plan).items()}
+
+
 def _write_further(plan: Plan) -> Mapping[str, Json]:
     (first, times), *others = _folders(plan)
     side, evaluation = plan.data.image_width, plan.data.evaluation
@@ -145,13 +162,27 @@ DATA: Final = (
             "cache_dir": "cache/text",
         }.items()
     ),
-    Entry(
-        (_FOLDER, _REPEATS, _CONDITIONS, *_OTHERS),
-        ("data.more", "data.references", "data.evaluation"),
-        _write_further,
-        _read_further,
-        f"{FACTORY}; {REPEATS}",
-        absent=((ALWAYS, {"data.more": (), "data.references": (), "data.evaluation": None}),),
+    constant(
+        f"{_TRAIN}.{_CACHE}",
+        f"{_CACHED}/train",
+        "simpletuner 3.1.6 helpers/data_backend/factory.py `_configure_vae_cache`: it is required",
+        until=_SINCE,
+    ),
+    *(
+        Entry(
+            (_FOLDER, _REPEATS, _CONDITIONS, *_OTHERS),
+            ("data.more", "data.references", "data.evaluation"),
+            write,
+            _read_further,
+            f"{FACTORY}; {REPEATS}",
+            since=since,
+            until=until,
+            absent=((ALWAYS, {"data.more": (), "data.references": (), "data.evaluation": None}),),
+        )
+        for write, since, until in (
+            (_write_further_of_old, None, _SINCE),
+            (_write_further, _SINCE, None),
+        )
     ),
     fixed("data.sequence", 0, "helpers/caching/text_embeds.py: captions are cut by the tokenizer"),
     fixed("data.packing", value=False, source=FACTORY),
