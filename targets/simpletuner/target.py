@@ -29,8 +29,8 @@ _RELEASES: Final = (
 )
 _OF_OLD: Final = {"diffusers": "0.35.2", "torchao": "0.14.1", "peft": "0.18.1"}
 """What 3.1.6 imports: names that diffusers 0.42 has no longer (helpers/models/flux2/pipeline.py
-`USE_PEFT_BACKEND`); diffusers 0.35.2 imports no newer torchao (quantizers/torchao), and a newer peft
-refuses that one (import_utils.py `is_torchao_available`)."""
+`USE_PEFT_BACKEND`); diffusers 0.35.2 imports no newer torchao (quantizers/torchao), and a newer
+peft refuses that one (import_utils.py `is_torchao_available`)."""
 _SINCE: Final = Version("3.2")
 
 
