@@ -6,6 +6,8 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from tunec.compiler.emit import schema
+from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document, Place
@@ -15,6 +17,7 @@ from tunec.compiler.target import Dialect, Entry, in_no_plan
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.statements import dialect_of
 from tunec.schemas.caches import ByIdentity
+from tunec.schemas.source import start_of
 
 _AUTO: Final = "auto"
 _STARTING: Final = ("launch", "slurm", "accelerate")
@@ -80,6 +83,24 @@ def reads(
         held = next((understood[each] for each in around if each in understood), None)
         fate, slots = held or (_unsaid(run, document, path, place.value), ())
         yield Read(path, place, fate, slots)
+    yield from _replaced_defaults(document, dialect)
+
+
+def _replaced_defaults(document: Document, dialect: Dialect) -> Iterator[Read]:
+    """Keys that a file leaves out, with their defaults, if tunec would write another value.
+
+    The row of such a key sets no slot, and yields to a key that is passed through.
+    """
+    file = document.file
+    path = file.schema(dialect) if file is not None and file.schema is not None else None
+    fields = schema(path).get("properties", {}) if path is not None else {}
+    for entry in file.entries if file is not None and fields else ():
+        rows = entry.keys if entry.yields and not entry.slots and entry.holds_in(dialect) else ()
+        for key in (each for each in rows if each not in document.found):
+            default = fields.get(key, {}).get("default")
+            if default is not None:
+                node = Node(start_of(document.name), default)
+                yield Read(key, Place(document, key, node), "left")
 
 
 def hidden(document: Document) -> Iterator[str]:

@@ -73,3 +73,22 @@ def test_a_file_that_starts_nothing_is_refused(tunec, tmp_path):
 def test_a_folder_that_is_no_bundle_is_refused(tunec, tmp_path):
     (tmp_path / "some").mkdir()
     assert tunec("init", "--from", "some").code == 2
+
+
+@pytest.mark.parametrize("said", ["filename", "parquet", None])
+def test_captions_stay_where_a_file_of_simpletuner_has_them(tunec, tmp_path, said):
+    """SimpleTuner's default is the image's name; tunec itself writes that captions are in texts."""
+    spec = (
+        "{tunec: 1, model: sdxl-base-1.0, method: lora, data: {train: images, samples: 9, resolution: 512}"
+    )
+    (tmp_path / "s.yaml").write_text(f"{spec}, hardware: rtx-4090-x1, targets: [simpletuner]}}")
+    assert tunec("compile", "s.yaml", "-o", "old").code == 0
+    file = tmp_path / "old/simpletuner/config/config.json"
+    values = json.loads(file.read_text())
+    assert values.pop("caption_strategy") == "textfile"
+    file.write_text(json.dumps(values | ({"caption_strategy": said} if said else {})))
+    folder = file.parent
+    files = (str(folder / name) for name in ("config.json", "multidatabackend.json"))
+    assert tunec("translate", *files, "--to", "simpletuner", "-o", "new").code == 0
+    new = json.loads((tmp_path / "new/simpletuner/config/config.json").read_text())
+    assert new["caption_strategy"] == (said or "filename")

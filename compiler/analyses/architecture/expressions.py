@@ -11,7 +11,7 @@ from typing import Any, Final
 
 _parser: Any = vars(re)["_parser"]  # the tree that `re` compiles; it has no public name
 
-_LONGEST: Final = 76
+_LONGEST: Final = 81
 """Characters of a module's name: the longest of the catalogue has as many."""
 _MOST: Final = 26.0
 """Ways to match one name, as a power of two: four repetitions of any length, side by side."""

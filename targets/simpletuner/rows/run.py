@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, on_deepspeed, same
+from tunec.schemas.frozen import replace
 from tunec.targets.accelerate.ranks import counted, leaves_devices_idle, uses_every_device
 from tunec.targets.deepspeed import config
 from tunec.targets.simpletuner.rows.model import TRAINER
@@ -15,6 +16,12 @@ _TRACKERS: Final = ("tensorboard", "wandb")
 """Of our trackers, those that SimpleTuner knows."""
 _LISTS: Final = "4.9.1"
 """First release in which `report_to` takes several (helpers/training/reporting.py)."""
+
+
+_CAPTIONS: Final = (
+    "simpletuner 3.1.6 and 4.10.1 helpers/prompts.py `get_all_captions`: by default the names of "
+    "the image files are the captions; `textfile` reads NAME.txt, and stops where it is missing"
+)
 
 
 def processes(world: int, nodes: int) -> Mapping[str, Any]:
@@ -122,6 +129,7 @@ RUN: Final = (
     same("output_dir", "runtime.output", TRAINER),
     constant("data_backend_config", DATA_FILE, TRAINER),
     constant("validation_disable", True, f"{TRAINER} init_validations"),
+    replace(constant("caption_strategy", "textfile", _CAPTIONS), yields=True),
 )
 
 

@@ -14,7 +14,7 @@ import pytest
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "memory")]
 from test_real_models import native_cards
 from tests.analyses.architecture.built_models import built
-from tests.cards import one_of_each_family
+from tests.cards import one_of_each_family, require_tower
 from tests.recording.traces import recorded
 from workload_builders import BF16_LORA, layout, lora
 
@@ -230,6 +230,7 @@ def named(names: set[str]) -> tuple[dict[str, int], str]:
 
 @pytest.mark.parametrize("name", one_of_each_family(native_cards()))
 def test_every_card_has_as_many_adapters_as_peft_gives_it(name):
+    require_tower(name)
     found, targets = card(name), targets_of(name)
     architecture = derive(found.config, found.processor)
     modules = matching(architecture, targets)

@@ -69,20 +69,30 @@ _IGNORED: Final = "PEFT warns of unexpected keywords, and continues without them
 _ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", "parent_library"})
 
 
-@rule("adapter-key-unread", "note", "silent", consumers=("peft",), reads=("peft:*",))
+@rule("adapter-key-unread", "error", "silent", consumers=("peft",), reads=("peft:*",))
 def adapter_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of adapter_config.json that its method does not have."""
     for document in run.of("peft"):
         kind = str(document.value("peft_type", "")).upper()
         if document.is_view:
             continue
-        yield from _unnamed(document)
-        if kind == "LORA":
-            yield from _of_lora(run, document)
-        elif kind in _PROMPTS:
-            yield from _unread_of_prompts(document, kind)
-        elif kind in _MOVED:
-            yield from _of_relatives(document, kind)
+        is_saved = document.get(_OF_SAVED) is not None
+        for found in _unread(run, document, kind):
+            yield replace(found, severity="note") if is_saved else found
+
+
+_OF_SAVED: Final = "inference_mode"
+"""peft 0.21.2 config.py `PeftConfigMixin`: what PEFT saves has it, and an old PEFT's own keys."""
+
+
+def _unread(run: LintContext, document: Document, kind: str) -> Iterator[Finding]:
+    yield from _unnamed(document)
+    if kind == "LORA":
+        yield from _of_lora(run, document)
+    elif kind in _PROMPTS:
+        yield from _unread_of_prompts(document, kind)
+    elif kind in _MOVED:
+        yield from _of_relatives(document, kind)
 
 
 def _unnamed(document: Document) -> Iterator[Finding]:

@@ -166,7 +166,7 @@ def _differ(run: LintContext, key: str, place: Place, words: str, theirs: Any) -
         (f"the trainer compares `{key}` with its own arguments and refuses to start",),
         f'set `{place.path}` to "auto", or give both the same value',
         certain=bool(others) or _is_named(run, place),
-        severity=None if others else "warning",
+        severity=None if others or _is_of_files(run) else "warning",
     )
 
 
@@ -177,8 +177,12 @@ def _is_named(run: LintContext, place: Place) -> bool:
     """
     if place.path == _LAUNCHERS_WORD:
         return _says_a_half(run)
-    is_file = all(each.format not in ("shell", "python") for each in run.of("trainer"))
-    return is_file or run.said("trainer", "deepspeed") is not None
+    return _is_of_files(run) or run.said("trainer", "deepspeed") is not None
+
+
+def _is_of_files(run: LintContext) -> bool:
+    """Whether the trainer's arguments are in files, so that the absent ones have their defaults."""
+    return all(each.format not in ("shell", "python") for each in run.of("trainer"))
 
 
 def _places(run: LintContext, words: str) -> list[Place]:
