@@ -77,7 +77,7 @@ def adapter_key_unread(run: LintContext) -> Iterator[Finding]:
         if document.is_view:
             continue
         is_saved = document.get(_OF_SAVED) is not None
-        for found in _unread(run, document, kind):
+        for found in _strange_keys(run, document, kind):
             yield replace(found, severity="note") if is_saved else found
 
 
@@ -85,7 +85,7 @@ _OF_SAVED: Final = "inference_mode"
 """peft 0.21.2 config.py `PeftConfigMixin`: what PEFT saves has it, and an old PEFT's own keys."""
 
 
-def _unread(run: LintContext, document: Document, kind: str) -> Iterator[Finding]:
+def _strange_keys(run: LintContext, document: Document, kind: str) -> Iterator[Finding]:
     yield from _unnamed(document)
     if kind == "LORA":
         yield from _of_lora(run, document)
