@@ -1,1 +1,1 @@
-"""Rules about LoRA: what it is put on, what is trained beside it, how it is scaled."""
+"""Rules about LoRA: its targets, the modules that are trained beside it, and its scaling."""

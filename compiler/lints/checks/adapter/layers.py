@@ -1,4 +1,4 @@
-"""Layers that LoRA is bound to by number or by pattern, and initialisations of its weights."""
+"""Layers that LoRA is limited to by number or by pattern, and how its weights are initialised."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -21,7 +21,7 @@ from tunec.compiler.lints.rule import Finding, rule
     reads=lora_keys("layer_replication"),
 )
 def layer_replication_out_of_range(run: LintContext) -> Iterator[Finding]:
-    """Layers are to be replicated that the model does not have."""
+    """`layer_replication` names layers that the model does not have."""
     count = layers(run.model.architecture) if run.model is not None else 0
     for lora in loras(run):
         at = lora.place("layer_replication")
@@ -61,7 +61,7 @@ def _is_range(value: Any) -> bool:
     reads=lora_keys("layers_pattern"),
 )
 def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
-    """A layer pattern is given, and no layers."""
+    """`layers_pattern` is set without `layers_to_transform`."""
     for lora in adapters(run):
         at, target = lora.place("layers_pattern"), lora.place("target_modules")
         if at is None or not at.value or lora.place("layers_to_transform") is not None:
@@ -89,7 +89,7 @@ def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
     reads=lora_keys("layers_pattern"),
 )
 def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
-    """The pattern of the layers is no part of the model's names."""
+    """`layers_pattern` is not a part of any of the model's module names."""
     if run.model is None:
         return
     names = parts(run.model.architecture)
@@ -117,7 +117,7 @@ def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
     reads=lora_keys("layers_to_transform"),
 )
 def layers_to_transform_out_of_range(run: LintContext) -> Iterator[Finding]:
-    """LoRA is bound to layers that the model does not have."""
+    """`layers_to_transform` names layers that the model does not have."""
     count = layers(run.model.architecture) if run.model is not None else 0
     for lora in adapters(run):
         at = lora.place("layers_to_transform")
@@ -151,7 +151,7 @@ def _words(indices: list[int]) -> str:
 
 
 _REFUSING: Final = ("LoRA", "AdaLoRA", "FourierFT", "HRA")
-"""Others take the expression, and pass over the layers."""
+"""Methods that refuse the pair; the others take the expression and ignore the layers."""
 
 
 @rule(
@@ -162,7 +162,7 @@ _REFUSING: Final = ("LoRA", "AdaLoRA", "FourierFT", "HRA")
     reads=lora_keys("layers_to_transform", "layers_pattern"),
 )
 def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
-    """Layers are chosen beside a target that is a string."""
+    """`layers_to_transform` is set, but `target_modules` is a string."""
     for lora in adapters(run):
         target = lora.place("target_modules")
         if target is None or not isinstance(target.value, str):
@@ -188,7 +188,7 @@ def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
     reads=lora_keys("rank_pattern", "alpha_pattern"),
 )
 def rank_pattern_unmatched(run: LintContext) -> Iterator[Finding]:
-    """A pattern of ranks or alphas names modules that are no targets."""
+    """`rank_pattern` or `alpha_pattern` names modules that are not targets."""
     for lora in loras(run):
         if not isinstance(lora.targets, tuple) or lora.document.kind in ("sft", "llamafactory"):
             continue
@@ -217,8 +217,9 @@ def _lost(lora: Lora, patterns: object) -> list[str]:
 
 
 _REFUSED = ("pissa", "corda", "loftq")
-"""peft 0.10.0 to 0.21.2: `pissa_init`, `corda_init` want a float weight, `loftq_init` quantises it
-itself; `olora_init` dequantises, and the others do not look at the weight."""
+"""peft 0.10.0 to 0.21.2: `pissa_init` and `corda_init` need a float weight, `loftq_init` quantises
+the weight itself; `olora_init` dequantises, and the other initialisations do not read the
+weight."""
 
 
 @rule(
@@ -229,7 +230,7 @@ itself; `olora_init` dequantises, and the others do not look at the weight."""
     reads=(*lora_keys("init_lora_weights", "loftq_config"), "simpletuner:lora_init_type"),
 )
 def init_on_quantised_base(run: LintContext) -> Iterator[Finding]:
-    """Adapters are to be initialised from weights that are quantised."""
+    """The requested initialisation of adapters needs the base's weights, but they are quantised."""
     yield from _asked_of_simpletuner(run)
     quantised = run.observed("quantization.format")
     if quantised is None or quantised.value in (None, "none"):
@@ -285,7 +286,7 @@ _CONFIGS = {
     reads=lora_keys("init_lora_weights", *_CONFIGS.values()),
 )
 def loftq_config_mismatch(run: LintContext) -> Iterator[Finding]:
-    """LoftQ's settings and the initialisation that uses them do not stand together."""
+    """`loftq_config` and the initialisation that uses it are not set together."""
     for lora in loras(run):
         if lora.document.kind not in ("peft", "glm4"):
             continue

@@ -1,4 +1,4 @@
-"""Keys that an adapter method does not have, or refuses."""
+"""Keys that an adapter method does not have, or that it refuses."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -32,13 +32,13 @@ _MEANT: Final = {
     "dora": "use_dora",
     "peft_layers_to_transform": "layers_to_transform",
 }
-"""What other tools call it, and PEFT's own name."""
+"""Names that other tools use for a key, with PEFT's own name."""
 _OF_WEIGHTS: Final = (
     *("r", "lora_alpha", "lora_dropout", "target_modules", "use_dora", "use_rslora", "bias"),
     *("init_lora_weights", "rank_pattern", "alpha_pattern", "layers_to_transform"),
 )
 _PROMPTS: Final = ("PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING")
-"""Methods that add to the input, and have no key of those that change weights."""
+"""Methods that add to the input; they have none of the keys of methods that change weights."""
 _OF_LORA: Final = (
     *("lora_alpha", "lora_dropout", "init_lora_weights", "use_dora", "use_rslora", "loftq_config"),
     *("layer_replication", "lora_bias", "target_parameters"),
@@ -53,7 +53,7 @@ _MOVED: Final[Mapping[str, Mapping[str, str]]] = {
     "FOURIERFT": {"lora_alpha": "scaling"},
     "HRA": {},
 }
-"""Methods beside LoRA, and their own names for what LoRA's keys say."""
+"""Methods other than LoRA, with their own names for LoRA's keys."""
 _LACKING: Final[Mapping[str, tuple[str, ...]]] = {
     "BOFT": ("r", "alpha"),
     "FOURIERFT": ("r", "alpha"),
@@ -64,7 +64,8 @@ _LACKING: Final[Mapping[str, tuple[str, ...]]] = {
     "OFT": ("alpha",),
     "VERA": ("alpha",),
 }
-"""More that they have not: peft 0.10.0, 0.13.2, 0.15.2, 0.17.1 and 0.21.2 tuners/*/config.py."""
+"""Further keys that these methods do not have: peft 0.10.0, 0.13.2, 0.15.2, 0.17.1 and 0.21.2
+tuners/*/config.py."""
 _IGNORED: Final = "PEFT warns of unexpected keywords, and continues without them"
 _ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", "parent_library"})
 
@@ -96,7 +97,7 @@ def _strange_keys(run: LintContext, document: Document, kind: str) -> Iterator[F
 
 
 def _unnamed(document: Document) -> Iterator[Finding]:
-    """`method: lora`, by which people say what `peft_type` says."""
+    """Report `method: lora`, which is sometimes written instead of `peft_type`."""
     at = document.get("method")
     if at is not None and document.get("peft_type") is None:
         yield replace(_finding(at, [], "PEFT's file"), help="write peft_type", severity="note")
@@ -119,7 +120,7 @@ def _of_lora(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _come_later(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Keys of a later release: a warning from PEFT 0.14 on, and no adapter at all before."""
+    """Report keys of a later release: PEFT warns about them from 0.14 on, and fails before."""
     release = run.release("peft")
     around = releases_around("lora_config", str(release.version))
     here = [class_schema("lora_config", each)["properties"] for each in around]
@@ -185,8 +186,8 @@ _TASKLESS: Final = tuple(
     for kind in _PROMPTS
 )
 _INITIAL: Final = ("RANDOM", "TEXT", "SAMPLE_VOCAB")
-"""peft 0.10.0 to 0.21.2 tuners/prompt_tuning/config.py `PromptTuningInit`: any other word is none
-of those that `PromptEmbedding` asks for."""
+"""peft 0.10.0 to 0.21.2 tuners/prompt_tuning/config.py `PromptTuningInit`: any other word matches
+none of the cases that `PromptEmbedding` distinguishes."""
 _ENCODERS: Final = ("MLP", "LSTM")
 _UNREAD: Final = (
     Need("prompt_tuning_init_text", _TEXT, "the prompt begins at random"),
@@ -196,7 +197,7 @@ _UNREAD: Final = (
 
 @rule("adapter-method-refused", "error", "parse", consumers=("peft",), reads=("peft:*",))
 def adapter_method_refused(run: LintContext) -> Iterator[Finding]:
-    """What an adapter method other than LoRA refuses, or does not read."""
+    """A setting that an adapter method other than LoRA refuses or does not read."""
     for document in run.of("peft"):
         if document.is_view:
             continue
@@ -242,7 +243,7 @@ def _words(document: Document) -> Iterator[Finding]:
 
 
 def _method_of_prompts(document: Document) -> Iterator[Finding]:
-    """Words of prompts: one is looked up when the model is wrapped, one is compared and lost."""
+    """Report unknown words of prompt methods: one is refused, the other one is silently ignored."""
     encoder = document.get("encoder_reparameterization_type")
     if where(document, "peft_type=P_TUNING") and encoder and encoder.value not in _ENCODERS:
         yield Finding(
@@ -268,7 +269,7 @@ def _method_of_prompts(document: Document) -> Iterator[Finding]:
 
 
 def _ranks_of_adalora(document: Document) -> Iterator[Finding]:
-    """Ranks are cut from init_r to target_r: there has to be something to cut."""
+    """AdaLoRA cuts ranks from init_r down to target_r, so init_r has to be larger."""
     first, last = (_number(document.value(key, n)) for key, n in (("init_r", 12), ("target_r", 8)))
     at = document.get("target_r") or document.get("init_r")
     if where(document, "peft_type=ADALORA") is None or at is None or not first or not last:
@@ -323,7 +324,7 @@ def _of_ia3(document: Document) -> Iterator[Finding]:
 
 
 def _of_prefixes(run: LintContext, document: Document) -> Iterator[Finding]:
-    """The prefix is a cache of keys and values, which recomputation has no place for."""
+    """Report prefix tuning, whose prefix is a key-value cache, beside recomputation."""
     kind = where(document, "peft_type=PREFIX_TUNING")
     if kind is None or run.runs("peft>=0.14") is False:
         return

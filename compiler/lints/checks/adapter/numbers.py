@@ -21,10 +21,10 @@ from tunec.compiler.lints.facts.training_loop import is_number, is_whole, real
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _NEEDED: Final = ("r", "lora_alpha", "lora_dropout")
-"""What arithmetic is done with: null is a TypeError."""
+"""Keys that PEFT calculates with, so that null raises a TypeError."""
 _PATTERNS: Final = ("rank_pattern", "alpha_pattern")
 _PLAIN: Final = ("peft", "glm4")
-"""Kinds whose values are handed to PEFT as they are."""
+"""Kinds of documents whose values are passed to PEFT unchanged."""
 _OF_EVA: Final = (("rho", 1.0, None), ("tau", 0.0, 1.0))
 
 
@@ -36,7 +36,7 @@ _OF_EVA: Final = (("rho", 1.0, None), ("tau", 0.0, 1.0))
     reads=lora_keys(*_NEEDED, *_PATTERNS, "layer_replication", "eva_config", "loftq_config"),
 )
 def adapter_number_refused(run: LintContext) -> Iterator[Finding]:
-    """A number of adapter_config.json that PEFT takes when it is read, and fails on afterwards."""
+    """A number of adapter_config.json that PEFT accepts on reading and fails on later."""
     for lora in loras(run):
         if lora.document.kind not in _PLAIN:
             continue
@@ -165,7 +165,7 @@ def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
     reads=lora_keys("lora_dropout"),
 )
 def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
-    """LoRA's dropout is no probability, or drops everything."""
+    """LoRA's dropout is not a probability, or drops everything."""
     for lora in loras(run):
         at = lora.place("lora_dropout")
         share = None if at is None else real(at.value)
@@ -212,7 +212,7 @@ def lora_rank_not_positive(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_written_there(at: Place) -> bool:
-    """Whether the number stands at the call: a default of 0 elsewhere often means no adapter."""
+    """Whether the number is written in the call: defaults of 0 elsewhere often mean no adapter."""
     if at.document.format != "python":
         return True
     lines = at.document.text.splitlines()
@@ -234,7 +234,7 @@ def _ranks(lora: Lora) -> Iterator[Place]:
     "lora-bias-rejected", "error", "parse", consumers=("peft>=0.14",), reads=lora_keys("lora_bias")
 )
 def lora_bias_rejected(run: LintContext) -> Iterator[Finding]:
-    """Bias terms of LoRA's own beside what cannot have them."""
+    """`lora_bias` is set beside a setting that does not allow bias terms."""
     for lora in loras(run):
         at = lora.place("lora_bias")
         if lora.document.kind not in ("peft", "glm4") or at is None or at.value is not True:
@@ -268,7 +268,7 @@ _EMBEDDINGS: Final = ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok
     ),
 )
 def lora_pair_refused(run: LintContext) -> Iterator[Finding]:
-    """Two settings of LoRA that PEFT refuses together, or one that leaves nothing to adapt."""
+    """Two LoRA settings that PEFT refuses together, or a setting that leaves nothing to adapt."""
     for lora in loras(run):
         yield from _parameters(lora)
         yield from _tokens(lora)
@@ -309,7 +309,10 @@ def _tokens(lora: Lora) -> Iterator[Finding]:
 
 
 def _saved(run: LintContext, lora: Lora) -> Iterator[Finding]:
-    """A list of tokens is of the embedding's full name, which modules_to_save never is."""
+    """Report a mapping of tokens that names saved modules.
+
+    A list of tokens belongs to the embedding's full name, which modules_to_save never contains.
+    """
     tokens, saved = lora.place("trainable_token_indices"), lora.place("modules_to_save")
     if tokens is None or saved is None or not isinstance(tokens.value, dict):
         return

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     reads=lora_keys("modules_to_save"),
 )
 def module_adapted_and_saved(run: LintContext) -> Iterator[Finding]:
-    """A module is both a target of LoRA and trained in full."""
+    """A module is both a target of LoRA and listed in `modules_to_save`."""
     for lora in adapters(run):
         saved, target = lora.place("modules_to_save"), lora.place("target_modules")
         if saved is None or target is None or not isinstance(lora.targets, tuple):
@@ -51,7 +51,8 @@ def module_adapted_and_saved(run: LintContext) -> Iterator[Finding]:
 
 
 _PLAIN = ("peft", "glm4")
-"""Kinds whose value is handed to PEFT as it is; the others split it at commas or refuse it."""
+"""Kinds whose value is passed to PEFT unchanged; the others split the value at commas or refuse
+it."""
 
 
 @rule(
@@ -62,7 +63,7 @@ _PLAIN = ("peft", "glm4")
     reads=lora_keys("modules_to_save"),
 )
 def modules_to_save_as_text(run: LintContext) -> Iterator[Finding]:
-    """`modules_to_save` is one text, whose letters PEFT takes for names."""
+    """`modules_to_save` is a string, whose letters PEFT takes as names."""
     for lora in adapters(run):
         at = lora.place("modules_to_save")
         if at is not None and at.word and lora.document.kind in _PLAIN:
@@ -86,7 +87,7 @@ def _text_finding(at: Place, text: str) -> Finding:
 
 
 _OF_TASKS: Final = frozenset({"qa_outputs", "v_head", "summary", "pooler", "pre_classifier"})
-"""Heads that a model is given for a task: transformers 5.23.0 modeling_layers.py
+"""Heads that are added to a model for a task: transformers 5.23.0 modeling_layers.py
 `GenericForQuestionAnswering`, trl's AutoModelForCausalLMWithValueHead."""
 
 
@@ -98,7 +99,7 @@ _OF_TASKS: Final = frozenset({"qa_outputs", "v_head", "summary", "pooler", "pre_
     reads=lora_keys("modules_to_save"),
 )
 def modules_to_save_missing(run: LintContext) -> Iterator[Finding]:
-    """Modules are to be trained in full that the model does not have."""
+    """`modules_to_save` names modules that the model does not have."""
     if run.model is None:
         return
     tree = run.model.architecture
@@ -127,15 +128,16 @@ _EMBEDDINGS = frozenset({"embed_tokens", "wte", "word_embeddings", "embed_in", "
 _WITHOUT = re.compile(
     r"(^|[/_-])(llama-[23][-b.]|llama-2|meta-llama-3|mistral-7b(-instruct)?-v0|mixtral-8x)"
 )
-"""Tokenizers of Meta and Mistral have no tokens of ChatML; fine-tunes by other names may."""
+"""Models of Meta and Mistral, whose tokenizers have no ChatML tokens; renamed fine-tunes may have
+them."""
 _BOTH_ENDS = (
     frozenset({"embed_tokens", "lm_head"}),
     frozenset({"embed_in", "embed_out"}),
     frozenset({"word_embeddings", "lm_head"}),
     frozenset({"embeddings", "lm_head"}),
 )
-"""axolotl 0.8.1 utils/lora_embeddings.py, 0.19.0 loaders/utils.py `get_linear_embedding_layers`: of
-most models, of GPT-NeoX, of Falcon, and (0.18) of Nemotron-H."""
+"""axolotl 0.8.1 utils/lora_embeddings.py, 0.19.0 loaders/utils.py `get_linear_embedding_layers`:
+the names for most models, for GPT-NeoX, for Falcon, and (0.18) for Nemotron-H."""
 _OF_FACTORY: Final = ("new_special_tokens", "add_tokens", "add_special_tokens")
 
 
@@ -147,7 +149,7 @@ _OF_FACTORY: Final = ("new_special_tokens", "add_tokens", "add_special_tokens")
     reads=(*keys("axolotl", "tokens", "special_tokens"), *keys("llamafactory", *_OF_FACTORY)),
 )
 def new_tokens_not_trained(run: LintContext) -> Iterator[Finding]:
-    """Tokens are added, and their embeddings are neither trained nor saved."""
+    """Tokens are added, but their embeddings are neither trained nor saved."""
     for lora in loras(run):
         if lora.document.kind == "axolotl" and not _saves_both_ends(lora):
             yield from _refused(lora)
@@ -167,7 +169,7 @@ def new_tokens_not_trained(run: LintContext) -> Iterator[Finding]:
 
 
 def _saves_both_ends(lora: Lora) -> bool:
-    """Whether Axolotl finds the embedding and the head among what is saved whole."""
+    """Whether Axolotl finds the embedding and the head among the modules that are saved in full."""
     saved = frozenset(lora.saved)
     return any(each <= saved for each in _BOTH_ENDS) or "lora_modules_to_save" in (
         lora.document.unknown
@@ -189,12 +191,12 @@ def _refused(lora: Lora) -> Iterator[Finding]:
 
 
 def _may_be_saved(document: Document) -> bool:
-    """Whether a part of a file does not show what is saved."""
+    """Whether the file is a fragment that may leave out `lora_modules_to_save`."""
     return is_fragment(document) and document.get("lora_modules_to_save") is None
 
 
 def _changed(lora: Lora) -> Iterator[Finding]:
-    """Axolotl refuses a special token that the tokenizer has not, where its row is not trained."""
+    """Report special tokens that Axolotl refuses: new to the tokenizer, with rows not trained."""
     base = str(lora.document.value("base_model") or "").lower()
     if not _WITHOUT.search(base):
         return
@@ -241,10 +243,10 @@ _LARGE: Final = frozenset(
         *("lm_head", "output_layer", "embed_out", "ff_out"),
     }
 )
-"""Names of token embeddings and of the heads that are as large, by family."""
+"""Names of token embeddings, and of heads of the same size, by family."""
 _GIB: Final = 1 << 30
 _BYTES: Final = 16
-"""Of a trained parameter in 16 bits: copy 2, gradient 2, fp32 master 4, AdamW's moments 8."""
+"""Bytes per trained parameter in 16 bits: copy 2, gradient 2, fp32 master 4, AdamW's moments 8."""
 
 
 @rule(
@@ -255,7 +257,7 @@ _BYTES: Final = 16
     reads=lora_keys("modules_to_save"),
 )
 def saved_module_under_zero_3(run: LintContext) -> Iterator[Finding]:
-    """Embeddings or heads are to be trained whole beside LoRA, at stage 3."""
+    """Embeddings or heads are trained in full beside LoRA under ZeRO stage 3."""
     stage = stage_of(run)
     if stage.value != 3 or stage.place is None:
         return
@@ -306,7 +308,7 @@ def _size(terms: tuple[Term, ...]) -> tuple[str, ...]:
     reads=lora_keys("target_modules", "modules_to_save"),
 )
 def tied_layer_adapted(run: LintContext) -> Iterator[Finding]:
-    """One end of tied embeddings is adapted or trained, and the other is not."""
+    """One of two tied embeddings is adapted or trained, and the other is not."""
     if run.model is None or not run.model.architecture.tied:
         return
     tree = run.model.architecture

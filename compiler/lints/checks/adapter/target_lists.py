@@ -1,4 +1,4 @@
-"""Targets that are written in a form which matches nothing, and those of fused experts."""
+"""Targets written in a form that matches nothing, and targets among fused experts."""
 
 import re
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     reads=lora_keys("target_modules", "exclude_modules"),
 )
 def regex_in_target_list(run: LintContext) -> Iterator[Finding]:
-    """A regular expression stands in a list of LoRA's targets."""
+    """A list of LoRA's targets contains a regular expression."""
     for lora in adapters(run):
         if (at := lora.place("target_modules")) is not None:
             yield from _targets(lora, at)
@@ -87,10 +87,11 @@ _USUAL: Final = frozenset(
     }
 )
 _SPLIT: Final = ("lora_enable", "llm_type")
-"""Flags of scripts whose key of that name is a text of their own."""
+"""Flags that mark scripts which read a string of their own under that key."""
 _LISTED: Final = re.compile(r"(?:\A|/)(?:fastchat/train|trl/scripts|examples/scripts)/\w+\.py\Z")
-"""lm-sys/FastChat 0e6d3e4 fastchat/train/train_lora.py `LoraArguments`, as QwenLM/Qwen 2df8e8a
-finetune.py, which has `q_lora` too: List[str]; trl 0.9.6 to 1.16.0 trainer/model_config.py."""
+"""Scripts whose key is `List[str]`: lm-sys/FastChat 0e6d3e4 fastchat/train/train_lora.py
+`LoraArguments`, QwenLM/Qwen 2df8e8a finetune.py, which has `q_lora` too; trl 0.9.6 to 1.16.0
+trainer/model_config.py."""
 
 
 @rule(
@@ -101,7 +102,7 @@ finetune.py, which has `q_lora` too: List[str]; trl 0.9.6 to 1.16.0 trainer/mode
     reads=keys("|".join(_KINDS), *_KEYS),
 )
 def targets_in_one_word(run: LintContext) -> Iterator[Finding]:
-    """Names of layers with commas between them, where a reader takes the whole for one name."""
+    """Names of layers are joined by commas, but the reader takes the whole string as one name."""
     for document in run.of(*_KINDS):
         if document.is_view or any(document.get(key) for key in _SPLIT):
             continue
@@ -115,13 +116,16 @@ def targets_in_one_word(run: LintContext) -> Iterator[Finding]:
 
 
 def _takes_words(run: LintContext, document: Document) -> bool:
-    """Whether the key is a list to whoever reads it; a script may divide a text of its own."""
+    """Whether the reader takes the key as a list; a script may split the string itself."""
     is_known = document.kind != "hf" or document.format != "shell" or "q_lora" in document.found
     return is_known or starts_one_of(run, document, _LISTED)
 
 
 def _run_together(run: LintContext, at: Place) -> Iterator[Finding]:
-    """Two names between which a comma was left out; `lora-target-unused` knows models' own."""
+    """Report two names without a comma between them, if the model's own names are not known.
+
+    `lora-target-unused` reports them otherwise.
+    """
     names = at.value if isinstance(at.value, list) and run.model is None else []
     for name in names:
         halves = _halves(name) if isinstance(name, str) and is_plain(name) else None
@@ -139,7 +143,7 @@ def _run_together(run: LintContext, at: Place) -> Iterator[Finding]:
 
 
 def _halves(name: str) -> tuple[str, str] | None:
-    """Two names of layers that make up a name: two that are usual, or two with one beginning."""
+    """Split a name into two layer names: two usual ones, or two with a common beginning."""
     for at in range(1, len(name)):
         first, second = name[:at], name[at:]
         if first in _USUAL and second in _USUAL:
@@ -153,7 +157,10 @@ def _halves(name: str) -> tuple[str, str] | None:
 
 
 def _one_word(at: Place) -> str | None:
-    """The one word of a list, if it has commas; a text in a file is a regex, another rule's."""
+    """The only word of a list, if it has commas.
+
+    A string in a file is a regular expression, which another rule checks.
+    """
     value = at.value
     is_list = isinstance(value, list) and len(value) == 1
     if not is_list and not (at.document.format == "shell" and at.document.kind == "hf"):
@@ -182,7 +189,7 @@ def _finding(document: Document, at: Place, text: str) -> Finding:
     reads=lora_keys("exclude_modules"),
 )
 def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
-    """A name in `exclude_modules` that takes no target of LoRA out."""
+    """A name in `exclude_modules` excludes none of LoRA's targets."""
     if run.model is None:
         return
     architecture = run.model.architecture
@@ -216,7 +223,7 @@ def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
     reads=lora_keys("target_parameters"),
 )
 def parameter_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
-    """Parameters are to be adapted that the model does not have."""
+    """`target_parameters` names parameters that the model does not have."""
     if run.model is None:
         return
     names = parts(run.model.architecture)
@@ -238,7 +245,7 @@ def parameter_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
 _PROJECTIONS: Final = frozenset({"gate_proj", "up_proj", "down_proj", "gate_up_proj"})
 _OF_EXPERTS: Final = _PROJECTIONS | {"w1", "w2", "w3", "input_linear", "output_linear", "experts"}
 _OWN_LISTS: Final = ("axolotl", "llamafactory")
-"""Kinds whose trainer writes the names of all `nn.Linear` itself: axolotl 0.19.0 loaders/adapter.py
+"""Kinds whose trainer lists the names of all `nn.Linear` itself: axolotl 0.19.0 loaders/adapter.py
 `find_all_linear_names`; llamafactory 0.9.5 model/model_utils/misc.py `find_all_linear_modules`."""
 
 
@@ -250,7 +257,7 @@ _OWN_LISTS: Final = ("axolotl", "llamafactory")
     reads=(*lora_keys("target_modules"), "axolotl:lora_target_linear"),
 )
 def experts_without_adapter(run: LintContext) -> Iterator[Finding]:
-    """LoRA is to adapt the layers of experts, which are parameters that it does not reach."""
+    """LoRA targets the layers of experts, but these are parameters that it does not reach."""
     experts = () if run.model is None else _stacked(run.model.architecture)
     if run.model is None or not experts or run.runs("transformers>=5") is False:
         return
@@ -275,13 +282,13 @@ def experts_without_adapter(run: LintContext) -> Iterator[Finding]:
 
 
 def _stacked(architecture: "Architecture") -> "tuple[Module, ...]":
-    """The parameters that hold a weight for each routed expert."""
+    """The parameters that stack one weight per routed expert."""
     stacks = (e for e in architecture.modules if e.kind == "parameter" and len(e.shape) == 3)
     return tuple(each for each in stacks if "experts" in each.path)
 
 
 def _names_experts(lora: Lora) -> bool:
-    """Whether targets name what experts are made of, and nothing adapts parameters."""
+    """Whether the targets name layers of experts, and no setting adapts parameters."""
     by_unsloth = lora.document.format == "python" and "unsloth" in lora.document.text
     has_other = lora.place("target_parameters") or lora.document.get("lora_target_parameters")
     if has_other or by_unsloth or lora.targets is None:
@@ -292,10 +299,10 @@ def _names_experts(lora: Lora) -> bool:
 
 
 def _reaches(run: LintContext, lora: Lora, architecture: "Architecture") -> bool:
-    """Whether PEFT adapts a stack of experts for these targets, or refuses them.
+    """Whether PEFT adapts a stack of experts for these targets, or refuses the targets.
 
     peft 0.19.0 to 0.21.2 utils/transformers_weight_conversion.py `_convert_peft_config_moe`: names
-    of transformers 4 become parameters for some families; texts since 0.20.
+    of transformers 4 become parameters for some families; strings since 0.20.
     """
     targets = lora.targets or ()
     if targets == ALL_LINEAR and lora.document.kind in _OWN_LISTS:
@@ -319,7 +326,7 @@ def _reaches(run: LintContext, lora: Lora, architecture: "Architecture") -> bool
     reads=lora_keys("target_modules"),
 )
 def fused_target_in_part(run: LintContext) -> Iterator[Finding]:
-    """One of two projections is a target, of experts that have both in one parameter."""
+    """Only one of two projections is a target, but the experts hold both in one parameter."""
     if run.model is None or run.runs("transformers>=5") is False or run.runs("peft<0.19"):
         return
     for lora in loras(run):

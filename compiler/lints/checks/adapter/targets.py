@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     reads=lora_keys("target_modules"),
 )
 def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
-    """LoRA is to be put on a block or a norm, which PEFT cannot adapt."""
+    """LoRA targets a block or a norm, which PEFT cannot adapt."""
     if run.model is None:
         return
     tree = run.model.architecture
@@ -71,15 +71,16 @@ def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
 
 
 _WRAPPER: Final = re.compile(r"Clippable|_register_custom_module|\b(?:import|from)\s+unsloth\b")
-"""Scripts that make PEFT take wrapped layers: unsloth 2026.8.3 models/vision.py does so itself."""
+"""Scripts that make PEFT accept wrapped layers; unsloth 2026.8.3 models/vision.py does so
+itself."""
 
 
 def _wrapped(run: LintContext, lora: Lora, targets: tuple[str, ...]) -> list[str]:
-    """Names that are layers in one part of the model, and wrap one in another.
+    """Names that are layers in one part of the model, and wrap a layer in another part.
 
     peft 0.19.1 to 0.21.2 tuners/lora/model.py `_create_new_module` raises a ValueError at the first
-    module that ends in the name and is no layer. transformers 5.5.0 to 5.23.0
-    models/gemma4/modeling_gemma4.py `Gemma4ClippableLinear` is such a one.
+    module whose name ends so and that is not a layer, such as `Gemma4ClippableLinear` (transformers
+    5.5.0 to 5.23.0 models/gemma4/modeling_gemma4.py).
     """
     if run.model is None or lora.document.kind not in (*TRL, "peft") or lora.excluded:
         return []
@@ -98,7 +99,7 @@ def _wrapped(run: LintContext, lora: Lora, targets: tuple[str, ...]) -> list[str
     reads=lora_keys("target_modules"),
 )
 def lora_target_string_is_a_regex(run: LintContext) -> Iterator[Finding]:
-    """A name is written as a string, which PEFT takes for a regular expression over whole names."""
+    """A name is given as a string, which PEFT matches as a regular expression over whole names."""
     for lora in adapters(run):
         at = lora.place("target_modules")
         if at is None or lora.document.kind == "llamafactory":
@@ -193,7 +194,7 @@ _LATER: Final[Mapping[str, str]] = {
     "gemma4": "peft>=0.19",
     "nemotron_h": "peft>=0.20",
 }
-"""Model types of that mapping which came later, with the release that brought each."""
+"""Model types that were added to the mapping later, with the release that added each."""
 _NAMED: Final[Mapping[str, str]] = {
     r"/qwen2-vl-": "qwen2_vl",
     r"/qwen2\.5-vl-": "qwen2_5_vl",
@@ -217,7 +218,7 @@ _NAMED: Final[Mapping[str, str]] = {
     reads=("trainer:use_peft", "peft:*"),
 )
 def lora_targets_left_out(run: LintContext) -> Iterator[Finding]:
-    """LoRA's targets are left to PEFT, which has none for this kind of model."""
+    """LoRA's targets are left to PEFT, which has no default for this type of model."""
     for lora in loras(run):
         kind = _model_type(run, lora) if _is_left(lora) else None
         at = lora.start()
@@ -253,7 +254,7 @@ def _model_type(run: LintContext, lora: Lora) -> str | None:
 
 
 def _has(run: LintContext, kind: str) -> bool:
-    """Whether the release may have targets of its own for a kind of model."""
+    """Whether PEFT's release may have default targets for a type of model."""
     since = _LATER.get(kind)
     return since is not None and run.runs(since) is not False
 
@@ -266,7 +267,7 @@ def _has(run: LintContext, kind: str) -> bool:
     reads=lora_keys("target_modules"),
 )
 def lora_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
-    """LoRA's targets are the names of another architecture."""
+    """LoRA's targets are names from another architecture."""
     for lora in adapters(run):
         at = lora.place("target_modules")
         if at is not None and (shorthand := _shorthand(run, lora, at)) is not None:
@@ -289,14 +290,14 @@ _OF_CLIP: Final = frozenset({"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "f
 
 
 def _is_of_text_encoder(lora: Lora) -> bool:
-    """Whether a script's adapter is that of the text encoder beside the denoiser."""
+    """Whether a script's adapter belongs to the text encoder beside the denoiser."""
     document, targets = lora.document, lora.targets
     is_beside = document.format == "python" and "text_encoder" in document.text
     return is_beside and isinstance(targets, tuple) and _OF_CLIP.issuperset(targets)
 
 
 def _shorthand(run: LintContext, lora: Lora, at: Place) -> Finding | None:
-    """`all-linear` is a word of its own from PEFT 0.8 on, and a name where it stands in a list."""
+    """Report `all-linear` where PEFT takes it for a name: in a list, or before PEFT 0.8."""
     if isinstance(lora.targets, tuple) and ALL_LINEAR in lora.targets:
         return Finding(
             f"{ALL_LINEAR} in a list is the name of a module, and none is called so",
@@ -346,7 +347,7 @@ def _in_tree(run: LintContext, model: "ResolvedModel", lora: Lora, at: Place) ->
 
 
 def _has_new_names(run: LintContext) -> bool:
-    """Whether a release is named that has the catalogue's names; Axolotl 0.10 pins 4.52."""
+    """Whether a named release uses the catalogue's module names; Axolotl 0.10 pins 4.52."""
     return run.runs("transformers>=4.52") is True or run.runs("axolotl>=0.10") is True
 
 

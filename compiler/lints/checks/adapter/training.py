@@ -1,4 +1,4 @@
-"""Adapters that are not trained, not saved, not of this run or not of its base."""
+"""Adapters that are not trained, are not saved, or belong to another run or base."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -23,7 +23,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     reads=lora_keys("inference_mode"),
 )
 def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
-    """Adapters are configured for inference, and are to be trained."""
+    """The adapter is configured for inference, but the run trains it."""
     for lora in adapters(run):
         at = lora.place("inference_mode")
         if lora.document.kind not in ("peft", "glm4") or at is None or at.value is not True:
@@ -51,7 +51,7 @@ def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
     reads=("peft:base_model_name_or_path",),
 )
 def adapter_of_another_base(run: LintContext) -> Iterator[Finding]:
-    """The adapter's base is another model than the run's."""
+    """The adapter's base is not the model that the run trains."""
     trained = _trained(run)
     for lora in adapters(run):
         at = lora.document.get("base_model_name_or_path")
@@ -96,7 +96,7 @@ def _is_repository(value: Any) -> bool:
     reads=("deepspeed:zero_optimization.stage",),
 )
 def adapter_saved_empty(run: LintContext) -> Iterator[Finding]:
-    """The adapter of a checkpoint at stage 3 holds no tensors."""
+    """The adapter in a checkpoint of ZeRO stage 3 holds no tensors."""
     if not has_adapter(run) or run.deepspeed_reader == "plain":
         return
     found = ungathered(
@@ -144,7 +144,7 @@ _SWITCH: Final = {
     unless="declared",
 )
 def lora_keys_without_adapter(run: LintContext) -> Iterator[Finding]:
-    """LoRA's keys are written, and nothing asks for LoRA: the whole model is trained."""
+    """LoRA's keys are set but nothing turns LoRA on, so the whole model is trained."""
     for document in run.documents:
         dialect = "sft" if document.kind in ("dpo", "grpo") else document.kind
         if document.is_view or dialect not in _KEYS or document.unknown:
@@ -155,7 +155,7 @@ def lora_keys_without_adapter(run: LintContext) -> Iterator[Finding]:
 
 
 def _has_own_switch(document: Document) -> bool:
-    """Whether a script has a switch of its own.
+    """Whether a script has its own switch for adapters.
 
     MiniCPM-V: `use_lora`; LLaVA: `lora_enable`; PEFT's examples: `use_peft_lora`.
     """
@@ -188,7 +188,7 @@ def _of(document: Document, dialect: str) -> Iterator[Finding]:
 _MOST_FULL: Final = 1.5e-4
 _LEAST_LORA: Final = 5e-6
 _LARGE: Final = 3_000_000_000
-"""Parameters: smaller models are tuned at such rates by their makers: 3e-4 for 1.7 billion in
+"""Parameters; makers tune smaller models at such rates: 3e-4 for 1.7 billion in
 huggingface/alignment-handbook recipes/smollm2/sft/config.yaml."""
 _BEGUN: Final = ("pretraining_dataset", "pretraining")
 _ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "adam")
@@ -209,7 +209,7 @@ _ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit",
     ),
 )
 def learning_rate_of_the_other_method(run: LintContext) -> Iterator[Finding]:
-    """A rate for adapters moves the whole model, or one for the whole model moves adapters."""
+    """A rate for adapters is used on the whole model, or a rate for the whole model on adapters."""
     rate, kind = run.observed("optimizer.learning_rate"), run.slot("adapter.kind")
     at = run.place(rate)
     value = real(rate.value) if rate is not None else None
@@ -236,11 +236,12 @@ def learning_rate_of_the_other_method(run: LintContext) -> Iterator[Finding]:
 
 
 _PARTS: Final = ("tune_mm_mlp_adapter", "freeze_backbone", "freeze_llm")
-"""Flags of LLaVA and its kin by which the projector alone, or what sees, is trained."""
+"""Flags of LLaVA and its derivatives with which only the projector or the vision tower is
+trained."""
 
 
 def _is_otherwise(run: LintContext) -> bool:
-    """What is trained from its beginning, in part, or by a script that puts in its own adapters."""
+    """Whether the run trains from scratch or in part, or its script adds its own adapters."""
     kinds = ("axolotl", "trainer")
     said = (each for key in _BEGUN for kind in kinds for each in run.each(kind, key))
     is_begun = any(each.value for each in said)
@@ -249,7 +250,7 @@ def _is_otherwise(run: LintContext) -> bool:
 
 
 def _gives_adapters(document: Document) -> bool:
-    """Whether flags of a script of its own turn LoRA on: `lora_enable True`, `use_lora`."""
+    """Whether a script's own flags turn LoRA on, such as `lora_enable True` or `use_lora`."""
     if document.kind != "hf" and document.format != "shell":
         return False
     own = ((path, each.value) for path, each in document.found.items() if "lora" in path)
@@ -271,12 +272,12 @@ def _billions(run: LintContext) -> str:
 
 _BITSANDBYTES: Final = "peft<0.10"
 _PACKED: Final = ("gptq", "awq", "aqlm")
-"""Forms by a checkpoint's name for which no release has DoRA."""
+"""Stored forms, by a checkpoint's name, that do not support DoRA in any release."""
 
 
 @rule("dora-on-quantised-base", "error", "init", consumers=("peft",), reads=lora_keys("use_dora"))
 def dora_on_quantised_base(run: LintContext) -> Iterator[Finding]:
-    """DoRA over a quantised base whose layers have no form of it."""
+    """DoRA on a quantised base whose layers do not support it."""
     base, form = quantised(run), stored_form(run)
     for lora in loras(run):
         dora = lora.place("use_dora")
