@@ -30,10 +30,10 @@ _ELSEWHERE: Final = frozenset({"trust_remote_code", "activation_offloading", "lo
 """Fields that other classes of the same file have too: trl 0.8.6 to 1.16.0 trainer/model_config.py
 and the script arguments."""
 _OWN: Final = 3
-"""Flags of its own with which a script is not TRL's."""
+"""The number of own flags from which a script counts as not TRL's."""
 _KINDS: Final = (*CLASSES, "llamafactory", "axolotl", "accelerate")
 _REFUSED: Final = "unsloth_"
-"""How the keys begin that Axolotl refuses by name: axolotl 0.17.0 to 0.19.0
+"""Prefix of the keys that Axolotl refuses by name: axolotl 0.17.0 to 0.19.0
 utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`)."""
 
 
@@ -46,7 +46,7 @@ utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`).
     unless="declared",
 )
 def field_of_another_release(run: LintContext) -> Iterator[Finding]:
-    """A key of TRL, LLaMA-Factory, Axolotl or accelerate that the release which runs has not."""
+    """A key of TRL, LLaMA-Factory, Axolotl or accelerate that the release in use does not have."""
     for kind in _KINDS:
         for document in run.of(kind):
             here = around(run, kind)
@@ -59,7 +59,7 @@ def field_of_another_release(run: LintContext) -> Iterator[Finding]:
 
 
 def _reported(run: LintContext, document: Document, found: list[Finding]) -> Iterator[Finding]:
-    """Every key by itself where it is known which releases run, else one finding of those keys."""
+    """Each key's finding if the release is known, else one finding for all of the keys."""
     kind = document.kind
     if run.release(package_of(kind)).is_known:
         yield from found
@@ -101,21 +101,21 @@ OF_UNSLOTH: Final = frozenset(
     | {"unsloth_logit_chunk_multiplier"}
 )
 _UNSLOTH: Final = re.compile(r"(?m)^\s*(?:from|import) unsloth\b")
-"""unsloth 2025.2 to 2026.10 models/rl.py `_patch_trl_rl_trainers`: the configs that take the place
-of TRL's have the fields in every release."""
+"""unsloth 2025.2 to 2026.10 models/rl.py `_patch_trl_rl_trainers`: the configs that replace TRL's
+have the fields in every release."""
 
 
 _TRL: Final = re.compile(r"(?m)^\s*from trl import\b")
 
 
 def is_patched(text: str) -> bool:
-    """Whether Unsloth comes before what is taken out of TRL: later, the names stay TRL's own."""
+    """Whether Unsloth is imported before TRL's names; imported later, it does not replace them."""
     unsloth, trl = _UNSLOTH.search(text), _TRL.search(text)
     return unsloth is not None and (trl is None or unsloth.start() < trl.start())
 
 
 def _too_new(run: LintContext, place: Place, came: str) -> Finding:
-    """A key that came between the releases whose schemas are known, after the one that runs."""
+    """Report a key that was added between the known releases, after the release in use."""
     kind, path = place.document.kind, place.path
     consequence = of_unknown(run, place.document)
     moved = former_name(package_of(kind), path)
@@ -133,7 +133,7 @@ def _too_new(run: LintContext, place: Place, came: str) -> Finding:
 
 
 def _too_old(run: LintContext, place: Place, gone: str) -> Finding:
-    """A key that went between the releases whose schemas are known, before the one that runs."""
+    """Report a key that was removed between the known releases, before the release in use."""
     kind, path = place.document.kind, place.path
     found = _finding(run, kind, path, place, releases_of(kind)[:1])
     went = f"it went with {package_of(kind)} {gone}"
@@ -144,7 +144,7 @@ def _too_old(run: LintContext, place: Place, gone: str) -> Finding:
 
 
 def _not_here(run: LintContext, place: Place) -> Iterator[Finding]:
-    """A key that the class of the release does not have, if it is known whose it is."""
+    """Report a key that the class does not have in this release, if the key's owner is known."""
     kind, path = place.document.kind, place.path
     known = having(kind, path, releases_of(kind))
     if known:
@@ -156,7 +156,7 @@ def _not_here(run: LintContext, place: Place) -> Iterator[Finding]:
 
 
 def _of_before(run: LintContext, place: Place, since: str, new: str | None) -> Iterator[Finding]:
-    """A key of the classes that were before: a recipe of the handbook's own is read by those."""
+    """Report a key of the earlier classes, which read a recipe of the handbook's own."""
     runs = run.runs(since)
     if runs or (runs is None and place.document.kind == "ppo"):
         yield Finding(
@@ -170,7 +170,7 @@ def _of_before(run: LintContext, place: Place, since: str, new: str | None) -> I
 
 
 def _of_another_method(run: LintContext, place: Place) -> Iterator[Finding]:
-    """A key that only the class of another method has: no class of this script takes it."""
+    """Report a key that only another method's class has, and that no class of this script takes."""
     owners = [each for each in CLASSES if place.path in keys_ever(each)]
     if not owners or place.path in _SHARED:
         return
@@ -194,12 +194,12 @@ def _is_trls(run: LintContext, document: Document) -> bool:
 
 
 _SHARED: Final = frozenset({"reward_model_path", "sft_model_path", "missing_eos_penalty"})
-"""Of PPO and RLOO, whose releases before 0.20 nobody reads here."""
+"""Keys of PPO and RLOO, whose releases before 0.20 are not read here."""
 _WITHOUT_TORCH: Final = "trl>=0.27"
 
 
 def _of_the_model(run: LintContext, document: Document) -> Iterator[Finding]:
-    """`torch_dtype` of ModelConfig, which the scripts of TRL read from the same file."""
+    """Report `torch_dtype` of ModelConfig, which TRL's scripts read from the same file."""
     at = document.get("torch_dtype")
     if at is None or document.is_view or not _is_trls(run, document):
         return
@@ -215,9 +215,10 @@ def _of_the_model(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _is_of_another_script(document: Document) -> bool:
-    """Keys of which several are nobody's: InternVL and Firefly have a max_seq_length of their own.
+    """Whether several keys are unknown: InternVL and Firefly have their own max_seq_length.
 
-    A file, which has more of a program's keys than flags, needs a field that only TRL's class has.
+    A file has more keys of its program than a command has flags, so that a file also counts as
+    TRL's if it has a field that only TRL's class has.
     """
     if document.kind not in CLASSES:
         return False
@@ -229,9 +230,10 @@ def _is_of_another_script(document: Document) -> bool:
 
 
 def _is_of_trainer(run: LintContext, kind: str, path: str) -> bool:
-    """TRL's classes inherit the trainer's fields, which come and go with its releases.
+    """Whether a key is one of the trainer's fields, which TRL's classes inherit from transformers.
 
-    LLaMA-Factory's do too: `key-of-another-release` speaks of them where somebody names that.
+    LLaMA-Factory's classes inherit them too: `key-of-another-release` reports their keys if the
+    release of transformers is named.
     """
     is_beside = kind == "llamafactory" and run.release("transformers").is_named
     if kind not in CLASSES and not is_beside:
@@ -265,7 +267,7 @@ def _finding(
 
 
 def _other_name(kind: str, path: str) -> tuple[str | None, bool]:
-    """What a key is called in other releases, and whether nothing else differs."""
+    """A key's name in other releases, and whether nothing else differs."""
     for package in (package_of(kind), "transformers"):
         if moved := moved_key(package, path):
             return moved.new or None, moved.is_same
@@ -281,11 +283,11 @@ _MOST_TOLD: Final = 6
 _MOST_NAMED: Final = 12
 
 Doubtful = Mapping[str, tuple[Place, Sequence[str]]]
-"""Where each key is written, and the known releases that have it, oldest first."""
+"""The place of each key, and the known releases that have the key, oldest first."""
 
 
 def perhaps(package: str, doubtful: Doubtful, consequence: Consequence) -> Finding:
-    """That a file has these keys: a note, or a warning where no known release has them all."""
+    """One finding for several keys: a note, or a warning if no known release has all of them."""
     places = [place for place, _ in doubtful.values()]
     names = _listed([f"`{path}`" for path in doubtful], _MOST_NAMED)
     told = [f"{path}: {package} {_span(having)}" for path, (_, having) in doubtful.items()]

@@ -1,4 +1,4 @@
-"""Files that are missing, or of another program; unused allowances; the form of flags."""
+"""Missing files, files of other programs, unused allowances, and the form of flags."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ _OTHER_READERS: Final = ("deepspeed", "axolotl", "llamafactory", "simpletuner", 
     reads=("launch:flags.config_file", "launch:flags.deepspeed_config_file"),
 )
 def file_of_another_reader(run: LintContext) -> Iterator[Finding]:
-    """A file is named where another program's file is read."""
+    """A file of another program is named where the reader expects its own."""
     for document in launches(run, "accelerate"):
         at = document.get("flags.config_file")
         other = _named(run, at, "accelerate", _OTHER_READERS)
@@ -66,7 +66,7 @@ def _mend(other: Document) -> str:
 def _named(
     run: LintContext, at: Place | None, own: str, others: tuple[str, ...]
 ) -> Document | None:
-    """The file of that name that is another's; None where one of its own has it, too."""
+    """The named file if it is another program's; None if one of the reader's has that name too."""
     if at is None or not isinstance(at.value, str):
         return None
     name = PurePath(at.value).name
@@ -92,7 +92,7 @@ def _file_finding(at: Place, other: Document, what: str, why: str, mend: str) ->
     reads=ALWAYS,
 )
 def missing_file(run: LintContext) -> Iterator[Finding]:
-    """A file that another one names is not there."""
+    """A file names another file that does not exist."""
     for each in run.missing:
         if each.why == OUTSIDE:
             yield _not_followed(each)
@@ -117,7 +117,7 @@ def missing_file(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_another_place(run: LintContext, each: Missing) -> bool:
-    """Whether none of the programs lies here that the script starts, though others do."""
+    """Whether the programs that the script starts are all missing, though others are here."""
     programs = _programs(run, each)
     return bool(programs) and all(run.own.lacks_program(name) for name in programs)
 
@@ -127,7 +127,7 @@ def _programs(run: LintContext, each: Missing) -> list[str]:
 
 
 def _is_followed(run: LintContext, each: Missing) -> bool:
-    """Whether a script goes to a folder where the program lies that it starts."""
+    """Whether a script changes to a folder that holds the program that it starts."""
     folder = each.place.document.folder
     started = (PurePosixPath(folder, name).as_posix() for name in _programs(run, each))
     is_around = f"/{folder}/" in f"/{each.place.document.name}"
@@ -139,16 +139,16 @@ def _is_followed(run: LintContext, each: Missing) -> bool:
 _CHECKOUTS: Final = re.compile(
     r"(?i)(?:\./)?(?:axolotl|llama-?factory|trl|ms-swift|transformers|accelerate|peft)/"
 )
-"""Folders into which people clone a program, and start their runs from beside."""
+"""Folders that people clone a program into and start their runs beside."""
 _DATA: Final = re.compile(r"(?i)(?:\A|/)(?:data|data_?sets?|corpus|corpora|samples)/")
-"""Folders of what a program works on: a word below one of them that no flag names is no config."""
+"""Folders of data: a word below such a folder that is no flag's value is not a config."""
 _EXAMPLES: Final = re.compile(r"(?:\./)?examples/")
 """The folder of configs in the checkouts of Axolotl and LLaMA-Factory."""
 _WITH_EXAMPLES: Final = re.compile(r"\b(?:axolotl\b|llamafactory-cli\b|src/train(?:_bash)?\.py\b)")
 
 
 def _is_elsewhere(run: LintContext, each: Missing) -> bool:
-    """Whether the file may lie where the command is run, and not where it is kept."""
+    """Whether the file may exist where the command is run, but not where the command is stored."""
     is_left = _is_left(each.place) and not _is_followed(run, each)
     if _SHIPPED in each.why or is_left or _CHECKOUTS.match(each.path):
         return True
@@ -161,21 +161,21 @@ _GOES: Final = re.compile(r"^\s*(?:cd|pushd)\s+(?!-)\S")
 
 
 def _is_left(place: Place) -> bool:
-    """Whether a script goes to another folder before it names the file."""
+    """Whether a script changes its folder before it names the file."""
     before = lines_of(place.document.text)[: place.span.line]
     return place.document.format == "shell" and any(_GOES.match(line) for line in before)
 
 
 _SHIPPED: Final = "it is taken as"
-"""How the reason goes on where a trainer's own file of that name is taken: its image starts where
-it lies (`tunec.compiler.lints.neighbours`)."""
+"""Continuation of the reason if a trainer's own file of that name is used: its image starts in that
+file's folder (`tunec.compiler.lints.neighbours`)."""
 _OF_RUNS: Final = re.compile(r"(?:^|/)(?:checkpoint-\d+|checkpoints?|out|outputs?|results?|runs)/")
-"""Folders that hold what a run writes."""
+"""Folders that hold a run's output."""
 _OUTPUTS: Final = ("output_dir", "logging_dir")
 
 
 def _is_made_later(run: LintContext, each: Missing) -> bool:
-    """Whether a file is one that a run writes, or that a line of the script before makes."""
+    """Whether a run writes the file, or an earlier line of the script creates it."""
     path = each.path.removeprefix("./")
     outputs = (place.value for key in _OUTPUTS for place in run.each("trainer", key))
     folders = [str(value).removeprefix("./").rstrip("/") for value in outputs if value]
@@ -209,17 +209,17 @@ def _no_hosts(each: Missing) -> Finding:
 
 
 _MOST_KEYS: Final = 8
-"""Keys of a file that are named."""
+"""The number of a file's keys that are named."""
 _OWN: Final = {
     "tunec": "it is a spec: `tunec plan` says what is wrong with it",
     "fleet": "it is a fleet: `tunec fleet` says what is wrong with it",
 }
-"""By the first key of tunec's own files."""
+"""tunec's own files by their first key."""
 
 
 @rule("unrecognised-file", "warning", "unclear", consumers=("tunec",), reads=ALWAYS)
 def unrecognised_file(run: LintContext) -> Iterator[Finding]:
-    """A file that is of no kind that is known."""
+    """A file of an unknown kind."""
     for each in run.unread:
         if "model_type" in each.keys:
             continue  # a model's own config, which rules about the model read
@@ -250,7 +250,7 @@ def _remedy(run: LintContext, file: Unread) -> str:
 
 
 def _meant(run: LintContext, file: Unread) -> Iterator[str]:
-    """For keys that are nearly those which the file's name promises: what was probably meant."""
+    """Suggestions for keys that nearly match the keys which the file's name implies."""
     known = keys_by_name(file.name, run.targets)
     for key in file.keys[:_MOST_KEYS] if known else ():
         hint = did_you_mean(nearest(key, known)) if key not in known else None
@@ -273,9 +273,9 @@ def _without_calls(name: str) -> Finding:
 
 
 def findings(unused: Iterable[Allowance], known: Iterable[str]) -> Iterator[Finding]:
-    """What is reported of the allowances in files that hid nothing; `known` are all rules' names.
+    """The findings about allowances in files that hid nothing; `known` are all rules' names.
 
-    Which these are is known only when every other rule has run, so that the engine calls this.
+    They are known only after every other rule has run, so the engine calls this function.
     """
     names = frozenset(known)
     for each in unused:
@@ -287,7 +287,7 @@ def findings(unused: Iterable[Allowance], known: Iterable[str]) -> Iterator[Find
 
 @rule("unused-allowance", "note", "silent", consumers=("tunec",), reads=())
 def unused_allowance(_: LintContext) -> Iterator[Finding]:
-    """A comment allows what nothing finds; what is allowed is known only after all was found."""
+    """A comment allows a finding that does not occur; the engine reports this after all rules."""
     return iter(())
 
 
@@ -304,7 +304,7 @@ _DASHED: Final = re.compile(
     reads=("launch:script",),
 )
 def flag_with_another_dash(run: LintContext) -> Iterator[Finding]:
-    """A flag of the trainer with one dash, or with a dash that no keyboard has."""
+    """A trainer's flag with one dash, or with a typographic dash."""
     kinds = {each.name: each.kind for each in run.of(*TRAINERS) if each.format == "shell"}
     for document in run.of("launch"):
         script, kind = document.get("script"), kinds.get(document.name)
@@ -329,16 +329,16 @@ def _dash_finding(word: Place, dash: str, name: str) -> Finding:
 
 
 _OF_SCRIPTS: Final = frozenset({"deepspeed", "resume_from_checkpoint"})
-"""Flags that scripts with arguments of their own take as switches: deepspeed 0.14.5 to 0.19.8
-`add_config_arguments` has a `--deepspeed` without a word."""
+"""Flags that scripts with their own arguments take as switches: deepspeed 0.14.5 to 0.19.8
+`add_config_arguments` has a `--deepspeed` without a value."""
 _OF_CALLER: Final = ("$@", '"$@', "$*", '"$*', "${@", '"${@')
 _SWITCHES: Final = frozenset({"debug"})
-"""Words of the trainer's that most scripts mean otherwise."""
+"""Names of the trainer's flags that mean something else in most scripts."""
 
 
 @rule("flag-without-value", "error", "parse", consumers=("transformers",), reads=("trainer:*",))
 def flag_without_value(run: LintContext) -> Iterator[Finding]:
-    """A flag of the trainer's arguments that asks for a value, and stands alone."""
+    """A trainer's flag that needs a value but has none."""
     for document in run.of(*TRAINERS):
         if document.format != "shell" or document.is_view:
             continue
@@ -363,7 +363,7 @@ def flag_without_value(run: LintContext) -> Iterator[Finding]:
 
 
 def _asks(field: Schema | None) -> bool:
-    """Whether a word has to follow a field's flag: it takes no truth value, or has no default."""
+    """Whether a field's flag needs a value: the field is not boolean, or has no default."""
     if field is None:
         return False
     kinds = set(kinds_of(field)) - {"null"}
@@ -371,19 +371,19 @@ def _asks(field: Schema | None) -> bool:
 
 
 def _is_optional(field: Schema | None) -> bool:
-    """Whether a field is a truth value, or none by default."""
+    """Whether a field is a boolean or null, with null as the default."""
     is_it = field is not None and {*kinds_of(field)} == {"boolean", "null"}
     return is_it and field is not None and field.get("default") is None
 
 
 def _is_named(run: LintContext, document: Document) -> bool:
-    """Whether the release of the class that a document is read by is known."""
+    """Whether the release of the class that reads a document is named."""
     package = next((each for _, each in CLASSES.get(document.kind, ())), None)
     return package is not None and run.release(package).is_named
 
 
 def _is_switch(run: LintContext, document: Document, path: str) -> bool:
-    """Whether the script may silently take the flag for itself."""
+    """Whether the script may silently take the flag as its own switch."""
     if starts_an_example(run, document) and document.get("deepspeed_config") is None:
         return path in _SWITCHES
     own = own_keys(document.target, document.file, document.found)
@@ -393,7 +393,7 @@ def _is_switch(run: LintContext, document: Document, path: str) -> bool:
 
 
 def _is_handed_on(place: Place) -> bool:
-    """Whether what the script itself was given follows the flag: the value may be the first."""
+    """Whether the script's own arguments follow the flag: the first may be its value."""
     span, lines = place.span, lines_of(place.document.text)
     behind = lines[span.end_line - 1][span.end_column - 1 :] if span.end_line <= len(lines) else ""
     return behind.strip().startswith(_OF_CALLER)

@@ -1,4 +1,4 @@
-"""Keys that the class, the call or the section which holds them does not have."""
+"""Keys that the class, call or section that holds them does not have."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ from tunec.schemas.caches import ByIdentity
 _KINDS: Final = ("hf", *TRL)
 _PARSER: Final = "HfArgumentParser and TrlParser refuse a key that none of the script's classes has"
 _MOST: Final = 4
-"""Keys that are named with the one that is nearest to each."""
+"""The number of unknown keys that are named, each with the nearest known key."""
 
 
 @rule(
@@ -42,7 +42,7 @@ _MOST: Final = 4
     reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def key_of_no_class(run: LintContext) -> Iterator[Finding]:
-    """Keys of a trainer's file that none of its classes has, nor any other program."""
+    """Keys of a trainer's file that neither its classes nor any other program has."""
     for document in run.of(*_KINDS):
         if document.is_view or document.format in ("shell", "env", "python"):
             continue
@@ -56,13 +56,13 @@ def key_of_no_class(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_surely(document: Document) -> bool:
-    """Whether the file is of no other class: scripts of others name models and data as TRL's do."""
+    """Whether the file is surely of this class: other scripts name models and data alike."""
     own = _fields("hf") if document.kind == "hf" else keys_ever(document.kind) - _fields("hf")
     return not own.isdisjoint(document.found)
 
 
 def _fields(kind: str) -> frozenset[str]:
-    """What the trainer's script takes by itself; TrainingArguments alone, or TRL's script."""
+    """The keys that the script takes: those of TrainingArguments only, or of TRL's script."""
     if kind == "hf":
         return fields_ever("training_arguments")
     today = (each for each in HANDBOOK.values() if each is not None)
@@ -87,7 +87,7 @@ _ALL: Final = ByIdentity("keys of all programs", 4, _every_key)
 def _finding(
     document: Document, unknown: Mapping[str, Place], mine: frozenset[str], *, is_whole: bool
 ) -> Finding:
-    """One for a file; keys like none, or beside those of other classes, may be a script's own."""
+    """One finding for a file's unknown keys, some of which may be a script's own."""
     free = mine.difference(document.found)
     near = {key: _nearest(key, free) for key in unknown}
     told = [f"`{key}`: {did_you_mean(names)}" for key, names in near.items() if names]
@@ -102,7 +102,7 @@ def _finding(
 
 
 def _nearest(key: str, fields: frozenset[str]) -> list[str]:
-    """The fields that are nearest, under the names that they have today."""
+    """The nearest fields, under their current names."""
     return list(dict.fromkeys(map(_today, nearest(key, fields))))
 
 
@@ -117,7 +117,7 @@ _CLASSES: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     **{kind: (f"{kind.upper()}Config", "trl", (f"{kind}_config",)) for kind in TRL},
     "reward": ("RewardConfig", "trl", ("reward_config",)),
 }
-"""Kind -> the class, its package, and what of its fields is known."""
+"""Kind -> the class, its package, and the names of the schemas of its known fields."""
 _OF_TRAINER: Final = "training_arguments"
 
 
@@ -129,7 +129,7 @@ _OF_TRAINER: Final = "training_arguments"
     reads=tuple(f"{kind}:*" for kind in _CLASSES),
 )
 def argument_of_no_release(run: LintContext) -> Iterator[Finding]:
-    """A call gives a class an argument that it has in no release that is known."""
+    """A call passes a class an argument that no known release of the class has."""
     for document in run.of(*_CLASSES):
         if document.format != "python" or document.is_view:
             continue
@@ -148,7 +148,7 @@ def argument_of_no_release(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_release(run: LintContext, document: Document) -> frozenset[str] | None:
-    """What LoraConfig has in the release of peft that runs; of others another rule reports it."""
+    """LoraConfig's fields in the release of peft in use; None if this is unknown."""
     release = run.release("peft")
     if document.get("peft_type") is None or not release.is_known:
         return None  # it is no LoraConfig, or nobody says which one
@@ -176,7 +176,7 @@ def _arguments_of(document: Document) -> frozenset[str]:
 
 
 def _told_elsewhere(run: LintContext, document: Document) -> frozenset[str]:
-    """What `unknown-key` tells as misspelt, and the releases before those that are known had."""
+    """Keys that `unknown-key` reports as misspelt, and keys from before the known releases."""
     if document.kind != "hf":
         return frozenset()
     return frozenset(place.path for place, _ in foreign_keys(run, document))
@@ -194,7 +194,7 @@ def _no_argument(place: Place, known: frozenset[str]) -> Finding:
 
 
 KINDS: Final = ("nemo-automodel", "unsloth", "verl")
-"""Kinds of files that are sections, each with a schema of its own."""
+"""Kinds of files that consist of sections, each with its own schema."""
 
 
 @rule(
@@ -206,7 +206,7 @@ KINDS: Final = ("nemo-automodel", "unsloth", "verl")
     unless="declared",
 )
 def key_outside_its_section(run: LintContext) -> Iterator[Finding]:
-    """A key that the section which holds it does not have."""
+    """A section contains a key that it does not have."""
     for document in chain.from_iterable(map(run.of, KINDS)):
         if _OF_ANOTHER.search(document.text):
             continue  # the keys of that program, or of that engine, are others
@@ -216,14 +216,14 @@ def key_outside_its_section(run: LintContext) -> Iterator[Finding]:
 
 
 _NAMED: Final = "distillation.teacher_models."
-"""Names that people give: verl 0.9.0 and 0.9.1 workers/config/distillation.py."""
+"""Names that users choose: verl 0.9.0 and 0.9.1 workers/config/distillation.py."""
 
 
 _OF_ANOTHER: Final = re.compile(
     r"fsdp_sft_trainer|\bmodel_engine=(?!dp\b)\w|(?:^|\s)engine=(?!fsdp\b)\w", re.MULTILINE
 )
-"""verl 0.3 to 0.7 trainer/fsdp_sft_trainer.py, another program, with keys of its own; 0.8.0 to
-0.9.1 trainer/config/model_engine, engine: groups of Hydra whose sections have others."""
+"""verl 0.3 to 0.7 trainer/fsdp_sft_trainer.py, another program with its own keys; 0.8.0 to 0.9.1
+trainer/config/model_engine, engine: Hydra groups whose sections have other keys."""
 
 
 def _not_here(fault: Fault, whole: Schema) -> Finding:
@@ -240,7 +240,7 @@ def _not_here(fault: Fault, whole: Schema) -> Finding:
 
 
 def _idle(fault: Fault) -> Severity:
-    """A note where nothing is lost: what is off, or stands in a section that is off."""
+    """The severity: a note if the key is off, or stands in a section that is off."""
     document, holder = fault.place.document, fault.path.rpartition(".")[0]
     parts = holder.split(".") if holder else []
     above = [".".join(parts[: at + 1]) for at in range(len(parts))]
@@ -251,7 +251,7 @@ def _idle(fault: Fault) -> Severity:
 def _instead(
     place: Place, holder: str, name: str, whole: Schema, around: Schema
 ) -> tuple[str, Fix | None]:
-    """What is meant: a key of another section, or one of nearly the same name here."""
+    """The key that was probably meant: in another section, or of a similar name in this section."""
     said = name.replace("-", "_")
     home = next((path for path in _paths(whole) if path.rpartition(".")[2] == said), None)
     if home is not None and home.rpartition(".")[0] != holder:

@@ -1,4 +1,4 @@
-"""Keys that nobody reads under that name or in that release."""
+"""Keys that no reader knows under that name or in that release."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
@@ -38,7 +38,7 @@ from tunec.compiler.lints.schemas import Fault, faults, unknown_to
 from tunec.schemas.frozen import replace
 
 _LIKE: Final = 0.88
-"""As in `known`: how alike two names are when one is taken for a misspelling of the other."""
+"""How similar a name must be to count as a misspelling of another, as in `known`."""
 
 
 @rule(
@@ -50,7 +50,7 @@ _LIKE: Final = 0.88
     unless="declared",
 )
 def misspelt_key(run: LintContext) -> Iterator[Finding]:
-    """A key that is nearly one of the tool's."""
+    """A key that is nearly one of the tool's keys."""
     for kind in (*TOOLS, *CLASSES):
         for document in run.of(kind):
             keys = _keys_here(run, kind) | _of_script(document)
@@ -78,7 +78,7 @@ def _is_known(kind: str, path: str) -> bool:
 
 
 _FORMER: Final = frozenset({"dataset_configs", "dataset_splits", "dataset_mixer"})
-"""Keys of huggingface/alignment-handbook's recipes: a release that drops them loses nothing."""
+"""Keys of huggingface/alignment-handbook's recipes; if a release drops them, nothing is lost."""
 
 
 def _of_trainer() -> frozenset[str]:
@@ -86,7 +86,7 @@ def _of_trainer() -> frozenset[str]:
 
 
 def _of_script(document: Document) -> frozenset[str]:
-    """The other keys of a recipe of TRL's scripts; the handbook's own had `dataset_configs`."""
+    """Other keys of a recipe for TRL's scripts; the handbook's recipes had `dataset_configs`."""
     is_recipe = document.kind in CLASSES and document.format not in ("shell", "python")
     is_own = document.get("dataset_mixer") is not None
     return script_keys() if is_recipe and not is_own else frozenset()
@@ -100,7 +100,7 @@ def _near(path: str, keys: frozenset[str]) -> str | None:
 
 
 def is_near(name: str, keys: frozenset[str]) -> bool:
-    """Whether a name is reported here, as a misspelling of one of some keys."""
+    """Whether `misspelt_key` reports a name as a misspelling of one of these keys."""
     return _near(name, keys) is not None
 
 
@@ -119,7 +119,7 @@ def _misspelt(run: LintContext, place: Place, near: str) -> Finding:
 
 
 _OF_ENGINES: Final = ("msamp",)
-"""Blocks of engines made of DeepSpeed: accelerate 1.4.0 to 1.15.0 utils/dataclasses.py
+"""Blocks of engines derived from DeepSpeed: accelerate 1.4.0 to 1.15.0 utils/dataclasses.py
 `DeepSpeedPlugin` writes it for MS-AMP, whose `msamp.deepspeed.initialize` reads it."""
 
 
@@ -145,7 +145,7 @@ def unknown_key(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_taken(run: LintContext, place: Place) -> bool:
-    """Whether a script's own parser has the flag, or takes it for another."""
+    """Whether a script's own parser has the flag, or takes it as an abbreviation of another."""
     name, is_flag = place.path.removeprefix("--"), place.document.format == "shell"
     is_short = is_begun(place.document, name, _of_trainer())
     return is_short or run.own.declares(name, as_flag=is_flag)
@@ -200,7 +200,7 @@ _GONE: Final = {
     "sharded_ddp": "write fsdp, or deepspeed",
     "evaluate_during_training": "write eval_strategy: steps",
 }
-"""Fields that no release from 4.40 on has: huggingface/transformers#25702, #9206."""
+"""Fields that no release since 4.40 has: huggingface/transformers#25702, #9206."""
 _SINCE_0_10: Final = tuple(
     f"zero_optimization.{key}"
     for key in ("zero_hpz_partition_size", *("zero_quantized_weights", "zero_quantized_gradients"))
@@ -213,9 +213,9 @@ _REFUSED: Final = (
     *("zero_optimization.mics_hierarchical_params_gather", "zero_optimization.zeropp_loco_param"),
 )
 """deepspeed 0.19.8 runtime/config.py `_REMOVED_TOP_LEVEL_CONFIG_KEYS`, `_REMOVED_ZERO_CONFIG_KEYS`:
-refused by name, while other keys at the top that are not known are ignored."""
+refused by name, while other unknown keys at the top level are ignored."""
 _OWN: Final = ("overwrite_output_dir",)
-"""Fields that went from TrainingArguments, and that LLaMA-Factory 0.9.4 and later has itself:
+"""Fields that TrainingArguments no longer has but LLaMA-Factory 0.9.4 and later has itself:
 hparams/training_args.py."""
 
 
@@ -228,7 +228,7 @@ hparams/training_args.py."""
     unless="declared",
 )
 def key_of_another_release(run: LintContext) -> Iterator[Finding]:
-    """A key that the release which runs does not have, though another has."""
+    """A key that the release in use does not have, although another release has it."""
     beside = ("llamafactory",) if run.release("transformers").is_named else ()
     for document in run.of("hf", *TRL, *beside):
         kept = _OWN if document.kind in beside else ()
@@ -253,7 +253,7 @@ Told = tuple[str, Place, Finding]
 
 
 def _of_other_releases(run: LintContext, document: Document) -> Iterator[Told]:
-    """Keys that DeepSpeed does not know in the release that runs, and knows in others."""
+    """Keys that the DeepSpeed release in use does not know, but other releases do."""
     for fault in faults(run, document):
         known = known_in_other_releases(run, "deepspeed", fault.path)
         if fault.what == "unknown" and known:
@@ -272,7 +272,7 @@ _SCHEDULER: Final = "scheduler.params."
 
 
 def _of_another_scheduler(kind: str, fault: Fault) -> Finding:
-    """A parameter that other classes of runtime/lr_schedules.py have, in every release."""
+    """The finding for a parameter of other classes of runtime/lr_schedules.py, in every release."""
     taken = sorted(fault.schema.get("properties", ()))
     is_shared = "warmup_min_ratio" in taken
     return Finding(
@@ -285,7 +285,7 @@ def _of_another_scheduler(kind: str, fault: Fault) -> Finding:
 
 
 def _not_yet(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Keys that came after a release which somebody names, older than those that were read."""
+    """Report keys that are newer than a named release from before the known ones."""
     if run.runs("deepspeed<0.10") is True:
         for key in _SINCE_0_10:
             place = document.get(key)
@@ -307,7 +307,7 @@ _STEM: Final = "training_arguments"
 def _of_unknown_release(
     run: LintContext, document: Document, found: Iterable[Told]
 ) -> Iterator[Finding]:
-    """Keys of ds_config.json: what no release takes is wrong, and the rest is reported together."""
+    """Report ds_config.json's keys that no release takes, and the doubtful ones in one finding."""
     unknown = {each: unknown_to(run, document, each) for each in DEEPSPEED_RELEASES}
     doubtful: dict[str, tuple[Place, tuple[str, ...]]] = {}
     refused = _refused_later(run, document)
@@ -324,7 +324,7 @@ def _of_unknown_release(
 
 
 def _refused_later(run: LintContext, document: Document) -> Iterator[tuple[str, Place]]:
-    """Keys that the release which is taken to run has, and that newer ones refuse by name."""
+    """Keys that the assumed release has, and that newer releases refuse by name."""
     if str(run.release("deepspeed").version) < "0.19":
         for key in _REFUSED:
             place = document.get(key)
@@ -335,9 +335,9 @@ def _refused_later(run: LintContext, document: Document) -> Iterator[tuple[str, 
 def _doubtful(
     run: LintContext, document: Document, fields: Mapping[str, Place]
 ) -> dict[str, tuple[Place, tuple[str, ...]]]:
-    """Fields that the release which is taken to run has not, or the newest.
+    """Fields that the assumed release or the newest one does not have.
 
-    Every field that some release lacks, where no release has them all.
+    If no release has all of them: every field that is missing from some release.
     """
     *_, newest = known = known_releases(_STEM)
     taken = fields_of(_STEM, str(run.release("transformers").version))
@@ -396,5 +396,5 @@ def _of_another_release(
 
 
 def _is_safe(new: str) -> bool:
-    """Whether a rename alone will do; without devices, `use_cpu` would be another run."""
+    """Whether renaming the key is enough; without devices `use_cpu` changes the run."""
     return bool(new) and "." not in new and new != "use_cpu"

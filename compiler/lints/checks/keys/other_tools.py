@@ -46,7 +46,7 @@ _CONCEPTS: Final[tuple[Mapping[str, str], ...]] = (
     {"hf": "max_grad_norm", "axolotl": "max_grad_norm", "deepspeed": "gradient_clipping"},
     {"hf": "report_to", "axolotl": "use_wandb"},
 )
-"""One row a decision: its key by tool. `hf` is TrainingArguments, which LLaMA-Factory and TRL
+"""One row per setting: its key by tool. `hf` is TrainingArguments, which LLaMA-Factory and TRL
 share."""
 _WORDS: Final = {
     "hf": "TrainingArguments",
@@ -70,9 +70,9 @@ _IN_FILES: Final = frozenset(
     {"num_processes", "num_machines", "main_process_port", "main_process_ip", "rdzv_backend"}
     | {"compute_environment", "downcast_bf16", "same_network", "main_training_function"}
 )
-"""Of accelerate too; as flags they may be of the script itself (`--num_processes` of its data)."""
+"""Keys of accelerate too; as flags they may be the script's own (`--num_processes` of its data)."""
 OF_ENGINES: Final = _ONLY_DEEPSPEED | _ONLY_ACCELERATE | _IN_FILES
-"""Keys that are told here in a file of a trainer."""
+"""Keys that are reported here in a trainer's file."""
 
 
 @rule(
@@ -99,7 +99,7 @@ def key_of_another_tool(run: LintContext) -> Iterator[Finding]:
 
 
 def foreign(run: LintContext, document: Document, path: str, place: Place) -> Iterator[Finding]:
-    """A key by which another tool says what this one has a key for, too."""
+    """Report a key for which this tool has a key with another name."""
     kind = document.kind
     for row in _CONCEPTS:
         owners = [tool for tool, key in row.items() if key == path and tool != kind]
@@ -160,7 +160,7 @@ _KEYS: Final[tuple[tuple[str, str, Consequence], ...]] = (
     ("accelerate", "deepspeed_config.deepspeed_config_file", "init"),
     ("launch", "flags.deepspeed_config_file", "init"),
 )
-"""Kind of document, key that names a file, and when that is read."""
+"""Kind of document, key that names a file, and when the file is read."""
 _ENDINGS: Final = (".yaml", ".yml")
 
 
@@ -172,7 +172,7 @@ _ENDINGS: Final = (".yaml", ".yml")
     reads=tuple(f"{kind}:{key}" for kind, key, _ in _KEYS),
 )
 def file_of_another_format(run: LintContext) -> Iterator[Finding]:
-    """A file in YAML where the reader asks for JSON."""
+    """A YAML file where the reader expects JSON."""
     for kind, key, consequence in _KEYS:
         for document in run.of(kind):
             at = document.get(key)
@@ -196,7 +196,7 @@ def _names_yaml(at: Place) -> bool:
 
 
 def _text(run: LintContext, name: str) -> str | None:
-    """The text of the file that is named so, where it was read."""
+    """The text of the named file, if it was read."""
     files: tuple[Document, ...] = tuple(each for each in run.documents if not each.is_view)
     read = [(each.name, each.text) for each in files]
     read += [(each.name, each.text) for each in run.unread]

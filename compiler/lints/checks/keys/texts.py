@@ -1,4 +1,4 @@
-"""Numbers and truth values that are text."""
+"""Numbers and booleans that are strings."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,16 +19,16 @@ WORDS: Final = {
     **dict.fromkeys(("yes", "y", "on"), True),
     **dict.fromkeys(("no", "n", "off"), False),
 }
-"""What people mean by a text in the arguments of a trainer, where none is made a truth value."""
+"""The booleans that strings stand for in a trainer's arguments, where strings are not converted."""
 _PLAIN: Final = (
     *("activation_checkpointing", "optimizer", "scheduler", "checkpoint", "pipeline", "autotuning"),
     *("flops_profiler", "datastates", "nebula"),
 )
-"""Sections of ds_config.json that are plain mappings to DeepSpeed; its other blocks read "true" and
-"false" as what they say (pydantic)."""
+"""Sections of ds_config.json that DeepSpeed reads as plain mappings; pydantic converts "true" and
+"false" to booleans in the other blocks."""
 _ADDED: Final = ("wall_clock_breakdown", "flops_profiler.enabled")
 """deepspeed 0.14.5 to 0.19.8 runtime/config.py: `get_wall_clock_breakdown(param_dict) |
-self.flops_profiler_config.enabled`, a TypeError for a text."""
+self.flops_profiler_config.enabled`, a TypeError for a string."""
 
 
 _SWITCHES: Final = frozenset(
@@ -40,7 +40,7 @@ _SWITCHES: Final = frozenset(
     }
 )
 """simpletuner 3.1.6 and 4.10.1 helpers/data_backend/config/image.py `from_dict`, factory.py: read
-as `backend_dict.get("crop", False)` and asked `if crop`."""
+as `backend_dict.get("crop", False)` and tested with `if crop`."""
 
 
 _OPTIONS: Final = tuple(
@@ -48,7 +48,7 @@ _OPTIONS: Final = tuple(
     for holder in ("gradient", "activation")
     for name in ("use_reentrant", "preserve_rng_state")
 )
-"""Options that torch 2.13.0 utils/checkpoint.py `checkpoint` asks as they are."""
+"""Options that torch 2.13.0 utils/checkpoint.py `checkpoint` tests without a conversion."""
 
 
 @rule(
@@ -59,7 +59,7 @@ _OPTIONS: Final = tuple(
     reads=("simpletuner-data:*", "deepspeed:*", "trainer:*", "peft:*"),
 )
 def boolean_as_text(run: LintContext) -> Iterator[Finding]:
-    """A yes or no that is text, and so always yes."""
+    """A boolean that is a string, and so always true."""
     for document in run.of("simpletuner-data"):
         for path, at in document.found.items():
             meant = _WORDS.get(at.value.strip().lower()) if isinstance(at.value, str) else None
@@ -114,17 +114,18 @@ def _as_text(path: str, at: Place, *, meant: bool) -> Finding:
 _NUMBER: Final = re.compile(r"[-+]?(\d[\d_]*)(\.\d*)?([eE][-+]?\d+)?|[-+]?\.\d+([eE][-+]?\d+)?")
 _EXPONENT: Final = re.compile(r"[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+")
 _COERCED: Final = frozenset({"llamafactory", "axolotl"})
-"""Dialects whose reader makes numbers of such text: OmegaConf's loader, pydantic's lax mode."""
+"""Dialects whose reader converts such strings to numbers: OmegaConf's loader, pydantic's lax
+mode."""
 _BY_PYYAML: Final = "llamafactory<0.9.4"
 """llamafactory 0.9.1 to 0.9.3 hparams/parser.py `read_args`: yaml.safe_load; 0.9.4 and 0.9.5:
-OmegaConf.load, which reads 1e-4 as a number, and leaves text in quotes as it is."""
+OmegaConf.load, which reads 1e-4 as a number, and does not convert quoted strings."""
 _BY_OMEGACONF: Final = "OmegaConf.load(Path(sys.argv[1])"
-"""What a repository that holds the program's own source shows of it."""
+"""A line that shows OmegaConf in a repository that holds the program's own source."""
 
 
 _YAML_1_2: Final = "glm4"
-"""Whose reader takes such a number for one: GLM-4 3f79b54 finetune/finetune.py reads its file with
-ruamel.yaml, by YAML 1.2."""
+"""The dialect whose reader reads such a string as a number: GLM-4 3f79b54 finetune/finetune.py
+reads its file with ruamel.yaml, by YAML 1.2."""
 
 _LATER: Final[Mapping[str, Consequence]] = {
     "save_total_limit": "save",
@@ -133,12 +134,12 @@ _LATER: Final[Mapping[str, Consequence]] = {
     "eval_accumulation_steps": "step",
     **dict.fromkeys(("fp16.hysteresis", "fp16.loss_scale_window", "fp16.min_loss_scale"), "step"),
 }
-"""Fields that the trainer first looks at when it saves, steps or evaluates: transformers 4.40.2 to
+"""Fields that the trainer first reads when it saves, steps or evaluates: transformers 4.40.2 to
 5.23.0 `rotate_checkpoints` (trainer.py, trainer_utils.py): save_total_limit <= 0."""
 
 
 def number_of(text: str) -> int | float | None:
-    """The number that a text is, or None."""
+    """The number that a string represents, or None."""
     if not _NUMBER.fullmatch(text):
         return None
     value = float(text.replace("_", ""))
@@ -153,7 +154,7 @@ def number_of(text: str) -> int | float | None:
     reads=("deepspeed:*", "trainer:*", "accelerate:*", "peft:*"),
 )
 def number_as_text(run: LintContext) -> Iterator[Finding]:
-    """A number that is text: in quotes, or of a form that YAML 1.1 does not read as one."""
+    """A number that is a string: quoted, or in a form that YAML 1.1 does not read as a number."""
     yield from _stage(run)
     for document in run.of("llamafactory"):
         if document.format != "shell" and not document.is_view:
@@ -186,12 +187,12 @@ _OWN: Final[Mapping[str, Consequence]] = {
     "max_samples": "init",
     "val_size": "init",
 }
-"""Fields of LLaMA-Factory's own classes, none of which checks its values, and where each is first
-compared: peft's LoraConfig, model_utils/quantization.py, data/processor, data/loader.py."""
+"""Fields of LLaMA-Factory's own classes, which do not check values, and the moment at which each is
+first compared: peft's LoraConfig, model_utils/quantization.py, data/processor, data/loader.py."""
 
 
 def _in_llamafactory(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Fields of the trainer, which is given them as they are read, and some of its own."""
+    """Report fields that the trainer gets unconverted, and some of LLaMA-Factory's own."""
     for path, consequence in _OWN.items():
         at = document.get(path)
         is_text = at is not None and isinstance(at.value, str) and at.node.written is None
@@ -219,7 +220,11 @@ def _in_llamafactory(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _stage(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's block reads the digits; the trainer compares the stage that is written with 3."""
+    """Report a stage that is a string.
+
+    pydantic 1 refuses it (deepspeed before 0.15), pydantic 2 converts it; the trainer compares the
+    unconverted string with 2 and 3.
+    """
     is_old, is_plain = run.runs("deepspeed<0.15"), run.deepspeed_reader == "plain"
     for document in run.of("deepspeed"):
         at = document.get("zero_optimization.stage")
@@ -245,10 +250,10 @@ def _stage(run: LintContext) -> Iterator[Finding]:
 
 
 def _bare(document: Document) -> Iterator[Finding]:
-    """Numbers with an exponent in a file whose schema does not tell what is a number.
+    """Report numbers with an exponent in a file whose schema does not mark numbers.
 
-    Blocks of the file have no blocks of their own: nothing reads what stands below one. What a
-    block does not have, DeepSpeed would refuse where somebody hands it on.
+    Blocks of the file have no nested blocks: keys below that level are not read. DeepSpeed would
+    refuse a key that a block does not have, if the key were passed on.
     """
     for path, place in document.found.items():
         text = place.node.written if path.count(".") < 2 else None
@@ -260,12 +265,12 @@ def _bare(document: Document) -> Iterator[Finding]:
 
 
 _INTERPOLATED: Final = re.compile(r":\s*[\"']?\$\{[\w.:,]+\}")
-"""A value that OmegaConf fills in: omegaconf 2.1 to 2.3 _utils.py `get_yaml_loader` has a number in
-5e8 and 1e-5, where YAML 1.1 has text."""
+"""A value that OmegaConf fills in: omegaconf 2.1 to 2.3 _utils.py `get_yaml_loader` reads 5e8 and
+1e-5 as numbers, which YAML 1.1 reads as strings."""
 
 
 def _number_is_read(run: LintContext, document: Document, fault: Fault) -> bool:
-    """Whether the reader makes a number of it; DeepSpeed's block reads digits by pydantic."""
+    """Whether the reader converts the string; in DeepSpeed's blocks pydantic converts digits."""
     if fault.place.node.written is not None and _INTERPOLATED.search(document.text):
         return True
     if document.kind != "deepspeed":
@@ -285,13 +290,13 @@ def _number_is_read(run: LintContext, document: Document, fault: Fault) -> bool:
 
 _BY_ARGPARSE: Final = "trl<0.9"
 """trl 0.9.6 to 1.16.0 `TrlParser.set_defaults_with_config` makes the file's values defaults of an
-argparse parser, which gives a default that is text to the field's type, as it does a flag's word:
-1.16.0, run with 2e-5, "0.1" and "4". 0.8.6 `YamlConfigParser.merge_dataclasses` sets them as they
-are; so does the handbook's own parser."""
+argparse parser, which converts a string default to the field's type, as it does a flag's word:
+1.16.0, run with 2e-5, "0.1" and "4". 0.8.6 `YamlConfigParser.merge_dataclasses` sets them
+unconverted; so does the handbook's own parser."""
 
 
 def _is_converted(run: LintContext, document: Document, fault: Fault) -> bool:
-    """Whether TRL's parser makes the number of such text: float() or int() does."""
+    """Whether TRL's parser converts the string with float() or int()."""
     is_mixed = document.get("dataset_mixer") is not None
     is_nested, is_handbook = "." in fault.path, is_mixed and not run.own.holds("TrlParser(")
     if document.kind not in TRL or is_nested or is_handbook or run.runs(_BY_ARGPARSE):
@@ -303,7 +308,7 @@ def _is_converted(run: LintContext, document: Document, fault: Fault) -> bool:
 
 
 def _written(number: int | float) -> str:
-    """A number as YAML 1.1 reads it as one: 2.0e-05, and not 2e-05."""
+    """A number in a form that YAML 1.1 reads as a number: 2.0e-05, not 2e-05."""
     text = str(number)
     return text if "." in text else text.replace("e", ".0e")
 
@@ -335,7 +340,7 @@ _KEYS: Final = ("eval_strategy", "evaluation_strategy", "save_strategy", "loggin
     reads=keys("trainer|axolotl", *_KEYS),
 )
 def no_read_as_false(run: LintContext) -> Iterator[Finding]:
-    """`no` without quotes, which YAML 1.1 reads as false."""
+    """An unquoted `no`, which YAML 1.1 reads as false."""
     for document in run.of("hf", *TRL, "llamafactory", "axolotl"):
         if document.is_view:
             continue

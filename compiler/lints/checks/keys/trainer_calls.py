@@ -1,4 +1,4 @@
-"""Arguments of trainers' calls, and names, that their release has elsewhere or no longer."""
+"""Arguments of trainers' calls, and names, that their release has moved or removed."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -87,8 +87,8 @@ transformers modeling_utils.py `from_pretrained` takes the bits until 4.57.6 and
 attention until 4.52.4; 5.3.0 and 4.53.3 hand them on to the model's class."""
 _PATCHED: Final = re.compile(r"\b(?:import|from)\s+unsloth\b")
 _BEFORE: Final = "unsloth<2026.8.9"
-"""unsloth 2026.8.3 and 2026.8.8 trainer.py `_backwards_compatible_trainer`: what moved is read
-where no `args` are given; 2026.8.15 sets it on them (unslothai/unsloth#8374)."""
+"""unsloth 2026.8.3 and 2026.8.8 trainer.py `_backwards_compatible_trainer`: moved arguments are
+read if no `args` are given; 2026.8.15 sets them on `args` (unslothai/unsloth#8374)."""
 
 
 @rule(
@@ -99,7 +99,7 @@ where no `args` are given; 2026.8.15 sets it on them (unslothai/unsloth#8374).""
     reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def trainer_argument_moved(run: LintContext) -> Iterator[Finding]:
-    """A trainer's call gives an argument that its release has elsewhere, or by another name."""
+    """A trainer's call passes an argument that its release has elsewhere, or under another name."""
     for document in scripts_of(run):
         if _TRIES.search(document.text):
             continue  # it goes by what the class takes
@@ -112,11 +112,11 @@ def trainer_argument_moved(run: LintContext) -> Iterator[Finding]:
 _TRIES: Final = re.compile(
     r"except\s*\(?[^:\n]*\bTypeError\b|\bsignature\(\s*\w*(?:Trainer|Accelerator)\b"
 )
-"""A script that tries the newer name and then the older, or asks the class which it has."""
+"""A script that tries the newer name and then the older, or inspects the class for either."""
 
 
 def scripts_of(run: LintContext) -> Iterator[Document]:
-    """One document of each Python file: all hold its text."""
+    """One document of each Python file, since all documents of a file hold its text."""
     first: dict[str, Document] = {}
     for each in run.documents:
         if each.format == "python" and not each.is_view:
@@ -140,7 +140,7 @@ def _of_call(
 
 
 def _is_older(run: LintContext, since: str) -> bool:
-    """Whether the release that goes with the transformers that is required is older than that."""
+    """Whether the release that goes with the required transformers is older than `since`."""
     package, specifiers = split_requirement(since)
     if not since or not run.release("transformers").is_named:
         return False
@@ -167,7 +167,7 @@ def _refused(call: Call, place: Place, moved: Moved, run: LintContext) -> Findin
 
 
 def _severity(run: LintContext, since: str) -> Severity | None:
-    """A note where no release is given: `key-of-another-release` is as careful."""
+    """The severity: a note if no release is given, as in `key-of-another-release`."""
     if not since or run.runs(since) is not None:
         return severity(run, since)
     release = run.release(split_requirement(since)[0])
@@ -191,7 +191,7 @@ def _help(call: Call, moved: Moved) -> str:
 
 
 class Gone(Struct, frozen=True):
-    """Names that a package no longer has where they were."""
+    """Names that a package has removed or moved."""
 
     names: frozenset[str]
     since: str
@@ -255,7 +255,7 @@ trainer_utils.py, models/auto/modeling_auto.py, data/datasets/language_modeling.
 _NEVER: Final[Mapping[str, str]] = {
     "trl.DataCollatorForLanguageModeling": "import it from trl.trainer.sft_trainer",
 }
-"""Names that no release has at its root: trl 0.18.2 to 1.16.0 __init__.py."""
+"""Names that no release has in its root module: trl 0.18.2 to 1.16.0 __init__.py."""
 _EXPERIMENTAL: Final = "trl.experimental."
 
 
@@ -267,7 +267,7 @@ _EXPERIMENTAL: Final = "trl.experimental."
     reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def name_of_another_release(run: LintContext) -> Iterator[Finding]:
-    """A script imports a name that the release of its package does not have there."""
+    """A script imports a name that its package's release does not have in that module."""
     for document in scripts_of(run):
         for origin, node in imports_of(document.name, document.text):
             gone = _of_origin(origin)
@@ -311,7 +311,7 @@ was searched. Nothing reads attn_implementation: it is `_attn_implementation` th
     reads=("model:*",),
 )
 def config_set_too_late(run: LintContext) -> Iterator[Finding]:
-    """A script sets what the model was built with after it has loaded the model."""
+    """A script sets a value that the model was built with after it has loaded the model."""
     for document in scripts_of(run):
         calls = calls_of(document.name, document.text)
         for call in () if calls is None else calls.found:

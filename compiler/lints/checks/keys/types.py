@@ -1,4 +1,4 @@
-"""Values of another type than the reader takes, and fields that it asks for."""
+"""Values of a type that the reader does not take, and missing required fields."""
 
 import json
 import re
@@ -29,7 +29,7 @@ _WORDS = {
 }
 
 _PATHS: Final = frozenset({"output_dir", "deepspeed"})
-"""Texts that the class itself takes apart: `os.path.expanduser` refuses what is no text."""
+"""Paths that the class itself processes: `os.path.expanduser` refuses anything but a string."""
 _BLOCKS: Final = frozenset(
     {
         *("optimizer", "scheduler", "zero_optimization", "fp16", "activation_checkpointing"),
@@ -38,11 +38,11 @@ _BLOCKS: Final = frozenset(
         *("wandb", "weight_quantization"),
     }
 )
-"""deepspeed 0.14.5 to 0.19.8 runtime/config.py and precision_config.py `get_float16_config`: what
-is there is looked into as a mapping."""
+"""deepspeed 0.14.5 to 0.19.8 runtime/config.py and precision_config.py `get_float16_config`: a
+block that is present is read as a mapping."""
 _ONCE_PLAIN: Final = frozenset({"bf16"})
-"""Looked into as a mapping too, until runtime/precision_config.py `get_bfloat16_config` took null
-for a block that is left out."""
+"""Also read as a mapping, until runtime/precision_config.py `get_bfloat16_config` took null as a
+missing block."""
 _AT_LEAST_ONE: Final = frozenset(
     {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
 )
@@ -57,7 +57,7 @@ _ASKED_HOW_MANY: Final[Mapping[str, str]] = {
     "save_steps": "save_strategy",
 }
 """Numbers that transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments` compares or
-multiplies, and which strategy has to be by steps for that."""
+multiplies, each with the strategy that has to be `steps` for that."""
 _ASKED_AS_TRUTH: Final = frozenset(
     {
         *("wall_clock_breakdown", "flops_profiler.enabled"),
@@ -67,14 +67,14 @@ _ASKED_AS_TRUTH: Final = frozenset(
 """deepspeed 0.14.5 to 0.19.8 runtime/config.py: the first two are joined by `|`; the third is
 looked up in [True, False]."""
 _PRINTED: Final = "steps_per_print"
-"""Steps are divided by it: any number does."""
+"""Steps are divided by this number, which may be of any numeric type."""
 _AS_TRUTH: Final = frozenset({"0", "1", "on", "off", "t", "f", "y", "n", "yes", "no"})
-"""Words that pydantic takes for true and false beside these themselves, in blocks of DeepSpeed."""
+"""Words besides true and false that pydantic reads as booleans in DeepSpeed's blocks."""
 _BY_ARGPARSE: Final = frozenset({"yes", "true", "t", "y", "1", "no", "false", "f", "n", "0"})
 """transformers 4.40.2 to 5.23.0 hf_argparser.py `string_to_bool`."""
 _KINDS: Final = ("hf", *TRL, "llamafactory")
 _SCALE: Final = "fp16.loss_scale"
-"""Left to the rule loss-scale-refused, which judges its numbers."""
+"""The key whose numbers the rule loss-scale-refused checks instead."""
 
 
 @rule(
@@ -103,7 +103,7 @@ def value_of_another_type(run: LintContext) -> Iterator[Finding]:
 
 
 def _words_for_a_file(run: LintContext) -> Iterator[Finding]:
-    """`deepspeed: "8"`: the trainer looks for a file, and then reads the text as JSON."""
+    """Report `deepspeed: "8"`: the trainer looks for a file, and then parses the string as JSON."""
     for place in run.each("trainer", "deepspeed"):
         word = place.value if isinstance(place.value, str) else ""
         if number_of(word) is not None or word.lower() in ("true", "false", "null"):
@@ -117,7 +117,7 @@ def _words_for_a_file(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_spoken_of(document: Document, fault: Fault) -> bool:
-    """Whether another rule reports it, or the reader takes the words for what they mean."""
+    """Whether another rule reports the fault, or the reader understands the word."""
     value, kinds = fault.place.value, kinds_of(fault.schema)
     if document.kind == "deepspeed" and _is_passed_over(document, fault.path):
         return True
@@ -148,7 +148,7 @@ def _is_spoken_of(document: Document, fault: Fault) -> bool:
 
 
 def _is_passed_over(document: Document, path: str) -> bool:
-    """The old name of bf16, which is read where there is none of that name (`BFLOAT16_OLD`)."""
+    """Whether a path is in bf16's old block, unread beside a `bf16` block (`BFLOAT16_OLD`)."""
     return path.startswith("bfloat16") and document.value("bf16") is not None
 
 
@@ -160,7 +160,7 @@ def _is_asked_how_many(document: Document, path: str) -> bool:
 
 
 def _refuses_null(fault: Fault) -> bool:
-    """Blocks check their values; of the two others the keys are looked through."""
+    """Whether null fails: in blocks that check their values, and in plain ones read as mappings."""
     is_open = fault.path.startswith(("optimizer.", "scheduler."))
     is_plain = fault.schema.get("x-unknown") == "ignored"
     is_block = fault.path in _BLOCKS or (is_plain and fault.path in _ONCE_PLAIN)
@@ -194,16 +194,17 @@ def _consequence(run: LintContext, document: Document, fault: Fault) -> Conseque
 
 
 def _is_countable(path: str, value: object) -> bool:
-    """True is 1 and false is 0; steps are divided by any number but 0."""
+    """Whether a number can be calculated with: true is 1, false is 0; steps_per_print is not 0."""
     if path == _PRINTED:
         return isinstance(value, int | float) and value != 0
     return isinstance(value, bool)
 
 
 def _is_cut(run: LintContext, fault: Fault) -> bool:
-    """What deepspeed 0.14 makes of a value, whose blocks are of pydantic 1.
+    """Whether deepspeed 0.14, whose blocks use pydantic 1, silently converts a value.
 
-    A fraction for a whole number loses it, and a number or truth value for a text becomes one.
+    Where an integer is expected, a float loses its fraction; where a string is expected, a number
+    or boolean becomes one.
     """
     value = fault.place.value
     is_text = "string" in kinds_of(fault.schema) and "enum" not in fault.schema
@@ -221,7 +222,7 @@ def _is_on_nvme(run: LintContext) -> bool:
 
 
 def _is_old_zero(document: Document, fault: Fault) -> bool:
-    """`zero_optimization: true`, which is stage 1 (`read_zero_config_deprecated`)."""
+    """Whether the fault is `zero_optimization: true`: stage 1 (`read_zero_config_deprecated`)."""
     return (
         document.kind == "deepspeed"
         and fault.path == "zero_optimization"
@@ -230,7 +231,7 @@ def _is_old_zero(document: Document, fault: Fault) -> bool:
 
 
 def _of_flag(fault: Fault) -> Finding:
-    """A word of a command line that argparse does not turn into the field's type."""
+    """The finding for a word on a command line that argparse cannot convert to the field's type."""
     wanted = joined(_WORDS[kind] for kind in kinds_of(fault.schema) if kind != "null")
     return Finding(
         f"--{fault.path} has to be {wanted}, and is {shown(fault.place.value)}",
@@ -270,7 +271,7 @@ def _value_finding(run: LintContext, document: Document, fault: Fault) -> Findin
 
 
 def _severity(run: LintContext, document: Document, fault: Fault) -> Severity | None:
-    """A note where DeepSpeed reads the old form, a warning where only some releases refuse it."""
+    """A note if DeepSpeed reads the old form, a warning if only some releases refuse the value."""
     if _is_old_zero(document, fault) and run.deepspeed_reader != "trainer":
         return "note"
     return None if is_everywhere(run, document, fault) else "warning"
@@ -284,7 +285,7 @@ def _severity(run: LintContext, document: Document, fault: Fault) -> Severity | 
     reads=keys("trainer", "deepspeed", *MAPPINGS),
 )
 def json_text_refused(run: LintContext) -> Iterator[Finding]:
-    """A mapping that is given as text is no JSON."""
+    """A mapping is given as a string that is not JSON."""
     for document in run.of("trainer"):
         for key in (*MAPPINGS, "deepspeed"):
             place = document.get(key)
@@ -319,7 +320,7 @@ def _is_python(text: str) -> bool:
 
 
 def _as_json(text: str) -> str:
-    """The text with Python's quotes and words changed for JSON's."""
+    """The text with Python's quotes and constants replaced by JSON's."""
     changed = text.replace("'", '"')
     for old, new in (("True", "true"), ("False", "false"), ("None", "null")):
         changed = changed.replace(old, new)
@@ -334,7 +335,7 @@ def _as_json(text: str) -> str:
     reads=("trainer:*",),
 )
 def required_field_missing(run: LintContext) -> Iterator[Finding]:
-    """A field that a class of this release cannot do without."""
+    """A field that a class of this release requires is missing."""
     every = [each for each in run.of("trainer") if not each.is_view]
     if any(each.unknown & {"flags", "output_dir"} for each in every):
         return

@@ -1,4 +1,4 @@
-"""Values outside what the reader takes, and `auto`."""
+"""Values outside the range that the reader takes, and `auto`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ _KINDS: Final = ("hf", *TRL, "llamafactory")
     unless="quoted",
 )
 def value_out_of_range(run: LintContext) -> Iterator[Finding]:
-    """A value that is none of the words, or outside the range, that its reader takes."""
+    """A value that is not one of its reader's words, or is outside its reader's range."""
     for document in run.of("deepspeed", *_KINDS, "peft"):
         if not is_whole(document):
             continue
@@ -46,7 +46,7 @@ def value_out_of_range(run: LintContext) -> Iterator[Finding]:
 
 
 _UNCHECKED: Final = {"gradient_clipping": "no gradient is clipped by a norm below 0"}
-"""Keys of ds_config.json whose value nothing compares with its bounds, and what comes of it."""
+"""Keys of ds_config.json whose bounds are not checked, and the effect of a value outside them."""
 
 
 def _unchecked(found: Finding, path: str) -> Finding:
@@ -56,7 +56,7 @@ def _unchecked(found: Finding, path: str) -> Finding:
 
 
 def _is_beyond_as_number(document: Document, fault: Fault) -> bool:
-    """Whether pydantic makes a number of a text, and refuses that: `sub_group_size: "-1"`."""
+    """Whether pydantic converts a string to a number and refuses it: `sub_group_size: "-1"`."""
     value = fault.place.value
     number = number_of(value) if isinstance(value, str) and fault.is_checked else None
     choices = [each for each in fault.schema.get("anyOf", (fault.schema,)) if kinds_of(each)]
@@ -66,12 +66,12 @@ def _is_beyond_as_number(document: Document, fault: Fault) -> bool:
 
 
 def _is_taken(fault: Fault) -> bool:
-    """Whether it is taken although the schema has no word for it.
+    """Whether the reader takes the value although the schema does not list it.
 
     peft 0.10.0 to 0.21.2 tuners/lora/layer.py: `pissa_niter_[number]`; gaussian and olora in any
-    letters; tuners/tuners_utils.py: `boft_only` and its like are the biases of other methods.
-    A word that is known in both letters is taken in any: deepspeed 0.8.3 to 0.19.8
-    runtime/config.py `get_checkpoint_tag_validation_mode` asks for `upper()`.
+    case; tuners/tuners_utils.py: `boft_only` and the like are biases of other methods. A word that
+    is listed in both upper case and capitalised is taken in any case: deepspeed 0.8.3 to 0.19.8
+    runtime/config.py `get_checkpoint_tag_validation_mode` calls `upper()`.
     """
     value, name = fault.place.value, fault.path.rpartition(".")[2]
     words = fault.schema.get("enum", ())
@@ -90,7 +90,7 @@ def _is_taken(fault: Fault) -> bool:
 
 
 def _elsewhere(run: LintContext, document: Document, fault: Fault) -> tuple[str, ...]:
-    """If no release is given: the known ones that take the value, oldest first."""
+    """If no release is named: the known releases that take the value, oldest first."""
     stem, package = next(iter(CLASSES.get(document.kind, ())), ("", ""))
     if not stem or run.release(package).is_named:
         return ()
@@ -122,7 +122,7 @@ def _value_finding(fault: Fault, elsewhere: tuple[str, ...]) -> Finding:
 
 
 def _refused(value: Any, words: list[str]) -> Any:
-    """The value, or of a list the first word that is none of those."""
+    """The refused part of a value: a list's first unknown word, else the whole value."""
     items = value if isinstance(value, list) else ()
     return next((each for each in items if isinstance(each, str) and each not in words), value)
 
@@ -166,8 +166,8 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     },
     "zero_optimization.stage3_gather_16bit_weights_on_model_save": "false",
 }
-"""What accelerate puts there where its launcher gave it no flag: there `os.environ.get` of
-ACCELERATE_DEEPSPEED_ZERO_STAGE and its like."""
+"""Values that accelerate uses if its launcher was given no flag: `os.environ.get` of
+ACCELERATE_DEEPSPEED_ZERO_STAGE and similar variables."""
 _OFFLOADS: Final = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
 
 
@@ -196,7 +196,7 @@ def auto_never_filled(run: LintContext) -> Iterator[Finding]:
 
 
 def _automatic(document: Document) -> Mapping[str, Place]:
-    """The keys that say auto; accelerate fills in those of its own block and of its flags."""
+    """The keys set to `auto`, except in accelerate's own block and flags, which it fills in."""
     holder = document.origin
     if holder is not None and holder.kind not in TRAINERS:
         return {}
@@ -208,7 +208,7 @@ def _never_is_auto(_: str, value: Any) -> bool:
 
 
 def _is_unknown(run: LintContext, document: Document, path: str) -> bool:
-    """Whether it is, or lies under, a key unknown to DeepSpeed: another rule reports that."""
+    """Whether DeepSpeed does not know the key or one above it, which another rule reports."""
     unknown = (each.path for each in faults(run, document) if each.what == "unknown")
     return any(path == each or path.startswith(f"{each}.") for each in unknown)
 
@@ -251,7 +251,7 @@ _KEYS: Final[tuple[tuple[str, str, Consequence, str], ...]] = (
     reads=tuple(f"{kind}:{key}" for kind, key, _, _ in _KEYS),
 )
 def divided_by_zero(run: LintContext) -> Iterator[Finding]:
-    """A number of steps that is 0, and that a count of steps is divided by."""
+    """A number of steps is 0, and the reader divides a count of steps by it."""
     for kind, key, consequence, when in _KEYS:
         for place in run.each(kind, key):
             if kind == "deepspeed" and run.deepspeed_reader == "trainer":

@@ -1,1 +1,1 @@
-"""Rules about scripts as their makers wrote them: alpaca-lora's, and diffusers' examples."""
+"""Rules about unmodified scripts: alpaca-lora's, and the examples of diffusers."""

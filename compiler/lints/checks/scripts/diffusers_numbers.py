@@ -27,16 +27,16 @@ _TRACKERS: Final = frozenset(
         *("dvclive", "swanlab"),
     }
 )
-"""accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `LoggerType`, all of them together."""
+"""The union over accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `LoggerType`."""
 _HIGHEST: Final = 0.1
 _COUNTS: Final = ("rank", "num_vectors", "train_batch_size", "gradient_accumulation_steps")
 _PACKED: Final = re.compile(r"_(flux|flux2|sd3|qwen_image)(_|$)")
 _BLOCK: Final = 16
-"""Pixels of a side of what becomes one token: the VAE's 8, twice."""
+"""Pixels per side of one token: 8 per side of a VAE cell, times 2."""
 _PROPERTIES: Final = ("object", "style")
 _OTHERS: Final = ("prodigy", "adafactor")
 _MOST: Final = 0.01
-"""The highest rate of the examples' own READMEs, but Prodigy's, is 1e-3 for 1 to 8 samples."""
+"""The highest rate in the examples' READMEs, except Prodigy's, is 1e-3 for 1 to 8 samples."""
 
 
 @rule(
@@ -48,7 +48,7 @@ _MOST: Final = 0.01
     hardware=True,
 )
 def example_number_unusable(run: LintContext) -> Iterator[Finding]:
-    """A number or word that an example script of diffusers parses, and cannot train with."""
+    """A number or word that a diffusers example script parses but cannot train with."""
     for document, script in commands(run):
         if script not in scripts():
             continue
@@ -64,7 +64,7 @@ def example_number_unusable(run: LintContext) -> Iterator[Finding]:
 
 
 def _words(document: Document) -> Iterator[Finding]:
-    """Texts that are looked up, or tokenised, when the script has begun."""
+    """Report words that the script looks up or tokenises only after it has started."""
     report, first = document.get("report_to"), document.get("initializer_token")
     if report is not None and isinstance(report.value, str) and report.value not in _TRACKERS:
         yield Finding(
@@ -95,7 +95,7 @@ def _words(document: Document) -> Iterator[Finding]:
 
 
 def _weights(document: Document) -> Iterator[Finding]:
-    """Numbers that leave nothing of what they weigh, or of the weights."""
+    """Report a loss weight that removes the prior, and a learning rate too high for Adam."""
     share, rate = document.get("prior_loss_weight"), document.get("learning_rate")
     if share is not None and share.value == 0 and document.get("with_prior_preservation"):
         yield Finding(
@@ -140,7 +140,7 @@ def _counts(document: Document) -> Iterator[Finding]:
 
 
 def _sides(document: Document, script: str) -> Iterator[Finding]:
-    """Latents are packed two by two: an odd side of them is not cut in halves."""
+    """Report image sides that make odd latent sides, which cannot be packed two by two."""
     at = document.get("resolution")
     if at is None or not _PACKED.search(script) or document.get("aspect_ratio_buckets"):
         return
@@ -206,7 +206,7 @@ def _schedule(document: Document) -> Iterator[Finding]:
 
 
 def _rate(run: LintContext, document: Document) -> Iterator[Finding]:
-    """The rate that scale_lr makes of the one that is written."""
+    """Report a learning rate that becomes too high when scale_lr multiplies it."""
     switch, at = document.get("scale_lr"), document.get("learning_rate")
     world = run.value("parallel.world")
     if switch is None or at is None or not is_number(at.value):
@@ -242,7 +242,8 @@ _SOURCES: Final = (
     ("dataset_name", "train_data_dir"),
     ("dataset_name", "jsonl_for_train"),
 )
-"""Of two ways to name the data a script takes one; which pair it has is told by its flags."""
+"""Pairs of flags that name the data; a script takes one of a pair, and its flags show which
+pair."""
 _NEEDS: Final = (
     Need("with_prior_preservation", ("class_data_dir",), "the class images are kept there"),
     Need("with_prior_preservation", ("class_prompt",), "prompt for class images"),
@@ -256,7 +257,7 @@ _ONE_SOURCE: Final = (
     *("train_dreambooth", "train_control_", "train_controlnet_flux", "train_controlnet_sd3"),
 )
 _EIGHT: Final = 8
-"""Pixels of a side of the VAE's cells."""
+"""Pixels per side of a VAE cell."""
 
 
 @rule(
@@ -267,7 +268,7 @@ _EIGHT: Final = 8
     reads=("diffusers:*",),
 )
 def example_flags_refused_together(run: LintContext) -> Iterator[Finding]:
-    """Flags that an example script of diffusers refuses together, or the one without the other."""
+    """Flags that a diffusers example script refuses together, or one without the other."""
     for document, script in commands(run):
         for pair in _PAIRS:
             yield from refused_pair(run, document, pair)
@@ -325,7 +326,7 @@ def _both_sides(document: Document) -> Iterator[Finding]:
 
 
 def _pictures(document: Document) -> Iterator[Finding]:
-    """One picture, one prompt, or as many of the one as of the other."""
+    """Report unequal numbers of validation images and prompts, if neither number is one."""
     images, prompts = document.get("validation_image"), document.get("validation_prompt")
     if images is None or prompts is None or {images.path, prompts.path} & document.unknown:
         return
@@ -340,7 +341,7 @@ def _pictures(document: Document) -> Iterator[Finding]:
 
 
 def _two_models(run: LintContext, document: Document) -> Iterator[Finding]:
-    """accelerate makes one engine, and a text encoder that is trained too is another model."""
+    """Report a trained text encoder under DeepSpeed: accelerate makes one engine for one model."""
     at = where(document, "train_text_encoder")
     engine = next(
         (each for each in run.each("accelerate", "distributed_type") if each.value == "DEEPSPEED"),
@@ -368,7 +369,7 @@ def _share(document: Document) -> Iterator[Finding]:
 
 
 def _both_trained(run: LintContext, document: Document, script: str) -> Iterator[Finding]:
-    """Accumulation of two models over several processes, in the first script alone."""
+    """Report accumulation for two models in several processes, which only one script refuses."""
     at = where(document, "gradient_accumulation_steps>1")
     beside = where(document, "train_text_encoder")
     world = run.world

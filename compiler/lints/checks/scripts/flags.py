@@ -1,4 +1,4 @@
-"""Single flags of diffusers' example scripts and of alpaca-lora's, and the models they train."""
+"""Single flags of diffusers' example scripts and of alpaca-lora, and the models that they train."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +24,18 @@ _SINGLE: Final = (
     *("instance_prompt", "class_prompt", "output_dir", "instance_data_dir", "class_data_dir"),
     *("initializer_token", "placeholder_token", "pretrained_model_name_or_path", "hub_model_id"),
 )
-"""Flags of one word in every script, besides those that are numbers."""
+"""Flags that take one word in every script, besides the numeric flags."""
 _PROMPTED: Final = ("train_dreambooth", "textual_inversion", "train_text_to_image_lora")
-"""Whose validation has one prompt: control networks take several."""
+"""Scripts whose validation takes one prompt; those of control networks take several."""
 _TOLD: Final = ("resolution", "train_batch_size", "learning_rate", "max_train_steps")
 _WHOLE: Final = 5
-"""Flags of a command that is no part of one: threads show fewer, and no output_dir."""
+"""Flags of a command that is not an excerpt: forum threads show fewer, and no output_dir."""
 _NUMBERS: Final = {"int": "a whole number", "float": "a number"}
 
 
 @rule("example-flag-refused", "error", "parse", consumers=("diffusers",), reads=("diffusers:*",))
 def example_flag_refused(run: LintContext) -> Iterator[Finding]:
-    """A flag that an example script of diffusers does not take, or not so, or cannot do without."""
+    """A flag that a diffusers example script rejects, takes in another form, or requires."""
     for document, script in commands(run):
         if script not in scripts():
             continue
@@ -102,7 +102,7 @@ def _unknown(script: str, place: Place, flags: Sequence[str]) -> Finding:
 
 
 def is_whole_command(document: Document) -> bool:
-    """Whether a command says so much that nothing seems to be left out of it by who shows it."""
+    """Whether a command has so many flags that it is probably not an excerpt."""
     is_told = any(document.get(each) is not None for each in _TOLD)
     return len(document.found) >= _WHOLE and is_told and document.get("output_dir") is not None
 
@@ -159,7 +159,7 @@ _PROVIDED: Final = (
         "the text encoder is frozen",
     ),
 )
-"""A flag, what it needs, and why."""
+"""A flag, the flags that it needs, and why."""
 _BESIDE: Final = (
     (
         *("use_8bit_adam", "optimizer~prodigy"),
@@ -178,12 +178,12 @@ _BESIDE: Final = (
         "with prodigy only learning_rate is used as the initial learning rate",
     ),
 )
-"""A flag, beside what it does nothing, and why."""
+"""A flag, the setting beside which it has no effect, and why."""
 
 
 @rule("example-flag-unread", "warning", "silent", consumers=("diffusers",), reads=("diffusers:*",))
 def example_flag_unread(run: LintContext) -> Iterator[Finding]:
-    """A flag of diffusers' example scripts that another flag keeps from doing anything."""
+    """A flag of a diffusers example script that has no effect because of another flag."""
     for document, _ in commands(run):
         for flag, needed, why in _PROVIDED:
             others = [each.strip() for each in needed.split("|")]
@@ -210,13 +210,13 @@ def example_flag_unread(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_given_empty(document: Document, flag: str) -> bool:
-    """Whether a flag is given nothing: the scripts ask for most whether they are None."""
+    """Whether a flag has an empty value: the scripts compare most flags with None."""
     at = document.get(flag)
     return at is not None and at.value in ("", None)
 
 
 def _accumulated(run: LintContext, document: Document) -> Iterator[Finding]:
-    """DeepSpeed's number wins over the one that the script gives to its Accelerator."""
+    """Report accumulation steps that differ from DeepSpeed's, which override the Accelerator's."""
     at = document.get("gradient_accumulation_steps")
     for held in run.each("accelerate", "deepspeed_config.gradient_accumulation_steps"):
         if at is None or not (is_whole(at.value) and is_whole(held.value)):
@@ -240,7 +240,7 @@ _MODELS: Final = (
         re.compile(r"(?i)stable-diffusion-(v1|v2|2|1)|(?:^|[/_-])sd-?(15|1[.-]5|21)\b"),
     ),
 )
-"""By the names of the repositories that the makers publish."""
+"""Patterns for the names of the repositories that the makers publish."""
 _SCRIPTS: Final = (
     ("Stable Diffusion XL", re.compile(r"_sdxl(_|$)")),
     ("Stable Diffusion 3", re.compile(r"_sd3$")),
@@ -264,7 +264,7 @@ _PATHS: Final = ("pretrained_model_name_or_path", "pretrained_teacher_model")
 
 @rule("example-of-another-model", "error", "step", consumers=("diffusers",), reads=("diffusers:*",))
 def example_of_another_model(run: LintContext) -> Iterator[Finding]:
-    """An example script of diffusers is given a model of another architecture than it trains."""
+    """A diffusers example script is given a model of another architecture than it trains."""
     for document, script in commands(run):
         trains = _first(_SCRIPTS, script) if script in scripts() else None
         for key in _PATHS:
@@ -303,8 +303,8 @@ _FLAGS: Final[Mapping[str, int | float | None]] = {
     **dict.fromkeys(("wandb_project", "wandb_run_name", "wandb_watch", "wandb_log_model")),
     **dict.fromkeys(("resume_from_checkpoint", "prompt_template_name")),
 }
-"""tloen/alpaca-lora 8bb8579 finetune.py `train`: its parameters, and the numbers among their
-defaults."""
+"""tloen/alpaca-lora 8bb8579 finetune.py `train`: its parameters, with their defaults if these are
+numbers."""
 _MADE_OF_IT: Final = frozenset(
     {
         *("use_gradient_checkpointing", "adapter_name", "load_8bit", "eval_step", "save_step"),
@@ -314,7 +314,7 @@ _MADE_OF_IT: Final = frozenset(
         *("template_dir", "cuda_id", "lora_modules", "data_length", "int8", "load_in_8bit"),
     }
 )
-"""Flags of scripts that were made of it: AGI-Edgerunners/LLM-Adapters finetune.py, and others."""
+"""Flags of scripts derived from it: AGI-Edgerunners/LLM-Adapters finetune.py, and others."""
 
 
 @rule(
@@ -325,7 +325,7 @@ _MADE_OF_IT: Final = frozenset(
     reads=("alpaca-lora:*",),
 )
 def alpaca_lora_flags_refused(run: LintContext) -> Iterator[Finding]:
-    """Flags of alpaca-lora's finetune.py that it does not take, or cannot train with."""
+    """Flags that alpaca-lora's finetune.py does not take, or cannot train with."""
     for document in run.of("alpaca-lora"):
         is_another = bool(_MADE_OF_IT & document.found.keys())
         for path, at in document.found.items():
@@ -348,7 +348,7 @@ def _of_no_parameter(path: str, at: Place) -> Finding:
 
 
 def _batch(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Accumulation is the batch by the samples of one step, and by the processes: rounded down."""
+    """Check batch_size: accumulation is batch / micro batch / processes, rounded down."""
     batch, micro = document.get("batch_size"), document.get("micro_batch_size")
     world = run.value("parallel.world")
     at = batch or micro
