@@ -168,7 +168,7 @@ def _refuses_null(fault: Fault) -> bool:
 
 
 def _consequence(run: LintContext, document: Document, fault: Fault) -> Consequence:
-    """Python counts true as 1, takes any value for a truth, and reads `aio` for NVMe only."""
+    """What follows: Python counts true as 1, tests any value, and reads `aio` for NVMe only."""
     value, kinds = fault.place.value, set(kinds_of(fault.schema))
     if _is_old_zero(document, fault):
         # accelerate `HfDeepSpeedConfig.get_value` looks into it as a mapping

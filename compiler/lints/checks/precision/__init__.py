@@ -1,1 +1,1 @@
-"""Rules about precision against hardware, engine and optimizer."""
+"""Rules about precision in relation to hardware, engine and optimizer."""

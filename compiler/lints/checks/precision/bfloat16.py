@@ -1,4 +1,4 @@
-"""Training in bf16 and tf32, and scalers and launchers beside it."""
+"""Training in bf16 and tf32, and loss scalers and launchers beside it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -19,12 +19,12 @@ from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.schemas.frozen import replace
 
 _HALF_STEP: Final = 2.0**-9
-"""A number of bf16 changes only if something of at least this share of it is added: it has 8 bits
-of precision, and a tie goes to the even neighbour."""
+"""A bf16 number changes only if at least this share of it is added: bf16 has 8 bits of precision,
+and a tie goes to the even neighbour."""
 _TYPICAL: Final = 0.02
 """Standard deviation with which transformers initialises weights (`initializer_range`)."""
 _ROUNDS_UP: Final = ("adamw_bf16", "stochastic", "optimi", "kahan", "anyprecision", "apollo")
-"""Optimizers that round otherwise; APOLLO's steps are several times the rate: zhuhanqing/APOLLO
+"""Optimizers that round differently; APOLLO's steps are several times the rate: zhuhanqing/APOLLO
 apollo_torch/apollo.py scales the gradient by the root of `scale`, 32 in LLaMA-Factory."""
 
 
@@ -63,7 +63,7 @@ def bf16_updates_lost(run: LintContext) -> Iterator[Finding]:
 
 
 def _pure(run: LintContext) -> Place | None:
-    """Where a file says that the trained weights are bf16."""
+    """The place that makes the trained weights bf16."""
     if has_adapter(run) or any(each.value is False for each in run.each("trainer", "do_train")):
         return None
     for kind, key in (("llamafactory", "pure_bf16"), ("axolotl", "bfloat16")):
@@ -74,7 +74,7 @@ def _pure(run: LintContext) -> Place | None:
 
 
 def _keeps_copies(run: LintContext) -> bool:
-    """DeepSpeed keeps fp32 copies, also by a file that was not read; FSDP may: its own rule."""
+    """Whether DeepSpeed keeps fp32 copies, even by an unread file, or FSDP may (its own rule)."""
     fsdp = any(each.value == "FSDP" for each in run.each("accelerate", "distributed_type"))
     named = [run.said(kind, "deepspeed") for kind in ("trainer", "axolotl")]
     by_file = any(each is not None and each.value for each in named)
@@ -83,7 +83,7 @@ def _keeps_copies(run: LintContext) -> bool:
 
 
 def _is_started(run: LintContext) -> bool:
-    """Whether the files show what starts the run: recipes of TRL leave the engine to accelerate."""
+    """Whether the files show what starts the run: TRL's recipes leave the engine to accelerate."""
     is_own = any(run.of(kind) for kind in ("llamafactory", "axolotl"))
     by_launch = any(each.get("flags.config_file") is None for each in run.of("launch"))
     return is_own or by_launch or bool(run.of("accelerate"))
@@ -129,8 +129,9 @@ _REFUSING: Final = {
     **dict.fromkeys(_ACCELERATED, "accelerate"),
     **dict.fromkeys(("ai-toolkit", "llama-cookbook"), ""),
 }
-"""Who looks at the device, by the kind of file; nobody: torch alone. Of all others the
-Trainer does. accelerate 0.30.1 to 1.15.0 accelerator.py `Accelerator.__init__`: ValueError."""
+"""The package that checks the device, by kind of file; an empty name: torch only. For all other
+kinds the Trainer does. accelerate 0.30.1 to 1.15.0 accelerator.py `Accelerator.__init__`:
+ValueError."""
 
 
 @rule(
@@ -157,7 +158,7 @@ Trainer does. accelerate 0.30.1 to 1.15.0 accelerator.py `Accelerator.__init__`:
     hardware=True,
 )
 def bf16_without_hardware(run: LintContext) -> Iterator[Finding]:
-    """bf16 on devices whose arithmetic units do not have it."""
+    """bf16 on devices without bf16 arithmetic units."""
     device = run.environment.weakest
     if device is None or device.supports("bf16"):
         return
@@ -177,7 +178,7 @@ def bf16_without_hardware(run: LintContext) -> Iterator[Finding]:
 
 
 def _notes(places: Sequence[Place]) -> Iterator[str]:
-    """Who refuses it, of those that read the file; and what torch makes of it."""
+    """Notes on the packages that refuse bf16 for these files, and on torch's own check."""
     kinds = (each.document.kind for each in places)
     for name in dict.fromkeys(_REFUSING.get(kind, "transformers") for kind in kinds):
         if name:
@@ -186,9 +187,9 @@ def _notes(places: Sequence[Place]) -> Iterator[str]:
 
 
 def _when(run: LintContext, places: Sequence[Place]) -> Consequence | None:
-    """DeepSpeed looks at the device when its engine is made; the others, when they read.
+    """The moment of the failure: DeepSpeed checks when its engine is made, others on reading.
 
-    A torch that counts emulation as support is asked by all of them.
+    All of them use torch's check, which counts emulation as support from 2.4 on.
     """
     if run.runs("torch>=2.4"):
         return "slow"
@@ -196,7 +197,7 @@ def _when(run: LintContext, places: Sequence[Place]) -> Consequence | None:
 
 
 def _by_default(run: LintContext, device: str) -> Iterator[Finding]:
-    """TRL turns bf16 on where its file sets no precision."""
+    """Report TRL's files that set no precision, for which TRL turns bf16 on."""
     for document in run.of(*TRL):
         is_own = document.target is not None and document.target.name == "trl"
         is_said = any(document.get(key) or key in document.unknown for key in ("bf16", "fp16"))
@@ -213,7 +214,7 @@ def _by_default(run: LintContext, device: str) -> Iterator[Finding]:
 
 
 def _loaded(run: LintContext, device: str) -> Iterator[Finding]:
-    """llama-cookbook has no flag for bf16: what is not fp16 is loaded in it."""
+    """Report llama-cookbook's files without use_fp16, whose weights are loaded in bf16."""
     for document in run.of("llama-cookbook"):
         first = document.get("model_name") or next(iter(document.found.values()), None)
         if first is not None and "use_fp16" not in {*document.keys, *document.unknown}:
@@ -236,7 +237,7 @@ def _loaded(run: LintContext, device: str) -> Iterator[Finding]:
     hardware=True,
 )
 def tf32_without_hardware(run: LintContext) -> Iterator[Finding]:
-    """TF32 on devices that do not have it."""
+    """TF32 on devices that do not support it."""
     device = run.environment.weakest
     if device is None or (device.vendor == "nvidia" and device.supports("tf32")):
         return
@@ -273,7 +274,7 @@ _DIFFERS_OTHER = {"bf16": "fp16", "fp16": "bf16"}
     reads=LAUNCHED,
 )
 def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:
-    """The launcher and the trainer name different precisions."""
+    """The launcher and the trainer set different precisions."""
     yield from _of_examples(run)
     if on_deepspeed(run):
         return
@@ -302,7 +303,7 @@ def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_examples(run: LintContext) -> Iterator[Finding]:
-    """Accelerator takes what a script hands to it for the last word: diffusers', SimpleTuner's."""
+    """Report a precision that a script of diffusers or SimpleTuner passes over the launcher's."""
     launched = run.said("launch", "flags.mixed_precision") or run.said(
         "accelerate", "mixed_precision"
     )
@@ -329,7 +330,7 @@ def _word(place: Place) -> str:
     "loss-scaling-over-bf16", "error", "step", consumers=("torch", "trl"), reads=("trainer:fp16",)
 )
 def loss_scaling_over_bf16(run: LintContext) -> Iterator[Finding]:
-    """fp16 with loss scaling over trained weights that are bf16."""
+    """fp16 with loss scaling, but the trained weights are bf16."""
     scaled = run.said("trainer", "fp16")
     if scaled is None or scaled.value is not True or on_deepspeed(run):
         return
@@ -345,7 +346,7 @@ def loss_scaling_over_bf16(run: LintContext) -> Iterator[Finding]:
 
 
 def _adapters(run: LintContext, scaled: Place) -> Iterator[Finding]:
-    """TRL makes the adapters of a quantised model bf16."""
+    """Report fp16 beside a quantised model, whose adapters TRL converts to bf16."""
     bits = run.said("trainer", "load_in_4bit", "load_in_8bit")
     if bits is None or bits.value is not True or not run.of(*TRL):
         return

@@ -1,4 +1,4 @@
-"""Training in fp16, and evaluation in it."""
+"""Training and evaluation in fp16."""
 
 import re
 from collections.abc import Iterator
@@ -19,20 +19,20 @@ from tunec.schemas.frozen import replace
 _T5: Final = re.compile(
     r"((google|google-t5|bigscience)/)?((flan-|m|long-|u)?t5\b.*|T0(_?3B|pp?)?)"
 )
-"""T5 and what was trained on from it, whose files hold fp32 and whose activations were bf16."""
+"""T5 and models trained from it, whose files hold fp32 but whose activations were bf16."""
 _FP16: Final = (
     *keys("trainer|axolotl|minicpm-v|sat", "fp16"),
     *("axolotl:float16", "deepspeed:fp16.enabled", "glm4:training_args.fp16"),
     *("llama-cookbook:use_fp16", "diffusers:mixed_precision", "simpletuner:*", *LAUNCHED),
     *("ms-swift:fp16", "unsloth:*"),
 )
-"""Where a file asks for fp16, or leaves it to the device."""
+"""Keys and values that request fp16, or leave the choice to the device."""
 _OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
-"""Models whose activations are seen to leave fp16, so that hardware without bf16 is no way out."""
+"""Models whose activations are known to overflow fp16, even on hardware without bf16."""
 
 _TURNED_NAN: Final = re.compile(r"(^|[/_-])(flux|minicpm-v)\b", re.IGNORECASE)
-"""Models of which people report such runs (OpenBMB/MiniCPM-V#496; huggingface/diffusers#9237). Of
-the others most train in fp16 as well: it is a note there."""
+"""Models for which users report such runs (OpenBMB/MiniCPM-V#496; huggingface/diffusers#9237). Most
+other models also train in fp16, so for them it is a note."""
 
 
 @rule("bf16-model-in-fp16", "warning", "step", consumers=("torch",), reads=_FP16, hardware=True)
@@ -59,13 +59,13 @@ def _is_seen_to_overflow(path: str) -> bool:
 
 
 def _is_bf16(model: ResolvedModel) -> bool:
-    """Whether its weights are known to be published in bf16; a card may leave the dtype out."""
+    """Whether the weights are known to be published in bf16; a card may leave the dtype out."""
     is_known = model.card is None or "stored_dtype" in model.card.model_fields_set
     return model.stored_dtype == "bf16" and is_known
 
 
 def _model_of_examples(run: LintContext) -> Iterator[Finding]:
-    """Scripts of diffusers, which name their model and precision as flags of their own."""
+    """Report models of diffusers' scripts, whose own flags name the model and the precision."""
     for document in run.of("diffusers"):
         place, named = (
             document.get(key) for key in ("mixed_precision", "pretrained_model_name_or_path")
@@ -127,14 +127,14 @@ def fp16_and_bf16(run: LintContext) -> Iterator[Finding]:
 
 
 def _by_its_old_name(run: LintContext) -> Iterator[Finding]:
-    """`bfloat16` is read where there is no `bf16`."""
+    """Report `bfloat16` beside fp16, which is read if there is no `bf16`."""
     for document in run.of("deepspeed"):
         if document.get("bf16") is None:
             yield from _both(document, "fp16.enabled", "bfloat16.enabled")
 
 
 def _filled(run: LintContext) -> Iterator[Finding]:
-    """Both `auto`, and the trainer turns on both: one for training, the other for evaluation."""
+    """Report both at `auto`: the trainer turns on one for training, the other for evaluation."""
     half, brain = (run.effective("deepspeed", f"{each}.enabled") for each in ("fp16", "bf16"))
     if "filled" not in (half.source, brain.source) or half.value is not True:
         return
@@ -188,7 +188,7 @@ fp16_on_cpu = rows(
 
 
 _CASTS = "peft>=0.12"
-"""From then on `get_peft_model` turns adapters in fp16 and bf16 to fp32."""
+"""Releases whose `get_peft_model` converts adapters from fp16 and bf16 to fp32."""
 
 
 @rule(
@@ -199,7 +199,7 @@ _CASTS = "peft>=0.12"
     reads=(*LAUNCHED, *LOADED, "llama-cookbook:use_fp16"),
 )
 def fp16_trainable_weights(run: LintContext) -> Iterator[Finding]:
-    """fp16 with loss scaling over trained weights that are fp16 themselves."""
+    """fp16 with loss scaling, but the trained weights are themselves fp16."""
     yield from _trainable_of_examples(run)
     yield from _of_cookbook(run)
     yield from _unscaled(run)
@@ -216,7 +216,7 @@ def fp16_trainable_weights(run: LintContext) -> Iterator[Finding]:
 
 
 def _trainable_of_examples(run: LintContext) -> Iterator[Finding]:
-    """LoRA scripts of diffusers turn adapters to fp32 where their own flag says fp16."""
+    """Report LoRA scripts of diffusers in fp16 without their own flag, so with fp16 adapters."""
     launched = run.said("launch", "flags.mixed_precision") or run.said(
         "accelerate", "mixed_precision"
     )
@@ -237,7 +237,10 @@ def _trainable_of_examples(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_cookbook(run: LintContext) -> Iterator[Finding]:
-    """llama-cookbook loads in fp16 and scales the loss; ShardedGradScaler of FSDP takes fp16."""
+    """Report llama-cookbook's fp16 weights with loss scaling, except under FSDP.
+
+    FSDP's ShardedGradScaler takes fp16 gradients.
+    """
     for document in run.of("llama-cookbook"):
         half = where(document, "use_fp16")
         others = ("use_peft", "enable_fsdp", "quantization")
@@ -247,7 +250,7 @@ def _of_cookbook(run: LintContext) -> Iterator[Finding]:
 
 
 def _unscaled(run: LintContext) -> Iterator[Finding]:
-    """Weights in fp16 that a run in bf16 trains, whose small gradients nobody scales."""
+    """Report fp16 weights trained in a bf16 run, where no scaler protects small gradients."""
     half = run.said("trainer", "bf16")
     if half is None or half.value is not True or on_deepspeed(run) or _is_quantised(run):
         return
@@ -271,7 +274,7 @@ def _unscaled(run: LintContext) -> Iterator[Finding]:
 
 
 def _scaled(run: LintContext) -> Place | None:
-    """Where fp16 with torch's GradScaler is turned on."""
+    """The place that turns on fp16 with torch's GradScaler."""
     for kind, key, word in (
         ("trainer", "fp16", True),
         ("accelerate", "mixed_precision", "fp16"),
@@ -288,7 +291,7 @@ def _is_quantised(run: LintContext) -> bool:
 
 
 def _is_certain(run: LintContext, place: Place) -> bool | None:
-    """Whether the trained weights are fp16: True, it depends (False), or they are not (None)."""
+    """Whether the trained weights are fp16: True, perhaps (False), or no (None)."""
     if dtype_of(run.effective("peft", "adapter_dtype").value) == "fp16":
         return True
     if run.value("adapter.kind", "none") == "lora" or run.of("peft"):
@@ -299,7 +302,7 @@ def _is_certain(run: LintContext, place: Place) -> bool | None:
 
 
 def _is_whole(run: LintContext, place: Place) -> bool:
-    """Whether the files that say how the model is loaded know of no adapter."""
+    """Whether the files that set how the model is loaded name no adapter."""
     return place.document.kind == "model" and not run.of("peft")
 
 

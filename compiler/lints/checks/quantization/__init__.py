@@ -1,1 +1,1 @@
-"""Rules about quantised weights: what may be trained on them, and beside what."""
+"""Rules about quantised weights: what can be trained on them, and beside which settings."""

@@ -24,7 +24,7 @@ _KNOWN_DTYPES: Final = (
     *("bfloat16", "float16", "float32", "float64", "half", "float", "double"),
     *("int8", "uint8"),
 )
-"""Attributes of torch that are dtypes; the storage takes the long names alone."""
+"""torch attributes that are dtypes; the storage dtype only accepts the long names."""
 _HELD: Final = ("float16", "float32", "int8", "uint8", "float64", "bfloat16")
 _SHORT: Final = {
     **dict.fromkeys(("bf16", "torch.bfloat16", "auto"), "bfloat16"),
@@ -45,7 +45,7 @@ _SHORT: Final = {
     ),
 )
 def compute_dtype_unknown(run: LintContext) -> Iterator[Finding]:
-    """4 bits are to be computed, or held, in a dtype that torch does not have: `auto`, `bf16`."""
+    """The compute or storage dtype of 4-bit weights is none of torch's: `auto`, `bf16`."""
     for document in run.of(*TRL):
         bits = where(document, "load_in_4bit=true")
         at = where(document, "dtype=auto") or where(document, "torch_dtype=auto")
@@ -66,7 +66,7 @@ def compute_dtype_unknown(run: LintContext) -> Iterator[Finding]:
 
 
 def _named(run: LintContext) -> Iterator[Place]:
-    """Both dtypes in a file of what a model is loaded with, in a block, and in Axolotl's own."""
+    """The places of both dtypes: in files and blocks about loading, and in Axolotl's own keys."""
     beside = [(each, "") for each in run.of("model", *TRL)]
     inside = [(each.document, f"{each.path}.") for each in blocks(run)]
     axolotl = [(each, "bnb_config_kwargs.") for each in run.of("axolotl")]
@@ -101,7 +101,7 @@ def _unknown(at: Place, word: str, *, held: bool) -> Finding:
     reads=keys("model|trainer|axolotl", "load_in_8bit"),
 )
 def four_and_eight_bits(run: LintContext) -> Iterator[Finding]:
-    """4 and 8 bits are both asked for."""
+    """4 and 8 bits are both requested."""
     for document in run.of(*LOADERS, "axolotl"):
         four, eight = document.get("load_in_4bit"), document.get("load_in_8bit")
         if document.is_view or four is None or eight is None:
@@ -127,8 +127,8 @@ _KEY = "bnb_4bit_compute_dtype"
 
 
 _TOLD: Final = "unsloth"
-"""It gives the dtype itself: unsloth 2026.9.8 to 2026.10.9 models/llama.py, vision.py
-`from_pretrained`."""
+"""The kind of file whose program sets the dtype itself: unsloth 2026.9.8 to 2026.10.9
+models/llama.py, vision.py `from_pretrained`."""
 
 
 @rule(
@@ -139,7 +139,7 @@ _TOLD: Final = "unsloth"
     reads=QUANTISED,
 )
 def four_bits_computed_in_fp32(run: LintContext) -> Iterator[Finding]:
-    """4-bit weights are expanded into fp32 for their products."""
+    """4-bit weights are dequantised to fp32 for matrix products."""
     base = quantised(run)
     if base is None or base.form not in ("nf4", "fp4") or base.document.kind == _TOLD:
         return
@@ -161,7 +161,7 @@ def four_bits_computed_in_fp32(run: LintContext) -> Iterator[Finding]:
 
 
 def _computed(bits: Place) -> Place | None:
-    """What BitsAndBytesConfig gets for the products, beside the bits."""
+    """The compute dtype that BitsAndBytesConfig gets, from the key beside the bits."""
     block, dot, _ = bits.path.rpartition(".")
     return bits.document.get(f"{block}{dot}{_KEY}")
 
@@ -183,7 +183,7 @@ def _says_dtype(place: Place) -> bool:
 
 
 def _by_default(run: LintContext, place: Place) -> Iterator[Finding]:
-    """TRL's scripts hand `dtype` on, whose default became float32 in 0.27."""
+    """Report the default of TRL's scripts, which pass on `dtype`: float32 since 0.27."""
     if run.runs("trl>=0.27") is True:
         note = f"trl {run.release('trl').version} takes float32 where `dtype` is absent"
         yield _computed_finding((place.label("4 bits"),), (note,))
@@ -210,7 +210,7 @@ _QUANTISED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
     reads=QUANTISED,
 )
 def quantised_compute_differs(run: LintContext) -> Iterator[Finding]:
-    """4-bit weights are expanded into one 16-bit dtype, and the run computes in the other."""
+    """4-bit weights are dequantised to one 16-bit dtype, but the run computes in the other."""
     base = quantised(run)
     if base is None or base.form not in ("nf4", "fp4"):
         return
@@ -234,7 +234,7 @@ def quantised_compute_differs(run: LintContext) -> Iterator[Finding]:
 
 
 def _expanded(run: LintContext, base: Base) -> tuple[str | None, Place | None]:
-    """The dtype of the products, by bitsandbytes' own key where it stands beside the bits."""
+    """The dtype of the products, by bitsandbytes' own key if it stands beside the bits."""
     block, dot, _ = base.place.path.rpartition(".")
     own = base.document.get(f"{block}{dot}{_KEY}")
     if own is not None and (dot or base.document.kind == "model"):
@@ -245,7 +245,7 @@ def _expanded(run: LintContext, base: Base) -> tuple[str | None, Place | None]:
 
 @rule("int8-products-in-fp16", "note", "silent", consumers=("transformers",), reads=QUANTISED)
 def int8_products_in_fp16(run: LintContext) -> Iterator[Finding]:
-    """LLM.int8() computes in fp16 whatever the run's dtype is."""
+    """LLM.int8() computes in fp16, whatever the run's dtype is."""
     base = quantised(run)
     if base is None or base.form != "int8" or base.document.kind == "simpletuner":
         return

@@ -38,7 +38,7 @@ _MEANT: Final = {
 
 
 class _Setting(Struct, frozen=True):
-    """A key of a block, what it may be, and in words."""
+    """A key of a block, the test for its values, and the description of those values."""
 
     key: str
     is_taken: Callable[[Any], bool]
@@ -77,7 +77,7 @@ _BESIDE: Final = (
     _Setting("llm_int8_has_fp16_weight", _is_switch, "true or false"),
     _Setting("bnb_4bit_use_double_quant", _is_switch, "true or false"),
 )
-"""Those that also stand beside the model's other settings, where a file has no block."""
+"""Settings that may also stand beside the model's other settings, in a file without a block."""
 _BNB: Final = (
     *_BESIDE,
     _Setting("bnb_4bit_quant_type", _one_of("nf4", "fp4"), "nf4 or fp4"),
@@ -176,7 +176,7 @@ def _both(block: Place) -> Iterator[Finding]:
 
 
 def _method(block: Place) -> Iterator[Finding]:
-    """`quant_method` says which configuration is made of a block; `load_in_4bit` goes before."""
+    """Report a `quant_method` that is unknown or missing, unless `load_in_4bit` decides."""
     at = block.document.get(f"{block.path}.quant_method")
     word = at.value if at is not None else None
     if not isinstance(word, str | None) or word in _METHODS:
@@ -193,7 +193,7 @@ def _method(block: Place) -> Iterator[Finding]:
 
 
 def _is_off(block: Place) -> bool:
-    """Whether bitsandbytes' switches are there, and none of them is on."""
+    """Whether bitsandbytes' switches are set, but all of them are off."""
     said = [block.value[key] for key in ("load_in_4bit", "load_in_8bit") if key in block.value]
     return bool(said) and not any(said)
 
@@ -213,7 +213,7 @@ def _of_torchao(run: LintContext, block: Place) -> Iterator[Finding]:
 
 _TRL: Final = ("use_bnb_nested_quant", "bnb_4bit_quant_type", "bnb_4bit_quant_storage")
 _LOADED: Final = (*_TRL, "bnb_4bit_compute_dtype", "bnb_4bit_use_double_quant")
-"""Those of transformers' BitsAndBytesConfig, where a file holds what a model is loaded with."""
+"""Keys of transformers' BitsAndBytesConfig, in a file about model loading."""
 _OPTIONS: Final = {
     **dict.fromkeys(LOADERS, (_TRL, ("load_in_4bit",))),
     "model": (_LOADED, ("load_in_4bit", "quantization_config")),
@@ -223,7 +223,7 @@ _OPTIONS: Final = {
         ("quantization_bit", "export_quantization_bit"),
     ),
 }
-"""By kind: options, and what turns the quantisation on that they shape."""
+"""By kind of file: options, and the switches of the quantisation that the options configure."""
 _OFF: Final = (None, False, "none", "None")
 
 
@@ -302,7 +302,7 @@ def _axolotl(document: Document) -> Merge | None:
 
 
 def _llamafactory(run: LintContext, document: Document) -> Merge | None:
-    """`llamafactory-cli export` with an adapter, and bits or a base that is stored so."""
+    """A merge by `llamafactory-cli export` into a base that is loaded or stored quantised."""
     merged, adapter = document.get("export_dir"), document.get("adapter_name_or_path")
     if merged is None or adapter is None or not merged.value or not adapter.value:
         return None
@@ -324,7 +324,7 @@ _BY_BITSANDBYTES = ("bnb-4bit", "bnb-8bit")
     "quantised-twice", "error", "load", consumers=("transformers", "llamafactory"), reads=QUANTISED
 )
 def quantised_twice(run: LintContext) -> Iterator[Finding]:
-    """A base that is stored quantised is to be quantised again."""
+    """A base that is stored quantised is quantised again."""
     base, stored = quantised(run), stored_form(run) or published(run)
     if base is None or stored is None or base.document.kind == "simpletuner":
         return

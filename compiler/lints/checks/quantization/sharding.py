@@ -1,4 +1,4 @@
-"""A quantised base under an engine that shards it."""
+"""A quantised base under an engine that shards parameters."""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _BITS = ("nf4", "fp4")
     reads=SHARDED,
 )
 def quantised_base_under_fsdp(run: LintContext) -> Iterator[Finding]:
-    """A quantised base whose weights FSDP cannot flatten with the rest."""
+    """FSDP cannot flatten the weights of a quantised base together with the others."""
     shards = sharded_by_fsdp(run)
     if shards is None:
         return
@@ -77,7 +77,7 @@ def _loaded_for_fsdp(run: LintContext, shards: Place) -> Fault | None:
 
 
 def _in_fp16_by_axolotl(run: LintContext, base: Base) -> Fault | None:
-    """Axolotl holds the 4 bits of qlora in bf16, whatever the dtype of the rest."""
+    """The fault of qlora in fp16: Axolotl stores the 4-bit weights in bf16 in every case."""
     names = ("fsdp_version", "fsdp_config.fsdp_version")
     is_second = any(base.document.value(name) == 2 for name in names)
     is_fp16 = run.value("precision.compute") == "fp16"
@@ -88,7 +88,7 @@ def _in_fp16_by_axolotl(run: LintContext, base: Base) -> Fault | None:
 
 
 def _unknown_to_axolotl(base: Base, shards: Place) -> Fault | None:
-    """Axolotl turns norms to fp32 unless its own file says that there is FSDP."""
+    """The fault if Axolotl's own file does not set FSDP: Axolotl then converts norms to fp32."""
     if base.document.value("fsdp") or base.document.value("fsdp_config"):
         names = ("fsdp_version", "fsdp_config.fsdp_version")
         is_second = any(base.document.value(name) == 2 for name in names)
@@ -123,7 +123,7 @@ def _of_another_dtype(run: LintContext, base: Base) -> Fault | None:
 
 
 def _is_said_by(run: LintContext) -> bool:
-    """Whether the trainer says a precision, which it puts in place of the launcher's.
+    """Whether the trainer sets a precision, which replaces the launcher's.
 
     transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: ACCELERATE_MIXED_PRECISION.
     """
@@ -132,7 +132,7 @@ def _is_said_by(run: LintContext) -> bool:
 
 
 def _rest(base: Base, storage: str | None) -> str | None:
-    """What the file gives the weights beside the packed ones, where that is another dtype."""
+    """The dtype that the file sets for the weights beside the packed ones, if it differs."""
     said = dtype_beside(base)
     return said[0] if said is not None and said[0] != storage else None
 
@@ -157,7 +157,7 @@ _MAPPED = "the script lays it on its own device: stage 3 is not compatible with 
     reads=("deepspeed:zero_optimization.stage",),
 )
 def quantised_base_under_zero_3(run: LintContext) -> Iterator[Finding]:
-    """A quantised base whose packed weights ZeRO-3 cannot gather."""
+    """ZeRO-3 cannot gather the packed weights of a quantised base."""
     stage = run.slot("zero.stage")
     if stage is None or stage.value != 3:
         return
@@ -192,7 +192,10 @@ def _loaded_for_zero(run: LintContext) -> tuple[str, Place, str] | None:
 
 
 def _packed(run: LintContext, base: Base) -> tuple[str, Place, str] | None:
-    """4 bits: held in uint8 unless the file says otherwise, as LLaMA-Factory and Axolotl do."""
+    """The fault of 4-bit weights, stored in uint8 unless the file sets another dtype.
+
+    LLaMA-Factory and Axolotl set one.
+    """
     if base.document.kind == "llamafactory":
         return None
     storage = storage_of(run, base)
@@ -205,7 +208,7 @@ def _packed(run: LintContext, base: Base) -> tuple[str, Place, str] | None:
 
 
 def _stored_for_zero(run: LintContext) -> tuple[str, Place, str] | None:
-    """LLaMA-Factory refuses every base that is stored quantised."""
+    """The fault in LLaMA-Factory, which refuses every base that is stored quantised."""
     found = refused_by_llamafactory(run)
     if found is None:
         return None
@@ -217,11 +220,12 @@ def _stored_for_zero(run: LintContext) -> tuple[str, Place, str] | None:
 
 
 def _is_mapped(run: LintContext, place: Place) -> bool:
-    """Whether flags of a maker's script ask for it, which gives `from_pretrained` a device_map.
+    """Whether flags of a maker's script make it pass a device_map to `from_pretrained`.
 
     haotian-liu/LLaVA c121f04 llava/train/train.py and 2U1/Qwen-VL-Series-Finetune 93fef86
-    src/train/train_sft.py `train`: of `bits`; lm-sys/FastChat 0e6d3e4 fastchat/train/train_lora.py,
-    QwenLM/Qwen-VL aa00ed0 finetune.py: of `q_lora`, where there are several processes.
+    src/train/train_sft.py `train`: for `bits`; lm-sys/FastChat 0e6d3e4
+    fastchat/train/train_lora.py, QwenLM/Qwen-VL aa00ed0 finetune.py: for `q_lora`, if there are
+    several processes.
     """
     if place.document.format != "shell":
         return False
@@ -232,7 +236,10 @@ def _is_mapped(run: LintContext, place: Place) -> bool:
 
 
 def _when(run: LintContext, place: Place) -> Consequence:
-    """With zero.Init the base is made on every device before it is packed: that may not fit."""
+    """When it fails: at loading, if zero.Init makes the base on every device before packing.
+
+    The unpacked base may not fit there.
+    """
     flag = run.said("accelerate", "deepspeed_config.zero3_init_flag")
     if (flag is not None and flag.value is True) or place.document.kind == "llamafactory":
         return "load"
@@ -252,7 +259,7 @@ _SPREADS: Final = ("auto", "balanced", "balanced_low_0", "sequential")
     hardware=True,
 )
 def device_map_in_distributed_run(run: LintContext) -> Iterator[Finding]:
-    """One process of several places the model on devices that are not its own."""
+    """A process of several places the model on devices that belong to other processes."""
     world = processes(run)
     if run.value("zero.stage") == 3:  # refused for another reason, which is another rule's
         return
@@ -280,7 +287,7 @@ _ASKS: Final = re.compile(
 
 
 def _is_asked(document: Document) -> bool:
-    """Whether a script asks how it is started, and may map the model otherwise then."""
+    """Whether a script checks how it is started, and so may use another device_map."""
     return document.format == "python" and _ASKS.search(document.text) is not None
 
 
@@ -299,7 +306,7 @@ def _fault(run: LintContext, place: Place) -> str | None:
 
 
 def _is_one_device(value: Any) -> bool:
-    """`{"": 0}`, `{"": "cuda:0"}`, or `cuda:0`."""
+    """Whether a device_map names one device: `{"": 0}`, `{"": "cuda:0"}` or `cuda:0`."""
     if isinstance(value, dict) and list(value) == [""]:
         value = value[""]
     return is_whole(value) or (isinstance(value, str) and value.startswith("cuda:"))

@@ -1,4 +1,4 @@
-"""Quantised forms that cannot be trained, and options that are refused beside them."""
+"""Quantised formats that cannot be trained, and options that are refused beside them."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -27,11 +27,11 @@ _METHODS: Final = {
     "simpletuner": ("model_type", ("full",)),
     **dict.fromkeys(("hf", "sft"), ("full_finetune", (True, "True", "true"))),  # artidoro/qlora
 }
-"""Key that says what is trained, and its words for the base itself."""
+"""The key that sets what is trained, and its words for training the base itself."""
 _INT4: Final = re.compile(r"(?i)minicpm.*-int4/?$")
 _EIGHT: Final = "load_in_8bit"
 _FLOATS: Final = ("bf16", "fp16", "fp32", "bfloat16", "float16", "float32")
-"""Words that some write for a base that is not quantised: word-not-taken tells them."""
+"""Words that some files use for a base that is not quantised; word-not-taken reports them."""
 _WHEN: Final[dict[str, Consequence]] = {
     "axolotl": "parse",
     "llamafactory": "parse",
@@ -52,7 +52,7 @@ _WHEN: Final[dict[str, Consequence]] = {
     ),
 )
 def full_fine_tune_of_quantised_base(run: LintContext) -> Iterator[Finding]:
-    """A quantised base is to be trained itself, without an adapter."""
+    """A quantised base is itself trained, without an adapter."""
     yield from _of_scripts(run)
     yield from _of_unsloth(run)
     base = quantised(run) or _stored(run)
@@ -74,7 +74,7 @@ def full_fine_tune_of_quantised_base(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_scripts(run: LintContext) -> Iterator[Finding]:
-    """Scripts that quantise, or load what is quantised, and train the whole by default."""
+    """Report scripts that quantise, or load a quantised base, and train all weights by default."""
     for document in run.of("hf"):
         bits, model = document.get("quantization_bit"), document.get("model_name_or_path")
         is_glm = any(document.get(key) for key in ("prompt_column", "response_column"))
@@ -90,7 +90,7 @@ def _of_scripts(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_unsloth(run: LintContext) -> Iterator[Finding]:
-    """Unsloth loads in 16 bits where all is to be tuned, whatever else is asked for."""
+    """Report bits beside full tuning in Unsloth, which then loads the weights in 16 bits."""
     for document in run.of("model"):
         whole, four, eight = (
             where(document, f"{key}=true") for key in ("full_finetuning", "load_in_4bit", _EIGHT)
@@ -108,7 +108,7 @@ def _of_unsloth(run: LintContext) -> Iterator[Finding]:
 
 
 def _by_bits(document: Document) -> Iterator[Finding]:
-    """LLaVA's script and those made of it quantise by `bits`, and adapt if a flag says so."""
+    """Report `bits` without a LoRA flag in LLaVA's script and the scripts derived from it."""
     at, lora = document.get("bits"), document.get("lora_enable")
     is_one = any(document.get(key) for key in ("vision_tower", "freeze_vision_tower"))
     if at is None or not is_one or document.is_view or "lora_enable" in document.unknown:
@@ -127,7 +127,7 @@ def _whole(at: Place, form: str, help_: str) -> Finding:
 
 
 def _stored(run: LintContext) -> Base | None:
-    """A checkpoint whose name says that it is stored quantised."""
+    """The base of a checkpoint whose name marks it as stored quantised."""
     found = stored_form(run)
     return Base(*found) if found is not None else None
 
@@ -139,7 +139,7 @@ def _method(base: Base) -> Place | None:
 
 
 def _is_excused(base: Base) -> bool:
-    """What the trainers themselves let pass."""
+    """Whether the trainer itself accepts the combination."""
     keys = {"axolotl": ("inference",), "simpletuner": ("controlnet", "i_know_what_i_am_doing")}
     return any(base.document.value(key) for key in keys.get(base.document.kind, ()))
 
@@ -147,8 +147,8 @@ def _is_excused(base: Base) -> bool:
 def _has_no_adapter(run: LintContext, base: Base) -> bool:
     """Whether there is no adapter; LLaMA-Factory and SimpleTuner have one by default.
 
-    Flags of a script may be those of another program, which may build an adapter by itself; so may
-    the code that reads a `model_args.yaml`.
+    Flags of a script may belong to another program, which may build an adapter itself; so may the
+    code that reads a `model_args.yaml`.
     """
     if base.document.kind == "axolotl":
         return not base.document.value("adapter")
@@ -156,7 +156,7 @@ def _has_no_adapter(run: LintContext, base: Base) -> bool:
 
 
 def _is_trl(run: LintContext, base: Base) -> bool:
-    """A config of TRL's own scripts, which build the adapter from `use_peft` and nothing else."""
+    """Whether TRL's own scripts read the config; they build an adapter only for `use_peft`."""
     document = base.document
     if document.kind not in TRL:
         return False
@@ -168,7 +168,7 @@ def _is_trl(run: LintContext, base: Base) -> bool:
 
 
 _OF_OTHERS: Final = ("use_lora", "use_qlora")
-"""Words for an adapter that TRL has not: the file is read by a script that has them."""
+"""Keys for an adapter that TRL does not have: another script, which has them, reads the file."""
 
 
 _NEVER: Final = frozenset(
@@ -177,9 +177,9 @@ _NEVER: Final = frozenset(
         *("auto-round", "gemma"),
     }
 )
-"""transformers 5.23.0 quantizers/quantizer_*.py: `is_trainable` is false."""
+"""transformers 5.23.0 quantizers/quantizer_*.py: methods whose `is_trainable` is false."""
 _REFUSED: Final = "transformers>=5.23"
-"""There a word of torchao is refused before (`quantization-setting-refused`)."""
+"""Releases in which `quantization-setting-refused` reports a word of torchao earlier."""
 
 
 _ADAPTS_FP8: Final = "transformers>=5.22"
@@ -195,7 +195,7 @@ _LOADED_BY: Final = ("hf", "axolotl", *TRL)
     hardware=True,
 )
 def quantisation_without_training(run: LintContext) -> Iterator[Finding]:
-    """A base is quantised in a form that transformers does not train, adapters or not."""
+    """A base is quantised in a format that transformers cannot train, with or without adapters."""
     yield from _published(run)
     trainer = next(iter(run.of("trainer")), None)
     for block in blocks(run):
@@ -213,7 +213,7 @@ def quantisation_without_training(run: LintContext) -> Iterator[Finding]:
 
 
 def _published(run: LintContext) -> Iterator[Finding]:
-    """A checkpoint in MXFP4 or in blocks of FP8, which stays so where the device has the form."""
+    """Report checkpoints in MXFP4 or block-wise FP8, which devices with that format keep."""
     form, name = kept(run) or ("none", None)
     if name is None or name.document.kind not in _LOADED_BY:
         return
@@ -265,7 +265,7 @@ _TRAINERS: Final = (*TRL, "llamafactory", "axolotl")
     reads=("axolotl:gptq", *keys("trainer|axolotl", "bf16", "pure_bf16")),
 )
 def stored_form_not_for_training(run: LintContext) -> Iterator[Finding]:
-    """A stored quantised checkpoint whose kernels do not train as the file asks."""
+    """The kernels of a stored quantised checkpoint cannot train as the file requests."""
     yield from _exllama(run)
     found = stored_form(run)
     if found is not None and found[0] == "awq":
@@ -273,7 +273,7 @@ def stored_form_not_for_training(run: LintContext) -> Iterator[Finding]:
 
 
 def _exllama(run: LintContext) -> Iterator[Finding]:
-    """ExLlama's product has no gradient, and it is on unless it is turned off."""
+    """Report ExLlama's kernel, which has no gradient and is on by default."""
     for document in configs(run):
         at, off = where(document, "gptq"), document.get("gptq_disable_exllama")
         if at is None or (off is not None and off.value is True):
@@ -309,9 +309,9 @@ _SEES: Final = re.compile(r"(?i)vl|vision|omni")
 
 
 def _is_as_shipped(name: Place) -> bool:
-    """Whether it is as in LLaMA-Factory 0.9.4 examples/train_qlora/llama3_lora_sft_awq.yaml.
+    """Whether the name is as in LLaMA-Factory 0.9.4 examples/train_qlora/llama3_lora_sft_awq.yaml.
 
-    autoawq 0.2.9 modules/linear/gemm.py casts what goes in and out of its own kernel.
+    autoawq 0.2.9 modules/linear/gemm.py casts the inputs and outputs of its own kernel.
     """
     return name.document.kind == "llamafactory" and not _SEES.search(str(name.value))
 
@@ -368,7 +368,7 @@ _REFUSED_BESIDE: Final[tuple[tuple[str, str, Test, str], ...]] = (
     ("axolotl", "lora_o_kernel", _by_lora_in_8_bits, "use 4 bits, or no kernels"),
     ("simpletuner", "mixed_precision", _is_fp8, "use bf16"),
 )
-"""Kind, key, when it is refused, what helps."""
+"""Kind of file, key, the test for refused values, and the help."""
 
 
 @rule(
