@@ -1,1 +1,1 @@
-"""Rules about activation checkpointing: what is recomputed, and by which variant."""
+"""Rules about activation checkpointing: which activations are recomputed, and by which variant."""

@@ -24,7 +24,8 @@ _HOLDERS: Final = (
     ("gradient_checkpointing_kwargs", "gradient_checkpointing"),
     ("activation_checkpointing_kwargs", "activation_checkpointing"),
 )
-"""The options and their switch; the second is the name from transformers 5.23 on."""
+"""The key of the options and its switch; the second pair has the names from transformers 5.23
+on."""
 _OPTION_KEYS: Final = (
     *("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"),
     "early_stop",
@@ -49,7 +50,7 @@ def checkpointing_option_refused(run: LintContext) -> Iterator[Finding]:
 
 
 _SELECTIVE: Final = "trl>=1.15"
-"""Releases whose trainer of samples takes `selective` out before torch is given the rest."""
+"""Releases whose SFT trainer removes `selective` before it passes the rest to torch."""
 
 
 def _known(run: LintContext, document: Document) -> tuple[str, ...]:
@@ -82,7 +83,7 @@ def _of(document: Document, holder: str, held: Place, known: tuple[str, ...]) ->
 
 
 def _is_no_mapping(held: Place) -> bool:
-    """Text that the trainer's arguments do not read as JSON: what does not begin with a brace."""
+    """Whether a value is a string that does not begin with a brace, so is not parsed as JSON."""
     text = held.value
     return isinstance(text, str) and bool(text) and not text.lstrip().startswith("{")
 
@@ -99,7 +100,7 @@ def _text(held: Place) -> Finding:
 _SWITCH: Final = "gradient_checkpointing"
 _OPTIONS: Final = {"axolotl": ("activation_offloading", "selective_checkpointing")}
 _REFUSED: Final = ("activation_offloading", "selective_checkpointing")
-"""Axolotl stops at these; the rest nobody looks at."""
+"""Options that Axolotl refuses; it does not check the others."""
 
 
 @rule(
@@ -113,7 +114,7 @@ _REFUSED: Final = ("activation_offloading", "selective_checkpointing")
     ),
 )
 def checkpointing_options_ignored(run: LintContext) -> Iterator[Finding]:
-    """Options of a recomputation that is not turned on."""
+    """Options of activation recomputation, which is not turned on."""
     for document in run.of("trainer", "axolotl"):
         if document.is_view or document.kind == "llamafactory" or not _is_off(run, document):
             continue
@@ -175,7 +176,7 @@ _NAMES: Final = (
     reads=keys("trainer", *(newer for _, newer in _NAMES)),
 )
 def older_name_overridden(run: LintContext) -> Iterator[Finding]:
-    """Activation checkpointing under its older name beside the newer one, which says otherwise."""
+    """Activation checkpointing has different values under its older and its newer name."""
     if run.runs("transformers<=5.15.1"):
         return  # of which none has the newer name
     for document in run.of("hf", *TRL):
@@ -204,7 +205,7 @@ _CACHE_KEYS: Final = ("use_cache", "model_init_kwargs.use_cache", "model_kwargs.
     reads=keys("model|trainer", *_CACHE_KEYS),
 )
 def cache_beside_checkpointing(run: LintContext) -> Iterator[Finding]:
-    """A cache of keys and values is asked for where activations are recomputed."""
+    """A key-value cache is requested although activations are recomputed."""
     switch = checkpointing_place(run)
     if switch is None or not recomputes(run):
         return
@@ -239,7 +240,7 @@ def _requested(run: LintContext) -> Iterator[Place]:
     reads=("peft:peft_type",),
 )
 def adalora_recomputed_by_reentrance(run: LintContext) -> Iterator[Finding]:
-    """AdaLoRA's own loss under reentrant checkpointing in several processes."""
+    """AdaLoRA's own loss is used with reentrant checkpointing in several processes."""
     kind = run.said("peft", "peft_type")
     if kind is None or kind.value != "ADALORA" or engine_of(run):
         return
@@ -272,7 +273,7 @@ _WHY: Final = (
 
 @rule("non-reentrant-adapter-under-zero-3", "error", "step", consumers=(_FAILS,), reads=RECOMPUTED)
 def non_reentrant_adapter_under_zero_3(run: LintContext) -> Iterator[Finding]:
-    """Non-reentrant checkpointing over weights that are frozen, under ZeRO-3 of older releases."""
+    """Non-reentrant checkpointing over frozen weights, under ZeRO-3 of older releases."""
     stage = run.slot("zero.stage")
     if stage is None or stage.value != 3 or not recomputes(run) or not has_adapter(run):
         return
@@ -290,7 +291,7 @@ def non_reentrant_adapter_under_zero_3(run: LintContext) -> Iterator[Finding]:
 
 
 def _not_reentrant(run: LintContext) -> Place | None:
-    """Where a file asks for the variant, or for recomputation where that is the variant."""
+    """The place that requests the variant, or recomputation if the variant is the default."""
     place = reentrant_place(run)
     if place is None or place.value is False:
         return place
@@ -304,19 +305,19 @@ def _is_trl(place: Place) -> bool:
 
 
 _REENTRANT_OWN = (*TRL, *("llamafactory", "axolotl", "simpletuner", "unsloth"), "alpaca-lora")
-"""Trainers that let the input of the first layer require a gradient themselves."""
+"""Trainers that make the input of the first layer require a gradient themselves."""
 
 
 _ENABLED: Final = re.compile(r"enable_input_require_grads|prepare_model_for_(?:kbit|int8)_training")
-"""What a script calls for that: peft 0.10.0 to 0.21.2 utils/other.py
-`prepare_model_for_kbit_training` lets the output of the embedding require a gradient."""
+"""Calls with which a script does so: peft 0.10.0 to 0.21.2 utils/other.py
+`prepare_model_for_kbit_training` makes the output of the embedding require a gradient."""
 
 
 _OF_TRL: Final = re.compile(
     r"\b(?:SFT|DPO|KTO|ORPO|CPO|GRPO|Reward)Trainer\((?=[^#]*\bpeft_config\s*=)"
 )
-"""trl 0.4.7 trainer/sft_trainer.py and dpo_trainer.py `__init__`, to 1.16.0: given `peft_config`,
-they prepare a quantised model, or let the input require a gradient."""
+"""trl 0.4.7 trainer/sft_trainer.py and dpo_trainer.py `__init__`, to 1.16.0: with `peft_config`
+they prepare a quantised model, or make the input require a gradient."""
 
 
 @rule(
@@ -327,7 +328,7 @@ they prepare a quantised model, or let the input require a gradient."""
     reads=(*RECOMPUTED, "axolotl:unfrozen_parameters"),
 )
 def reentrant_over_frozen_base(run: LintContext) -> Iterator[Finding]:
-    """Reentrant checkpointing over frozen layers, to which no gradient comes."""
+    """Reentrant checkpointing over frozen layers, whose inputs require no gradient."""
     yield from _partly_frozen(run)
     if not recomputes(run) or reentrant(run) is not True or not has_adapter(run):
         return
@@ -352,7 +353,7 @@ def reentrant_over_frozen_base(run: LintContext) -> Iterator[Finding]:
 
 
 def _partly_frozen(run: LintContext) -> Iterator[Finding]:
-    """Axolotl refuses it itself."""
+    """Report reentrant checkpointing beside `unfrozen_parameters`, which Axolotl refuses."""
     for unfrozen in run.each("axolotl", "unfrozen_parameters"):
         document = unfrozen.document
         place = document.get("gradient_checkpointing_kwargs.use_reentrant")

@@ -1,4 +1,4 @@
-"""What FSDP saves, and recomputation of what it shards."""
+"""The checkpoints that FSDP saves, and recomputation of layers that it shards."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -32,7 +32,7 @@ _MENDED: Final = "bitsandbytes>=0.49.2"
     reads=("trainer:optim",),
 )
 def fsdp_8_bit_states_lost(run: LintContext) -> Iterator[Finding]:
-    """States of a quantised optimizer that FSDP cannot gather for a checkpoint."""
+    """FSDP cannot gather the states of a quantised optimizer for a checkpoint."""
     optim = run.said("trainer", "optim")
     is_hidden = run.hides("trainer", "save_strategy", "save_only_model")
     if optim is None or is_hidden or not _is_saved(run):
@@ -81,7 +81,7 @@ _FULL: Final = ("FULL_STATE_DICT", "1")
     reads=fsdp_keys("state_dict_type"),
 )
 def fsdp_adapter_of_one_rank(run: LintContext) -> Iterator[Finding]:
-    """A checkpoint of FSDP 2 holds the part of the adapter that lies on the first process."""
+    """A checkpoint of FSDP 2 holds only the first process's part of the adapter."""
     if run.runs("accelerate<1.15") is not True or not run.of("trainer"):
         return
     if run.value("adapter.kind", "none") == "none":
@@ -149,7 +149,7 @@ _NAMES: Final = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT", "1
     reads=fsdp_keys("state_dict_type"),
 )
 def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
-    """A form of checkpoint that FSDP does not have."""
+    """A `state_dict_type` that FSDP does not have."""
     for each in asked(run):
         place = each.get("state_dict_type")
         if place is None:
@@ -180,7 +180,7 @@ def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
     reads=("trainer:save_only_model",),
 )
 def fsdp_weights_only_in_shards(run: LintContext) -> Iterator[Finding]:
-    """Only the weights are to be saved, and they are saved in shards."""
+    """Only the weights are saved, and they are saved in shards."""
     only = run.said("trainer", "save_only_model")
     if only is None or only.value is not True:
         return
@@ -231,7 +231,7 @@ def _switch(document: Document) -> Place | None:
 
 
 def _shards(said: Any) -> bool:
-    """Whether parameters are given back after each layer."""
+    """Whether FSDP frees the gathered parameters after each layer."""
     words = said.replace(",", " ").split() if isinstance(said, str) else said
     return isinstance(words, list) and any(each in _WHOLE for each in words)
 

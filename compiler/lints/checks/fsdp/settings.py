@@ -1,4 +1,4 @@
-"""Keys and words of FSDP."""
+"""Keys of FSDP and their values."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -19,7 +19,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     reads=keys("trainer|axolotl", "fsdp_config"),
 )
 def fsdp_config_without_fsdp(run: LintContext) -> Iterator[Finding]:
-    """FSDP is configured, and not turned on."""
+    """FSDP is configured but not turned on."""
     yield from _in_axolotl(run)
     if any(True for _ in asked(run)):
         return
@@ -37,7 +37,7 @@ def fsdp_config_without_fsdp(run: LintContext) -> Iterator[Finding]:
 
 
 def _in_axolotl(run: LintContext) -> Iterator[Finding]:
-    """Until 0.11 the list turns it on; from 0.12 the block alone is enough."""
+    """Report `fsdp_config` without `fsdp` in Axolotl before 0.12; later the block is enough."""
     for document in run.of("axolotl") if run.runs("axolotl<0.12") else ():
         config = document.get("fsdp_config")
         if document.is_view or config is None or document.value("fsdp"):
@@ -60,7 +60,7 @@ _EVERY: Final = (
 _SINCE_5: Final = (
     *("version", "reshard_after_forward", "auto_wrap_policy", "cpu_offload", "state_dict_type"),
 )
-"""Some of these are read from a release between 5.0 and 5.15 on."""
+"""Keys of which some are only read from a release between 5.0 and 5.15 on."""
 _OF_FSDP_2: Final = ("reshard_after_forward", "version")
 _MEANT: Final[Mapping[str, tuple[str, str]]] = {
     "offload_params": ("write fsdp: full_shard auto_wrap offload", "write cpu_offload: true"),
@@ -73,7 +73,7 @@ _MEANT: Final[Mapping[str, tuple[str, str]]] = {
     "mixed_precision": ("write bf16: true beside fsdp", "write bf16: true beside fsdp"),
     "mixed_precision_policy": ("write bf16: true beside fsdp", "write bf16: true beside fsdp"),
 }
-"""What is meant, before release 5 and from it on."""
+"""The help for each key, before release 5 and from 5 on."""
 _OF_XLA: Final = ("xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings")
 
 
@@ -85,7 +85,7 @@ _OF_XLA: Final = ("xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings")
     reads=("trainer:fsdp_config",),
 )
 def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
-    """A key in the Trainer's fsdp_config that the Trainer does not read."""
+    """The Trainer does not read a key in its fsdp_config."""
     for each in asked(run):
         if each.who != "trainer":
             continue
@@ -108,7 +108,7 @@ _FSDP_1: Final = "before transformers 5 it starts FSDP 1, whatever stands there"
 
 
 def _launched(run: LintContext) -> bool:
-    """Whether something else may say which FSDP is meant, as accelerate's FSDP_VERSION does."""
+    """Whether another file may set the version of FSDP, as accelerate's FSDP_VERSION does."""
     return bool([*run.of("accelerate")]) or any(
         each.get("flags.use_fsdp") or each.get("environment.FSDP_VERSION")
         for each in run.of("launch")
@@ -119,7 +119,7 @@ _WHY: Final = "the Trainer reads its own keys and ignores the others"
 
 
 def _reported_elsewhere(each: Asked) -> tuple[str, ...]:
-    """Keys of which `fsdp-keys-of-another-version` and `fsdp-reshard-refused` speak."""
+    """Keys that `fsdp-keys-of-another-version` and `fsdp-reshard-refused` report."""
     return {1: _OF_FSDP_2, 2: ("sharding_strategy", *_OF_FSDP_2)}.get(each.version or 0, ())
 
 
@@ -140,7 +140,7 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "backward_prefetch": ("no_prefetch", "none"),
     "limit_all_gathers": ("true",),
 }
-"""Keys of FSDP1, with the values that FSDP2 has anyway."""
+"""Keys of FSDP1, with the values that match what FSDP2 always does."""
 _NEWER: Final[Mapping[str, tuple[str, ...]]] = {"reshard_after_forward": ("true", "full_shard")}
 """Keys of FSDP2 that accelerate does not pass on to FSDP1."""
 
@@ -153,7 +153,7 @@ _NEWER: Final[Mapping[str, tuple[str, ...]]] = {"reshard_after_forward": ("true"
     reads=fsdp_keys(*_SAME, *_NEWER),
 )
 def fsdp_keys_of_another_version(run: LintContext) -> Iterator[Finding]:
-    """Keys of the other FSDP, which this one does not read."""
+    """Keys of the other version of FSDP, which the version in use does not read."""
     for each in asked(run):
         if each.who == "axolotl":
             continue
@@ -206,7 +206,7 @@ _NUMBERS: Final = ("1", "2")
     reads=fsdp_keys("backward_prefetch"),
 )
 def fsdp_prefetch_refused(run: LintContext) -> Iterator[Finding]:
-    """An unknown word for FSDP's prefetching."""
+    """An unknown value for FSDP's prefetching."""
     for each in asked(run):
         place = each.get("backward_prefetch")
         if each.who != "trainer" or each.version != 1 or place is None:
@@ -236,7 +236,7 @@ _RESHARD_NAMES: Final = (
     reads=fsdp_keys("reshard_after_forward"),
 )
 def fsdp_reshard_refused(run: LintContext) -> Iterator[Finding]:
-    """A way of resharding in the words of the other FSDP."""
+    """`reshard_after_forward` has a value of the other version of FSDP."""
     for each in asked(run):
         place = each.get("reshard_after_forward")
         if place is None or each.who == "axolotl":

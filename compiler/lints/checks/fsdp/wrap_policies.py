@@ -1,4 +1,4 @@
-"""Which modules FSDP wraps."""
+"""The modules that FSDP wraps."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _KEYS: Final = (
     reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def fsdp_class_with_a_blank(run: LintContext) -> Iterator[Finding]:
-    """Classes to wrap are listed with a space after the comma, which stays part of the name."""
+    """Class names to wrap have a space after the comma, which becomes part of the name."""
     for kind, key in _KEYS:
         for document in run.of(kind):
             at = document.get(key)
@@ -60,7 +60,7 @@ _POLICIES: Final = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
     reads=fsdp_keys("auto_wrap_policy"),
 )
 def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
-    """A policy of wrapping that the Trainer does not have under that name."""
+    """A wrap policy that the Trainer does not have under that name."""
     is_old = run.runs("transformers<=5.6.2")
     if is_old is True:
         return
@@ -90,7 +90,7 @@ def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
     reads=fsdp_keys("min_num_params"),
 )
 def fsdp_two_wrap_policies(run: LintContext) -> Iterator[Finding]:
-    """Units are named by class and by size."""
+    """Units are set both by class and by size."""
     for each in asked(run):
         yield from _size_alone(run, each)
         size, layer = each.get("min_num_params"), each.get("transformer_layer_cls_to_wrap")
@@ -122,7 +122,7 @@ def fsdp_two_wrap_policies(run: LintContext) -> Iterator[Finding]:
 
 
 def _size_alone(run: LintContext, each: Asked) -> Iterator[Finding]:
-    """The size of a unit without the policy that goes by it, which is not the default any more."""
+    """Report a unit size without the policy by size, which is no longer the default."""
     size, policy = each.get("min_num_params"), each.get("auto_wrap_policy")
     if each.who != "trainer" or size is None or run.runs("transformers>=5.15") is not True:
         return
@@ -168,8 +168,8 @@ _LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "stablelm": ("StableLmDecoderLayer",),
     "cohere": ("CohereDecoderLayer",),
 }
-"""Layer classes of transformers 5.23.0 models/*/modeling_*.py by model_type; models of several
-parts, whose classes depend on those, are left out."""
+"""Layer classes of transformers 5.23.0 models/*/modeling_*.py by model_type; models that consist of
+several parts, whose classes depend on the parts, are left out."""
 _KNOWN: Final = frozenset(name for names in _LAYERS.values() for name in names)
 _SPELT: Final = {name.casefold(): name for name in _KNOWN}
 _MAKERS: Final = (
@@ -187,8 +187,8 @@ _MAKERS: Final = (
     (r"tiiuae/falcon-\d+b(-instruct)?", "falcon"),
     (r"(openai-community/)?gpt2(-medium|-large|-xl)?", "gpt2"),
 )
-"""Models out of the catalogue by the names that their makers gave them, with the model_type of
-each one's config.json."""
+"""Models outside the catalogue by their makers' names, with the model_type of each model's
+config.json."""
 
 
 @rule(
@@ -199,7 +199,7 @@ each one's config.json."""
     reads=fsdp_keys("transformer_layer_cls_to_wrap"),
 )
 def fsdp_wrap_class_of_another_model(run: LintContext) -> Iterator[Finding]:
-    """The layers to wrap are of a class that the model does not have."""
+    """The model does not have the class of layers to wrap."""
     path, own = _model(run)
     for each in asked(run):
         place = each.get("transformer_layer_cls_to_wrap")
@@ -219,7 +219,7 @@ def fsdp_wrap_class_of_another_model(run: LintContext) -> Iterator[Finding]:
 
 
 def _model(run: LintContext) -> tuple[str, tuple[str, ...]]:
-    """The model with its classes of layers; none where it is not known or is of several parts."""
+    """The model and its layer classes; no classes if it is unknown or has several parts."""
     model = run.model
     if model is not None:
         own = () if model.components else _LAYERS.get(model.architecture.family, ())
@@ -261,7 +261,7 @@ _BY_CLASS: Final = "write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
     reads=TURNS_ON,
 )
 def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:
-    """The whole model is one unit, which is gathered whole."""
+    """The whole model is a single unit, which is gathered at once."""
     others = list(asked(run))
     for each in others:
         if each.who == "accelerate" and not any(one.who == "trainer" for one in others):
@@ -280,7 +280,7 @@ def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_old(run: LintContext) -> bool | None:
-    """Whether the trainer wraps by the option auto_wrap only."""
+    """Whether the trainer wraps only with the option auto_wrap."""
     return run.runs("transformers<=5.6.2")
 
 
@@ -320,7 +320,7 @@ def _wraps_finding(place: Place, text: str, change: str, is_old: bool | None = T
     reads=TURNS_ON,
 )
 def embedding_in_two_fsdp_units(run: LintContext) -> Iterator[Finding]:
-    """FSDP cannot give the embedding of the model one unit."""
+    """FSDP cannot keep the model's embedding in one unit."""
     if run.model is None:
         return
     released = run.releases.get("accelerate")
@@ -341,7 +341,7 @@ def embedding_in_two_fsdp_units(run: LintContext) -> Iterator[Finding]:
 
 
 def _units(each: Asked) -> tuple[str, ...] | None:
-    """The classes that the file has wrapped; None: those that the model names."""
+    """The classes that the file wraps; None: those that the model names."""
     named, policy = each.get(_CLASSES), each.get(_POLICY)
     if policy is not None and str(policy.value).upper() != "TRANSFORMER_BASED_WRAP":
         return ()

@@ -1,4 +1,4 @@
-"""Devices that torch does not serve or that differ, and what they do not have or hold."""
+"""Devices that torch does not support or that differ, and features that devices do not have."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _OF_CDNA_4: Final = _Newer("2.10", "ROCm 7.0")
 
 @rule("device-newer-than-torch", "error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
 def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
-    """A device that is newer than the torch which is to run on it."""
+    """A device is newer than the torch that runs on it."""
     device = run.environment.weakest
     documents = [each for each in run.documents if not each.is_view]
     newer = _generation(device) if device is not None else None
@@ -54,7 +54,7 @@ def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
 
 
 def _generation(device: "Device") -> _Newer | None:
-    """What a device needs that older wheels lack; None: nothing."""
+    """The requirements of a device that older wheels do not meet; None if there are none."""
     if device.gfx == "gfx950":
         return _OF_CDNA_4
     is_blackwell = device.compute_capability and device.compute_capability >= _BLACKWELL
@@ -63,7 +63,7 @@ def _generation(device: "Device") -> _Newer | None:
 
 @rule("device-older-than-torch", "error", "init", consumers=("torch",), reads=ALWAYS, hardware=True)
 def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
-    """A device that the builds of the torch which runs on it no longer have kernels for."""
+    """The builds of the torch in use no longer have kernels for a device."""
     device = run.environment.weakest
     documents = [each for each in run.documents if not each.is_view]
     torch = run.release("torch")
@@ -95,14 +95,14 @@ def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
 
 
 def _builds(named: str) -> tuple[Build, ...]:
-    """The CUDA builds of a release, the one on PyPI first; the one alone that a version names."""
+    """The CUDA builds of a release, PyPI's first; only one if the version names a build."""
     local = named.partition("+")[2]
     every = (each for each in builds_of(named) if each.vendor == "nvidia")
     return tuple(each for each in every if local in ("", each.name))
 
 
 def _is_newer(capability: tuple[int, int]) -> bool:
-    """Whether later builds are the way out, which `device-newer-than-torch` tells."""
+    """Whether later builds are the fix, which `device-newer-than-torch` reports."""
     return not any(each.runs_on("nvidia", capability) for each in BUILDS[:1])
 
 
@@ -120,7 +120,7 @@ def _older(capability: tuple[int, int]) -> str:
     hardware=True,
 )
 def unequal_devices(run: LintContext) -> Iterator[Finding]:
-    """Devices of different kinds in one data parallel run."""
+    """Devices of different kinds take part in one data parallel run."""
     cluster, devices = run.environment.cluster, run.environment.devices
     world = processes(run)
     if cluster is None or len(devices) < 2 or world is None or world < 2:
@@ -161,7 +161,7 @@ def _most_alike(run: LintContext) -> int:
 
 
 _PATCHED: Final = re.compile(r"(^|/)(llava|fastchat)/train/train_mem\.py$")
-"""Scripts that put FlashAttention in themselves."""
+"""Scripts that add FlashAttention themselves."""
 _MECHANISM: Final = re.compile(r"flash-attn(?:-([234]))?(?:-varlen)?(?:-hub)?\Z")
 _HOPPER: Final = (9, 0)
 _ASKS: Final = "simpletuner>=4.1"
@@ -204,7 +204,7 @@ def flash_attention_without_hardware(run: LintContext) -> Iterator[Finding]:
 
 
 def _xformers(run: LintContext) -> Iterator[Finding]:
-    """SimpleTuner asks the device itself, and takes no xformers from Hopper on."""
+    """Report xformers in SimpleTuner, which checks the device and refuses it from Hopper on."""
     device = run.environment.weakest
     newest = (device.compute_capability or (0, 0)) if device is not None else (0, 0)
     for at in run.each("simpletuner", "attention_mechanism"):
@@ -222,7 +222,7 @@ def _xformers(run: LintContext) -> Iterator[Finding]:
 
 
 def _named(value: object) -> str | None:
-    """The implementation that a word of SimpleTuner's `attention_mechanism` asks for."""
+    """The implementation that a word of SimpleTuner's `attention_mechanism` requests."""
     found = _MECHANISM.match(str(value))
     return None if found is None else f"flash_attention_{found[1] or 2}"
 
@@ -265,7 +265,7 @@ _FP8_KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
     hardware=True,
 )
 def fp8_without_hardware(run: LintContext) -> Iterator[Finding]:
-    """fp8 on devices whose tensor cores do not have it."""
+    """fp8 on devices whose tensor cores do not support it."""
     device = below(run, 8, 9)
     if device is None:
         return
@@ -287,7 +287,7 @@ def _parsed(run: LintContext) -> Consequence | None:
 
 _ONE_PRODUCT: Final = "bitsandbytes>=0.45"
 _TRANSFORMERS: Final = "transformers>=5"
-"""It takes no bitsandbytes before 0.46.1."""
+"""Releases that accept no bitsandbytes before 0.46.1."""
 _MIXED: Final = (
     "bitsandbytes before 0.45 falls back to fp16 products; under autocast the backward pass then "
     "mixes dtypes: `expected mat1 and mat2 to have the same dtype, but got: c10::Half != float`"
@@ -326,7 +326,7 @@ def int8_without_hardware(run: LintContext) -> Iterator[Finding]:
 
 
 def _has_one_product(run: LintContext) -> bool | None:
-    """Whether bitsandbytes multiplies alike on every device; None where it is unknown."""
+    """Whether bitsandbytes multiplies the same way on every device; None if it is unknown."""
     if run.runs(_TRANSFORMERS) is True:
         return True
     return run.runs(_ONE_PRODUCT)
@@ -347,7 +347,7 @@ def _is_in_fp16(run: LintContext) -> bool:
     hardware=True,
 )
 def vllm_without_hardware(run: LintContext) -> Iterator[Finding]:
-    """vLLM on devices that it does not run on."""
+    """vLLM on devices that it does not support."""
     device = below(run, 7)
     if device is None:
         return
@@ -380,7 +380,7 @@ _COMPILE_KEYS: Final = (
     hardware=True,
 )
 def compile_without_hardware(run: LintContext) -> Iterator[Finding]:
-    """torch.compile on devices that Triton has no code for."""
+    """torch.compile on devices that Triton cannot generate code for."""
     device = below(run, 7)
     if device is None:
         return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @rule("device-memory-exceeded", "error", "out-of-memory", consumers=("torch",), hardware=True)
 def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
-    """What the run holds does not fit the device."""
+    """The memory that the run needs does not fit its devices."""
     if run.environment.cluster is None or _only_serves(run):
         return
     from tunec.compiler.lints.facts.memory.engines import with_flag_settings
@@ -47,7 +47,7 @@ def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
 
 
 def _no_fit(found: "Estimate") -> Finding | None:
-    """Why samples do not fit, or leave too little; labels are to be put in."""
+    """The finding if samples do not fit, or leave too little room; the caller adds labels."""
     peak, writes = found.account.peak_bytes, found.account.workload.evaluated is not None
     writes = writes and found.account.peak.evaluates
     if peak > found.capacity and (writes or found.knows_length):
@@ -62,7 +62,7 @@ def _no_fit(found: "Estimate") -> Finding | None:
 
 
 def _only_serves(run: LintContext) -> bool:
-    """Whether LLaMA-Factory's file asks for no training: it chats, or merges an adapter.
+    """Whether LLaMA-Factory's file requests no training, only chat or the merge of an adapter.
 
     llamafactory 0.9.4 examples/inference, examples/merge_lora.
     """
@@ -74,7 +74,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 def _unknown_model(run: LintContext) -> Iterator[Finding]:
-    """That nothing is known of the memory of a model that the files name."""
+    """Report that the memory of the named model is unknown."""
     name = run.model_name
     if name is None or not run.documents:
         return
@@ -94,7 +94,7 @@ def _unknown_model(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_layout_known(run: LintContext) -> bool:
-    """Whether a file says how the states are spread: a launcher's file may yet ask for FSDP."""
+    """Whether a file sets the sharding of states; a launcher's file may still turn FSDP on."""
     from tunec.compiler.lints.facts.memory.engines import is_fully_sharded
 
     says_how = run.of("deepspeed", "accelerate") or is_fully_sharded(run)
@@ -106,7 +106,7 @@ def _is_layout_known(run: LintContext) -> bool:
 
 
 def _may_be_sharded(run: LintContext) -> bool:
-    """Whether LLaMA-Factory's file is alone, for several devices, and names nothing that shards.
+    """Whether LLaMA-Factory's file stands alone, for several devices, and names no sharding.
 
     llamafactory 0.9.4 examples/ascend/qwen3_full_sft_fsdp2.yaml is such a file.
     """
@@ -131,7 +131,7 @@ def _never_fits(found: "Estimate") -> Finding:
 
 
 def _no_room(found: "Estimate", taken: int, terms: Mapping[str, int]) -> Finding:
-    """What fits by its tensors alone; labels are to be put in."""
+    """The finding if only the tensors fit; the caller adds labels."""
     from tunec.schemas.units import format_bytes
 
     account, left = found.account, format_bytes(found.capacity - taken)
@@ -216,19 +216,19 @@ def _full_samples(found: "Estimate") -> Finding:
 
 
 _SURE: Final = 1.25
-"""A run that needs so many times the memory ends: of a run whose configuration is known the account
+"""A run that needs this many times the memory fails: if a run's configuration is known, the account
 misses no published peak by more (docs/memory-accuracy.md)."""
 
 
 def _why_full(workload: "Workload") -> str | None:
-    """Why every step has samples as long as they may be; None: it depends on the data."""
+    """Why every step has samples of full length; None: this depends on the data."""
     if workload.architecture.kind == "diffusion":
         return "which every picture takes"
     return "since packing fills every row" if workload.data.packing else None
 
 
 def _sample(workload: "Workload") -> str:
-    """A sample in the units that it is measured in: tokens, or a denoiser's pixels."""
+    """A sample's size with its unit: tokens, or pixels for a denoiser."""
     data = workload.data
     if workload.architecture.kind == "diffusion":
         return f"{data.image_width}x{data.image_height} pixels"
@@ -237,7 +237,7 @@ def _sample(workload: "Workload") -> str:
 
 
 def _of_evaluation(run: LintContext, account: "Account") -> tuple[Label, ...]:
-    """Where the batch of evaluation is said, or that there is any, if it is what takes most."""
+    """Labels at the evaluation batch or at the switch for evaluation, if that is the peak."""
     if not account.peak.evaluates:
         return ()
     said = run.place(run.observed("batch.evaluation"))
@@ -249,7 +249,7 @@ def _of_evaluation(run: LintContext, account: "Account") -> tuple[Label, ...]:
 
 
 def _labels(run: LintContext, *, is_known: bool) -> tuple[Label, ...]:
-    """Where the batch, the method and the sharding are said, or what else of it is known."""
+    """Labels where the batch, method and sharding are set, else at another known setting."""
     wanted = (
         ("batch.micro", "samples at once"),
         ("model.path", "the model"),

@@ -36,7 +36,7 @@ apollo_torch/apollo.py scales the gradient by the root of `scale`, 32 in LLaMA-F
     reads=("llamafactory:pure_bf16", "axolotl:bfloat16", *LOADED),
 )
 def bf16_updates_lost(run: LintContext) -> Iterator[Finding]:
-    """Weights in bf16 without fp32 copies, at a learning rate that rounds away."""
+    """bf16 weights have no fp32 copies, and the learning rate is so low that updates are lost."""
     weights = _pure(run)
     rate = run.effective("trainer", "learning_rate")
     if weights is None or not isinstance(rate.value, int | float) or rate.value <= 0:

@@ -28,7 +28,8 @@ _FP16: Final = (
 )
 """Keys and values that request fp16, or leave the choice to the device."""
 _OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
-"""Models whose activations are known to overflow fp16, even on hardware without bf16."""
+"""Models whose activations are known to overflow fp16; a device without bf16 does not make the
+finding milder for them."""
 
 _TURNED_NAN: Final = re.compile(r"(^|[/_-])(flux|minicpm-v)\b", re.IGNORECASE)
 """Models for which users report such runs (OpenBMB/MiniCPM-V#496; huggingface/diffusers#9237). Most
