@@ -1,4 +1,4 @@
-"""Gradient accumulation, and batch sizes that are given twice or too small."""
+"""Gradient accumulation, and batch sizes that are set twice or too small."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -43,7 +43,7 @@ _KEY: Final = "gradient_accumulation_steps"
     reads=(f"trainer:{_KEY}",),
 )
 def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
-    """The trainer accumulates, and DeepSpeed's file does not."""
+    """The trainer accumulates gradients, but DeepSpeed's file does not set accumulation."""
     asked = run.said("trainer", _KEY)
     if asked is None or not is_whole(asked.value) or asked.value < 2:
         return
@@ -96,7 +96,8 @@ def auto_find_batch_size_refused(run: LintContext) -> Iterator[Finding]:
 
 
 _FP16_WINS: Final = "axolotl>=0.13"
-"""axolotl 0.13.2 and 0.19.0 utils/config/__init__.py `resolve_dtype`; before, `bf16: auto` wins."""
+"""axolotl 0.13.2 and 0.19.0 utils/config/__init__.py `resolve_dtype`; earlier, `bf16: auto` takes
+precedence."""
 
 
 @rule(
@@ -107,7 +108,7 @@ _FP16_WINS: Final = "axolotl>=0.13"
     reads=keys("deepspeed", *FILLS),
 )
 def deepspeed_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
-    """A value that differs between DeepSpeed's file and the trainer's arguments."""
+    """DeepSpeed's file and the trainer's arguments set different values."""
     if not run.of("trainer"):
         return
     for key, (words, fill) in FILLS.items():
@@ -121,7 +122,7 @@ def deepspeed_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
 
 
 def _left_out(run: LintContext) -> Iterator[Finding]:
-    """fp16 in Axolotl's file turns off the bf16 that is not written, or left to the device."""
+    """Report fp16 in Axolotl's file, which turns off a bf16 that is missing or `auto`."""
     key = "bf16.enabled"
     ours = run.effective("deepspeed", key)
     for document in run.of("axolotl") if run.runs(_FP16_WINS) is not False else ():
@@ -141,12 +142,12 @@ def _left_out(run: LintContext) -> Iterator[Finding]:
 
 
 def _agree(ours: Any, theirs: Any) -> bool:
-    """As the trainer compares: by ==, so that a text never equals a number."""
+    """Whether two values are equal by ==, as the trainer compares them: "2" differs from 2."""
     return bool(ours == theirs)
 
 
 _LAUNCHERS_WORD: Final = "mixed_precision"
-"""Of an accelerate file: which scripts start with it, and with which flags, is not told there."""
+"""A key of accelerate's file, which does not show the scripts that use it or their flags."""
 
 
 def _says_a_half(run: LintContext) -> bool:
@@ -171,9 +172,10 @@ def _differ(run: LintContext, key: str, place: Place, words: str, theirs: Any) -
 
 
 def _is_named(run: LintContext, place: Place) -> bool:
-    """Whether what the arguments leave out is known: they name the engine's file, or are a file.
+    """Whether a value that is missing from the arguments is known to be unset.
 
-    A program that starts the engine itself, or flags that nobody sees, may give it.
+    It is if the arguments name the engine's file, or all come from files; otherwise a program that
+    starts the engine itself, or flags that are not shown, may set it.
     """
     if place.path == _LAUNCHERS_WORD:
         return _says_a_half(run)
@@ -203,7 +205,7 @@ def _default(run: LintContext, words: str) -> Effective:
     reads=keys("trainer", "accelerator_config.split_batches", "split_batches"),
 )
 def split_batches_overrides_batch(run: LintContext) -> Iterator[Finding]:
-    """A batch per device that is split among the devices."""
+    """The batch per device is split among the devices."""
     split = run.said("trainer", "accelerator_config.split_batches", "split_batches")
     batch = run.effective("trainer", "per_device_train_batch_size")
     if split is None or split.value is not True:
@@ -264,7 +266,7 @@ batch_of_nothing = rows(
     reads=("trainer:per_device_train_batch_size",),
 )
 def least_batch_of_zero_3(run: LintContext) -> Iterator[Finding]:
-    """One sample a process at ZeRO-3: the batch is as small as it gets, and not one sample."""
+    """One sample per process at ZeRO-3: the smallest batch, which is still one per process."""
     stage = run.effective("deepspeed", "zero_optimization.stage")
     batch, world, total = trainer_batch(run), run.data_parallel, run.value("parallel.world")
     if stage.value != 3 or batch is None or world is None or world < 2 or world != total:

@@ -20,7 +20,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     reads=("llamafactory:max_samples", "hf:max_train_samples"),
 )
 def fewer_samples_than_a_batch(run: LintContext) -> Iterator[Finding]:
-    """There are fewer samples than one step takes."""
+    """The data has fewer samples than one step takes."""
     limit, batch, world = _most(run), trainer_batch(run), run.data_parallel
     if limit is None or batch is None or world is None:
         return
@@ -34,7 +34,7 @@ def fewer_samples_than_a_batch(run: LintContext) -> Iterator[Finding]:
 
 
 def _most(run: LintContext) -> tuple[Place, int] | None:
-    """The most samples there can be: a limit for each data set, or of all."""
+    """The largest possible number of samples: a limit per data set, or for all of them."""
     place = run.said("llamafactory", "max_samples") or run.said("hf", "max_train_samples")
     if place is None or not is_whole(place.value) or place.value < 1:
         return None
@@ -83,7 +83,7 @@ def _fewer_finding(
     reads=keys("trainer", "group_by_length", "train_sampling_strategy"),
 )
 def grouping_ignored(run: LintContext) -> Iterator[Finding]:
-    """Samples are to be grouped by length where that does nothing."""
+    """Samples are to be grouped by length, but the setting has no effect."""
     group = _asked(run)
     if group is None:
         return
@@ -112,7 +112,7 @@ _OLD: Final = "transformers<5"
 
 
 def _is_refused(run: LintContext, group: Place, streams: Place | None) -> bool:
-    """transformers 4 stops where its own key is given for a stream; later ones have another key."""
+    """Whether transformers 4 fails on its own key beside a stream; later ones have another key."""
     is_old = streams is not None and group.path == "group_by_length"
     return is_old and run.runs(_OLD) is not False
 
@@ -139,7 +139,7 @@ def _true(run: LintContext, *keys: str) -> Place | None:
     hardware=True,
 )
 def more_workers_than_cores(run: LintContext) -> Iterator[Finding]:
-    """More loader processes than the node has cores for."""
+    """More loader processes than the node has cores."""
     cluster = run.environment.cluster
     workers = run.said("trainer", "dataloader_num_workers") or run.said(
         "axolotl", "dataloader_num_workers"
@@ -171,13 +171,16 @@ def more_workers_than_cores(run: LintContext) -> Iterator[Finding]:
 
 
 _CORES: Final = ("cpus_per_task", "cpus_per_gpu", "exclusive", "mincpus", "cores_per_socket")
-"""Ways to ask Slurm for cores."""
+"""Ways to request cores from Slurm."""
 
 
 def _unasked(
     workers: Place, started: tuple[int, Place] | None, batch: Document
 ) -> Iterator[Finding]:
-    """A job that asks for one task and no cores has one, unless the cluster gives more."""
+    """Report a job with one task and no request for cores, so with one core.
+
+    The cluster may give more.
+    """
     task = batch.get("ntasks_per_node") or batch.get("ntasks")
     if task is None or count(task) != 1 or started is None or workers.value < 2:
         return
@@ -194,7 +197,7 @@ def _unasked(
 
 
 def _of_job(run: LintContext, workers: Place) -> Iterator[Finding]:
-    """The cores that a job asks Slurm for, with one task a node."""
+    """The cores that a job requests from Slurm, with one task per node."""
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
         batch, started = batch_of(run, document), per_node(document)
         asked = batch.get("cpus_per_task") if batch is not None else None

@@ -19,7 +19,7 @@ _BLACKWELL: Final = (10, 0)
 
 
 class _Newer(NamedTuple):
-    """A generation of devices: the first torch with kernels for it, and the wheels they are in."""
+    """The first torch with kernels for a generation of devices, and the wheels that have them."""
 
     release: str
     wheels: str

@@ -151,9 +151,9 @@ def _no_room(found: "Estimate", taken: int, terms: Mapping[str, int]) -> Finding
 
 
 def _near_the_limit(found: "Estimate") -> Finding:
-    """What fits, but for what the allocator and the collectives may take; labels are to be put in.
+    """The finding if all fits but the margin of allocator and collectives; the caller adds labels.
 
-    compiler/analyses/memory/margin.py: a plan has to fit with that.
+    compiler/analyses/memory/margin.py: a plan has to fit including the margin.
     """
     from tunec.schemas.units import format_bytes
 

@@ -1,1 +1,1 @@
-"""Rules about what moves the parameters."""
+"""Rules about the optimizer."""

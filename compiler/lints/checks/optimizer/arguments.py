@@ -19,9 +19,9 @@ _NONE: Final = frozenset(
         "schedule_free_sgd",
     }
 )
-"""Optimizers that are given none of the three."""
+"""Optimizers that get none of the three numbers."""
 _LION: Final = frozenset({"lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_lion_32bit"})
-"""Optimizers that are given the betas alone."""
+"""Optimizers that only get the betas."""
 
 
 @rule(
@@ -32,7 +32,7 @@ _LION: Final = frozenset({"lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_l
     reads=("trainer:optim",),
 )
 def adam_numbers_unread(run: LintContext) -> Iterator[Finding]:
-    """Numbers of Adam beside an optimizer that is none."""
+    """Adam's numbers are set beside an optimizer other than Adam."""
     if run.said("deepspeed", "optimizer.type") is not None:
         return  # that one is used
     for document in run.of("trainer"):
@@ -59,8 +59,8 @@ _UNREAD: Final = frozenset(
         *("paged_lion_8bit", "paged_lion_32bit"),
     }
 )
-"""Optimizers whose builder looks at no word of `optim_args`: transformers 4.40.2 to 5.23.0
-trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0 trainer_optimizer.py."""
+"""Optimizers whose builder does not read `optim_args`: transformers 4.40.2 to 5.23.0 trainer.py
+`get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0 trainer_optimizer.py."""
 
 
 @rule(
@@ -71,7 +71,7 @@ trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0 trainer_optimizer.py.
     reads=("trainer:optim_args",),
 )
 def optimizer_arguments(run: LintContext) -> Iterator[Finding]:
-    """Arguments for an optimizer that does not read them, or that cannot be read."""
+    """The optimizer does not read these arguments, or they cannot be parsed."""
     for document in run.of("trainer"):
         place, optim = document.get("optim_args"), document.get("optim")
         if place is None or document.is_view or not isinstance(place.value, str):
@@ -152,7 +152,7 @@ cpu_adam.py `DeepSpeedCPUAdam.__init__`: betas[1]."""
     ),
 )
 def optimizer_number_refused(run: LintContext) -> Iterator[Finding]:
-    """A rate, a decay of moments or an epsilon that no optimizer takes."""
+    """A rate, a beta or an epsilon that no optimizer accepts."""
     for key in _BETAS:
         for place in run.each("trainer", key):
             if is_number(place.value) and not 0 <= place.value < 1:
@@ -185,7 +185,7 @@ def _below(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_sgd(run: LintContext) -> Iterator[Finding]:
-    """Nesterov's momentum is one of a momentum above zero, which nothing dampens."""
+    """Report Nesterov's momentum without a positive momentum, or with dampening."""
     for place in run.each("deepspeed", f"{_BELOW}nesterov"):
         numbers = [place.document.value(f"{_BELOW}{key}", 0) for key in ("momentum", "dampening")]
         is_of_sgd = place.document.value("optimizer.type") == "SGD"
@@ -202,7 +202,7 @@ def _is_of_adafactor(place: Place) -> bool:
 
 
 def _is_text_to_torch(place: Place) -> bool:
-    """A text beside an optimizer of torch's own name: number-as-text reports it of DeepSpeed's."""
+    """Whether an optimizer of torch gets a string; for DeepSpeed's number-as-text reports it."""
     kind = place.document.value("optimizer.type")
     is_text = isinstance(place.value, str) and place.value != "auto"
     return is_text and isinstance(kind, str) and kind in _OF_TORCH

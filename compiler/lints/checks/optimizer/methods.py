@@ -18,7 +18,7 @@ from tunec.compiler.lints.rule import Finding, rule
     reads=("trainer:optim", "llamafactory:use_badam"),
 )
 def layerwise_optimizer_refused(run: LintContext) -> Iterator[Finding]:
-    """A layer-wise optimizer where gradients are to be gathered first."""
+    """A layer-wise optimizer is used where gradients have to be gathered first."""
     yield from _badam(run)
     for place in run.each("trainer", "optim"):
         name = place.value
@@ -35,7 +35,7 @@ def layerwise_optimizer_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _badam(run: LintContext) -> Iterator[Finding]:
-    """LLaMA-Factory lets its blocks be trained by several processes under ZeRO-3 alone."""
+    """Report BAdam in several processes, which LLaMA-Factory allows only under ZeRO-3."""
     world = run.value("parallel.world")
     for document in run.of("llamafactory"):
         at, mode = document.get("use_badam"), document.get("badam_mode")
@@ -76,7 +76,7 @@ def _layerwise_finding(place: Place, what: str, other: Place | None) -> Finding:
     reads=("trainer:optim",),
 )
 def optimizer_targets_missing(run: LintContext) -> Iterator[Finding]:
-    """A low-rank optimizer without a list of the modules that it works on."""
+    """A low-rank optimizer is missing the list of modules that it works on."""
     for document in run.of("trainer"):
         place = document.get("optim")
         if place is None or not isinstance(place.value, str):
@@ -107,7 +107,7 @@ _LOW_RANK: Final = ("galore_", "apollo_")
     reads=("trainer:optim_target_modules",),
 )
 def optimizer_targets_unread(run: LintContext) -> Iterator[Finding]:
-    """Modules for a low-rank optimizer, and an optimizer that is none."""
+    """Modules for a low-rank optimizer are set, but the optimizer is not a low-rank one."""
     for document in run.of("trainer"):
         targets, optim = document.get("optim_target_modules"), document.get("optim")
         if targets is None or targets.value in (None, [], "") or _is_open(document):
@@ -135,7 +135,7 @@ def _is_open(document: Document) -> bool:
     reads=("trainer:optim",),
 )
 def projection_under_zero(run: LintContext) -> Iterator[Finding]:
-    """GaLore or APOLLO over weights that ZeRO has laid out flat."""
+    """GaLore or APOLLO gets weights that ZeRO has flattened."""
     optimizer = run.said("trainer", "optim")
     stage = run.effective("deepspeed", "zero_optimization.stage")
     if optimizer is None or not isinstance(optimizer.value, str):
@@ -175,7 +175,7 @@ _SMALL: Final = 0.1
     reads=tuple(f"{kind}:{rate}" for kind, _, rate in _KEYS),
 )
 def rate_of_a_rate_free_optimizer(run: LintContext) -> Iterator[Finding]:
-    """A small learning rate for an optimizer that finds the rate itself."""
+    """A small learning rate is set for an optimizer that finds the rate itself."""
     for kind, optimizer, rate in _KEYS:
         for document in run.of(kind):
             found, at = document.get(optimizer), document.get(rate)
@@ -215,7 +215,7 @@ _FLAT: Final = ("constant", "constant_with_warmup")
     reads=("trainer:optim",),
 )
 def schedule_of_a_schedule_free_optimizer(run: LintContext) -> Iterator[Finding]:
-    """A falling rate for an optimizer that stands in for the schedule."""
+    """A decaying schedule is set for an optimizer that replaces the schedule."""
     optim, kind = run.said("trainer", "optim"), run.effective("trainer", "lr_scheduler_type")
     if optim is None or not isinstance(optim.value, str) or not isinstance(kind.value, str):
         return
@@ -236,8 +236,8 @@ def schedule_of_a_schedule_free_optimizer(run: LintContext) -> Iterator[Finding]
 
 
 _MOST: Final = 0.05
-"""Adam moves a weight by about the rate in each step, and weights of language models are of the
-order of 0.02 (`initializer_range` of their configs)."""
+"""Adam moves a weight by about the rate in each step, and weights of language models are about 0.02
+in size (`initializer_range` of their configs)."""
 _OTHERS: Final = ("prodigy", "dadapt", "sgd", "lomo", "adafactor", "schedule_free", "rmsprop")
 
 
@@ -249,7 +249,7 @@ _OTHERS: Final = ("prodigy", "dadapt", "sgd", "lomo", "adafactor", "schedule_fre
     reads=("trainer:learning_rate", "deepspeed:optimizer.params.lr"),
 )
 def learning_rate_beyond_adam(run: LintContext) -> Iterator[Finding]:
-    """A learning rate with which Adam steps farther than weights are large."""
+    """A learning rate with which Adam's steps are larger than the weights."""
     optimizer = run.said("trainer", "optim")
     if optimizer is None or _is_of_adam(optimizer.value):
         for place in run.each("trainer", "learning_rate"):
@@ -275,5 +275,5 @@ def _judged(place: Place) -> Iterator[Finding]:
 
 
 def _meant(value: float) -> float:
-    """`2e5` for `2e-5`, `5` for `5e-5`."""
+    """The rate that was probably meant: `2e-5` for `2e5`, `5e-5` for `5`."""
     return value if value <= 0 else float(f"{value:e}".split("e")[0]) * 1e-5

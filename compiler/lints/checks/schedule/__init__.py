@@ -1,1 +1,1 @@
-"""Rules about how long training lasts and how the learning rate moves."""
+"""Rules about the length of training and the learning rate schedule."""

@@ -1,4 +1,4 @@
-"""Arguments of a schedule, warm-up among them."""
+"""Arguments of a schedule, including warm-up."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ _END = 1e-7
     reads=(*keys("trainer", "lr_scheduler_type", "lr_scheduler_kwargs"), "axolotl:lr_scheduler"),
 )
 def schedule_argument_missing(run: LintContext) -> Iterator[Finding]:
-    """A schedule without the arguments that it cannot do without."""
+    """A schedule is missing arguments that it requires."""
     for document in run.of("trainer", "axolotl"):
         kind = document.get("lr_scheduler" if document.kind == "axolotl" else "lr_scheduler_type")
         if kind is None or document.is_view or is_overridden(run):
@@ -152,7 +152,7 @@ _WSD: Final = "warmup_stable_decay"
 _UP: Final = "the rate rises to its end instead of falling"
 
 Fault = tuple[str, str, Consequence]
-"""What is wrong, why, and when it shows."""
+"""What is wrong, why, and the consequence."""
 
 
 @rule(
@@ -163,7 +163,7 @@ Fault = tuple[str, str, Consequence]
     reads=keys("trainer", "lr_scheduler_type", "lr_scheduler_kwargs"),
 )
 def schedule_argument_unusable(run: LintContext) -> Iterator[Finding]:
-    """An argument of a schedule with which it does not do what its name says."""
+    """With this argument a schedule does not do what its name promises."""
     for document in run.of("trainer"):
         kind, given = document.get("lr_scheduler_type"), document.get("lr_scheduler_kwargs")
         arguments = arguments_of(given)
@@ -240,7 +240,7 @@ def _unusable_finding(place: Place, kind: Place, key: str, fault: Fault) -> Find
     reads=("trainer:warmup_ratio",),
 )
 def warmup_given_twice(run: LintContext) -> Iterator[Finding]:
-    """Warm-up is given as steps and as a share."""
+    """Warm-up is set both in steps and as a ratio."""
     for document in run.of("trainer"):
         steps, share = document.get("warmup_steps"), document.get("warmup_ratio")
         if steps is None or share is None or document.is_view:
@@ -319,7 +319,7 @@ _NONE: Final = ("constant", "reduce_lr_on_plateau", "greedy")
     reads=keys("trainer", "warmup_steps", "warmup_ratio"),
 )
 def warmup_of_a_constant_rate(run: LintContext) -> Iterator[Finding]:
-    """Warm-up of a schedule that has none."""
+    """Warm-up is set for a schedule that has none."""
     kind, warm = run.said("trainer", "lr_scheduler_type"), warmup_place(run)
     if kind is None or warm is None or kind.value not in _NONE or is_overridden(run):
         return

@@ -1,4 +1,4 @@
-"""How long is trained, and schedules that depend on it."""
+"""The length of training, and schedules that depend on it."""
 
 from collections.abc import Iterator
 from math import isfinite
@@ -25,7 +25,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     reads=("trainer:max_steps",),
 )
 def epochs_beside_steps(run: LintContext) -> Iterator[Finding]:
-    """A number of epochs beside a number of steps."""
+    """Both a number of epochs and a number of steps are set."""
     for document in run.of("trainer"):
         steps, passes = document.get("max_steps"), document.get("num_train_epochs")
         if steps is None or passes is None or document.is_compiled:
@@ -55,7 +55,7 @@ _STEPS: Final = {
     reads=keys("trainer", *_STEPS, "warmup_steps", "warmup_ratio"),
 )
 def interval_refused(run: LintContext) -> Iterator[Finding]:
-    """An interval or a warm-up in a number that is none."""
+    """An interval or a warm-up has an invalid number."""
     for document in run.of("trainer"):
         for key, strategies in _STEPS.items():
             place = document.get(key)
@@ -65,7 +65,7 @@ def interval_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_by_steps(document: Document, key: str, strategies: tuple[str, ...]) -> bool:
-    """Whether the interval is looked at: logging and saving go by steps by default."""
+    """Whether the interval is read; logging and saving go by steps by default."""
     said = next((each for name in strategies if (each := document.get(name))), None)
     if said is None:
         return key != "eval_steps" and not document.unknown & set(strategies)
@@ -121,7 +121,7 @@ def _check(run: LintContext) -> Iterator[Finding]:
     reads=("trainer:max_steps",),
 )
 def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
-    """max_steps 0, which newer releases take at its word."""
+    """max_steps is 0, with which newer releases stop after the first step."""
     train = run.said("trainer", "do_train")
     if run.of("axolotl") or (train is not None and train.value is False):
         return
@@ -139,7 +139,7 @@ def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
     ),
 )
 def nothing_is_trained(run: LintContext) -> Iterator[Finding]:
-    """No epochs, or a learning rate of zero."""
+    """The run has no epochs, or a learning rate of zero."""
     train = run.said("trainer", "do_train")
     if train is not None and train.value is False:
         return
@@ -184,7 +184,7 @@ def nothing_is_trained(run: LintContext) -> Iterator[Finding]:
     reads=("deepspeed:optimizer",),
 )
 def optimizer_without_scheduler(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's optimizer without a scheduler of its own, for a Trainer that asks for both."""
+    """DeepSpeed's file has an optimizer but no scheduler; the Trainer needs both or neither."""
     if not run.of("trainer") or run.runs("transformers>=4.30,<4.33") is not True:
         return
     for document in run.of("deepspeed"):
@@ -210,7 +210,7 @@ _FOLLOWS: Final = ("reduce_lr_on_plateau", "greedy")
     reads=("trainer:lr_scheduler_type",),
 )
 def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
-    """The rate is to follow a metric that is not measured."""
+    """The learning rate depends on a metric that is not measured."""
     for document in run.of("trainer"):
         kind = document.get("lr_scheduler_type")
         if kind is None or kind.value not in _FOLLOWS or document.is_view:
@@ -235,7 +235,7 @@ def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
     reads=("trainer:lr_scheduler_type",),
 )
 def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
-    """A cosine with restarts that never restarts."""
+    """A cosine schedule with restarts that never restarts."""
     for document in run.of("trainer"):
         kind = document.get("lr_scheduler_type")
         if kind is None or kind.value != "cosine_with_restarts" or document.is_view:
@@ -261,7 +261,7 @@ def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
     reads=("deepspeed:scheduler.type",),
 )
 def scheduler_without_decay(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's WarmupLR beside a trainer that would let the rate fall."""
+    """DeepSpeed's WarmupLR replaces the trainer's default schedule, which would lower the rate."""
     kind = run.said("deepspeed", "scheduler.type")
     asked = run.effective("trainer", "lr_scheduler_type")
     if kind is None or kind.value != "WarmupLR" or asked.source != "default":

@@ -1,1 +1,1 @@
-"""Rules about attention, samples as token sequences, widths of parallelism and experts."""
+"""Rules about attention, token sequences, widths of parallelism, and experts."""

@@ -1,4 +1,4 @@
-"""Attention kernels and positions, and samples that they do not fit."""
+"""Attention kernels and positions, and samples that do not fit them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ _MEANT: Final[Mapping[str, str]] = {
     "xformers": "sdpa",
     "true": _FLASH,
 }
-"""What is written, and what is meant; another word may be one that somebody registered."""
+"""Wrong words with the right ones; any other word may be a kernel that a script has registered."""
 
 
 @rule(
@@ -44,7 +44,7 @@ _MEANT: Final[Mapping[str, str]] = {
     reads=keys("|".join((*_KINDS, "hf")), *_ATTENTION_KEYS),
 )
 def attention_word_unknown(run: LintContext) -> Iterator[Finding]:
-    """A word for the kernel of attention that transformers does not have."""
+    """A word for the attention kernel that transformers does not have."""
     for document in run.of(*_KINDS):
         for key in _ATTENTION_KEYS:
             at = document.get(key)
@@ -56,7 +56,7 @@ def attention_word_unknown(run: LintContext) -> Iterator[Finding]:
 
 
 def _flex(run: LintContext) -> Iterator[Finding]:
-    """FlexAttention, which torch has from 2.5 on."""
+    """Report FlexAttention with a torch before 2.5, where it was added."""
     for place in (
         at for kind in (*_KINDS, "hf") for key in _ATTENTION_KEYS for at in run.each(kind, key)
     ):
@@ -92,7 +92,7 @@ _NAMED_BY: Final = ("attn_implementation", "model_init_kwargs.attn_implementatio
     reads=(*keys("sft", "packing", "padding_free"), "axolotl:sample_packing"),
 )
 def packing_without_varlen(run: LintContext) -> Iterator[Finding]:
-    """Samples are packed, and attention does not keep them apart."""
+    """Samples are packed, but attention does not separate them."""
     for document in run.of("sft"):
         yield from _of_trl(run, document)
     for document in run.of("axolotl"):
@@ -126,10 +126,10 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _joins_on_purpose(run: LintContext, at: Place) -> bool:
-    """Whether packing keeps no samples apart by any attention.
+    """Whether this packing separates samples with no attention kernel.
 
-    trl 0.8.6 to 0.18.2 `packing` joins them to one text, and so does the strategy `wrapped` since;
-    no release warns of it.
+    trl 0.8.6 to 0.18.2 `packing` joins samples into one sequence, and so does the strategy
+    `wrapped` since; no release warns about it.
     """
     if at.path != "packing":
         return False
@@ -177,7 +177,7 @@ def _on(at: Place) -> bool:
 
 
 _CAPPED: Final = re.compile(r"(^|[/_-])gemma-?2-\d", re.IGNORECASE)
-"""Gemma 2; `gemma-2b` is the first Gemma, and Gemma 3 caps nothing."""
+"""Names of Gemma 2; `gemma-2b` is the first Gemma, and Gemma 3 does not cap scores."""
 _REFUSES: Final = "transformers>=5.23"
 _SOFTCAPPING_KEYS: Final = (
     ("model", "attn_implementation"),
@@ -197,7 +197,7 @@ _SOFTCAPPING_KEYS: Final = (
     reads=tuple(f"{kind}:{key}" for kind, key in _SOFTCAPPING_KEYS),
 )
 def softcapping_left_out(run: LintContext) -> Iterator[Finding]:
-    """Attention of Gemma 2 by a kernel that does not cap its scores."""
+    """Gemma 2's attention runs in a kernel that does not cap its scores."""
     path = run.model.path if run.model is not None else run.model_name or ""
     at = _torchs_own(run)
     if at is None or _CAPPED.search(path) is None:
@@ -263,7 +263,7 @@ def flash_attention_in_fp32(run: LintContext) -> Iterator[Finding]:
 
 
 def _fp32(run: LintContext) -> Place | None:
-    """Where the run is set to fp32, with nothing that computes in 16 bits."""
+    """The place that sets the run to fp32, if nothing makes it compute in 16 bits."""
     if run.value("precision.compute") == "fp32":
         return run.place(run.observed("precision.compute"))
     if computes_in_half(run) is not False or _deepspeed_in_half(run):
@@ -306,18 +306,18 @@ def longer_than_context(run: LintContext) -> Iterator[Finding]:
 
 
 _CHANGED: Final = re.compile(r"(?i)#[^\n]*(?:\brope\b|max_position_embeddings|\byarn\b)")
-"""A remark that the model's own positions are changed."""
+"""A comment that the model's own positions have been changed."""
 
 
 def _length(run: LintContext) -> Place | None:
-    """Where the longest sequence is written."""
+    """The place that sets the maximum sequence length."""
     length = run.place(run.observed("data.sequence")) or flag(run)
     generated = (run.said(kind, "max_completion_length") for kind in ("grpo", "rloo"))
     return length or next((each for each in generated if each is not None), None)
 
 
 _TRL_SCRIPTS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
-"""Files of TRL's scripts, which have the key."""
+"""Kinds of TRL's scripts, whose files have the key."""
 
 
 @rule(
@@ -328,7 +328,7 @@ _TRL_SCRIPTS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
     reads=keys("|".join(_TRL_SCRIPTS), "dataset_streaming"),
 )
 def stream_without_steps(run: LintContext) -> Iterator[Finding]:
-    """A stream of samples is to be trained on, without a number of steps."""
+    """The data is a stream, but no number of steps is set."""
     for document in run.of(*_TRL_SCRIPTS):
         at = where(document, "dataset_streaming=true")
         if at is None or document.is_view or "max_steps" in document.unknown:

@@ -1,4 +1,4 @@
-"""Widths of parallelism, experts, and the attention that they need."""
+"""Widths of parallelism, experts, and the attention that these widths need."""
 
 import math
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _WRITTEN: Final = ("tensor_parallel.autotp_size", "sequence_parallel_size")
     reads=("slot:parallel.tensor", "slot:parallel.sequence", *keys("deepspeed", *_WRITTEN)),
 )
 def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
-    """The processes cannot be split by the widths that are asked for."""
+    """The requested widths do not divide the number of processes."""
     world = run.world
     widths = [each for slot in _WIDTHS if (each := run.observed(slot)) and each.value > 1]
     if world is None or not isinstance(world.value, int):
@@ -50,17 +50,18 @@ def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
 
 
 _PROCESSES: Final = "environment.NPROC_PER_NODE"
-"""Of which ms-swift and LLaMA-Factory start as many: swift 2.0 to 4.3 cli/main.py `main`."""
+"""The variable for the number of processes that ms-swift and LLaMA-Factory start: swift 2.0 to 4.3
+cli/main.py `main`."""
 
 
 def _is_started_as(run: LintContext, product: int) -> bool:
-    """Whether the program starts its processes itself, in a number that the groups divide."""
+    """Whether the program itself starts a number of processes that the groups divide."""
     starts = (each.value for each in run.each("launch", _PROCESSES))
     return any(str(each).isdecimal() and int(str(each)) % product == 0 for each in starts)
 
 
 def _written(run: LintContext, world: int) -> Iterator[Finding]:
-    """Widths in a ds_config.json whose reader's table does not have them."""
+    """Report widths in a ds_config.json that are missing from its reader's table."""
     for key in _WRITTEN:
         for place in run.each("deepspeed", key):
             if type(place.value) is int and place.value > 1 and world % place.value:
@@ -88,7 +89,7 @@ _KEYS: Final = (
     reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
-    """Heads cannot be spread over the sequence parallel processes."""
+    """The heads cannot be divided among the sequence parallel processes."""
     if run.model is None:
         return
     text = [each for each in run.model.architecture.stacks if each.part == "text"]
@@ -121,7 +122,7 @@ def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
     reads=keys("trainer|model", "attn_implementation"),
 )
 def context_attention_not_sdpa(run: LintContext) -> Iterator[Finding]:
-    """Ranks share the context of a model whose attention is not SDPA."""
+    """Context parallelism is used with a model whose attention is not SDPA."""
     if run.runs("transformers<=4.51.3"):
         return  # whose Trainer shares no contexts
     own = run.said("trainer", "attn_implementation") or run.said("model", "attn_implementation")
@@ -153,7 +154,7 @@ def _widths(run: LintContext) -> Iterator[Place]:
     reads=keys("trainer|model", "attn_implementation"),
 )
 def sequence_attention_differs(run: LintContext) -> Iterator[Finding]:
-    """The attention around which ranks share a sequence is not the one that the model runs."""
+    """Sequence parallelism wraps another attention kernel than the model uses."""
     own = run.said("trainer", "attn_implementation") or run.said("model", "attn_implementation")
     kernel = own.value if own is not None else None
     if own is None or not isinstance(kernel, str):
@@ -191,7 +192,7 @@ _SINCE: Final = "trl>=1.7"
     reads=(*keys("|".join(TRL), "router_aux_loss_coef"), "llamafactory:moe_aux_loss_coef"),
 )
 def balancing_of_no_experts(run: LintContext) -> Iterator[Finding]:
-    """A loss that balances experts, for a model that has none."""
+    """A load balancing loss is set for a model without experts."""
     if run.model is None or experts(run) or run.model.architecture.kind == "diffusion":
         return
     for document in run.of("llamafactory"):

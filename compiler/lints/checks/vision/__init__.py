@@ -1,1 +1,1 @@
-"""Rules about models that see: their tower, their image tokens, their processors."""
+"""Rules about vision-language models: their tower, their image tokens, their processors."""

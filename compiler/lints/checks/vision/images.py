@@ -1,4 +1,4 @@
-"""Images and the sequence that holds them."""
+"""Images, and the sequence that holds their tokens."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _TEXT: Final = 256
-"""Tokens that a short question with its answer and template takes."""
+"""Tokens of a short question with its answer and template."""
 _FEW: Final = 3
 _MOST: Final = ("image_max_pixels", "max_pixels", "image_resolution")
 _CUT: Final = (
@@ -38,7 +38,7 @@ _CUT: Final = (
     ),
 )
 def image_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
-    """An image has more tokens than the sequence may have."""
+    """An image has more tokens than the sequence can hold."""
     length = run.slot("data.sequence")
     at = run.place(length)
     if length is None or at is None or at.document.kind not in _CUTS:
@@ -56,7 +56,7 @@ _OF_IMAGES: Final = re.compile(
 
 
 def _has_images(run: LintContext, document: Document) -> bool:
-    """Whether the model's name, or a key or word of the file, says that there are images."""
+    """Whether the model's name, or a key or word of the file, shows that there are images."""
     named = run.model_name or ""
     return _OF_IMAGES.search(f"{named}\n{document.text}") is not None
 
@@ -80,13 +80,13 @@ _BY_NAME: Final = (
     (re.compile(r"(?i)qwen2(\.5)?-?vl|qvq-72b"), (14, 2), 12845056),
     (re.compile(r"(?i)qwen3(\.5)?-?vl"), (16, 2), 16777216),
 )
-"""Sides of a patch and patches that are merged: config.json of the models, `vision_config`,
-`patch_size` and `spatial_merge_size`, alike in every size of the family; and the most pixels of
-their preprocessor_config.json (`PUBLISHED_BOUNDS` of the image rules)."""
+"""Patch size and number of patches merged per side: `patch_size` and `spatial_merge_size` in
+`vision_config` of the models' config.json, equal in every size of the family; and the maximum
+pixels of their preprocessor_config.json (`PUBLISHED_BOUNDS` of the image rules)."""
 
 
 def _by_name(run: LintContext, at: Place, length: object) -> Iterator[Finding]:
-    """Models that are not in the catalogue, of families whose images are told by pixels alone."""
+    """Report models outside the catalogue, of families whose image tokens depend on pixels only."""
     named = run.model_name
     if named is None or not isinstance(length, int) or length < 1:
         return
@@ -110,7 +110,7 @@ def _by_name(run: LintContext, at: Place, length: object) -> Iterator[Finding]:
 
 
 def _by_processor(at: Place, pixels: int, patch: int, length: int) -> Iterator[Finding]:
-    """TRL hands images on as they are, and the model's own processor bounds them."""
+    """Report images too long under TRL, where only the model's own processor limits their size."""
     tokens = pixels // patch**2
     if tokens >= length:
         note = f"its processor lets {pixels} pixels through, {tokens} tokens"
@@ -118,7 +118,7 @@ def _by_processor(at: Place, pixels: int, patch: int, length: int) -> Iterator[F
 
 
 def _bound_of_llamafactory(run: LintContext, document: Document) -> int | None:
-    """Pixels to which it scales an image down by default."""
+    """The pixels to which LLaMA-Factory scales images down by default; None if it does not."""
     is_late = run.runs("llamafactory>=0.9.2") is not False
     is_open = set(_MOST) & document.unknown or document.kind != "llamafactory"
     return _DEFAULT_PIXELS if is_late and not is_open else None
@@ -163,7 +163,7 @@ def _of(run: LintContext, at: Place, images: "ImageTokens", length: int) -> Iter
 
 
 def _few(at: Place, most: Place, tokens: int, told: tuple[int, str]) -> Iterator[Finding]:
-    """A sequence with room for a picture or two beside the text."""
+    """Report a sequence with room for fewer than three images beside the text."""
     length, note = told
     room = (length - _TEXT) // tokens
     if room >= _FEW:
@@ -204,7 +204,7 @@ def _whole_number(document: Document, keys: tuple[str, ...]) -> Place | None:
 
 
 def _tokens(images: "ImageTokens", pixels: int | None) -> int | None:
-    """The most tokens of one image; None where nothing bounds it."""
+    """The maximum number of tokens of one image; None if there is no limit."""
     from tunec.compiler.analyses.architecture.image_tokens import UnfitImage, image_tokens
 
     if images.max_pixels:
@@ -219,7 +219,7 @@ def _tokens(images: "ImageTokens", pixels: int | None) -> int | None:
 
 
 def _slices(images: "ImageTokens", pixels: int | None) -> int:
-    """The most tiles of an image of so many pixels that is half a tile wide and high or more."""
+    """The most tiles of an image with that many pixels and sides of at least half a tile."""
     side, most = images.image_size, images.max_slices
     if not pixels or not side:
         return most
@@ -231,7 +231,7 @@ def _slices(images: "ImageTokens", pixels: int | None) -> int:
 
 _GLM: Final = "training_args.remove_unused_columns"
 _OUTPUT: Final = {_GLM: "training_args.output_dir", "remove_unused_columns": "output_dir"}
-"""An argument that must be written beside it."""
+"""The required argument beside each key."""
 
 
 _KEPT: Final = "trl>=0.22"
@@ -252,7 +252,7 @@ _KEPT: Final = "trl>=0.22"
     ),
 )
 def columns_of_images_removed(run: LintContext) -> Iterator[Finding]:
-    """The trainer removes the columns that the collator of a model that sees needs."""
+    """The trainer removes columns that a vision-language model's collator needs."""
     yield from _of_own_collator(run)
     for document in run.documents:
         if document.kind not in ("hf", "glm4") and not is_minicpm(document):
@@ -280,7 +280,7 @@ def columns_of_images_removed(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_own_collator(run: LintContext) -> Iterator[Finding]:
-    """TRL's trainer of samples before 0.22 leaves images to a collator of the script's own."""
+    """Report the SFT trainer before TRL 0.22, which leaves images to the script's own collator."""
     if run.runs(_KEPT) is True or not sees(run):
         return
     for document in run.of("sft"):
@@ -317,7 +317,7 @@ _PAIRS: Final = (
     reads=keys("trainer|model|minicpm-v", *(low for low, _ in _PAIRS)),
 )
 def pixel_bounds_crossed(run: LintContext) -> Iterator[Finding]:
-    """The least pixels of an image are more than the most."""
+    """The minimum number of an image's pixels is larger than the maximum."""
     for document in run.documents:
         if document.is_view:
             continue

@@ -1,4 +1,4 @@
-"""Scripts that cut images, their words, and options that are not made for images."""
+"""Scripts that truncate images, values of their flags, and options that do not support images."""
 
 import re
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from tunec.compiler.lints.facts.model import sees
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _SIDES: Final = re.compile(r"patch(\d+)(?:-(\d+))?$")
-"""`clip-vit-large-patch14-336`: cells of 14 pixels in images of 336."""
+"""`clip-vit-large-patch14-336`: patches of 14 pixels in images of 336."""
 _SIDE: Final = 224
 _LENGTH_OF_LLAVA: Final = 512
 _LENGTH_OF_QWEN: Final = 512
 _PIXELS: Final = 28 * 28 * 576
-"""QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/argument.py: their defaults."""
+"""QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/argument.py: the default of max_pixels."""
 _INTERNVL: Final = {
     "force_image_size": 448,
     "down_sample_ratio": 0.5,
@@ -29,7 +29,7 @@ _INTERNVL: Final = {
 _QWEN_1: Final = re.compile(r"(?i)qwen-vl")
 _OF_QWEN_1: Final = 258
 """Qwen/Qwen-VL visual.py: 256 queries; QwenLM/Qwen-VL aa00ed0 finetune.py `preprocess`: cut at
-max_len; modeling_qwen.py asserts that each picture that begins also ends."""
+max_len; modeling_qwen.py asserts that each image that begins also ends."""
 _PATCH: Final = 14
 _QUERIES: Final = ((re.compile(r"(?i)minicpm-llama3-v"), 96), (re.compile(r"(?i)minicpm"), 64))
 """`query_num` of the models' config.json: MiniCPM-Llama3-V 2.5; MiniCPM-V 2.0, 2.6 and later."""
@@ -43,7 +43,7 @@ _QUERIES: Final = ((re.compile(r"(?i)minicpm-llama3-v"), 96), (re.compile(r"(?i)
     reads=keys("trainer", "conv_style", *MINICPM_FLAGS, "dataset_use", "fix_vit", "vision_tower"),
 )
 def script_cuts_images(run: LintContext) -> Iterator[Finding]:
-    """The fine-tuning script of a vision-language model cuts sequences below its images' tokens."""
+    """A vision-language model's script truncates sequences to fewer tokens than its images have."""
     for document in run.of("hf", "sft"):
         if document.is_view or document.format != "shell":
             continue
@@ -90,7 +90,10 @@ def _of_minicpm(document: Document) -> Iterator[Finding]:
 
 
 def _of_qwen(document: Document) -> Iterator[Finding]:
-    """A sample is cut behind its images' tokens are counted, unless samples are joined."""
+    """Report Qwen's script if it truncates a sample after it has counted the image tokens.
+
+    Samples that are joined are not truncated.
+    """
     keys = ("model_max_length", "max_pixels", "data_flatten", "data_packing")
     at, pixels = document.get("model_max_length"), document.get("max_pixels")
     base = str(document.value("model_name_or_path", "")).lower()
@@ -144,11 +147,12 @@ _FORMS: Final = (
     *("mistral_direct", "plain", "v0_plain", "llava_v0", "v0_mmtag", "llava_v1", "v1_mmtag"),
     *("llava_llama_2", "mpt"),
 )
-"""haotian-liu/LLaVA c121f04 llava/conversation.py `conv_templates`, and two that `train` knows."""
+"""haotian-liu/LLaVA c121f04 llava/conversation.py `conv_templates`, and two values that `train`
+handles."""
 
 
 class _Word(NamedTuple):
-    """What a flag takes, and what comes of another word."""
+    """The values that a flag takes, and the consequence of another value."""
 
     taken: re.Pattern[str]
     told: str
@@ -186,8 +190,8 @@ _NEXT: Final = (
     "mm_newline_position",
     *("data_mixture", "tune_vision_tower", "tune_language_model", "vflan_no_system_prompt"),
 )
-"""Flags of LLaVA-NeXT, and of NVlabs/VILA, which keeps the path of LLaVA's script:
-both have other words."""
+"""Flags of LLaVA-NeXT, and of NVlabs/VILA, whose script has the same path as LLaVA's: both take
+other values."""
 
 
 @rule(
@@ -199,7 +203,7 @@ both have other words."""
     unless="quoted",
 )
 def script_word_unknown(run: LintContext) -> Iterator[Finding]:
-    """A word that LLaVA's script does not have."""
+    """A flag has a value that LLaVA's script does not know."""
     for document in run.of("hf", "sft"):
         is_llava = packages(run, document) == {"llava"}
         if not is_llava or document.is_view or any(document.get(key) for key in _NEXT):
@@ -222,9 +226,9 @@ def script_word_unknown(run: LintContext) -> Iterator[Finding]:
 
 
 _OWN_COLLATOR: Final = "skip_prepare_dataset"
-"""What a script says that makes batches of its own: TRL then packs and cuts nothing."""
+"""A word of scripts with their own collator: TRL then neither packs nor truncates."""
 BY_MODEL: Final = "trl>=0.22,<1.11"
-"""Releases whose trainer of samples looks at the model; later ones look at the data."""
+"""Releases whose SFT trainer checks the model for images; later releases check the data."""
 
 
 @rule(
@@ -235,7 +239,7 @@ BY_MODEL: Final = "trl>=0.22,<1.11"
     reads=("sft:packing", "sft:padding_free", "axolotl:sample_packing"),
 )
 def images_packed(run: LintContext) -> Iterator[Finding]:
-    """Samples with images are to be packed."""
+    """Packing is requested for samples with images."""
     by_model = run.runs(BY_MODEL)
     is_text = run.environment.has_text_alone and by_model is False
     if not sees(run) or run.own.holds(_OWN_COLLATOR) or is_text:
@@ -270,7 +274,7 @@ _ROWS: Final = (
     (("sft", "dpo"), "truncation_mode=keep_end", "the images lie in what is cut off", "trl>=1.0"),
     (("dpo",), "precompute_ref_log_probs", _ON_THE_FLY, "trl>=1.0"),
 )
-"""Kinds, condition, why, and the releases that refuse it."""
+"""Kinds of files, condition, reason, and the releases that refuse the option."""
 
 
 @rule(
@@ -281,7 +285,7 @@ _ROWS: Final = (
     reads=first_keys("sft|dpo", (condition for _, condition, _, _ in _ROWS)),
 )
 def option_not_for_images(run: LintContext) -> Iterator[Finding]:
-    """An option of TRL that its trainers do not take for samples with images."""
+    """A TRL option that its trainers do not support for samples with images."""
     if not sees(run):
         return
     for kinds, condition, why, since in _ROWS:
@@ -302,6 +306,6 @@ def option_not_for_images(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_whole(document: Document) -> bool:
-    """Whether nothing is cut: `max_length` is null."""
+    """Whether sequences are not truncated: `max_length` is null."""
     length = document.get("max_length")
     return length is not None and length.value is None

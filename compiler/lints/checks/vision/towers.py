@@ -1,4 +1,4 @@
-"""Which part of a vision-language model is trained."""
+"""The part of a vision-language model that is trained."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     reads=keys("trainer|model|minicpm-v", "use_lora"),
 )
 def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
-    """MiniCPM-V's script is to train the language model and LoRA in it."""
+    """MiniCPM-V's script is set to train both the language model and LoRA in it."""
     for document in run.documents:
         if document.is_view or not is_minicpm(document):
             continue
@@ -42,8 +42,8 @@ def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
 
 
 _LATE_TOWER: Final = re.compile(r"\bdelay_load\s*=\s*True")
-"""How haotian-liu/LLaVA llava/model/multimodal_encoder builds a tower that has no layers until it
-is loaded, after the adapters have been made."""
+"""The way in which haotian-liu/LLaVA llava/model/multimodal_encoder builds a tower without layers,
+which are loaded after the adapters have been made."""
 
 
 @rule(
@@ -54,7 +54,7 @@ is loaded, after the adapters have been made."""
     reads=(*lora_keys("target_modules"), "axolotl:lora_target_linear"),
 )
 def lora_reaches_vision_tower(run: LintContext) -> Iterator[Finding]:
-    """LoRA's targets match layers of the vision tower too."""
+    """LoRA's targets also match layers of the vision tower."""
     if run.model is None or run.model.architecture.kind != "vision-language":
         return
     if run.own.shows(_LATE_TOWER):
@@ -113,7 +113,7 @@ _OTHERS: Final = frozenset({"llava_llama_2", "llama_2", "mpt", "mistral_instruct
     reads=keys("trainer|minicpm-v", "model_name_or_path"),
 )
 def chat_form_of_another_model(run: LintContext) -> Iterator[Finding]:
-    """A script of a vision-language model gets another language model's chat form."""
+    """A vision-language model's script uses the chat template of another language model."""
     yield from _of_minicpm(run)
     for document in run.of("hf", "sft"):
         model, style = document.get("model_name_or_path"), document.get("conv_style")
