@@ -245,7 +245,10 @@ def init_on_quantised_base(run: LintContext) -> Iterator[Finding]:
 
 
 def _asked_of_simpletuner(run: LintContext) -> Iterator[Finding]:
-    """Only bitsandbytes packs the weights; LoftQ is made `default` beside any quantised base."""
+    """Report PiSSA in SimpleTuner on a base that bitsandbytes packs.
+
+    SimpleTuner changes LoftQ to `default` beside any quantised base.
+    """
     base = next(iter(run.each("simpletuner", "base_model_precision")), None)
     for at in run.each("simpletuner", "lora_init_type"):
         if base is not None and at.value == "pissa" and base.value == "nf4-bnb":
@@ -286,7 +289,7 @@ _CONFIGS = {
     reads=lora_keys("init_lora_weights", *_CONFIGS.values()),
 )
 def loftq_config_mismatch(run: LintContext) -> Iterator[Finding]:
-    """`loftq_config` and the initialisation that uses it are not set together."""
+    """LoftQ's configuration is missing, or one is set for an initialisation that is not used."""
     for lora in loras(run):
         if lora.document.kind not in ("peft", "glm4"):
             continue

@@ -280,7 +280,7 @@ def lora_pair_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _parameters(lora: Lora) -> Iterator[Finding]:
-    """Adapters of parameters have no layer of their own."""
+    """Report settings of layers beside `target_parameters`, whose adapters have no layer."""
     parameters = lora.place("target_parameters")
     if parameters is None or not parameters.value:
         return

@@ -308,7 +308,7 @@ def _size(terms: tuple[Term, ...]) -> tuple[str, ...]:
     reads=lora_keys("target_modules", "modules_to_save"),
 )
 def tied_layer_adapted(run: LintContext) -> Iterator[Finding]:
-    """One of two tied embeddings is adapted or trained, and the other is not."""
+    """An end of tied embeddings is adapted or trained without `ensure_weight_tying`."""
     if run.model is None or not run.model.architecture.tied:
         return
     tree = run.model.architecture

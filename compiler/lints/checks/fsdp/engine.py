@@ -126,7 +126,7 @@ _KEY: Final = "activation_checkpointing_offload"
     reads=fsdp_keys(_KEY),
 )
 def fsdp_activation_offload_refused(run: LintContext) -> Iterator[Finding]:
-    """Activation offload with an FSDP that does not support it."""
+    """Activation offload without FSDP 2, or without FSDP's activation checkpointing."""
     for each in asked(run):
         place = each.get(_KEY)
         if each.who != "accelerate" or not is_true(place) or place is None:

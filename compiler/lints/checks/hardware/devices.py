@@ -120,7 +120,7 @@ def _older(capability: tuple[int, int]) -> str:
     hardware=True,
 )
 def unequal_devices(run: LintContext) -> Iterator[Finding]:
-    """Devices of different kinds take part in one data parallel run."""
+    """Devices with different amounts of memory take part in one data parallel run."""
     cluster, devices = run.environment.cluster, run.environment.devices
     world = processes(run)
     if cluster is None or len(devices) < 2 or world is None or world < 2:

@@ -82,9 +82,9 @@ MOVED: Final[Mapping[str, tuple[Moved, ...]]] = {
 """trl 0.12.2 trainer/sft_trainer.py and dpo_trainer.py, `_deprecate_arguments` until 0.13 and
 `deprecate_kwarg` until 0.16, kto_trainer.py until 0.14, reward_trainer.py until 0.15; 0.17.0 to
 1.16.0: none has the arguments, nor `**kwargs`. transformers 4.57.6 trainer.py, until 5.0.
-accelerate 0.33.0 accelerator.py has three arguments more than 1.1.1, and says: until 1.0.
-transformers modeling_utils.py `from_pretrained` takes the bits until 4.57.6 and the flag of flash
-attention until 4.52.4; 5.3.0 and 4.53.3 hand them on to the model's class."""
+accelerate 0.33.0 accelerator.py has three arguments more than 1.1.1, which it announces to remove
+in 1.0. transformers modeling_utils.py `from_pretrained` takes the bits until 4.57.6 and the flag of
+flash attention until 4.52.4; 5.3.0 and 4.53.3 pass them on to the model's class."""
 _PATCHED: Final = re.compile(r"\b(?:import|from)\s+unsloth\b")
 _BEFORE: Final = "unsloth<2026.8.9"
 """unsloth 2026.8.3 and 2026.8.8 trainer.py `_backwards_compatible_trainer`: moved arguments are
@@ -248,10 +248,10 @@ GONE: Final[Mapping[str, tuple[Gone, ...]]] = {
         _gone("transformers>=5.0", _TEXTS, "LineByLineTextDataset", "TextDataset"),
     ),
 }
-"""By package, whichever of its modules they were taken from. trl 0.18.2 to 1.16.0 __init__.py and
-trainer/__init__.py, the releases between which each name goes; experimental/ of 0.29.0, 1.0.0,
-1.6.0, 1.10.0 and 1.16.0. transformers 4.49.0 and 4.50.3 optimization.py; 4.57.6 and 5.0.0
-trainer_utils.py, models/auto/modeling_auto.py, data/datasets/language_modeling.py."""
+"""Removed or moved names by package, from whichever module they are imported. trl 0.18.2 to 1.16.0
+__init__.py and trainer/__init__.py, the releases between which each name was removed; experimental/
+of 0.29.0, 1.0.0, 1.6.0, 1.10.0 and 1.16.0. transformers 4.49.0 and 4.50.3 optimization.py; 4.57.6
+and 5.0.0 trainer_utils.py, models/auto/modeling_auto.py, data/datasets/language_modeling.py."""
 _NEVER: Final[Mapping[str, str]] = {
     "trl.DataCollatorForLanguageModeling": "import it from trl.trainer.sft_trainer",
 }

@@ -167,7 +167,7 @@ def _computed(bits: Place) -> Place | None:
 
 
 def _of_transformers(bits: Place) -> Iterator[Finding]:
-    """Of a block, or of a file with keys that only BitsAndBytesConfig has."""
+    """Report fp32 in a block, or in a file with keys that only BitsAndBytesConfig has."""
     at = _computed(bits)
     block, dot, _ = bits.path.rpartition(".")
     if at is not None and at.value in ("float32", "float"):

@@ -139,7 +139,7 @@ def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
     ),
 )
 def nothing_is_trained(run: LintContext) -> Iterator[Finding]:
-    """The run has no epochs, or a learning rate of zero."""
+    """The run has no epochs, no trainable layers, or a learning rate of zero."""
     train = run.said("trainer", "do_train")
     if train is not None and train.value is False:
         return
