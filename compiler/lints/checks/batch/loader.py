@@ -139,7 +139,7 @@ def _true(run: LintContext, *keys: str) -> Place | None:
     hardware=True,
 )
 def more_workers_than_cores(run: LintContext) -> Iterator[Finding]:
-    """More loader processes than the node has cores."""
+    """More processes load and train than the node, or the job's request, has cores for."""
     cluster = run.environment.cluster
     workers = run.said("trainer", "dataloader_num_workers") or run.said(
         "axolotl", "dataloader_num_workers"

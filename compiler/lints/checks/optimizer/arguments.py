@@ -32,7 +32,7 @@ _LION: Final = frozenset({"lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_l
     reads=("trainer:optim",),
 )
 def adam_numbers_unread(run: LintContext) -> Iterator[Finding]:
-    """Adam's numbers are set beside an optimizer other than Adam."""
+    """Adam's numbers are set beside an optimizer that does not get them."""
     if run.said("deepspeed", "optimizer.type") is not None:
         return  # that one is used
     for document in run.of("trainer"):

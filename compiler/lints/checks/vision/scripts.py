@@ -239,7 +239,7 @@ BY_MODEL: Final = "trl>=0.22,<1.11"
     reads=("sft:packing", "sft:padding_free", "axolotl:sample_packing"),
 )
 def images_packed(run: LintContext) -> Iterator[Finding]:
-    """Packing is requested for samples with images."""
+    """Packing, or padding-free batches, are requested for samples with images."""
     by_model = run.runs(BY_MODEL)
     is_text = run.environment.has_text_alone and by_model is False
     if not sees(run) or run.own.holds(_OWN_COLLATOR) or is_text:
