@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     reads=lora_keys("target_modules"),
 )
 def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
-    """LoRA targets a block or a norm, which PEFT cannot adapt."""
+    """LoRA targets a block, a norm or a wrapped layer, which PEFT cannot adapt."""
     if run.model is None:
         return
     tree = run.model.architecture

@@ -152,7 +152,7 @@ cpu_adam.py `DeepSpeedCPUAdam.__init__`: betas[1]."""
     ),
 )
 def optimizer_number_refused(run: LintContext) -> Iterator[Finding]:
-    """A rate, a beta or an epsilon that no optimizer accepts."""
+    """A rate, a beta, an epsilon or a momentum that the optimizer refuses."""
     for key in _BETAS:
         for place in run.each("trainer", key):
             if is_number(place.value) and not 0 <= place.value < 1:
