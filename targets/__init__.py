@@ -1,1 +1,1 @@
-"""One folder a consumer: its keys and our slots, in one two-way table."""
+"""One folder for each consumer: a two-way table between the consumer's keys and tunec's slots."""

@@ -1,4 +1,4 @@
-"""What the makers of key tables ask of a clone: its files at a commit, and plain values in them."""
+"""Helpers for the scripts that generate key tables: files of a clone at a commit, and literals."""
 
 import ast
 import json
@@ -15,7 +15,7 @@ FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 def write_tables(
     package: str, commits: Mapping[str, str], document: Callable[[str, str], Mapping[str, Any]]
 ) -> None:
-    """Write a package's keys for each release; `document` makes a table of release and commit."""
+    """Write a package's key table for each release; `document` takes release and commit."""
     for release, commit in commits.items():
         path = FOLDER / package / f"{release}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,19 +23,19 @@ def write_tables(
 
 
 def python_texts(clone: str, commit: str, folder: str) -> list[str]:
-    """The texts of the Python files below a folder at a commit."""
+    """The texts of the Python files below a folder of a clone at a commit."""
     names = git(clone, "ls-tree", "-r", "--name-only", commit, folder).split()
     return [git(clone, "show", f"{commit}:{each}") for each in names if each.endswith(".py")]
 
 
 def git(clone: str, *arguments: str) -> str:
-    """What git says of a clone; raise CalledProcessError where it refuses."""
+    """The output of a git command in a clone. Raises CalledProcessError if git fails."""
     asked = ["git", "-C", clone, *arguments]  # the person who regenerates names the clone
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout  # noqa: S603
 
 
 def literal(node: ast.expr | None) -> Any:
-    """The plain value that an expression writes; None where it writes none."""
+    """The value of a literal expression; None if the expression is missing or not a literal."""
     try:
         return None if node is None else ast.literal_eval(node)
     except ValueError:

@@ -1,9 +1,9 @@
-"""Writes the flags of diffusers' example scripts, from a clone of its repository.
+"""Write the flags of diffusers' example scripts, from a clone of the diffusers repository.
 
 `python -m tunec.targets.generate_example_flags CLONE RELEASE...` rewrites
-`schemas/json/diffusers/examples.json`: of every script that trains, the flags that its argparse
-takes in any of the releases (tags such as `v0.35.2`), and those that every one of them requires.
-The scripts are read and not run.
+`schemas/json/diffusers/examples.json`: for every script that trains, the flags that its argparse
+accepts in any of the releases (tags such as `v0.35.2`), and those that every release requires. The
+scripts are parsed and never run.
 """
 
 import ast
@@ -24,7 +24,7 @@ _LEFT_OUT: Final = ("research_projects", "community", "flax", "test_")
 
 
 class _Script(Struct):
-    """What one script takes, over all releases that have it."""
+    """The flags of one script, over all releases that have it."""
 
     flags: set[str] = field(default_factory=set)
     required: set[str] | None = None
@@ -34,10 +34,10 @@ class _Found(Struct):
     scripts: dict[str, _Script] = field(default_factory=dict)
     types: dict[str, set[str]] = field(default_factory=dict)
     choices: dict[str, list[Any] | None] = field(default_factory=dict)
-    """By flag; None where some script takes any word."""
+    """The choices of each flag; None if some script accepts any value."""
 
     def add(self, name: str, text: str) -> None:
-        """Take in one script of one release."""
+        """Add the flags of one script in one release."""
         script = self.scripts.setdefault(name, _Script())
         required = set()
         for flag, told in _flags(text):
@@ -88,7 +88,7 @@ def _is_example(path: str) -> bool:
 
 
 def _flags(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each `parser.add_argument("--name", ...)` with its type, choices, and whether it must be."""
+    """Each flag that the script adds to its parser: type, choices, and whether it is required."""
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
             continue

@@ -1,8 +1,8 @@
-"""Writes `compiler/consumers/lock.json`: the digests of each package that tunec installs.
+"""Write `compiler/consumers/lock.json`: the digests of each package that tunec installs.
 
 `python -m tunec.targets.generate_lock [PIN...]` asks the package index for the pins of all known
-sets, for those that are in the lock already, and for the given ones. Wheels are taken for every
-platform and every Python that tunec runs on; a pin without any is locked as source.
+sets, for the pins that the lock already has, and for the given pins. It takes wheels for every
+platform and every Python that tunec runs on; a pin without wheels is locked as a source archive.
 """
 
 import json
@@ -61,7 +61,7 @@ def _text(found: Mapping[str, Sequence[tuple[str, str]]]) -> str:
 
 
 def _files(pin: str) -> list[tuple[str, str]]:
-    """Name and digest of each file of a pin that one of our Pythons can take."""
+    """Name and digest of each file of a pin that one of tunec's Python versions can install."""
     name, _, version = pin.partition("==")
     request = Request(f"{_INDEX}/{canonicalize_name(name)}/", headers=_JSON)  # noqa: S310  https
     with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310  the scheme is written above
@@ -77,7 +77,7 @@ def _fitting(published: Iterable[Mapping[str, Any]], version: str) -> Iterator[t
 
 
 def _version(name: str) -> Version | None:
-    """The version of a file; None for what is neither a wheel nor an sdist of today."""
+    """The version in a file's name; None if the file is neither a wheel nor a `.tar.gz` sdist."""
     try:
         if name.endswith(".whl"):
             return parse_wheel_filename(name)[1]

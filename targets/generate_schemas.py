@@ -1,9 +1,9 @@
-"""Writes the consumers' JSON Schemas and default tables from the consumers themselves.
+"""Write the consumers' JSON Schemas and default tables from the consumers themselves.
 
 `python -m tunec.targets.generate_schemas` rewrites `schemas/json/accelerate`, `axolotl`,
-`deepspeed`, `huggingface`, `llamafactory`, `ms-swift`, `openrlhf`, `trl`, `unsloth` and `verl`;
-with `--check` it writes nothing and fails when one of them differs.
-Where a consumer cannot be had it says so and ends with status 2: nothing was checked.
+`deepspeed`, `huggingface`, `llamafactory`, `ms-swift`, `nemo-automodel`, `openrlhf`, `trl`,
+`unsloth` and `verl`; with `--check` it writes nothing and fails if one of them differs. If a
+consumer's environment is unavailable it prints why and exits with status 2.
 """
 
 import argparse
@@ -63,27 +63,27 @@ _METHODS: Final = ("sft", "dpo", "grpo")
 _WITH_DEFAULT: Final = (
     *("axolotl", "llamafactory", "ms-swift", "nemo-automodel", "unsloth", "verl"),
 )
-"""Consumers with one schema a release, which holds its defaults."""
+"""Consumers with one schema for each release, which contains the defaults."""
 
 _NAMING: Final = "ms-swift"
-"""The consumer that finds models by their names."""
+"""The consumer that selects models by name."""
 
 _PROGRAMS: Final = ("train_sft", "train_dpo", "train_rm", "train_ppo_ray")
 """The programs of OpenRLHF whose flags have a schema."""
 
 _OF_PARTS: Final = {"trl": ("method", _METHODS), "openrlhf": ("program", _PROGRAMS)}
-"""What consumers call the parts of which each has a schema."""
+"""For each consumer whose parts have schemas: its term for a part, and the parts."""
 
 _REWARDED: Final = "ppo_trainer"
-"""verl's own file for the program that rewards answers."""
+"""verl's file for `main_ppo`, the program that trains with rewards."""
 
 Question = Mapping[str, Any]
 Documents = dict[str, Any]
-"""What a file holds, by the file's path under FOLDER."""
+"""The content of each file, by its path under FOLDER."""
 
 
 class Told(Struct, frozen=True):
-    """What one consumer release says of itself."""
+    """The answers of one consumer release about itself."""
 
     known: ConsumerSet
     answers: Mapping[str, Any]
@@ -112,7 +112,7 @@ def tell_all(
     known: Sequence[ConsumerSet] = _KNOWN,
     extra: Mapping[str, Question] | None = None,
 ) -> list[Told]:
-    """Ask each release, as many at a time as there are processors; `extra` questions have names.
+    """Query each release, as many at a time as there are processors; `extra` questions have names.
 
     Raises EnvironmentUnavailable.
     """
@@ -121,7 +121,7 @@ def tell_all(
 
 
 def tell(known: ConsumerSet, extra: Mapping[str, Question]) -> Told:
-    """Ask one release, all in one process."""
+    """Query one release; all questions run in one process."""
     questions = dict(_questions(known.consumer)) | dict(extra)
     answers = ask(prepare(known.requirements), SCRIPTS[known.consumer], list(questions.values()))
     return Told(known, dict(zip(questions, answers, strict=True)))
@@ -154,7 +154,7 @@ def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
 
 
 def documents(told: Sequence[Told]) -> Documents:
-    """Every generated file, from what all known releases said."""
+    """Every generated file, from the answers of all known releases."""
     found = accelerate_documents(told) | deepspeed_documents(told)
     found |= huggingface_documents(told) | trl_documents(told)
     found |= schema_documents(told) | rewarded_documents(told) | model_documents(told)
@@ -162,7 +162,7 @@ def documents(told: Sequence[Told]) -> Documents:
 
 
 def accelerate_documents(told: Sequence[Told]) -> Documents:
-    """The schema of each known release, and one table of what a section without keys comes to."""
+    """The schema of each known release, and one table of the values of a section without keys."""
     found: Documents = {"accelerate/defaults.json": {}}
     for each in told:
         if each.known.consumer == "accelerate":
@@ -172,7 +172,7 @@ def accelerate_documents(told: Sequence[Told]) -> Documents:
 
 
 def deepspeed_documents(told: Sequence[Told]) -> Documents:
-    """The schema of each minor release, and one table of what absent keys mean."""
+    """The schema of each minor release, and one table of the defaults of absent keys."""
     found: Documents = {"deepspeed/defaults.json": {}}
     for each in told:
         if each.known.consumer == "deepspeed":
@@ -183,7 +183,7 @@ def deepspeed_documents(told: Sequence[Told]) -> Documents:
 
 
 def huggingface_documents(told: Sequence[Told]) -> Documents:
-    """The schemas of the classes with their index, their defaults, and the keys "auto" may fill."""
+    """The classes' schemas with their index, their defaults, and the keys that may be "auto"."""
     found: Documents = {"huggingface/automatic.json": {}}
     for each in told:
         if each.known.consumer == "transformers":
@@ -194,7 +194,7 @@ def huggingface_documents(told: Sequence[Told]) -> Documents:
 
 
 def _add_class(found: Documents, told: Told, name: str, stem: str) -> None:
-    """Under the version of the distribution that holds the class; two sets may share one."""
+    """Add a class's schema under its package's version; two consumer sets may share one schema."""
     schema = told.answers[f"schema {name}"]
     if schema is None:
         return
@@ -212,7 +212,7 @@ def _add_class(found: Documents, told: Told, name: str, stem: str) -> None:
 
 
 def trl_documents(told: Sequence[Told]) -> Documents:
-    """The schema of each script's file with an index: which release has which."""
+    """The schema of each script's file, with an index from releases to schemas."""
     found: Documents = {"trl/index.json": {method: {} for method in _METHODS}}
     for each in told:
         for method in _METHODS if each.known.consumer == "trl" else ():
@@ -225,7 +225,7 @@ def trl_documents(told: Sequence[Told]) -> Documents:
 
 
 def schema_documents(told: Sequence[Told]) -> Documents:
-    """The schema of each known release of the consumers with one."""
+    """The schema of each known release of the consumers that have a single schema."""
     return {
         f"{each.known.consumer}/{each.known.version}.json": each.answers["schema"]
         for each in told
@@ -234,7 +234,7 @@ def schema_documents(told: Sequence[Told]) -> Documents:
 
 
 def rewarded_documents(told: Sequence[Told]) -> Documents:
-    """The schema of verl's file for `main_ppo`, of each release."""
+    """The schema of verl's file for `main_ppo` in each release."""
     return {
         f"verl/{_REWARDED}/{each.known.version}.json": each.answers[_REWARDED]
         for each in told
@@ -243,7 +243,7 @@ def rewarded_documents(told: Sequence[Told]) -> Documents:
 
 
 def flag_documents(told: Sequence[Told]) -> Documents:
-    """The schema of the flags of each of OpenRLHF's programs, of each release."""
+    """The schema of the flags of each OpenRLHF program in each release."""
     return {
         f"openrlhf/{program}/{each.known.version}.json": each.answers[program]
         for each in told
@@ -253,7 +253,7 @@ def flag_documents(told: Sequence[Told]) -> Documents:
 
 
 def model_documents(told: Sequence[Told]) -> Documents:
-    """What ms-swift loads by the name of a model: of each name, from which release on."""
+    """The model names that ms-swift loads, each with the release that introduced it."""
     found: dict[str, dict[str, str]] = {}
     for each in told:
         if each.known.consumer == _NAMING:
@@ -266,7 +266,7 @@ def model_documents(told: Sequence[Told]) -> Documents:
 
 
 def unsloth_documents(told: Sequence[Told]) -> Documents:
-    """Which repository each release loads for a name: the first in full, then what differs."""
+    """The repository that each release loads for a name: the first in full, then differences."""
     found: dict[str, Any] = {}
     before: Mapping[str, Any] = {}
     for each in told:
@@ -280,12 +280,12 @@ def unsloth_documents(told: Sequence[Told]) -> Documents:
 
 
 def _in_lower_case(pair: Sequence[str | None]) -> list[str | None]:
-    """The Hub tells no case of names apart, and releases spell them differently."""
+    """Names in lower case: the Hub ignores case, and releases spell names differently."""
     return [name and name.lower() for name in pair]
 
 
 def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without its release: one that changed nothing gets no file of its own."""
+    """A schema without its release: a release that changed nothing gets no file."""
     return {
         key: value
         for key, value in schema.items()
@@ -294,7 +294,7 @@ def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text(content: Any) -> str:
-    """A document as its file holds it: the same bytes for the same content."""
+    """A document as its file's text, identical for identical content."""
     return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
 

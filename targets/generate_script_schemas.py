@@ -1,8 +1,8 @@
-"""Writes the JSON Schemas of trainers that are scripts of a repository, from the scripts.
+"""Write the JSON Schemas of trainers that are scripts in a repository, from the scripts.
 
 `python -m tunec.targets.generate_script_schemas` rewrites them below `schemas/json`; with `--check`
-it writes nothing and fails when one differs. Where a script cannot be had it says so and ends with
-status 2: nothing was checked.
+it writes nothing and fails if one differs. If a script is unavailable it prints why and exits with
+status 2.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from tunec.compiler.consumers.environments import EnvironmentUnavailable
 from tunec.targets.generate_schemas import FOLDER, text
 
 MODULES: Final = ("glm4", "minicpm_v", "llama_cookbook", "visualglm")
-"""The targets whose `schema` module has `documents`."""
+"""The targets whose `schema` module defines `documents`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def documents() -> Iterator[tuple[str, Any]]:
-    """Path below `schemas/json/` and content of every schema. Raises EnvironmentUnavailable."""
+    """The path below `schemas/json/` and the content of every schema.
+
+    Raises EnvironmentUnavailable.
+    """
     for name in MODULES:
         yield from import_module(f"tunec.targets.{name}.schema").documents()
 

@@ -23,7 +23,7 @@ def observed(
     package: str = "",
     when: Callable[[Plan], bool] = in_every_plan,
 ) -> Entry:
-    """A row that reads and writes nothing; `absent` holds in every release with the keys."""
+    """A row that is read and never written; `absent` holds in every release that has the keys."""
     defaults = ((ALWAYS, absent),) if absent is not None else ()
     return Entry(
         tuple(keys),
@@ -43,13 +43,16 @@ _NOTHING: Final = object()
 
 
 def as_it_is(key: str, slot: str, source: str, usual: Any = _NOTHING) -> Entry:
-    """A key whose value is the slot's own; `usual`: what the slot is without the key."""
+    """A key with the slot's own value; `usual` is the slot's value if the key is missing."""
     absent = None if usual is _NOTHING else {slot: usual}
     return observed((key,), (slot,), lambda found: {slot: found[key]}, source, absent=absent)
 
 
 def schema_of(folder: str, releases: Sequence[str], package: str) -> Callable[[Dialect], str]:
-    """The schema of the newest known release that is not newer than the dialect's."""
+    """Select the schema of the newest known release that is not newer than the dialect's.
+
+    If every known release is newer, select the oldest one's.
+    """
     known = sorted(Version(text) for text in releases)
 
     def find(dialect: Dialect) -> str:
@@ -60,7 +63,7 @@ def schema_of(folder: str, releases: Sequence[str], package: str) -> Callable[[D
 
 
 def named_word(words: Mapping[str, Any], key: str, slot: str) -> Read:
-    """Reads one key whose words each stand for a slot's value; another word gives none."""
+    """A reader of one key: each known word stands for a slot's value, others set nothing."""
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         word = found[key]
@@ -70,11 +73,11 @@ def named_word(words: Mapping[str, Any], key: str, slot: str) -> Read:
 
 
 def means_every_layer(targets: Json) -> bool:
-    """Whether PEFT's `target_modules` mean all linear layers: the word alone, or in a list."""
+    """Whether PEFT's `target_modules` means all linear layers: the word alone, or in a list."""
     return targets in ("all-linear", ["all-linear"])
 
 
 def split_names(value: Json) -> tuple[str, ...]:
-    """Names in a list, or in a text with commas between them."""
+    """Names from a list or from comma-separated text."""
     names = value.split(",") if isinstance(value, str) else value
     return tuple(str(name).strip() for name in names or () if str(name).strip())

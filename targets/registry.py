@@ -1,4 +1,4 @@
-"""Every target by name; a target's tables are read when it is asked for, and not before."""
+"""Every target by name; a target's tables are imported only when the target is looked up."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "kubeflow": "tunec.targets.kubeflow.target",
     "skypilot": "tunec.targets.skypilot.target",
 }
-"""Where the table of each target is: a module with a `TARGET`."""
+"""The module with each target's table, as its `TARGET`."""
 
 
 READERS: Final[Mapping[str, str]] = {
@@ -49,17 +49,17 @@ READERS: Final[Mapping[str, str]] = {
     "nemo-automodel": "tunec.targets.nemo_automodel.target",
     "launchers": "tunec.targets.launch.flags",
 }
-"""What is read before the other targets, written or not: a module with a `TARGET`."""
+"""Consumers whose files are recognised before the other targets' files; some are also written. Each
+is a module with a `TARGET`."""
 
 FURTHER: Final[Mapping[str, str]] = {"trl-methods": "tunec.targets.trl.methods"}
-"""Dialects that are read after the targets, and are no targets: a module with a `TARGET`.
-
-Each is for a package that one of the targets writes for, and that target and those beside it decide
+"""Dialects that are recognised after the targets and are never written: modules with a `TARGET`.
+Each reads the files of a package for which a target writes; that target and those beside it decide
 which release of the package goes with the others."""
 
 
 class UnknownTarget(LookupError):
-    """There is no target of that name, or it has no such version."""
+    """No target has the given name, or the target has no such version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +83,17 @@ class Targets(Mapping[str, Target]):
         return tuple(self.modules)
 
     def readable(self) -> Mapping[str, Target]:
-        """Every consumer whose files can be read, by name: dialects about the targets."""
+        """Every consumer whose files can be read, by name: READERS, then targets, then FURTHER."""
         return Targets({**READERS, **self.modules, **FURTHER})
 
     def resolve(
         self, name: str, software: Mapping[str, str] | None = None
     ) -> tuple[Target, Version]:
-        """The target and version that `huggingface@4.40` means.
+        """The target and version that a name such as `huggingface@4.40` stands for.
 
-        Without a version in the name, the one of the target's package in `software` holds, then the
-        target's latest; `4.40` is its newest patch release. Raises UnknownTarget. Whether the
-        target supports the version is for `emit` to say.
+        If the name has no version, the version is that of the target's package in `software`, or
+        else the target's latest; `4.40` stands for its newest patch release. Raises UnknownTarget.
+        `emit` checks whether the target supports the version.
         """
         key, asked, text = name.partition("@")
         target = self._named(key)

@@ -1,4 +1,4 @@
-"""The rows that targets of trainers share, and what such rows ask of a plan."""
+"""Rows that the targets of trainers share, and the conditions on a plan that such rows use."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,58 +11,58 @@ from tunec.schemas.frozen import replace
 
 
 def has_adapter(plan: Plan) -> bool:
-    """Whether LoRA adapters are trained: only then do their settings matter."""
+    """Whether LoRA adapters are trained; otherwise their settings have no effect."""
     return plan.adapter.kind == "lora"
 
 
 def is_quantised(plan: Plan) -> bool:
-    """Whether the base is stored in fewer bits than it is computed in."""
+    """Whether the base is stored in a quantized format."""
     return plan.quantization.format != "none"
 
 
 def in_four_bits(plan: Plan) -> bool:
-    """Whether the base is stored in 4 bits: only then do their settings matter."""
+    """Whether the base is stored in 4 bits; otherwise 4-bit settings have no effect."""
     return plan.quantization.format in ("nf4", "fp4")
 
 
 def is_supervised(plan: Plan) -> bool:
-    """Whether the model is trained towards given texts."""
+    """Whether the model is trained on given texts (SFT)."""
     return plan.objective.kind == "sft"
 
 
 def is_rewarded(plan: Plan) -> bool:
-    """Whether the model is trained towards rewarded answers of its own."""
+    """Whether the model is trained by rewards for its own answers (GRPO)."""
     return plan.objective.kind == "grpo"
 
 
 def is_of_pairs(plan: Plan) -> bool:
-    """Whether the model is trained on pairs of answers."""
+    """Whether the model is trained on pairs of answers (DPO)."""
     return plan.objective.kind == "dpo"
 
 
 def splits_groups(plan: Plan) -> bool:
-    """Whether an evaluation batch over all devices splits a group of answers."""
+    """Whether an evaluation batch over all devices splits a GRPO group of answers."""
     evaluates = is_rewarded(plan) and plan.schedule.evaluation_steps is not None
     return evaluates and plan.batch.evaluation * plan.parallel.world % plan.generation.samples > 0
 
 
 def evaluates(plan: Plan) -> bool:
-    """Whether there is data to evaluate on."""
+    """Whether the plan has evaluation data."""
     return plan.data.evaluation is not None
 
 
 def in_epochs(plan: Plan) -> bool:
-    """Whether the length of training is a number of epochs."""
+    """Whether the length of training is given in epochs."""
     return plan.schedule.epochs is not None
 
 
 def in_steps(plan: Plan) -> bool:
-    """Whether it is a number of steps."""
+    """Whether the length of training is given in steps."""
     return plan.schedule.epochs is None
 
 
 def rises_over_a_share(plan: Plan) -> bool:
-    """Whether the warm-up is a share of all steps."""
+    """Whether the warm-up is given as a share of all steps."""
     return plan.schedule.warmup_share is not None
 
 
@@ -72,22 +72,22 @@ def recomputes_layers(plan: Plan) -> bool:
 
 
 def on_fsdp(plan: Plan) -> bool:
-    """Whether FSDP runs."""
+    """Whether the engine is FSDP."""
     return plan.parallel.engine == "fsdp"
 
 
 def without_deepspeed(plan: Plan) -> bool:
-    """Whether another engine runs, or none."""
+    """Whether the engine is not DeepSpeed."""
     return not on_deepspeed(plan)
 
 
 def has_images(plan: Plan) -> bool:
-    """Whether samples hold images."""
+    """Whether samples contain images."""
     return plan.data.images > 0
 
 
 def has_text_alone(plan: Plan) -> bool:
-    """Whether they are texts."""
+    """Whether samples contain only text."""
     return not has_images(plan)
 
 
@@ -108,7 +108,7 @@ def row(
     yields: bool = False,
     beside: tuple[str, ...] = (),
 ) -> Entry:
-    """A row that is read and written; `absent` holds in every release with the keys."""
+    """A row that is read and written; `absent` holds in every release that has the keys."""
     return Entry(
         keys,
         slots,
@@ -125,7 +125,10 @@ def row(
 
 
 def length(key: str, absent: int, source: str, of_images: str) -> tuple[Entry, Entry]:
-    """The bound on a sample's tokens: those of images count too, as the source `of_images` says."""
+    """The rows for the bound on a sample's tokens.
+
+    Image tokens count too, by the source `of_images`.
+    """
     text = same(key, "data.sequence", source, absent=((ALWAYS, absent),))
     return (
         replace(text, when=lambda plan: not has_images(plan)),

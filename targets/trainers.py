@@ -1,4 +1,4 @@
-"""What trainers refuse that know one objective, compute nothing but the loss, or add no noise."""
+"""Refusals that trainers share, such as knowing one objective or evaluating only by the loss."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -14,7 +14,7 @@ from tunec.targets.rows import has_images
 
 
 def supervised(trainer: str) -> Mapping[str, Cannot]:
-    """The refusals of a trainer that knows one objective, given texts, and one loss."""
+    """The refusals of a trainer that only does SFT, with the loss from all logits at once."""
     alone = f"{trainer} trains towards given texts, and nothing else"
     logits = f"{trainer} computes all logits at once"
     answers = (slot for slot in SLOTS if slot.startswith(("objective.", "generation.")))
@@ -28,7 +28,7 @@ def supervised(trainer: str) -> Mapping[str, Cannot]:
 
 
 def training_denoisers(trainer: str) -> Mapping[str, Cannot]:
-    """The refusals of a program that trains denoisers alone, by its own classes."""
+    """The refusals of a program that only trains diffusion denoisers, of its own classes."""
     return {
         **supervised(trainer),
         "model.kind": Cannot(f"{trainer} trains diffusion models", True, ("diffusion",)),
@@ -37,13 +37,13 @@ def training_denoisers(trainer: str) -> Mapping[str, Cannot]:
 
 
 def adding_no_noise(trainer: str) -> Mapping[str, Cannot]:
-    """The refusal of a trainer without noise on embeddings."""
+    """The refusal of a trainer that cannot add noise to embeddings."""
     reason = f"{trainer} adds no noise to embeddings"
     return {"runtime.neftune_alpha": Cannot(reason, loses=True, harmless=(None,))}
 
 
 def training_plainly(trainer: str) -> Mapping[str, Cannot]:
-    """The refusals of a trainer without noise on embeddings and arguments of a schedule."""
+    """The refusals of a trainer with neither noise on embeddings nor arguments of a schedule."""
     return {
         **adding_no_noise(trainer),
         "schedule.arguments": Cannot(
@@ -55,18 +55,18 @@ def training_plainly(trainer: str) -> Mapping[str, Cannot]:
 
 
 def reading_one_part(trainer: str) -> Mapping[str, Cannot]:
-    """The refusal of a trainer whose data is one file, directory or data set."""
+    """The refusal of a trainer that takes one path of training data."""
     reason = f"{trainer} is given one path of training data"
     return {"data.more": Cannot(reason, loses=True, harmless=((),))}
 
 
 def reading_formats(reason: str, *taken: DataFormat) -> Mapping[str, Cannot]:
-    """The refusal of a trainer that no key tells what a record looks like; it sees some itself."""
+    """The refusal of a trainer without a key for the record format; it recognises `taken`."""
     return {"data.format": Cannot(reason, loses=True, harmless=(None, *taken))}
 
 
 def beside_fsdp_and_rewards() -> Mapping[str, Cannot]:
-    """Slots that have no effect where neither FSDP nor an objective with slots of its own runs."""
+    """Refusals of the slots that have no effect without FSDP and without DPO or GRPO."""
     untouched = Cannot("it has no effect under this objective")
     engine = Cannot("another engine is used")
     answers = ("objective.", "generation.")
@@ -77,7 +77,7 @@ def beside_fsdp_and_rewards() -> Mapping[str, Cannot]:
 
 
 def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
-    """The refusals of a trainer that is not set to compute anything but the loss."""
+    """The refusals of a trainer that can only evaluate by the loss."""
     alone = f"{trainer} evaluates by the loss, and no key changes that"
     rest = (slot for slot in SLOTS if slot.startswith("evaluation."))
     return {
@@ -92,10 +92,10 @@ def other_releases(
     brought: Callable[[Version], Mapping[str, str]],
     source: str | None = None,
 ) -> Callable[[Plan, Dialect], Iterator[Diagnostic]]:
-    """The check of a trainer's file: packages of which a spec names a release that it refuses.
+    """A check that warns if `software` names a release that the trainer's package does not accept.
 
-    `ranges` are the releases that one of `package` takes, `brought` those that go with it;
-    `source` says where they are read, if not in its wheel alone.
+    `ranges` are the releases that a release of `package` accepts, `brought` those that it brings;
+    `source` is where they are read, if that is not only the wheel's `Requires-Dist`.
     """
     note = source or f"`Requires-Dist` of the wheel of {package}"
 
@@ -118,9 +118,9 @@ def other_releases(
 def own_columns(
     is_of_pairs: Callable[[Plan], bool], reads: str, source: str
 ) -> Callable[[Plan, Dialect], Iterator[Diagnostic]]:
-    """The note on which columns the data has, where they are others than for TRL's trainers.
+    """A check that notes the data's columns if they differ from those of TRL's trainers.
 
-    `reads` says who reads, as the note begins; of pairs and pictures alone the columns differ.
+    `reads` begins the note with who reads the columns. Only pairs and images have other columns.
     """
 
     def check(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:

@@ -1,4 +1,4 @@
-"""Words of a command line as data."""
+"""Words of a command line as typed values."""
 
 import shlex
 
@@ -6,7 +6,7 @@ from tunec.compiler.target import Json
 
 
 def typed(word: str) -> Json:
-    """A word as YAML would have it: a truth value, a number, or text."""
+    """A word as YAML would read it: a boolean, a number, or text."""
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
     for kind in (int, float):
@@ -18,7 +18,7 @@ def typed(word: str) -> Json:
 
 
 def words_of(command: str) -> list[str]:
-    """The words of a command; none where a quote is left open: a row then reports it."""
+    """The words of a command; empty if a quote is not closed, which a row then reports."""
     try:
         return shlex.split(command)
     except ValueError:

@@ -1,1 +1,1 @@
-"""DeepSpeed: ds_config.json, for DeepSpeed itself and for trainers that hand the file on to it."""
+"""DeepSpeed's ds_config.json, for DeepSpeed itself and for trainers that pass the file on to it."""

@@ -1,4 +1,4 @@
-"""Rows of ds_config.json: batch, clipping, printing."""
+"""Rows of ds_config.json for the batch, clipping, printing and tensor parallelism."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,8 +14,8 @@ _CONFIG = "deepspeed 0.14.5 to 0.19.8 runtime/config.py"
 def _world_is_known(plan: Plan) -> bool:
     """Whether every reader of the file counts the same data parallel width.
 
-    At stage 3 `deepspeed.zero.Init` reads it before torch.distributed knows the world size, takes
-    that for 1 and finds the product wrong (deepspeed 0.14.5 to 0.19.8
+    At stage 3 `deepspeed.zero.Init` reads the file before torch.distributed knows the world size,
+    assumes 1 and rejects the product (deepspeed 0.14.5 to 0.19.8
     runtime/zero/partition_parameters.py `Init.__init__`). With tensor or sequence parallelism the
     trainer multiplies by all processes (transformers integrations/deepspeed.py
     `trainer_config_process`).
@@ -85,7 +85,7 @@ _TIMING: Final = replace(
 
 
 def printing(reader: Reader) -> tuple[Entry, ...]:
-    """What DeepSpeed prints: under a trainer it is the trainer's own log lines that count."""
+    """Rows for DeepSpeed's own log lines, which a trainer's log lines replace."""
     return (_OVERRULED if reader.is_trainer else _ASKED, _TIMING)
 
 

@@ -44,8 +44,8 @@ FILLED: Final = frozenset(
     }
 )
 """Keys whose `auto` the trainer fills in: transformers 4.40.2 to 5.23.0 integrations/deepspeed.py
-`HfTrainerDeepSpeedConfig.trainer_config_process` and `trainer_config_finalize`. `auto` in another
-key of a block is dropped by DeepSpeed itself, so its default holds (deepspeed 0.14.5 to 0.19.8
+`HfTrainerDeepSpeedConfig.trainer_config_process` and `trainer_config_finalize`. DeepSpeed drops
+`auto` from any other key of a block, so that key's default holds (deepspeed 0.14.5 to 0.19.8
 runtime/config_utils.py `DeepSpeedConfigModel.__init__`)."""
 
 _BLOCKS = ("fp16", "bf16", "bfloat16", "zero_optimization", "aio")
@@ -54,10 +54,10 @@ _TYPED = ("optimizer", "scheduler")
 
 
 def _is_config(document: Json) -> bool:
-    """Keys that only DeepSpeed has, or blocks that in other files are flags.
+    """Whether a document has DeepSpeed's own keys, or a mapping where other files have a flag.
 
-    Other programs have blocks for optimizer and schedule too (LitGPT, torchtune, fairseq), which
-    name a class there, and neither `type` nor `params`.
+    Other programs have optimizer and schedule blocks too (LitGPT, torchtune, fairseq), but those
+    name a class and have neither `type` nor `params`.
     """
     if not isinstance(document, dict):
         return False
@@ -76,7 +76,7 @@ def _schema(dialect: Dialect) -> str:
 
 
 def ds_config(reader: Reader, when: Callable[[Plan], bool] = in_every_plan) -> File:
-    """ds_config.json for a reader. A trainer schedules the learning rate itself."""
+    """ds_config.json for a reader. A trainer has a schedule of its own, so the file has none."""
     schedule = () if reader.is_trainer else SCHEDULER
     return File(
         name=NAME,

@@ -1,4 +1,4 @@
-"""One node of a run: its RAM, its NVMe, and the processes on it."""
+"""One node of a run: its RAM, its NVMe, and its processes."""
 
 import re
 from typing import Final
@@ -14,24 +14,25 @@ from tunec.compiler.lints.facts.memory.parameters import asked_of, has_script
 GIB = 2**30
 _SIZE: Final = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
 _UNITS: Final = {"": 2**20, "K": 2**10, "M": 2**20, "G": GIB, "T": 2**40}
-"""Slurm 24.05 sbatch manual page: --mem=<size>[units], megabytes where none is given; 0: all."""
+"""Units of `--mem=<size>[units]` in the Slurm 24.05 sbatch manual page: megabytes by default; size
+0 requests all."""
 
 
 class Node(Struct, frozen=True):
-    """The node with the least, where the hardware is known."""
+    """The smallest amounts of any node in the run's known hardware."""
 
     nodes: int
     memory: int
     """Bytes of RAM."""
     nvme: int | None
-    """Bytes of NVMe; None: there is none, or nobody says."""
+    """Bytes of NVMe; None if there is none or its size is unknown."""
     processes: int
     granted: Place | None = None
-    """Where a batch script asks for less than the node has."""
+    """The place where a batch script requests less memory than the node has."""
 
 
 def granted_memory(run: LintContext) -> tuple[int, Place] | None:
-    """Bytes of a node's RAM that a batch script asks Slurm for, and where."""
+    """Bytes of a node's RAM that a batch script requests from Slurm, and the place."""
     found = [got for batch in run.of("slurm") if (got := _granted(batch)) is not None]
     return min(found, key=lambda each: each[0]) if found else None
 
@@ -52,7 +53,7 @@ def _bytes(place: Place) -> int:
 
 
 def node_of(run: LintContext) -> Node | None:
-    """The smallest node of the run's hardware, with the processes that it gets."""
+    """The smallest amounts of the run's nodes, with the processes of a node; None if unknown."""
     cluster, processes = run.environment.cluster, processes_of(run)
     if cluster is None or processes is None:
         return None
@@ -70,7 +71,7 @@ def node_of(run: LintContext) -> Node | None:
 
 
 def processes_of(run: LintContext) -> int | None:
-    """The processes that a node gets; None: the hardware is unknown."""
+    """The number of processes on a node; None if the hardware is unknown."""
     cluster = run.environment.cluster
     if cluster is None:
         return None
@@ -80,12 +81,12 @@ def processes_of(run: LintContext) -> int | None:
 
 
 def parameters(run: LintContext) -> int:
-    """Parameters of the model; 0 where it is unknown."""
+    """The number of parameters of the model; 0 if the model is unknown."""
     return sum(each.parameters for each in run.model.architecture.modules) if run.model else 0
 
 
 def trains_all(run: LintContext) -> bool:
-    """Whether no file says that less than the whole model is trained."""
+    """Whether the whole model is trained, as far as the files show."""
     if has_adapter(run):
         return False
     if has_script(run):

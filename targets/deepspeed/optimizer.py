@@ -1,4 +1,4 @@
-"""Rows of ds_config.json: the optimizer that DeepSpeed builds, or leave for one of another's."""
+"""Rows of ds_config.json for the optimizer that DeepSpeed builds, or accepts from elsewhere."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _WITH_EPSILON: tuple[OptimizerName, ...] = ("adamw", "muon")
 
 
 def _read_name(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The `adam` type runs AdamW's arithmetic unless adam_w_mode is off."""
+    """The optimizer's name. Type `adam` means AdamW unless adam_w_mode is off."""
     kind = str(found.get(_TYPE, "")).lower()
     if kind == "adam":
         return {"optimizer.name": "adamw"} if found.get(_ADAMW_MODE, True) is True else {}
@@ -38,8 +38,9 @@ _KERNELS: dict[tuple[bool, bool, bool | None], OptimizerKernel] = {
     (True, False, None): "foreach",
     (True, False, False): "loop",
 }
-"""By torch_adam, fused, foreach. torch's AdamW takes foreach on CUDA when told nothing
-(torch 2.13 optim/optimizer.py `_default_to_fused_or_foreach`); `own` is DeepSpeed's FusedAdam."""
+"""Kernels by (torch_adam, fused, foreach). If neither flag is set, torch's AdamW uses foreach on
+CUDA (torch 2.13 optim/optimizer.py `_default_to_fused_or_foreach`); `own` is DeepSpeed's
+FusedAdam."""
 
 
 def _write_adam_kernel(plan: Plan) -> Mapping[str, Any]:
@@ -57,7 +58,7 @@ def _read_adam_kernel(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _write_torch_kernel(plan: Plan) -> Mapping[str, Any]:
-    """A class of torch.optim is torch's anyway: only fused and foreach are to be said."""
+    """The kernel's keys without torch_adam, for a class that only torch.optim has."""
     return {key: value for key, value in _write_adam_kernel(plan).items() if key != _TORCH}
 
 
@@ -66,7 +67,7 @@ def _read_torch_kernel(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def optimizer(reader: Reader) -> tuple[Entry, ...]:
-    """The optimizer block and the switches around it, for a reader."""
+    """Rows for the optimizer block and the related switches, for a reader."""
     built = reader.builds_optimizer
     return (*_which(built), *_kernels(built), *_parameters(built), *_switches(built))
 

@@ -1,4 +1,4 @@
-"""Rows of ds_config.json: in which dtypes the engine computes, accumulates and keeps copies."""
+"""Rows of ds_config.json for the dtypes of computation, accumulation and master copies."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _BF16 = "deepspeed runtime/precision_config.py `DeepSpeedBF16Config`"
 
 
 def _write_compute(plan: Plan) -> Mapping[str, Any]:
-    """Both blocks, always: a trainer compares each with its own flag only where it is there."""
+    """Both blocks, always: a trainer compares each with its own flag only if it is present."""
     compute = plan.precision.compute
     scaling = {"fp16.loss_scale": 0} if compute == "fp16" else {}
     return {"bf16.enabled": compute == "bf16", "fp16.enabled": compute == "fp16", **scaling}
@@ -78,7 +78,7 @@ def _replicates_in_16_bits(plan: Plan) -> bool:
 
 
 def _without_copies(key: str, when: Any, source: str, since: str | None = None) -> Entry:
-    """A flag that says `states.master_weights` the other way round."""
+    """A row for a flag that is the negation of `states.master_weights`."""
     return named(
         key,
         "states.master_weights",
@@ -115,7 +115,7 @@ _COPIES = (
 
 
 def _keeps_float_moments(plan: Plan) -> bool:
-    """Whether the moments are floats: whoever knows the name alone knows it of 8-bit optimizers."""
+    """Whether bf16 is sharded and the optimizer's moments are floats, by dtype and by name."""
     is_float = plan.states.optimizer in ("fp32", "bf16")
     return _shards_in_bf16(plan) and is_float and not plan.optimizer.name.endswith("_8bit")
 

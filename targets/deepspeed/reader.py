@@ -1,4 +1,4 @@
-"""Who reads ds_config.json, and what of a plan then stands in it."""
+"""The readers of ds_config.json, and conditions on a plan that decide what the file contains."""
 
 from msgspec import Struct
 
@@ -8,24 +8,20 @@ from tunec.schemas.terms import OptimizerName
 PACKAGE = "deepspeed"
 
 BUILT: dict[OptimizerName, str] = {"adamw": "AdamW", "lion": "Lion", "muon": "Muon", "sgd": "SGD"}
-"""Optimizers that DeepSpeed builds from its file, by the type it knows them as.
-
-deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: its own `adam`, `adamw`,
-`lion` and, since 0.17.6, `muon`, and any class of torch.optim by its exact name.
-"""
+"""Optimizers that DeepSpeed builds from its file, by the type that names them there. deepspeed
+0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: its own `adam`, `adamw`, `lion`
+and, since 0.17.6, `muon`, and any class of torch.optim by its exact name."""
 TESTED: tuple[OptimizerName, ...] = ("adamw", "lion", "muon")
 TESTED_OF_OTHERS: tuple[OptimizerName, ...] = ("adamw",)
-"""Those that ZeRO takes without `zero_allow_untested_optimizer`: built by DeepSpeed, and by others.
-
-deepspeed 0.14.5 to 0.19.8 runtime/zero/utils.py `ZERO_SUPPORTED_OPTIMIZERS`.
-"""
+"""Optimizers that ZeRO accepts without `zero_allow_untested_optimizer`, whoever builds them.
+deepspeed 0.14.5 to 0.19.8 runtime/zero/utils.py `ZERO_SUPPORTED_OPTIMIZERS`."""
 
 
 class Reader(Struct, frozen=True):
     """A program that reads the file.
 
-    `plain` is `deepspeed.initialize`: whatever is not in the file is not known. A trainer brings
-    optimizer, schedule and arguments of its own and compares shared values with the file.
+    `plain` is `deepspeed.initialize`, which knows nothing but the file. A trainer has its own
+    optimizer, schedule and arguments, and compares shared values with the file.
     """
 
     name: str
@@ -34,10 +30,10 @@ class Reader(Struct, frozen=True):
     def builds_optimizer(self, plan: Plan) -> bool:
         """Whether DeepSpeed builds the optimizer from the file.
 
-        A trainer builds it itself, so that it is named in one place, except where its states are
-        offloaded: that takes DeepSpeed's CPU Adam or Lion, which deepspeed runtime/engine.py
-        `_configure_optimizer` otherwise refuses ("ZeRO-Offload with a client provided optimizer");
-        and for Muon, which no trainer has.
+        A trainer builds the optimizer itself, so that it is named in one place. Offloaded states
+        are an exception: they need DeepSpeed's CPU Adam or Lion, and deepspeed runtime/engine.py
+        `_configure_optimizer` refuses others ("ZeRO-Offload with a client provided optimizer").
+        Muon is another, because no trainer has it.
         """
         if plan.optimizer.name not in BUILT:
             return False
@@ -53,35 +49,35 @@ TRAINER = Reader("transformers", is_trainer=True)
 
 
 def shards(plan: Plan) -> bool:
-    """ZeRO is on."""
+    """Whether ZeRO is on."""
     return plan.zero.stage >= 1
 
 
 def shards_states(plan: Plan) -> bool:
-    """Stage 1 or 2: optimizer states, and gradients, but whole parameters."""
+    """Whether the stage is 1 or 2: sharded optimizer states, whole parameters."""
     return plan.zero.stage in (1, 2)
 
 
 def shards_parameters(plan: Plan) -> bool:
-    """Stage 3."""
+    """Whether ZeRO shards parameters: stage 3."""
     return plan.zero.stage == 3
 
 
 def offloads(plan: Plan) -> bool:
-    """Something lives off the device."""
+    """Whether the optimizer or the parameters are offloaded."""
     return plan.zero.offload_optimizer != "none" or plan.zero.offload_param != "none"
 
 
 def uses_nvme(plan: Plan) -> bool:
-    """Something lives on NVMe."""
+    """Whether the optimizer or the parameters are offloaded to NVMe."""
     return "nvme" in (plan.zero.offload_optimizer, plan.zero.offload_param)
 
 
 def in_fp16(plan: Plan) -> bool:
-    """The compute dtype is fp16."""
+    """Whether the compute dtype is fp16."""
     return plan.precision.compute == "fp16"
 
 
 def in_bf16(plan: Plan) -> bool:
-    """The compute dtype is bf16."""
+    """Whether the compute dtype is bf16."""
     return plan.precision.compute == "bf16"

@@ -1,4 +1,4 @@
-"""What DeepSpeed refuses, or does otherwise than the plan says, though every key is well formed."""
+"""Plans that DeepSpeed refuses or runs differently, although every key is well formed."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ from tunec.targets.deepspeed.reader import BUILT, PACKAGE, Reader
 
 
 class Refusal(NamedTuple):
-    """A combination of slots that a consumer does not run, from one version to another."""
+    """A combination of slots that DeepSpeed does not run, from one version until another."""
 
     slots: tuple[str, ...]
     text: str
@@ -126,7 +126,7 @@ REFUSALS: Final = (
 
 
 def refusals(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    """An error for each combination in a plan that this version of DeepSpeed does not run."""
+    """Yield an error for each combination in a plan that a version of DeepSpeed does not run."""
     version = dialect[PACKAGE]
     for each in REFUSALS:
         if parsed(each.since) <= version < parsed(each.until) and each.holds(plan):
@@ -141,7 +141,7 @@ def refusals(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
 
 
 def left_to_script(plan: Plan) -> Iterator[Diagnostic]:
-    """A warning where the training script has to build an optimizer that the file cannot name."""
+    """Warn if the training script has to build an optimizer that the file cannot name."""
     optimizer = plan.optimizer
     if optimizer.name in BUILT:
         return
@@ -164,7 +164,7 @@ def _settings(optimizer: Optimizer) -> str:
 
 
 def check(reader: Reader) -> Callable[[Plan, Dialect], Iterator[Diagnostic]]:
-    """The check of the file for a reader."""
+    """The check of the file for one reader."""
 
     def found(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
         yield from refusals(plan, dialect)

@@ -1,7 +1,7 @@
-"""Rows of ds_config.json: the learning rate schedule, for a reader that has none of its own.
+"""Rows of ds_config.json for the learning rate schedule, if the reader has none of its own.
 
 DeepSpeed steps its schedule after the optimizer, from -1: optimizer step s runs at the rate of
-schedule step s - 1, one behind torch's own (deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py,
+schedule step s - 1, one step behind torch (deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py,
 runtime/engine.py `_take_model_step`). A warm-up is never shorter than two steps (`WarmupLR`:
 `max(2, warmup_num_steps)`), and 0 is refused from 0.19.3 on.
 """
@@ -42,7 +42,7 @@ def _has_end(plan: Plan) -> bool:
 
 
 def is_known(plan: Plan) -> bool:
-    """Whether the schedule can be said: shares and shapes that end need the number of steps."""
+    """Whether the schedule can be written: shares and ends need the number of steps."""
     ends = not _has_end(plan) or plan.schedule.steps is not None
     return ends and plan.schedule.warmup_steps is not None
 
@@ -52,7 +52,7 @@ def _total_is_known(plan: Plan) -> bool:
 
 
 def _write(plan: Plan) -> Mapping[str, Any]:
-    """Nothing for a constant rate."""
+    """The scheduler's type, steps and rise; nothing for a constant rate."""
     kind = plan.schedule.kind
     if kind not in _TYPES:
         return {}
@@ -62,7 +62,10 @@ def _write(plan: Plan) -> Mapping[str, Any]:
 
 
 def _rise(plan: Plan) -> Mapping[str, Any]:
-    """How the warm-up rises. Without one, its two steps are made as flat as the type allows."""
+    """The keys for the warm-up's shape.
+
+    With no warm-up, the two minimum steps are as flat as possible.
+    """
     none = plan.schedule.warmup_steps == 0
     rate = plan.optimizer.learning_rate
     if plan.schedule.kind == "cosine":

@@ -101,7 +101,7 @@ _CANNOT: Final = {
 
 
 def _check(plan: Plan, _: Version) -> Iterator[Diagnostic]:
-    """Neither a schedule that ends nor a share is written without the number of steps."""
+    """Warn if the number of steps is missing and the schedule or its warm-up needs it."""
     if not is_known(plan):
         share = plan.schedule.warmup_share
         needy = plan.schedule.kind if share is None else f"a warm-up of {share:.0%}"
@@ -115,7 +115,7 @@ def _check(plan: Plan, _: Version) -> Iterator[Diagnostic]:
 
 
 def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
-    """Accumulation runs on from one epoch into the next, and no end makes a step.
+    """Gradient accumulation continues across epochs, and the end of an epoch takes no step.
 
     deepspeed 0.14.5 to 0.19.8 runtime/engine.py `is_gradient_accumulation_boundary` counts the
     micro batches of the whole run; runtime/dataloader.py `DeepSpeedDataLoader`.

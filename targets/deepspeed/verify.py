@@ -1,4 +1,4 @@
-"""How DeepSpeed is asked about ds_config.json, and how its answers are read."""
+"""The questions to DeepSpeed about ds_config.json, and the reading of its answers."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
@@ -31,11 +31,11 @@ from tunec.targets.deepspeed.zero import ZERO
 
 SCRIPT: Final = "tunec.targets.deepspeed.consumer"
 WORDS: Final[Mapping[str, str]] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-"""Our dtypes in torch's words."""
+"""torch's names for tunec's dtypes."""
 
 _CLIENTS: Final[Mapping[str, str]] = {"adamw": "AdamW", "sgd": "SGD"}
 _STAND_IN: Final = "SGD"
-"""What stands for an optimizer that the training script brings and torch does not have."""
+"""The class that replaces an optimizer that the training script brings and torch does not have."""
 
 BUILT: Final[Mapping[tuple[str, str, bool], str]] = {
     ("adamw", "fused", False): "AdamW",
@@ -51,13 +51,13 @@ BUILT: Final[Mapping[tuple[str, str, bool], str]] = {
     ("adamw", "own", True): "DeepSpeedCPUAdam",
     ("lion", "own", True): "DeepSpeedCPULion",
 }
-"""The class that steps, by optimizer, kernel and whether it is offloaded: deepspeed 0.14.5 to
-0.19.8 runtime/engine.py `_configure_basic_optimizer`."""
+"""The optimizer class that steps, by name, kernel and whether the optimizer is offloaded: deepspeed
+0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`."""
 
 _NO_CPU_CODE: Final = "not been implemented on CPU backend"
 
 Configured = Callable[[Case, Answers], Json]
-"""The ds_config that the engine gets; None where another program's refusal left none."""
+"""The ds_config that the engine gets; None if another program refused before there was one."""
 
 
 def where(case: Case) -> Where:
@@ -67,7 +67,7 @@ def where(case: Case) -> Where:
 
 
 def delivered(case: Case, _: Answers) -> Json:
-    """The file as it is: nothing fills it in before DeepSpeed reads it."""
+    """The file as it is written: nothing fills it in before DeepSpeed reads it."""
     return document(case.file(NAME), case.delivered[NAME])
 
 
@@ -78,10 +78,10 @@ def engine_programs(
     file: str = NAME,
     at: Callable[[Case], Where] = where,
 ) -> tuple[Program, ...]:
-    """DeepSpeedConfig with the engine's own checks, and the engine started on a small model.
+    """The programs that check DeepSpeedConfig, and that start the engine on a small model.
 
-    `silent` are keys that the program in between takes out of the file. Where a program makes the
-    configuration itself, `file` is what it makes it of, and values are told by the slots.
+    `silent` are keys that a program in between removes from the file. If a program builds the
+    configuration itself, `file` is its input, and values are reported by slot.
     """
 
     def hear(case: Case, answer: Any) -> Heard:
@@ -119,11 +119,11 @@ def engine_programs(
 
 
 _READ: Final = (*BATCH, *PRECISION, *optimizer(PLAIN), *ZERO, *TENSOR)
-"""What the engine makes of a configuration that no file holds, by the rows of one that does."""
+"""Rows that read the engine's resolved values if the configuration is in no file."""
 
 
 def _settings(case: Case, values: Mapping[str, Json], silent: Collection[str]) -> Iterator[Fact]:
-    """Each slot that a row reads of the resolved values of its keys."""
+    """A fact for each slot that a row reads from its keys' resolved values."""
     plan, dialect = case.plan, case.dialect
     for row in _READ:
         if not (row.slots and row.holds_in(dialect) and row.when(plan)):
@@ -140,7 +140,7 @@ _CONFIG, _ENGINE = "DeepSpeedConfig", "deepspeed.initialize"
 
 
 def _common(case: Case, content: Mapping[str, Json]) -> dict[str, Any]:
-    """What both are asked: the file, the declared machine, the optimizer that the script brings."""
+    """The input of both programs: the file, the declared machine, and the script's optimizer."""
     plan = case.plan
     machine = {**case.machine(), "world_size": plan.parallel.data}
     environment = dict(plan.launch.environment)
@@ -151,14 +151,14 @@ def _common(case: Case, content: Mapping[str, Json]) -> dict[str, Any]:
 
 
 def _unheard(case: Case, answer: Any) -> Heard | None:
-    """A CPU without code for an optimizer is no refusal of the file."""
+    """The outcome if there is no answer: a missing CPU kernel for an optimizer is not a refusal."""
     if _NO_CPU_CODE in refusal(answer):
         return Heard(unchecked=f"deepspeed has no code for {case.plan.optimizer.name} on a CPU")
     return turned_down(case, answer)
 
 
 def hear_config(case: Case, answer: Any) -> Heard:
-    """Every key's resolved value, absent ones too, and what the engine's checks decided."""
+    """Every key's resolved value, absent keys included, and what the engine's checks decided."""
     values = {key: value for key, value in answer["values"].items() if value is not None}
     plan, engine = case.plan, answer["engine"]
     pairs = [
@@ -178,7 +178,7 @@ def hear_config(case: Case, answer: Any) -> Heard:
 
 
 def _optimizer(plan: Plan, values: Mapping[str, Json], engine: Mapping[str, Any]) -> Any:
-    """The optimizer that DeepSpeed builds, where the file has one."""
+    """The optimizer that DeepSpeed builds, if the file names one."""
     offloaded = plan.zero.offload_optimizer != "none"
     built = BUILT.get((plan.optimizer.name, plan.optimizer.kernel, offloaded))
     if built is not None and values.get("optimizer.type") and engine["optimizer"]:
@@ -186,7 +186,7 @@ def _optimizer(plan: Plan, values: Mapping[str, Json], engine: Mapping[str, Any]
 
 
 def hear_engine(case: Case, answer: Any) -> Heard:
-    """World, batches, stage, clipping and dtype, as the started engine has them."""
+    """World size, batches, stage, clipping and dtype of the started engine."""
     plan, engine = case.plan, answer["engine"]
     batch = "train_micro_batch_size_per_gpu"
     return Heard(

@@ -1,4 +1,7 @@
-"""Rows of ds_config.json: ZeRO. A key is written at the stages at which it does something."""
+"""Rows of ds_config.json for ZeRO.
+
+A key is only written at the stages at which it has an effect.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -21,10 +24,10 @@ _PARAM = "zero_optimization.offload_param"
 
 
 def _key(key: str, slot: str, default: Any, when: Callable[[Plan], bool]) -> Entry:
-    """A key that holds a slot, with the default that no release has moved.
+    """A row for a key that holds a slot, with a default that is the same in every release.
 
-    A `stage3_` key is read under its name without the prefix too, which DeepSpeed also takes
-    (0.14.5 to 0.19.8 runtime/config_utils.py `populate_by_name`).
+    A `stage3_` key is also read under its name without the prefix, which DeepSpeed accepts (0.14.5
+    to 0.19.8 runtime/config_utils.py `populate_by_name`).
     """
     full, plain = (f"zero_optimization.{name}" for name in (key, key.removeprefix("stage3_")))
     path = f"zero.{slot}"
@@ -41,7 +44,7 @@ def _key(key: str, slot: str, default: Any, when: Callable[[Plan], bool]) -> Ent
 
 
 def _device(block: str, legacy: str, slot: str, when: Callable[[Plan], bool]) -> Entry:
-    """Where something lives; the flag that older files have for the CPU is read too."""
+    """A row for an offload device; the CPU flag of older files is read too."""
     device, flag = f"{block}.device", f"zero_optimization.{legacy}"
 
     def write(plan: Plan) -> Mapping[str, Any]:
@@ -65,14 +68,14 @@ def _device(block: str, legacy: str, slot: str, when: Callable[[Plan], bool]) ->
 
 
 def _blocks(plan: Plan, name: str, value: Any, *, nvme_only: bool = False) -> dict[str, Any]:
-    """A key and its value, written into each offload block that the plan has."""
+    """A key and its value, for each offload block that the plan has."""
     places = {_OPTIMIZER: plan.zero.offload_optimizer, _PARAM: plan.zero.offload_param}
     wanted = ("nvme",) if nvme_only else ("cpu", "nvme")
     return {f"{block}.{name}": value for block, place in places.items() if place in wanted}
 
 
 def _agreed(found: Mapping[str, Any], slot: str) -> Mapping[str, Any]:
-    """The value that both offload blocks give; nothing where they differ."""
+    """The value on which both offload blocks agree; nothing if they differ."""
     values = list(found.values())
     return {slot: values[0]} if all(value == values[0] for value in values) else {}
 
@@ -112,7 +115,7 @@ def _hpz(plan: Plan) -> Mapping[str, Any]:
 
 _LEAVES: Final = "zero_optimization.leaf_module.classes"
 _LEAF_CLASSES: Final = "0.18.0"
-"""The first release that reads leaf modules from the file; before, a script marks them by
+"""The first release that reads leaf modules from the file; before it, a script marks them with
 `deepspeed.utils.set_z3_leaf_modules`."""
 
 
@@ -121,7 +124,7 @@ _OWN_LEAVES: Final = (
     "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
     "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock",
 )
-"""What it takes where the key is absent (`DEFAULT_LEAF_MODULE_CLASSES`)."""
+"""DeepSpeed's default if the key is absent (`DEFAULT_LEAF_MODULE_CLASSES`)."""
 
 
 def _leaves(plan: Plan) -> Mapping[str, Any]:
@@ -225,5 +228,5 @@ AIO = (
     _aio("single_submit", False),
     _aio("overlap_events", True),
 )
-"""Asynchronous file I/O under NVMe offload. The number of threads is left to DeepSpeed, which takes
-1 in every release: `thread_count` was renamed `intra_op_parallelism` in 0.16.4."""
+"""Asynchronous file I/O under NVMe offload. The number of threads is left at DeepSpeed's default, 1
+in every release: `thread_count` was renamed `intra_op_parallelism` in 0.16.4."""
