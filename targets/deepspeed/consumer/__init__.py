@@ -1,4 +1,4 @@
-"""DeepSpeed asked about itself.
+"""Entry point for questions to DeepSpeed about itself.
 
 Runs inside an environment that holds a DeepSpeed release, never in tunec's own process.
 

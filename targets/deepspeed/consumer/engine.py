@@ -1,9 +1,9 @@
-"""The checks that DeepSpeed makes only when it builds its engine, by the engine's own methods.
+"""The checks that DeepSpeed only makes when it builds its engine, by the engine's own methods.
 
-The engine is not initialised, for that needs devices and a process group: a bare object of the real
-class gets the real configuration and its methods are called one by one. Replaced around them: the
-native kernels (never called, only constructed), the three wrappers that would allocate and
-communicate, and what the device says of itself, which is the question's.
+The engine is not initialised, because that needs devices and a process group: a bare object of the
+real class gets the real configuration, and its methods are called one by one. Three things are
+replaced: the native kernels (constructed but never called), the three wrappers that would allocate
+and communicate, and the device's properties, which the question gives.
 """
 
 import os
@@ -45,10 +45,11 @@ def build(
     environment: Mapping[str, str],
     steps: int,
 ) -> dict[str, Any]:
-    """Take a bare engine through its checks and say what it would run with.
+    """Run a bare engine's checks and return the settings that it would run with.
 
-    `client_optimizer` names a class of `torch.optim` that the training script passes in; None
-    leaves it to the configuration. `steps` is how many learning rates to return. Raises Refused.
+    `client_optimizer` names a class of `torch.optim` that the training script passes in; if it is
+    None the configuration decides. `steps` is the number of learning rates to return. Raises
+    Refused.
     """
     with _replaced(device, environment) as chosen, world(config.world_size):
         engine = _bare(config, client_optimizer)
@@ -73,12 +74,12 @@ def _step(name: str, action: Any, *arguments: Any) -> Any:
 
 
 def optimizer_class(name: str | None) -> Any:
-    """The class of `torch.optim` that a training script would bring; None for no name."""
+    """The class of `torch.optim` that a training script would bring; None if no name is given."""
     return getattr(torch.optim, name) if name else None
 
 
 def _bare(config: Any, client_optimizer: str | None) -> Any:
-    """An engine of the real class with what its checks read, and one layer for a model."""
+    """An engine of the real class with what its checks read, and one layer as the model."""
     engine = DeepSpeedEngine.__new__(DeepSpeedEngine)
     torch.nn.Module.__init__(engine)
     module = torch.nn.Linear(2, 2)
@@ -104,7 +105,7 @@ def _bare(config: Any, client_optimizer: str | None) -> Any:
 
 
 def _configure_optimizer(engine: Any, parameters: list[Any]) -> None:
-    """As `DeepSpeedEngine.__init__` has it: with no optimizer named it configures none."""
+    """Configure the optimizer as `DeepSpeedEngine.__init__` does: none unless one is named."""
     if engine.client_optimizer is not None or engine.optimizer_name():
         engine._configure_optimizer(engine.client_optimizer, parameters)  # noqa: SLF001
 
@@ -115,7 +116,7 @@ def _configure_scheduler(engine: Any) -> None:
 
 
 def _rates(engine: Any, steps: int) -> list[float]:
-    """The learning rate of the first group in each of the first `steps` optimizer steps."""
+    """The first parameter group's learning rate in each of the first `steps` optimizer steps."""
     if engine.optimizer is None:
         return []
     found = []
@@ -127,7 +128,7 @@ def _rates(engine: Any, steps: int) -> list[float]:
 
 
 def builders(kind: type[Any]) -> Iterator[type[Any]]:
-    """The classes that load a kernel: the one of the CPU raises for what has none there."""
+    """The subclasses that load a kernel; each must be replaced, since on a CPU some raise."""
     if "load" in vars(kind):
         yield kind
     classes: list[type[Any]] = kind.__subclasses__()
@@ -137,7 +138,7 @@ def builders(kind: type[Any]) -> Iterator[type[Any]]:
 
 @contextmanager
 def _replaced(device: Device, environment: Mapping[str, str]) -> Iterator[list[str]]:
-    """Put the stand-ins in place; the list receives the name of the wrapper called for."""
+    """Install the stand-ins; the yielded list receives the name of the wrapper that is called."""
     chosen: list[str] = []
     with ExitStack() as stack:
         for builder in builders(OpBuilder):

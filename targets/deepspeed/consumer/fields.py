@@ -1,7 +1,7 @@
-"""Pydantic models of either generation as JSON Schema and as JSON values, field by field.
+"""Pydantic models of version 1 or 2 as JSON Schema and as JSON values, field by field.
 
-The models' own `model_json_schema` cannot be used: it stumbles over the lambdas that DeepSpeed
-keeps in `json_schema_extra` (`new_param_fn`) and over `torch.dtype`.
+The models' own `model_json_schema` cannot be used: it fails on the lambdas that DeepSpeed keeps in
+`json_schema_extra` (`new_param_fn`) and on `torch.dtype`.
 """
 
 import inspect
@@ -25,7 +25,7 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field as both generations of pydantic have it."""
+    """A field with the attributes that both generations of pydantic share."""
 
     name: str
     alias: str
@@ -37,12 +37,12 @@ class Field:
 
 
 def is_model(kind: Any) -> bool:
-    """Whether it is a pydantic model class of either generation."""
+    """Whether an object is a pydantic model class of either generation."""
     return inspect.isclass(kind) and issubclass(kind, pydantic.BaseModel | pydantic.v1.BaseModel)
 
 
 def fields(kind: Any) -> Iterator[Field]:
-    """The fields of a model class, in order, without those that JSON cannot give."""
+    """The fields of a model class, in order, without fields that JSON cannot express."""
     hints = json_types.annotations_of(kind)
     read = _old if issubclass(kind, pydantic.v1.BaseModel) else _new
     for field in read(kind, hints):
@@ -66,7 +66,7 @@ def _old(kind: Any, hints: Mapping[str, Any]) -> Iterator[Field]:
 
 
 def _nullable(annotation: Any, held: Any) -> Any:
-    """The old pydantic takes null wherever the default is None, whatever the annotation says."""
+    """The annotation; the old pydantic also accepts null for a field whose default is None."""
     return annotation | None if held.allow_none and annotation is not Any else annotation
 
 
@@ -96,7 +96,7 @@ def _model(annotation: Any) -> Schema | None:
 def model_schema(kind: Any) -> Schema:
     """The schema of a model.
 
-    A field with an alias is taken under its own name too (`populate_by_name` in
+    A field with an alias is also accepted under its own name (`populate_by_name` in
     `DeepSpeedConfigModel`).
     """
     properties: Schema = {}
@@ -130,7 +130,7 @@ def _property(field: Field) -> Schema:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it, a model by its aliases."""
+    """A value as JSON; a model becomes an object whose keys are the fields' aliases."""
     if is_model(type(value)):
         held = fields(type(value))
         return {field.alias: plain(getattr(value, field.name, None)) for field in held}

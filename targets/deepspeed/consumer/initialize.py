@@ -1,10 +1,10 @@
 """The real engine, started on a small model as the first of the plan's processes.
 
-torch's `fake` process group (torch.testing._internal.distributed.fake_pg) counts as many processes
-as asked and lets every collective pass, so that `deepspeed.initialize` runs whole on one CPU: its
-configuration, optimizer, ZeRO wrappers and schedule are the ones of the run. Only the native
-kernels are replaced, and the CPU is let do fp16: what the declared device supports is
-`engine.build`'s to say.
+torch's `fake` process group (torch.testing._internal.distributed.fake_pg) reports the requested
+number of processes and lets every collective pass, so `deepspeed.initialize` runs whole on one CPU:
+its configuration, optimizer, ZeRO wrappers and schedule are those of the run. Only the native
+kernels are replaced, and the CPU is allowed to use fp16: `engine.build` checks what the declared
+device supports.
 """
 
 import multiprocessing
@@ -25,17 +25,17 @@ from tunec.targets.deepspeed.consumer.engine import builders, optimizer_class
 from tunec.targets.deepspeed.consumer.fields import plain
 
 _OURS: Final[tuple[type[BaseException], ...]] = (*OURS, OSError)
-"""What this machine lacks: no refusal of the configuration."""
+"""Errors from a limitation of the local machine, which are no refusal of the configuration."""
 _WIDTH: Final = 8
 
 
 def initialize(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Start `deepspeed.initialize` with a ds_config and say what the engine runs with.
+    """Call `deepspeed.initialize` with a ds_config and return the settings of its engine.
 
     In: `config`, `world_size`; optional `client_optimizer` (a class name of `torch.optim`) and
     `environment`. Out: `version`; `refused` (None, or stage, type and message); `engine`: world,
     batches, stage, clipping, dtype of the parameters, classes of optimizer and wrapper. Runs in a
-    process of its own, for the engine leaves global state behind.
+    separate process, because the engine leaves global state behind.
     """
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(
@@ -95,7 +95,7 @@ def _described(engine: Any) -> dict[str, Any]:
 
 @contextmanager
 def _surroundings(world: int, environment: Mapping[str, str]) -> Iterator[None]:
-    """`world` processes that are only counted, kernels that are only built, fp16 let through."""
+    """Simulate `world` processes, replace the native kernels, and allow fp16."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(world), "LOCAL_SIZE": str(world)}

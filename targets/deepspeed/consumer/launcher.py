@@ -1,4 +1,4 @@
-"""DeepSpeed's launcher asked what it makes of a command line; it starts nothing."""
+"""How DeepSpeed's launcher parses a command line; it starts nothing."""
 
 import contextlib
 import io
@@ -12,10 +12,10 @@ from tunec.targets.deepspeed.consumer.fields import plain
 
 
 def arguments(question: Mapping[str, Any]) -> dict[str, Any]:
-    """What `deepspeed`'s own parser makes of `argv`, the words after its name.
+    """Parse `argv`, the words after the program's name, with the parser of `deepspeed`.
 
-    `devices` is how many this node has. Out: `version`; `refused` (None, or stage, type and
-    message); `values` of every argument; `slots`, the devices chosen on this node.
+    `devices` is the number of devices on this node. Out: `version`; `refused` (None, or stage, type
+    and message); `values` of every argument; `slots`, the devices chosen on this node.
     """
     said = io.StringIO()
     answer: dict[str, Any] = {"version": deepspeed.__version__, "refused": None, "values": {}}
@@ -36,7 +36,7 @@ def arguments(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _slots(found: Any, devices: int) -> list[int]:
-    """As `main` chooses them, where the only host is this one."""
+    """The devices that `main` chooses if this host is the only one."""
     host = {"localhost": list(range(devices))}
     chosen = parse_resource_filter(host, found.include, found.exclude)
     slots: list[int] = next(iter(chosen.values()), [])

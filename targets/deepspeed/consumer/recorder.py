@@ -1,8 +1,8 @@
-"""Reading a ds_config through the real `DeepSpeedConfig`, each key it asks for written down.
+"""Reading a ds_config through the real `DeepSpeedConfig`, with a log of each key that it reads.
 
-`DeepSpeedConfig` takes a dictionary and leaves a key that it does not know alone, without a word.
-So the dictionary it gets here records each question put to it: which keys exist at that release,
-with which default, is then an observation.
+`DeepSpeedConfig` takes a dictionary and silently ignores a key that it does not know. The
+dictionary here records each access, so that the keys of a release, with their defaults, are
+observed.
 """
 
 from collections.abc import Collection, Iterator, KeysView
@@ -20,32 +20,33 @@ from deepspeed.runtime.config import DeepSpeedConfig
 Path = tuple[str, ...]
 
 UNSTATED: Final = object()
-"""The default of a key that was only tested for: whoever tests it knows what absence means."""
+"""The default of a key that was only tested for presence: the testing code decides what absence
+means."""
 
 _MARK: Final = "__tunec_block__"
 
 
 @dataclass(slots=True)
 class Log:
-    """What was asked of one configuration."""
+    """The accesses to one configuration."""
 
     defaults: dict[Path, Any] = field(default_factory=dict)
-    """Every key asked for, with the default that the asker named or UNSTATED."""
+    """Every key that was read, with the default that the reader named or UNSTATED."""
     whole: set[Path] = field(default_factory=set)
-    """Blocks whose keys were enumerated, whatever they are called."""
+    """Blocks that were enumerated, whatever keys they have."""
     copied: set[Path] = field(default_factory=set)
-    """Blocks that were copied, that is passed on with whatever else they hold."""
+    """Blocks that were copied, and so passed on with all their keys."""
     models: dict[Path, Any] = field(default_factory=dict)
-    """Marked blocks that became a pydantic model, with that model's instance."""
+    """Marked blocks that became a pydantic model, with the model's instance."""
 
     def ask(self, path: Path, default: Any) -> None:
-        """Note a question; a named default outweighs an unstated one."""
+        """Record a read of a key; a named default replaces an unstated one."""
         if self.defaults.get(path, UNSTATED) is UNSTATED:
             self.defaults[path] = default
 
 
 class Recording(dict[str, Any]):
-    """A dictionary that writes into a log what is asked of it; copies share the log."""
+    """A dictionary that logs every access to it; copies share the log."""
 
     def __init__(self, content: dict[str, Any], path: Path, log: Log) -> None:
         super().__init__()
@@ -67,12 +68,12 @@ class Recording(dict[str, Any]):
         return super().__contains__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """As a dictionary does, and noted."""
+        """`dict.get`, logged."""
         self.log.ask((*self.path, key), default)
         return super().get(key, default)
 
     def pop(self, key: str, *default: Any) -> Any:
-        """As a dictionary does, and noted."""
+        """`dict.pop`, logged."""
         self.log.ask((*self.path, key), default[0] if default else UNSTATED)
         return super().pop(key, *default)
 
@@ -82,11 +83,11 @@ class Recording(dict[str, Any]):
         return super().__iter__()
 
     def keys(self) -> Any:
-        """A view that notes a membership test key by key, and iteration as taking all."""
+        """A view that logs membership tests by key, and iteration as a read of the whole block."""
         return _Keys(self)
 
     def items(self) -> Any:
-        """As a dictionary does, noted as taking all."""
+        """`dict.items`, logged as a read of the whole block."""
         self.log.whole.add(self.path)
         return super().items()
 
@@ -108,7 +109,7 @@ class _Keys(KeysView[str]):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came of a configuration: the object or the refusal, and what was asked."""
+    """The result of reading a configuration: the object or the refusal, and the log of accesses."""
 
     config: Any
     error: Exception | None
@@ -116,10 +117,10 @@ class Reading:
 
 
 def read(content: dict[str, Any], world_size: int = 1, marked: Collection[Path] = ()) -> Reading:
-    """Hand `content` to DeepSpeedConfig as one of `world_size` processes would.
+    """Pass `content` to DeepSpeedConfig as one of `world_size` processes would.
 
-    The blocks at `marked` carry a mark by which the model that they become is known; a block that
-    becomes none must not have one.
+    Each block at a path in `marked` gets a mark that identifies the model that it becomes; a block
+    that becomes no model must not be marked.
     """
     log = Log()
     recording = Recording(content, (), log)
@@ -143,7 +144,7 @@ def _mark(recording: Any, path: Path) -> None:
 
 @contextmanager
 def world(size: int) -> Iterator[None]:
-    """Let `deepspeed.comm` count `size` processes; without a process group it refuses to."""
+    """Make `deepspeed.comm` report `size` processes, which otherwise needs a process group."""
     with (
         patch.object(deepspeed.comm, "get_rank", lambda *_, **__: 0),
         patch.object(deepspeed.comm, "get_world_size", lambda *_, **__: size),
@@ -153,7 +154,7 @@ def world(size: int) -> Iterator[None]:
 
 @contextmanager
 def _watched(log: Log) -> Iterator[None]:
-    """Note which model each marked block becomes: of pydantic's old kind up to 0.14."""
+    """Record the model that each marked block becomes; up to 0.14 it is pydantic's old kind."""
     with ExitStack() as stack:
         for base in (pydantic.BaseModel, pydantic.v1.BaseModel):
             stack.enter_context(patch.object(base, "__init__", _noting(base.__init__, log)))

@@ -1,4 +1,4 @@
-"""What a DeepSpeed release makes of a configuration: the values it runs with, or a refusal."""
+"""The values that a DeepSpeed release derives from a configuration, or its refusal."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -21,13 +21,13 @@ _ATTRIBUTES: Final[Mapping[str, str]] = {
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand a configuration to the real parser and the real engine's checks.
+    """Pass a configuration to the real parser and the real engine's checks.
 
     In: `config` (a ds_config object), `world_size` (data-parallel processes); optional `capability`
     ([major, minor] of the GPU; without it the device supports everything), `emulates_bf16`,
-    `client_optimizer` (a class name of `torch.optim`), `environment`, `steps` (how many learning
-    rates to return). Out: `version`; `refused` (None, or stage, type and message); `values` by
-    dotted key, also of keys that were left out; `ignored`, the dotted keys that nothing read;
+    `client_optimizer` (a class name of `torch.optim`), `environment`, `steps` (the number of
+    learning rates to return). Out: `version`; `refused` (None, or stage, type and message);
+    `values` by dotted key, including absent keys; `ignored`, the dotted keys that nothing read;
     `engine`, what the checks decided.
     """
     reading = read(question["config"], question.get("world_size", 1), marked=model_paths())
@@ -58,7 +58,7 @@ def _engine(question: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
 
 
 def _values(content: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
-    """The defaults, under what the file says, under what the parser made of it."""
+    """The parser's values, else the file's values, else the defaults, by dotted key."""
     found = defaults({})
     found |= {
         ".".join(path): plain(value)
@@ -89,7 +89,7 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 def _ignored(
     content: Mapping[str, Any], keys: Mapping[str, Key], path: Path, reading: Reading
 ) -> Iterator[str]:
-    """The keys of the file that nobody asked for; models and open blocks see to their own."""
+    """The file's keys that nothing read; models and open blocks check their own keys."""
     for name, value in content.items():
         here, key = (*path, name), keys.get(name, Key())
         if here not in reading.log.defaults:

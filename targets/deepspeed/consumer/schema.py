@@ -1,8 +1,8 @@
 """The JSON Schema of ds_config.json, and each key's default, from the installed release.
 
-Closed at every level that the release itself would not refuse: an unknown key at the top, or in a
-block without a model, is ignored by DeepSpeed without a word, and that is the mistake worth
-catching. `x-unknown` says which: refused or ignored.
+The schema also rejects keys that the release itself would not refuse: DeepSpeed silently ignores an
+unknown key at the top, or in a block without a model, and that is the mistake worth catching.
+`x-unknown` tells the two cases apart: refused or ignored.
 """
 
 import inspect
@@ -87,7 +87,7 @@ _CANDIDATES: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 def schema(_: Mapping[str, Any]) -> Schema:
-    """The JSON Schema (draft 2020-12) for plain DeepSpeed: "auto" is no value."""
+    """The JSON Schema (draft 2020-12) for plain DeepSpeed, in which "auto" is not a value."""
     refused = sorted(name for name, key in surface().items() if key.is_removed)
     properties = {name: _of(key, (name,)) for name, key in surface().items() if not key.is_removed}
     return {
@@ -107,7 +107,7 @@ def schema(_: Mapping[str, Any]) -> Schema:
 
 
 def defaults(_: Mapping[str, Any]) -> dict[str, Any]:
-    """Each key's value when it is left out, by dotted path; None where its reader decides."""
+    """Each key's value if it is absent, by dotted path; None if the key's reader decides."""
     found = {
         ".".join(path): _stated(key.default) for path, key in walk(surface()) if _is_value(key)
     }
@@ -185,7 +185,7 @@ def _is_taken(path: list[str], value: Any) -> bool:
 
 
 def _optimizer() -> Schema:
-    """The block with the parameters of each optimizer of DeepSpeed; torch's own stay open."""
+    """The optimizer block, closed for each of DeepSpeed's optimizers and open for torch's."""
     block: Schema = _named(
         {"type": _TYPES["optimizer.type"], "legacy_fusion": _TYPES["optimizer.legacy_fusion"]}
     )
@@ -196,7 +196,7 @@ def _optimizer() -> Schema:
 
 
 def _scheduler() -> Schema:
-    """The block with the parameters of each schedule of DeepSpeed; torch's own ones stay open."""
+    """The scheduler block, closed for each of DeepSpeed's schedules and open for torch's."""
     block: Schema = _named({"type": _TYPES["scheduler.type"]})
     known = {
         name: _parameters(getattr(lr_schedules, name), "optimizer")
@@ -236,13 +236,13 @@ def _closed(properties: Schema) -> Schema:
 
 
 def _any_case(name: str) -> Schema:
-    """DeepSpeedConfig lowers the names that it knows before it compares them."""
+    """A pattern for a name in any case: DeepSpeedConfig compares known names in lower case."""
     letters = "".join(f"[{each}{each.upper()}]" if each.isalpha() else each for each in name)
     return {"pattern": f"^{letters}$"}
 
 
 def _optimizers() -> dict[str, dict[str, Schema]]:
-    """The parameters of each optimizer name, over all the classes that it may stand for."""
+    """The parameters of each optimizer name, over all classes that the name may stand for."""
     from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
     from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
     from deepspeed.ops.lamb import FusedLamb
@@ -270,7 +270,7 @@ def _optimizers() -> dict[str, dict[str, Schema]]:
 
 
 def _union(kinds: tuple[Any, ...]) -> dict[str, Schema]:
-    """What any of the classes takes from the file, without defaults, for those differ."""
+    """The parameters that any class takes from the file, without their differing defaults."""
     found: dict[str, Schema] = {}
     for kind in kinds:
         for name, schema_of in _parameters(kind, *_NOT_FROM_THE_FILE).items():
@@ -285,7 +285,7 @@ _NOT_FROM_THE_FILE: Final = ("params", "model_params", "adamw_mode", "max_grad_n
 
 
 def _parameters(kind: Any, *without: str) -> dict[str, Schema]:
-    """The keyword parameters of a class's constructor, typed by annotation or else by default."""
+    """The keyword parameters of a class's constructor, typed by annotation or by default value."""
     found: dict[str, Schema] = {}
     for name, parameter in inspect.signature(kind.__init__).parameters.items():
         if name != "self" and name not in without:

@@ -1,4 +1,4 @@
-"""Which keys a DeepSpeed release reads, by asking its parser with ever one more block."""
+"""The keys that a DeepSpeed release reads, found by giving its parser one more block at a time."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ from deepspeed.runtime.config import DeepSpeedConfigError
 from tunec.targets.deepspeed.consumer.recorder import UNSTATED, Path, Reading, read
 
 BASE: Final[Mapping[str, Any]] = {"train_micro_batch_size_per_gpu": 1}
-"""The least that DeepSpeedConfig takes: one of the two batch sizes."""
+"""The smallest configuration that DeepSpeedConfig accepts: one of the two batch sizes."""
 
 # Keys whose presence makes the parser ask for others in the same block. The modes are those of
 # sparse attention up to 0.18 (`get_sparse_attention` in runtime/config.py); `initial_scale_power`
@@ -33,22 +33,22 @@ PASSED_ON: Final = frozenset({("optimizer", "params"), ("scheduler", "params")})
 
 @dataclass(slots=True)
 class Key:
-    """One key: a value, a block with keys of its own, or a block that a model checks."""
+    """One key: a value, a block with its own keys, or a block that a pydantic model checks."""
 
     default: Any = UNSTATED
     model: Any = None
-    """The instance that an empty block becomes."""
+    """The model instance that an empty block becomes."""
     children: dict[str, "Key"] = field(default_factory=dict)
     is_open: bool = False
-    """Whether the block may hold keys that were not seen: it is taken whole, or could not be
-    explored to its end."""
+    """Whether the block may have keys that were not observed: it is read whole, or could not be
+    explored completely."""
     is_removed: bool = False
     """Whether the release refuses the key, whatever its value."""
 
 
 @cache
 def surface() -> Mapping[str, Key]:
-    """Every key that the installed DeepSpeed asks for, from the root."""
+    """Every key that the installed DeepSpeed reads, from the root."""
     root = Key()
     _add(root, (), read(dict(BASE)))
     for name in _read_before_the_config():
@@ -58,7 +58,7 @@ def surface() -> Mapping[str, Key]:
 
 
 def model_paths() -> frozenset[Path]:
-    """Where the blocks are that a pydantic model checks."""
+    """The paths of the blocks that a pydantic model checks."""
     return frozenset(path for path, key in walk(surface()) if key.model is not None)
 
 
@@ -70,7 +70,7 @@ def walk(keys: Mapping[str, Key], path: Path = ()) -> Iterator[tuple[Path, Key]]
 
 
 def _read_before_the_config() -> list[str]:
-    """The keys that `deepspeed.initialize` itself looks for, before there is a DeepSpeedConfig."""
+    """The keys that `deepspeed.initialize` itself reads, before there is a DeepSpeedConfig."""
     return re.findall(r'"(\w+)" in config\b', inspect.getsource(deepspeed.initialize))
 
 
@@ -85,7 +85,7 @@ def _grow(parent: Key, path: Path) -> None:
 
 
 def _enter(key: Key, path: Path) -> None:
-    """Find out what an empty block at `path` is to the parser, then what its switches lead to."""
+    """Find how the parser treats an empty block at `path`, then which keys its switches reveal."""
     key.model = read(_at(path, {}), marked=[path]).log.models.get(path)
     if key.model is not None:
         return
@@ -110,7 +110,7 @@ def _enter(key: Key, path: Path) -> None:
 
 
 def _leads_on(key: Key, switches: Mapping[str, Any]) -> bool:
-    """Whether the block asked for all of these, or asked for nothing while it was empty."""
+    """Whether the block read all these switches, or is empty and `enabled` is the only switch."""
     return all(name in key.children for name in switches) or (
         not key.children and set(switches) == {"enabled"}
     )
@@ -131,7 +131,7 @@ def _add(key: Key, path: Path, reading: Reading) -> None:
 
 
 def _at(path: Path, value: Any) -> dict[str, Any]:
-    """The base configuration with `value` at `path`, the blocks above it switched on."""
+    """The base configuration with `value` at `path`, and the parent blocks enabled."""
     content: dict[str, Any] = dict(BASE)
     block = content
     for name in path[:-1]:

@@ -1,1 +1,1 @@
-"""What is wrong with files of deepspeed."""
+"""Lint rules for the files of DeepSpeed."""

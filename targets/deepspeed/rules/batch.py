@@ -1,4 +1,4 @@
-"""Batch sizes in DeepSpeed's file, and its data loader."""
+"""Rules about batch sizes in DeepSpeed's file, and about its data loader."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     reads=("deepspeed:train_batch_size",),
 )
 def batch_not_divisible(run: LintContext) -> Iterator[Finding]:
-    """train_batch_size alone cannot be shared out evenly among the processes."""
+    """train_batch_size is given alone and cannot be divided evenly among the processes."""
     total = run.effective("deepspeed", "train_batch_size")
     steps = run.effective("deepspeed", "gradient_accumulation_steps")
     if not total.is_written or not is_whole(total.value) or total.value < 1 or total.place is None:
@@ -76,7 +76,7 @@ _PINNED_KEYS: Final = (
     reads=("deepspeed:train_batch_size",),
 )
 def batch_pinned_before_init(run: LintContext) -> Iterator[Finding]:
-    """All three numbers of the batch are written in a file that is read before processes meet."""
+    """All three batch numbers are set in a file that is read before torch.distributed starts."""
     values = [run.effective("deepspeed", key) for key in _PINNED_KEYS]
     stage = run.effective("deepspeed", "zero_optimization.stage")
     numbers = [each.value for each in values if each.is_written and isinstance(each.value, int)]
@@ -105,9 +105,10 @@ _PARSED: Final = ("HfArgumentParser", "TrlParser", "TrainingArguments(")
 
 
 def _parses_first(run: LintContext) -> bool:
-    """Whether a trainer's arguments are made before the model is loaded, as by all known parsers.
+    """Whether the trainer's arguments are parsed before the model is loaded.
 
-    transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices` sets up torch.distributed then.
+    All known parsers do so: transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices` sets up
+    torch.distributed then.
     """
     is_by_flags = any(each.format == "shell" for each in run.of("trainer"))
     python = [each.text for each in run.documents if each.format == "python"]
@@ -116,7 +117,7 @@ def _parses_first(run: LintContext) -> bool:
 
 
 _COUNTS_ALONE: Final = re.compile(r"\A(?![\s\S]*init_distributed\()[\s\S]*HfDeepSpeedConfig\(")
-"""A script that hands the file to `from_pretrained` before the processes have met."""
+"""Matches a script that passes the file to `from_pretrained` without starting torch.distributed."""
 
 
 _TOTAL: Final = "train_batch_size"
@@ -132,7 +133,7 @@ _STEPS: Final = "gradient_accumulation_steps"
     reads=("deepspeed:train_batch_size",),
 )
 def batch_product_mismatch(run: LintContext) -> Iterator[Finding]:
-    """train_batch_size is not micro batch x accumulation x processes."""
+    """train_batch_size is not the product of micro batch, accumulation and processes."""
     total, micro, steps = (run.effective("deepspeed", key) for key in (_TOTAL, _MICRO, _STEPS))
     if total.source not in ("document", "filled") or not (_is_count(total) and _is_count(micro)):
         return
@@ -199,7 +200,7 @@ def _who(run: LintContext) -> str:
 
 _SIZES: Final = ("train_micro_batch_size_per_gpu", "train_batch_size")
 _SHOWN: Final = 2
-"""Sections of a file that shows no more than what its thread or manual speaks of."""
+"""The most sections in a file that is only an excerpt, such as in a forum thread or a manual."""
 _REFERENCES: Final = (
     *("deepspeed", "deepspeed_config", "deepspeed_config.deepspeed_config_file"),
     "training_args.deepspeed",
@@ -208,7 +209,7 @@ _REFERENCES: Final = (
 
 @rule("batch-size-left-out", "error", "init", consumers=("deepspeed",), reads=("deepspeed:*",))
 def batch_size_left_out(run: LintContext) -> Iterator[Finding]:
-    """Neither of the two batch sizes that DeepSpeed can begin from."""
+    """Both batch sizes are missing, and DeepSpeed needs at least one."""
     if run.of("simpletuner"):  # it writes its own batch size into the file
         return
     for document in run.of("deepspeed"):
@@ -241,7 +242,7 @@ def _size_finding(run: LintContext, document: Document) -> Finding:
 
 
 def _is_excerpt(run: LintContext, document: Document) -> bool:
-    """Whether a file may be a part that somebody shows: few sections, and nobody refers to it."""
+    """Whether a file may be an excerpt: it has few sections, and no other file refers to it."""
     if len(document.root.fields or ()) > _SHOWN:
         return False
     others = [each for each in run.documents if each is not document]
@@ -264,7 +265,7 @@ _SWITCHES: Final = (
     reads=keys("deepspeed", _DROP, *_SWITCHES),
 )
 def deepspeed_loader_unread(run: LintContext) -> Iterator[Finding]:
-    """What ds_config.json says of DeepSpeed's own data loader, where the Trainer loads the data."""
+    """ds_config.json configures DeepSpeed's data loader, but the Trainer loads the data."""
     if run.deepspeed_reader != "trainer":
         return
     drops = run.effective("trainer", _DROP).value
@@ -280,7 +281,7 @@ def deepspeed_loader_unread(run: LintContext) -> Iterator[Finding]:
 
 
 def _sampling(document: Document) -> Place | None:
-    """The switch of a sampler that is turned on, and the blocks around it."""
+    """The place that turns on a data sampler, if the blocks around it are enabled too."""
     around = [document.get(f"{_SAMPLING}enabled"), document.get("data_efficiency.enabled")]
     if any(at is None or at.value is not True for at in around):
         return None

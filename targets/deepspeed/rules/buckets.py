@@ -1,4 +1,4 @@
-"""Buckets of ZeRO."""
+"""Rules about ZeRO's buckets."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from tunec.schemas.frozen import replace
     reads=zero_keys("allgather_bucket_size"),
 )
 def allgather_bucket_unusable(run: LintContext) -> Iterator[Finding]:
-    """An allgather bucket that stages 1 and 2 cannot work with."""
+    """The allgather bucket has an odd size, which stages 1 and 2 refuse."""
     stage = stage_of(run)
     if stage.value not in (1, 2):
         return
@@ -49,19 +49,20 @@ _COMPOSITE: Final = frozenset(
     {"idefics2", "llava", "llava_next", "video_llava", "vipllava"}
     | {"blip-2", "instructblip", "clip", "kosmos-2", "pix2struct"}
 )
-"""Configurations of transformers 4.44.2 with neither hidden_size nor hidden_sizes (each was built);
-in most others the key has another name in the file (d_model, n_embd) and the one looked for too."""
+"""Configurations of transformers 4.44.2 with neither hidden_size nor hidden_sizes (each was built).
+In most others the file's key has another name (d_model, n_embd), and hidden_size is there too."""
 
 _IN_PARTS: Final = frozenset(
     {"encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder", "t5gemma", "t5gemma2"}
 )
-"""Configurations of transformers 5.23.0 with neither (each was built), and no text_config."""
+"""Configurations of transformers 5.23.0 with neither hidden_size nor hidden_sizes (each was built),
+and without text_config."""
 _BY_NAME: Final = (
     (re.compile(r"(?:\A|[/_-])(?:trocr|donut|nougat)(?:\Z|[/_-])"), "vision-encoder-decoder"),
     (re.compile(r"(?:\A|[/_-])t5-?gemma(?:\Z|[/_-])"), "t5gemma"),
 )
-"""microsoft/trocr-*, naver-clova-ix/donut-*, facebook/nougat-* and google/t5gemma-*: their
-config.json says the model_type."""
+"""The model_type in config.json of microsoft/trocr-*, naver-clova-ix/donut-*, facebook/nougat-* and
+google/t5gemma-*, by patterns of the model's name."""
 _FORMERLY: Final = "transformers<4.45"
 
 
@@ -73,7 +74,7 @@ _FORMERLY: Final = "transformers<4.45"
     reads=zero_keys(*_KEYS),
 )
 def auto_buckets_need_hidden_size(run: LintContext) -> Iterator[Finding]:
-    """Buckets are left to `auto`, and the model has no `hidden_size` to size them by."""
+    """Bucket sizes are `auto`, but the model's config has no `hidden_size` to derive them from."""
     said = [each for each in said_in(run, _KEYS) if each.value == "auto"]
     if not said or run.deepspeed_reader == "plain":
         return
@@ -102,7 +103,7 @@ _OWN_CLASS: Final = re.compile(r"class Llava\w*\((?:\w+, )*\w+ForCausalLM")
 
 
 def _models(run: LintContext) -> Iterator[tuple[str, str]]:
-    """The models whose kind is known: by their own config among the files, or by name."""
+    """Name and model type of each known model: from a config among the files, or from its name."""
     for each in run.unread:
         if "model_type" in each.keys and each.name.endswith(".json"):
             try:
@@ -130,7 +131,7 @@ _AUTOMATIC_SHARE: Final = Fraction(9, 10)
     reads=zero_keys("stage3_prefetch_bucket_size"),
 )
 def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
-    """The prefetch bucket that the trainer computes is not a whole number."""
+    """The prefetch bucket size that the trainer computes is not an integer."""
     is_old, is_strict = run.runs("transformers<4.45"), run.runs("deepspeed>=0.15")
     said = [each for each in said_in(run, ("stage3_prefetch_bucket_size",)) if each.value == "auto"]
     if is_old is not True or is_strict is False or run.deepspeed_reader == "plain":
@@ -153,14 +154,14 @@ def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
 
 
 def _bucket_severity(width: int | None, *, is_strict: bool) -> Severity | None:
-    """An error needs the width and the release; with neither known nothing may come of it."""
+    """The finding's severity: an error only if both the model's width and the release are known."""
     if width is not None:
         return None if is_strict else "warning"
     return "warning" if is_strict else "note"
 
 
 def _automatic_width(run: LintContext) -> int | None:
-    """The model's hidden_size; None where the model is not known, or has several."""
+    """The model's hidden_size; None if the model is unknown or has several components."""
     model = run.model
     if model is None or model.components:
         return None
@@ -170,8 +171,8 @@ def _automatic_width(run: LintContext) -> int | None:
 _BUCKET: Final = "zero_optimization.reduce_bucket_size"
 _OVERLAP: Final = "zero_optimization.overlap_comm"
 _FILL_SHARE: Final = 0.2
-"""From this share of the device on, a finding: the default (500 million elements, one buffer, 2
-bytes) is 0.93 GiB, 6 % of the smallest device that is trained on."""
+"""The share of the device's memory that is reported. The default (500 million elements, one buffer,
+2 bytes) is 0.93 GiB, 6 % of the smallest device that is used for training."""
 
 
 @rule(
@@ -257,7 +258,7 @@ _LIMIT: Final = "zero_optimization.stage3_model_persistence_threshold"
     reads=zero_keys("stage3_param_persistence_threshold"),
 )
 def persistence_keeps_model_whole(run: LintContext) -> Iterator[Finding]:
-    """Most parameters are below the size from which stage 3 shards."""
+    """Most parameters are smaller than the threshold from which stage 3 shards them."""
     stage, threshold = stage_of(run), run.effective("deepspeed", _KEY)
     limit, model = run.effective("deepspeed", _LIMIT), run.model
     if stage.value != 3 or model is None or threshold.place is None:
@@ -287,5 +288,5 @@ def persistence_keeps_model_whole(run: LintContext) -> Iterator[Finding]:
 
 
 def _largest(module: Any) -> int:
-    """Elements of the module's weight: DeepSpeed asks each parameter by itself."""
+    """Elements of one weight of the module: DeepSpeed tests each parameter separately."""
     return int(module.parameters // max(module.copies, 1)) - int(module.bias)

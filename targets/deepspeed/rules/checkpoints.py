@@ -1,4 +1,4 @@
-"""Resuming from ZeRO checkpoints."""
+"""Rules about resuming from ZeRO checkpoints."""
 
 from collections.abc import Iterator
 
@@ -67,13 +67,13 @@ def resume_of_another_run(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_without_engine(run: LintContext) -> bool:
-    """Whether no file that was not read, as accelerate's, can turn DeepSpeed on."""
+    """Whether the run is started without a launcher that can turn DeepSpeed on by another file."""
     started = {each.value("launcher") for each in run.of("launch")}
     return bool(started) and started <= {"python", "torchrun"}
 
 
 def _split(run: LintContext, folder: Document, place: Place) -> Iterator[Finding]:
-    """Another number of processes, or a stage that stores other files."""
+    """The checkpoint has another number of processes, or its stage stores other files."""
     stage, world, had = stage_of(run), run.data_parallel, folder.value("processes")
     if run.effective("deepspeed", _UNIVERSAL).value is True:
         return

@@ -1,4 +1,4 @@
-"""Keys of DeepSpeed's file under another name or block, and blocks without their switch."""
+"""Rules about renamed or misplaced keys of DeepSpeed's file, and blocks without their switch."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -19,7 +19,7 @@ from tunec.compiler.lints.schemas import Fault, faults
 
 @rule("misplaced-key", "error", "silent", consumers=("deepspeed",), reads=("deepspeed:*",))
 def misplaced_key(run: LintContext) -> Iterator[Finding]:
-    """A key of DeepSpeed at another level than the one where it is looked up."""
+    """A key of DeepSpeed is at another level than the one that DeepSpeed reads."""
     for document in run.of("deepspeed"):
         if not is_whole(document):
             continue
@@ -47,12 +47,12 @@ _DEFAULTS: Final = {
     "contiguous_gradients": True,
     "cpu_offload": False,
 }
-"""deepspeed 0.14.5 to 0.19.8 runtime/config.py `TORCH_ADAM_PARAM`, `ADAM_W_MODE_DEFAULT`,
-runtime/zero/config.py: what holds where the key is not read."""
+"""The values that hold if a key is not read: deepspeed 0.14.5 to 0.19.8 runtime/config.py
+`TORCH_ADAM_PARAM`, `ADAM_W_MODE_DEFAULT`, runtime/zero/config.py."""
 
 
 def _is_default(fault: Fault) -> bool:
-    """Whether it says what holds without it, so that nothing is lost."""
+    """Whether the unread key sets the default, so that nothing is lost."""
     value = _DEFAULTS.get(fault.path.rpartition(".")[2])
     return value is not None and fault.place.value is value
 
@@ -65,7 +65,7 @@ def _is_default(fault: Fault) -> bool:
     reads=keys("deepspeed", *BF16_SCALING),
 )
 def loss_scale_under_bf16(run: LintContext) -> Iterator[Finding]:
-    """Keys of fp16's loss scaling in the block bf16."""
+    """The bf16 block has keys of fp16's loss scaling."""
     for document in run.of("deepspeed"):
         for fault in faults(run, document):
             if fault.what != "unknown" or fault.path not in BF16_SCALING:
@@ -92,7 +92,7 @@ _BLOCKS: Final = ("amp", "progressive_layer_drop")
     reads=keys("deepspeed", *_BLOCKS),
 )
 def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
-    """A block of ds_config.json that is looked into, and does not say whether it is turned on."""
+    """A block of ds_config.json does not set `enabled`."""
     for document in run.of("deepspeed"):
         for name in _BLOCKS:
             block = document.get(name)
@@ -114,7 +114,7 @@ def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
     reads=keys("deepspeed", *(each.old for each in MOVED["deepspeed"])),
 )
 def deprecated_key(run: LintContext) -> Iterator[Finding]:
-    """A key that DeepSpeed still reads, as another one."""
+    """A key is deprecated: DeepSpeed still reads it, in place of another key."""
     for document in run.of("deepspeed"):
         for moved in MOVED["deepspeed"]:
             place = document.get(moved.old)
@@ -133,7 +133,7 @@ def deprecated_key(run: LintContext) -> Iterator[Finding]:
 
 @rule("auto-in-plain-deepspeed", "error", "init", consumers=("deepspeed",), reads=("deepspeed:*",))
 def auto_in_plain_deepspeed(run: LintContext) -> Iterator[Finding]:
-    """`auto` in a file that DeepSpeed reads itself."""
+    """The file contains `auto`, but DeepSpeed reads it without a trainer that fills it in."""
     if run.deepspeed_reader == "trainer":
         return
     is_plain = run.deepspeed_reader == "plain"
@@ -187,7 +187,7 @@ def _maybe(said: Mapping[str, Place]) -> Finding:
     "adam-is-adamw", "note", "silent", consumers=("deepspeed",), reads=("deepspeed:optimizer.type",)
 )
 def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's Adam decays weights as AdamW does."""
+    """DeepSpeed's Adam applies decoupled weight decay, as AdamW does."""
     kind = run.said("deepspeed", "optimizer.type")
     word = kind.value.lower() if kind is not None and isinstance(kind.value, str) else ""
     if kind is not None and word == "adamw":
@@ -230,7 +230,7 @@ _STAND_INS: Final = {
     "optimizer": "the trainer counts the section as one and leaves it to DeepSpeed: none is built",
     "scheduler": "the trainer counts the section as one, and its DummyScheduler has no step()",
 }
-"""Where the Trainer reads the file: a section is one, whatever it holds."""
+"""What follows if the Trainer reads the file: any section counts as an optimizer or a scheduler."""
 
 
 @rule(
@@ -241,7 +241,7 @@ _STAND_INS: Final = {
     reads=keys("deepspeed", "scheduler", "optimizer"),
 )
 def section_without_type(run: LintContext) -> Iterator[Finding]:
-    """An optimizer or a scheduler section in ds_config.json that does not name one."""
+    """An optimizer or scheduler section in ds_config.json does not name a type."""
     for document in run.of("deepspeed"):
         for name, why in _SECTIONS.items():
             section = document.get(name)
@@ -260,6 +260,6 @@ def section_without_type(run: LintContext) -> Iterator[Finding]:
 
 
 def _when(run: LintContext, name: str) -> Consequence:
-    """ZeRO below stage 3 asks for an optimizer at once; the rest is missed in the first step."""
+    """When the run fails: ZeRO 1 and 2 need an optimizer at init, the rest in the first step."""
     is_asked = name == "optimizer" and stage_of(run).value in (1, 2)
     return "init" if is_asked else "step"

@@ -1,4 +1,4 @@
-"""Offload to NVMe: its buffers and its space."""
+"""Rules about offload to NVMe: its buffers and its space."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -23,7 +23,7 @@ _DEVICE: Final = "zero_optimization.offload_param.device"
     reads=zero_keys("offload_param.device"),
 )
 def nvme_buffer_below_parameter(run: LintContext) -> Iterator[Finding]:
-    """A parameter may not fit the buffers through which it goes to NVMe."""
+    """A parameter may not fit into the buffers for NVMe offload."""
     device, size, stage = (
         run.effective("deepspeed", key) for key in (_DEVICE, _BUFFER_SIZE, _STAGE)
     )
@@ -64,7 +64,8 @@ def nvme_buffer_below_parameter(run: LintContext) -> Iterator[Finding]:
 
 _STAGE: Final = "zero_optimization.stage"
 _DEFAULT: Final = 100_000_000
-"""deepspeed 0.14.5 to 0.19.8 runtime/zero/offload_config.py `buffer_size`."""
+"""The default of `buffer_size` in elements: deepspeed 0.14.5 to 0.19.8
+runtime/zero/offload_config.py."""
 
 
 def _elements(module: Any) -> int:
@@ -76,7 +77,8 @@ _FILL_BLOCK: Final = "zero_optimization.offload_param"
 _COUNT: Final = 5
 _FILL_SIZE: Final = 100_000_000
 _WIDTH: Final = 2
-"""deepspeed 0.14.5 to 0.19.8 runtime/zero/offload_config.py: defaults; elements are of 16 bits."""
+"""Bytes of an element, which has 16 bits. The numbers above are the defaults of deepspeed 0.14.5 to
+0.19.8 runtime/zero/offload_config.py."""
 
 
 @rule(
@@ -88,7 +90,7 @@ _WIDTH: Final = 2
     hardware=True,
 )
 def nvme_buffers_fill_memory(run: LintContext) -> Iterator[Finding]:
-    """Buffers on the way to NVMe take a large share of the RAM."""
+    """Buffers for NVMe offload take a large share of the RAM."""
     device = run.effective("deepspeed", f"{_FILL_BLOCK}.device")
     if device.value != "nvme" or stage_of(run).value != 3:
         return
@@ -139,7 +141,7 @@ _WHY: Final = (
     reads=zero_keys("offload_optimizer.buffer_count"),
 )
 def nvme_optimizer_buffers_too_few(run: LintContext) -> Iterator[Finding]:
-    """Fewer buffers for the optimizer's states on NVMe than Adam has states."""
+    """NVMe offload has fewer buffers than the optimizer has states."""
     device = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.device")
     if device.value != "nvme" or stage_of(run).value != 3:
         return
@@ -168,7 +170,7 @@ _BLOCKS: Final = ("offload_optimizer", "offload_param")
     reads=("deepspeed:aio", *zero_keys(*(f"{name}.nvme_path" for name in _BLOCKS))),
 )
 def nvme_settings_unused(run: LintContext) -> Iterator[Finding]:
-    """NVMe is configured, and nothing goes there."""
+    """NVMe is configured, but nothing is offloaded to it."""
     devices = [run.effective("deepspeed", f"zero_optimization.{name}.device") for name in _BLOCKS]
     if not run.of("deepspeed") or any(each.value == "nvme" for each in devices):
         return
@@ -188,7 +190,7 @@ def nvme_settings_unused(run: LintContext) -> Iterator[Finding]:
 
 
 _OPTIMIZER: Final = 16
-"""Bytes a parameter: fp32 copy, its gradient and Adam's two moments."""
+"""Bytes per parameter: fp32 copy, its gradient and Adam's two moments."""
 _PARAM: Final = 2
 
 
@@ -201,7 +203,7 @@ _PARAM: Final = 2
     hardware=True,
 )
 def offload_beyond_nvme(run: LintContext) -> Iterator[Finding]:
-    """What is offloaded does not fit the NVMe of a node."""
+    """The offloaded data does not fit the NVMe of a node."""
     blocks = {
         name: run.effective("deepspeed", f"zero_optimization.{name}.device") for name in _BLOCKS
     }

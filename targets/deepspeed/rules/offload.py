@@ -1,4 +1,4 @@
-"""Offload of optimizer and parameters."""
+"""Rules about offload of the optimizer and of parameters."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -23,7 +23,7 @@ _PARAM_BLOCK: Final = "zero_optimization.offload_param"
     reads=zero_keys("offload_param.device"),
 )
 def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
-    """Parameters are to be offloaded at a ZeRO stage that keeps them whole."""
+    """Parameters are to be offloaded, but the ZeRO stage does not shard them."""
     device, stage = run.effective("deepspeed", f"{_PARAM_BLOCK}.device"), stage_of(run)
     if device.value not in ("cpu", "nvme") or device.place is None or stage.value not in (0, 1, 2):
         return
@@ -99,7 +99,7 @@ _OPTIMIZER_BLOCK: Final = "zero_optimization.offload_optimizer"
     reads=OFFLOADS_OPTIMIZER,
 )
 def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
-    """The optimizer is offloaded, and neither DeepSpeed's file nor accelerate builds a CPU one."""
+    """The optimizer is offloaded, but neither DeepSpeed's file nor accelerate builds a CPU one."""
     device = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.device")
     force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
     if device.value not in ("cpu", "nvme") or device.place is None or force.value is False:
@@ -129,7 +129,7 @@ def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
     reads=zero_keys("offload_optimizer.ratio"),
 )
 def partial_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
-    """A share of the optimizer is to be offloaded at a ZeRO stage that offloads all or nothing."""
+    """A share of the optimizer is to be offloaded, but the ZeRO stage offloads all or nothing."""
     ratio, stage = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.ratio"), stage_of(run)
     if ratio.place is None or not isinstance(ratio.value, int | float) or ratio.value >= 1:
         return
@@ -158,7 +158,7 @@ _WHY: Final = (
     reads=zero_keys("offload_optimizer.ratio"),
 )
 def partial_offload_to_nvme(run: LintContext) -> Iterator[Finding]:
-    """A share of the optimizer is to stay on the device, and its states are on NVMe."""
+    """A share of the optimizer is to stay on the device, but its states are on NVMe."""
     ratio, device = (
         run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.{key}") for key in ("ratio", "device")
     )
@@ -205,7 +205,7 @@ nvme_offload_below_stage_3 = rows(
     reads=zero_keys("offload_optimizer.device", "offload_param.device"),
 )
 def nvme_path_missing(run: LintContext) -> Iterator[Finding]:
-    """Something is offloaded to NVMe, and no path is given."""
+    """Something is offloaded to NVMe, but no path is given."""
     for block in ("offload_optimizer", "offload_param"):
         device = run.effective("deepspeed", f"zero_optimization.{block}.device")
         path = run.effective("deepspeed", f"zero_optimization.{block}.nvme_path")

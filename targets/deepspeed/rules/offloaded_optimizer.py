@@ -1,4 +1,4 @@
-"""Which optimizers can be offloaded."""
+"""Rules about the optimizers that can be offloaded."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -25,7 +25,7 @@ _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_
     reads=keys("deepspeed", *_KEYS),
 )
 def low_precision_master_without_offload(run: LintContext) -> Iterator[Finding]:
-    """Master weights in 16 bit, which needs an optimizer on the CPU."""
+    """16-bit master weights need an optimizer on the CPU, but it is not offloaded."""
     stage = stage_of(run)
     device = run.effective("deepspeed", f"{_BLOCK}.device")
     if device.value in ("cpu", "nvme") or run.said("deepspeed", "zero_optimization.cpu_offload"):
@@ -56,10 +56,10 @@ _OTHERS: Final = (
     *("rmsprop_bnb_8bit", "schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
     *("sgd", "stable_adamw"),
 )
-"""transformers 4.40.2 to 5.23.0 training_args.py `OptimizerNames`, without what becomes DeepSpeed's
-CPU Adam with weight decay kept apart (`adamw_torch` and its like), and without those of which
-DeepSpeed has its own of the same algorithm (accelerate 1.10.1 to 1.15.0: `lion_32bit`, `adagrad`).
-A word that is none of these is a script's own, or refused."""
+"""transformers 4.40.2 to 5.23.0 training_args.py `OptimizerNames`, without those that become
+DeepSpeed's CPU Adam with decoupled weight decay (`adamw_torch` and similar), and without those
+whose algorithm DeepSpeed has too (accelerate 1.10.1 to 1.15.0: `lion_32bit`, `adagrad`). Any other
+word is a script's own optimizer, or refused."""
 _KEEP: Final = "write zero_force_ds_cpu_optimizer: false in the DeepSpeed file"
 _EXCHANGED: Final = Row(
     f"trainer:optim={'|'.join(_OTHERS)}",
@@ -105,7 +105,7 @@ _ON_GPU: Final = ("lamb", "fusedlamb", "onebitadam", "zerooneadam", "onebitlamb"
     reads=("deepspeed:optimizer.type",),
 )
 def optimizer_not_for_offload(run: LintContext) -> Iterator[Finding]:
-    """An offloaded optimizer whose kernels work on the GPU only."""
+    """The optimizer is offloaded, but its kernels only run on the GPU."""
     kind = run.said("deepspeed", "optimizer.type")
     device = run.effective("deepspeed", f"{_BLOCK}.device")
     if kind is None or device.value not in ("cpu", "nvme") or device.place is None:
@@ -148,7 +148,7 @@ _WHY: Final[dict[str, tuple[Consequence, str]]] = {
     reads=zero_keys("offload_optimizer.super_offload"),
 )
 def super_offload_not_on_cpu(run: LintContext) -> Iterator[Finding]:
-    """SuperOffload where the optimizer is not in RAM."""
+    """SuperOffload is on, but the optimizer is not in RAM."""
     if stage_of(run).value != 3:
         return
     device = run.said("deepspeed", f"{_BLOCK}.device")
@@ -174,7 +174,7 @@ _SHARDED: Final = (1, 2, 3)
     "zenflow-refused", "error", "init", consumers=("deepspeed>=0.17.6",), reads=zero_keys("zenflow")
 )
 def zenflow_refused(run: LintContext) -> Iterator[Finding]:
-    """Settings of ZenFlow that DeepSpeed refuses when its engine is made."""
+    """DeepSpeed refuses settings of ZenFlow when it builds its engine."""
     for block in run.each("deepspeed", _ZENFLOW_BLOCK):
         if isinstance(block.value, dict) and stage_of(run).value in _SHARDED:
             yield from _without_offload(run, block)
@@ -197,7 +197,7 @@ def _without_offload(run: LintContext, block: Place) -> Iterator[Finding]:
 
 
 def _intervals(block: Place) -> Iterator[Finding]:
-    """What `select_interval` can be is decided by the strategy and by `update_interval`."""
+    """`select_interval` does not agree with the strategy or with `update_interval`."""
     choice, every, update = (
         block.document.get(f"{block.path}.{name}")
         for name in ("select_strategy", "select_interval", "update_interval")

@@ -1,4 +1,4 @@
-"""The optimizer section of DeepSpeed's file."""
+"""Rules about the optimizer section of DeepSpeed's file."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ _OWN_LOOP: Final = re.compile(
     r"_no_trainer\.py\Z|(\A|/)train_(?!cogvideox)(dreambooth|text_to_image|controlnet|control|"
     r"instruct_pix2pix|t2i_adapter|lcm_distill|custom_diffusion|unconditional)\w*\.py\Z"
 )
-"""transformers 4.40.2 to 5.23.0 examples/pytorch and huggingface/diffusers 0.27.2 to 0.40.0
-examples: scripts with a loop of their own, which give `accelerator.prepare` an optimizer of torch
-and a schedule. Those of CogVideoX look into DeepSpeed's file first (`get_optimizer`)."""
+"""Scripts with their own training loop, which pass an optimizer of torch and a schedule to
+`accelerator.prepare`: transformers 4.40.2 to 5.23.0 examples/pytorch and huggingface/diffusers
+0.27.2 to 0.40.0 examples. Those of CogVideoX look into DeepSpeed's file first (`get_optimizer`)."""
 
 
 @rule(
@@ -29,7 +29,7 @@ and a schedule. Those of CogVideoX look into DeepSpeed's file first (`get_optimi
     reads=keys("deepspeed", "optimizer", "scheduler"),
 )
 def optimizer_made_by_script(run: LintContext) -> Iterator[Finding]:
-    """An optimizer or a scheduler in DeepSpeed's file, for a script that makes its own."""
+    """DeepSpeed's file has an optimizer or a scheduler, but the script builds its own."""
     for document in launches(run, "accelerate"):
         script = document.get("script")
         if script is None or not _OWN_LOOP.search(script.first_word):
@@ -66,7 +66,7 @@ _MADE_BY: Final = {
     "llamafactory": ("loraplus_lr_ratio", "use_badam", "use_adam_mini", "use_muon"),
     "axolotl": ("loraplus_lr_ratio", "lr_groups", "embedding_lr", "embedding_lr_scale"),
 }
-"""What a trainer's own `create_optimizer` is to look at: llamafactory 0.9.5 train/trainer_utils.py
+"""Settings that a trainer's own `create_optimizer` reads: llamafactory 0.9.5 train/trainer_utils.py
 `create_custom_optimizer`, axolotl 0.19.0 core/trainers/mixins/optimizer.py `OptimizerMixin`."""
 _COMPARES: Final = "transformers>=4.57,<5"
 
@@ -79,7 +79,7 @@ _COMPARES: Final = "transformers>=4.57,<5"
     reads=keys("deepspeed", "optimizer", "optimizer.type"),
 )
 def optimizer_overridden(run: LintContext) -> Iterator[Finding]:
-    """The trainer's optimizer is overridden by an optimizer section in DeepSpeed's file."""
+    """An optimizer section in DeepSpeed's file overrides the trainer's optimizer."""
     yield from _named(run)
     section = run.said("deepspeed", "optimizer.type", "optimizer")
     for kind, names in _MADE_BY.items() if section is not None else ():
@@ -148,7 +148,7 @@ _OF_STEPS: Final[Words] = frozenset(
 _NEVER: Final = "max_grad_norm"
 _WITHOUT: Final = "amsgrad"
 _POPPED: Final[Words] = frozenset({"torch_adam", "adam_w_mode"})
-"""What DeepSpeed takes out of Adam's parameters before it hands on the rest."""
+"""Parameters of Adam that DeepSpeed removes before it passes on the rest."""
 _ON_CPU: Final[Mapping[str, tuple[str, Words]]] = {
     "adam": ("DeepSpeedCPUAdam", _ADAM | {_WITHOUT, "fp32_optimizer_states"}),
     "lion": ("DeepSpeedCPULion", frozenset({"lr", "betas", "weight_decay"})),
@@ -187,7 +187,7 @@ _PARAMETER_TORCH: Final[Mapping[str, Words]] = {
     reads=("deepspeed:optimizer.params",),
 )
 def optimizer_parameter_refused(run: LintContext) -> Iterator[Finding]:
-    """A parameter of DeepSpeed's optimizer section that the class which is built does not have."""
+    """DeepSpeed's optimizer section has a parameter that the optimizer's class does not accept."""
     for document in run.of("deepspeed"):
         built = _built(run, document)
         for place in _parameters(document) if built is not None else ():
@@ -206,7 +206,7 @@ def _parameters(document: Document) -> Iterator[Place]:
 
 
 def _built(run: LintContext, document: Document) -> tuple[str, Words] | None:
-    """The class that DeepSpeed builds, and the parameters that it hands on to it."""
+    """The class that DeepSpeed builds, and the parameters that it accepts."""
     kind = document.value("optimizer.type")
     if not isinstance(kind, str):
         return None
@@ -248,7 +248,7 @@ def _parameter_finding(place: Place, name: str, words: Words, why: str, mend: st
 
 
 def _sibling(place: Place, name: str) -> bool:
-    """Whether another parameter has that name already."""
+    """Whether the optimizer already has a parameter with a name."""
     return place.document.get(f"optimizer.params.{name}") is not None
 
 
@@ -257,7 +257,7 @@ _OWN: Final = frozenset(
     | {"onebitadam", "onebitlamb", "zerooneadam"}
 )
 _GONE: Final = frozenset({"onebitadam", "onebitlamb", "zerooneadam"})
-"""By any case; the last three up to 0.18."""
+"""Optimizers of `_OWN` that exist up to 0.18. Names match in any case."""
 _TYPE_TORCH: Final = frozenset(
     {"Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "LBFGS", "Muon"}
     | {"NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam", "Optimizer"}
@@ -270,9 +270,10 @@ _MEANT: Final[Mapping[str, str]] = {
 
 
 def is_of_nobody(run: LintContext, place: Place) -> bool:
-    """Whether neither DeepSpeed nor torch has an optimizer of that name: nothing else is reached.
+    """Whether neither DeepSpeed nor torch has an optimizer of a given name.
 
-    SimpleTuner puts AdamW there, which `optimizer-replaced-under-deepspeed` reports.
+    Then nothing after it is reached. SimpleTuner replaces the name by AdamW, which
+    `optimizer-replaced-under-deepspeed` reports.
     """
     value = place.value
     if not isinstance(value, str) or value in _TYPE_TORCH or place.document.kind == "simpletuner":
@@ -289,7 +290,7 @@ def is_of_nobody(run: LintContext, place: Place) -> bool:
     reads=("deepspeed:optimizer.type",),
 )
 def optimizer_type_unknown(run: LintContext) -> Iterator[Finding]:
-    """An optimizer that neither DeepSpeed nor torch has under that name."""
+    """Neither DeepSpeed nor torch has an optimizer of the given name."""
     for place in run.each("deepspeed", "optimizer.type"):
         value = place.value
         if not is_of_nobody(run, place):
@@ -309,8 +310,8 @@ def optimizer_type_unknown(run: LintContext) -> Iterator[Finding]:
 
 _MUON: Final = "deepspeed:optimizer.type~=muon"
 _INLINE: Final = "deepspeed>=0.18,<0.19.6"
-"""deepspeed 0.18.9 to 0.19.5 runtime/zero/muon/muon_optimizer.py `MuonWithAuxAdam` leaves that to
-ZeRO's optimizers; 0.19.6 has `fallback_to_inline`."""
+"""Releases whose Muon depends on ZeRO's optimizers: deepspeed 0.18.9 to 0.19.5
+runtime/zero/muon/muon_optimizer.py `MuonWithAuxAdam`. 0.19.6 has `fallback_to_inline`."""
 
 MUON_WITHOUT_ITS_STEP: Final = rows(
     "muon-without-its-step",

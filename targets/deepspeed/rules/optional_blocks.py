@@ -1,4 +1,4 @@
-"""Blocks that few files have: compressed communication, profiling, activation checkpointing."""
+"""Rules about rare blocks: hierarchical partitioning, autotuning, activation checkpointing."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     hardware=True,
 )
 def hpz_group_uneven(run: LintContext) -> Iterator[Finding]:
-    """The second partition of ZeRO++ does not fit the devices."""
+    """The secondary partition of ZeRO++ does not fit the number of processes or the nodes."""
     stage, cluster = stage_of(run), run.environment.cluster
     world = run.value("parallel.world")
     for place in said_in(run, ("zero_hpz_partition_size",)):
@@ -111,7 +111,7 @@ quantized_gradients_need_scatter = rows(
     reads=("deepspeed:autotuning.enabled",),
 )
 def autotuning_left_on(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's autotuning is on in the file of a run that trains."""
+    """DeepSpeed's autotuning is on in the file of a training run."""
     if any(each.get("flags.autotuning") is not None for each in launches(run)):
         return
     for place in run.each("deepspeed", "autotuning.enabled"):
@@ -186,7 +186,7 @@ _BLOCK = "activation_checkpointing"
     reads=(f"deepspeed:{_BLOCK}.contiguous_memory_optimization",),
 )
 def contiguous_without_partition(run: LintContext) -> Iterator[Finding]:
-    """Contiguous activation checkpoints that are not partitioned, or not counted."""
+    """Contiguous activation checkpoints are on, but not partitioned, or not counted."""
     if run.deepspeed_reader == "trainer" or run.own.lacks("checkpointing.configure"):
         return  # nothing reads the block unless a script asks
     for document in run.of("deepspeed"):
@@ -222,7 +222,7 @@ _KEYS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimi
     reads=keys("deepspeed", *(f"{_BLOCK}.{key}" for key in _KEYS)),
 )
 def deepspeed_checkpointing_ignored(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's activation checkpointing block under the HF Trainer, which never calls it."""
+    """DeepSpeed's activation checkpointing is configured, but the HF Trainer never calls it."""
     if run.deepspeed_reader != "trainer" or not run.of("trainer", "axolotl"):
         return
     for document in run.of("deepspeed"):

@@ -1,4 +1,4 @@
-"""Keys of DeepSpeed's file that exclude each other."""
+"""Rules about keys of DeepSpeed's file that exclude each other."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +18,10 @@ _COMPILED: Final = "deepspeed:compile.deepcompile=true"
 
 
 def _pair(when: str, other: str, why: str, help: str, since: str = "deepspeed>=0.19") -> Row:
-    """Where a release before `since` is named, it has no such key, or does not look at it."""
+    """A row for two settings that DeepSpeed refuses together.
+
+    A release before `since` does not have the key, or does not check it.
+    """
     message = "{0.path} {0.value} with {1.path} {1.value} is refused"
     severity: Severity = "error"  # also where nobody names the release
     return Row(
@@ -117,7 +120,8 @@ _LAMB_IN_BF16: Final = Row(
     help="use fp16, or another optimizer",
     effective=("deepspeed:bf16.enabled=true",),
 )
-"""deepspeed 0.14.5 to 0.16.9 runtime/config.py `get_loss_scale`: 1.0 under bf16."""
+"""Under bf16 the loss scale is 1.0: deepspeed 0.14.5 to 0.16.9 runtime/config.py
+`get_loss_scale`."""
 
 
 _NEWER: Final = (
@@ -128,7 +132,7 @@ _NEWER: Final = (
         ("stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save"),
     ),
 )
-"""Older names in `zero_optimization`, and those that took their place."""
+"""Older names in `zero_optimization`, and the keys that replaced them."""
 
 
 @rule(
@@ -143,7 +147,7 @@ _NEWER: Final = (
     ),
 )
 def keys_refused_together(run: LintContext) -> Iterator[Finding]:
-    """Keys of ds_config.json that DeepSpeed takes one by one and refuses together."""
+    """DeepSpeed accepts each of these keys of ds_config.json alone, but refuses them together."""
     yield from found(_PAIRS, run)
     if _runs_passes(run):
         yield from found(_PASSES, run)
@@ -156,7 +160,7 @@ def keys_refused_together(run: LintContext) -> Iterator[Finding]:
 
 
 def _runs_passes(run: LintContext) -> bool:
-    """Whether DeepCompile is on, whose passes are those of stage 3."""
+    """Whether DeepCompile is on and runs its passes for stage 3."""
     is_on = run.effective("deepspeed", "compile.deepcompile").value is True
     return is_on and run.effective("deepspeed", "zero_optimization.stage").value not in (1, 2)
 
@@ -184,7 +188,10 @@ _ELASTIC: Final = ("max_train_batch_size", "micro_batch_sizes")
 
 
 def _elastic(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Elastic training chooses the batch; 0.19 has none, which key-of-another-release reports."""
+    """Elastic training lacks a key, or a batch size stands beside it although it chooses one.
+
+    0.19 has no elastic training, which key-of-another-release reports.
+    """
     place = document.get("elasticity.enabled")
     if place is None or place.value is not True or run.runs("deepspeed>=0.19"):
         return
@@ -213,7 +220,7 @@ _NAMES: Final = {
 
 
 def _dtype(run: LintContext) -> Iterator[Finding]:
-    """`data_types.param_dtype` has to be what fp16 or bf16 makes of the model."""
+    """`data_types.param_dtype` differs from the dtype that fp16 or bf16 gives the model."""
     place = run.said("deepspeed", "data_types.param_dtype")
     if place is None or not isinstance(place.value, str) or run.runs("deepspeed<0.19"):
         return

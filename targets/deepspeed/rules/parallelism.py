@@ -1,4 +1,4 @@
-"""Tensor, pipeline and expert parallelism in DeepSpeed's file."""
+"""Rules about tensor, pipeline and expert parallelism in DeepSpeed's file."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -82,7 +82,7 @@ _EXPERT_BLOCK: Final = "expert_parallel"
     reads=("deepspeed:expert_parallel.enabled",),
 )
 def expert_width_refused(run: LintContext) -> Iterator[Finding]:
-    """Experts to be shared by processes in a way that AutoEP refuses."""
+    """AutoEP refuses the way in which experts are distributed over processes."""
     for on in run.each("deepspeed", f"{_EXPERT_BLOCK}.enabled"):
         if on.value is True:
             yield from _width(run)
@@ -146,7 +146,7 @@ _WHY: Final = (
     reads=keys("deepspeed", *(f"{_TENSOR_BLOCK}.{name}.tp_size" for name in _NESTED)),
 )
 def tensor_width_unread(run: LintContext) -> Iterator[Finding]:
-    """A width for tensor parallelism where DeepSpeed looks for none."""
+    """The width of tensor parallelism is set at a key that DeepSpeed does not read."""
     asked = run.said("deepspeed", f"{_TENSOR_BLOCK}.autotp_size")
     if asked is not None and asked.value not in (0, 1):
         return
@@ -175,7 +175,7 @@ _SAID: Final = (
     reads=("deepspeed:zero_optimization.stage",),
 )
 def experts_are_no_leaf(run: LintContext) -> Iterator[Finding]:
-    """Experts at stage 3 that each rank gathers in its own order."""
+    """At stage 3 each rank gathers only the experts that its tokens chose, so the run hangs."""
     stage, kind = stage_of(run), _kind(run)
     block = BLOCKS.get(kind)
     if stage.value != 3 or stage.place is None or block is None:
@@ -200,7 +200,7 @@ def experts_are_no_leaf(run: LintContext) -> Iterator[Finding]:
 
 
 def _kind(run: LintContext) -> str:
-    """The family of the run's experts: as the catalogue knows it, or by the model's name."""
+    """The model family of the run's experts, from the catalogue or from the model's name."""
     if run.model is None:
         return named_family(run)
     return family(run) if experts(run) else ""
@@ -220,7 +220,7 @@ _KEYS: Final = (
     reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def leaf_modules_below_stage_3(run: LintContext) -> Iterator[Finding]:
-    """Leaf modules at a stage that gathers none."""
+    """Leaf modules are set, but the ZeRO stage gathers no parameters."""
     stage = stage_of(run)
     if stage.value not in (0, 1, 2):
         return

@@ -1,4 +1,4 @@
-"""Precision and loss scaling in DeepSpeed's file."""
+"""Rules about precision and loss scaling in DeepSpeed's file."""
 
 import re
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 _HIGHEST = 24
-"""fp16 ends below 2^16, and gradients of a mean loss are well below 1: some steps more are "
-"usual."""
+"""The largest usual exponent. fp16 ends below 2^16, and gradients of a mean loss are well below 1,
+so a few powers more are usual."""
 
 
 @rule(
@@ -31,7 +31,7 @@ _HIGHEST = 24
     reads=("deepspeed:fp16.initial_scale_power",),
 )
 def initial_loss_scale_too_high(run: LintContext) -> Iterator[Finding]:
-    """Dynamic loss scaling that starts where everything overflows."""
+    """Dynamic loss scaling starts at a scale at which everything overflows."""
     for place in run.each("deepspeed", "fp16.initial_scale_power"):
         power = place.value
         if isinstance(power, bool) or not isinstance(power, int) or power <= _HIGHEST:
@@ -69,7 +69,7 @@ _POSITIVE: Final = {
     reads=keys("deepspeed", "fp16.loss_scale", *(f"fp16.{key}" for key in _POSITIVE)),
 )
 def loss_scale_refused(run: LintContext) -> Iterator[Finding]:
-    """A number of fp16's loss scaling that DeepSpeed does not take, or that ends the run."""
+    """A number of fp16's loss scaling is refused by DeepSpeed, or stops the run."""
     for document in run.of("deepspeed"):
         static = document.get("fp16.loss_scale")
         if static is not None and is_number(static.value) and static.value < 0:
@@ -113,7 +113,7 @@ def _refused_finding(
 
 
 _SMALLEST = 2.0**-24
-"""The smallest number of fp16 above zero."""
+"""The smallest positive number in fp16."""
 
 
 @rule(
@@ -124,7 +124,7 @@ _SMALLEST = 2.0**-24
     reads=("deepspeed:fp16.loss_scale",),
 )
 def static_loss_scale(run: LintContext) -> Iterator[Finding]:
-    """fp16 with a loss scale that never moves."""
+    """fp16 has a fixed loss scale."""
     for place in run.each("deepspeed", "fp16.loss_scale"):
         enabled = run.effective("deepspeed", "fp16.enabled")
         scale = place.value
@@ -154,7 +154,7 @@ def static_loss_scale(run: LintContext) -> Iterator[Finding]:
     reads=("deepspeed:bf16.enabled", "deepspeed:fp16.enabled"),
 )
 def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's file leaves the precision to the trainer, which has none: all is fp32."""
+    """DeepSpeed's file leaves the precision to the trainer, which sets none: everything is fp32."""
     both = [run.effective("deepspeed", f"{dtype}.enabled") for dtype in ("bf16", "fp16")]
     waiting = [each for each in both if _is_off_by_trainer(each)]
     if not waiting or any(each.value is not False for each in both) or _is_mixed(run):
@@ -179,8 +179,8 @@ def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
 
 
 _IN_FP32: Final = re.compile(r"\bM?T5For\w+")
-"""Models that overflow in fp16, so that fp32 is meant: transformers 5.23.0
-models/t5/modeling_t5.py `_keep_in_fp32_modules`, `T5Block.forward` clamps infinite values."""
+"""Models that overflow in fp16, for which fp32 is intended: transformers 5.23.0
+models/t5/modeling_t5.py `_keep_in_fp32_modules`; `T5Block.forward` clamps infinite values."""
 
 
 def _is_off_by_trainer(found: Effective) -> bool:
@@ -188,7 +188,7 @@ def _is_off_by_trainer(found: Effective) -> bool:
 
 
 def _is_mixed(run: LintContext) -> bool:
-    """The launcher may turn it on through its own word."""
+    """Whether the launcher or accelerate's file turns on mixed precision."""
     return any(
         each.value in ("bf16", "fp16", "fp8")
         for kind, key in (("accelerate", "mixed_precision"), ("launch", "flags.mixed_precision"))
@@ -200,7 +200,7 @@ def _is_mixed(run: LintContext) -> bool:
     "amp-beside-zero", "error", "init", consumers=("deepspeed",), reads=("deepspeed:amp.enabled",)
 )
 def amp_beside_zero(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's amp block beside ZeRO or 16-bit modes."""
+    """DeepSpeed's amp block is on beside ZeRO or a 16-bit mode."""
     for amp in run.each("deepspeed", "amp.enabled"):
         if amp.value is not True or run.runs("deepspeed<0.19") is not True:
             continue
@@ -240,7 +240,7 @@ _ALL_STAGES = "deepspeed>=0.18"
     reads=keys("deepspeed", *_KEYS),
 )
 def half_master_weights_without_zero(run: LintContext) -> Iterator[Finding]:
-    """Master weights in 16 bits at a ZeRO stage that does not have them."""
+    """16-bit master weights are requested, but the ZeRO stage does not support them."""
     stage = run.effective("deepspeed", "zero_optimization.stage")
     for key in _KEYS:
         for place in run.each("deepspeed", key):
@@ -264,7 +264,7 @@ def _at(run: LintContext, place: Place, stage: object, where: Place | None) -> I
 
 
 def _states_alone(run: LintContext) -> Iterator[Finding]:
-    """Optimizer states in bf16 need master weights in bf16."""
+    """Optimizer states are in bf16, but the master weights are not."""
     for place in run.each("deepspeed", "bf16.bf16_optimizer_states"):
         weights = place.document.value("bf16.bf16_master_weights_and_grads")
         if is_true(place.value) and not is_true(weights):
@@ -285,7 +285,7 @@ def _states_alone(run: LintContext) -> Iterator[Finding]:
     hardware=True,
 )
 def fp16_refused_by_deepspeed(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's fp16 on devices for which it refuses it."""
+    """DeepSpeed refuses fp16 on the run's devices."""
     device = below(run, 7)
     enabled = run.effective("deepspeed", "fp16.enabled")
     if device is None or enabled.value is not True or enabled.place is None:
@@ -306,7 +306,7 @@ def fp16_refused_by_deepspeed(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_let_pass(run: LintContext, device: "Device") -> bool:
-    """Whether the variable is set that counts compute capability 6.x in: read from 0.13.2 on."""
+    """Whether an environment variable, read from 0.13.2 on, allows compute capability 6.x."""
     allowed = run.said("launch", "environment.DS_ALLOW_DEPRECATED_FP16")
     if allowed is None or str(allowed.value) != "1" or run.runs("deepspeed<0.13.2"):
         return False

@@ -1,4 +1,4 @@
-"""What must fit into the memory of the host."""
+"""Rules about what must fit into the host's memory."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -13,7 +13,7 @@ from tunec.targets.deepspeed.host import GIB, Node, node_of, parameters, process
 
 _BYTES: Final[Mapping[str, int]] = {"bf16": 2, "fp16": 2, "fp32": 4}
 _HEEDED: Final = "accelerate<1.0"
-"""Releases that tell transformers of stage 3 only where `zero3_init_flag` is true."""
+"""Releases that only inform transformers of stage 3 if `zero3_init_flag` is true."""
 
 
 @rule(
@@ -51,7 +51,7 @@ def every_process_loads_the_model(run: LintContext) -> Iterator[Finding]:
 
 
 def _why(run: LintContext) -> Place | None:
-    """The key because of which every process loads everything; None: they do not, or who knows."""
+    """The key that makes every process load the whole model; None if there is none or no answer."""
     if run.value("quantization.format", "none") != "none":
         return None
     flag = run.said("accelerate", "deepspeed_config.zero3_init_flag")
@@ -68,11 +68,11 @@ _BLOCK: Final = "zero_optimization.offload_optimizer"
 _BUFFERS: Final = 1.5
 _OPTIMIZER: Final = 16
 _BOTH: Final = 18
-"""Bytes a parameter: fp32 master, gradient and Adam's two moments; and the 16-bit parameter."""
+"""Bytes per parameter: fp32 master, gradient and Adam's two moments; and the 16-bit parameter."""
 _TOLD_FROM: Final = 64 * GIB
 _SHARE: Final = 0.25
-"""Where the RAM is unknown, an offload of less is not spoken of; nor of less than this share of
-what a machine with such devices usually has, where only they are named."""
+"""An offload below these bounds is not reported: a number of bytes if the RAM is unknown, and a
+share of the usual RAM of a machine with such devices if only the devices are named."""
 
 
 @rule(
@@ -84,7 +84,7 @@ what a machine with such devices usually has, where only they are named."""
     hardware=True,
 )
 def offload_beyond_host_memory(run: LintContext) -> Iterator[Finding]:
-    """What is offloaded does not fit the RAM of a node."""
+    """The offloaded data does not fit the RAM of a node."""
     optimizer = run.effective("deepspeed", f"{_BLOCK}.device")
     param = run.effective("deepspeed", "zero_optimization.offload_param.device")
     stage, count = stage_of(run).value, parameters(run)
@@ -105,7 +105,7 @@ def offload_beyond_host_memory(run: LintContext) -> Iterator[Finding]:
 
 
 def _least_share(node: Node | None) -> float:
-    """Bytes from which on an offload is large beside what a machine usually has."""
+    """The number of bytes from which an offload is large for a node's assumed RAM."""
     return _SHARE * node.memory if node is not None else 0
 
 
@@ -119,7 +119,7 @@ def _beyond_ram(
     *,
     is_sure: bool = False,
 ) -> Finding:
-    """Of a node whose RAM is known, or is usual; None: it is unknown, and may be enough."""
+    """The finding for a node with known or usual RAM; without a node, the RAM may be enough."""
     name = run.model.path if run.model is not None else ""
     granted = node.granted if node is not None else None
     have = f" of {node.memory / GIB:.0f}" if node is not None else ""
@@ -152,7 +152,7 @@ def _beyond_ram(
 
 
 def _around(run: LintContext, granted: Place | None) -> tuple[str, ...]:
-    """What the RAM is taken to be, where only devices are named."""
+    """A note on the assumed RAM, if the hardware names only devices."""
     cluster = run.environment.cluster
     if cluster is None or granted is not None or not run.environment.is_host_assumed:
         return ()

@@ -1,4 +1,4 @@
-"""DeepSpeed's scheduler."""
+"""Rules about DeepSpeed's scheduler."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ _NEEDED: Final = ("cycle_first_step_size",)
     reads=("deepspeed:scheduler.type",),
 )
 def deepspeed_schedule_number_refused(run: LintContext) -> Iterator[Finding]:
-    """A number of a scheduler of DeepSpeed's that it does not take."""
+    """A DeepSpeed scheduler refuses one of its numbers."""
     for document in run.of("deepspeed"):
         kind = document.get("scheduler.type")
         for key, least in _LEAST.get(kind.value, ()) if kind and _is_text(kind.value) else ():
@@ -51,7 +51,7 @@ def deepspeed_schedule_number_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_below(value: object, key: str, least: int) -> bool:
-    """Whether it is too low, or nothing, of which `float` makes no number."""
+    """Whether a value is too low, or null for a parameter that must be a number."""
     if value is None:
         return key in _NEEDED
     return is_number(value) and value < least
@@ -73,12 +73,12 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "CyclicLR": ("base_lr", "max_lr"),
     "OneCycleLR": ("max_lr",),
 }
-"""deepspeed 0.19.8 runtime/lr_schedules.py, torch 2.13.0 optim/lr_scheduler.py: parameters of
-`__init__` without a default."""
+"""Parameters of `__init__` without a default: deepspeed 0.19.8 runtime/lr_schedules.py, torch
+2.13.0 optim/lr_scheduler.py."""
 
 
 _PARAMETERLESS: Final = frozenset({"WarmupLR", "LRRangeTest"})
-"""Schedulers that need no parameter, and yet the mapping of them."""
+"""Schedulers that require no parameter, but require the `params` mapping."""
 
 
 @rule(
@@ -89,7 +89,7 @@ _PARAMETERLESS: Final = frozenset({"WarmupLR", "LRRangeTest"})
     reads=("deepspeed:scheduler.type",),
 )
 def deepspeed_scheduler_incomplete(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's scheduler lacks a parameter that it cannot do without."""
+    """A required parameter of DeepSpeed's scheduler is missing."""
     for document in run.of("deepspeed"):
         kind = document.get("scheduler.type")
         if kind is None or not isinstance(kind.value, str):
@@ -146,7 +146,7 @@ _MEANT: Final = {
     reads=("deepspeed:scheduler.type",),
 )
 def deepspeed_scheduler_unknown(run: LintContext) -> Iterator[Finding]:
-    """A scheduler that neither DeepSpeed nor torch has."""
+    """Neither DeepSpeed nor torch has a scheduler of the given name."""
     for kind in run.each("deepspeed", "scheduler.type"):
         name = kind.value
         if name == _COSINE and run.runs("deepspeed<0.12.4") is True:
@@ -178,7 +178,7 @@ def deepspeed_scheduler_unknown(run: LintContext) -> Iterator[Finding]:
     ),
 )
 def schedule_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
-    """Steps in DeepSpeed's scheduler that are not the trainer's."""
+    """DeepSpeed's scheduler has other numbers of steps than the trainer."""
     if not run.of("trainer"):
         return
     total = total_steps(run)
@@ -196,7 +196,7 @@ def schedule_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
 
 
 def _none_given(run: LintContext) -> bool:
-    """Whether no file says a warm-up, in a value that is known or not."""
+    """Whether no trainer's file mentions a warm-up whose value is unknown."""
     keys = ("warmup_steps", "warmup_ratio")
     documents = run.of("trainer")
     return not any(key in each.unknown for each in documents for key in keys)
@@ -226,7 +226,7 @@ _LATER: Final = "from deepspeed 0.17.6 on WarmupLR warms up to the optimizer's l
     reads=("deepspeed:scheduler.type",),
 )
 def scheduler_rate_beats_optimizer(run: LintContext) -> Iterator[Finding]:
-    """A scheduler of DeepSpeed's that leads to another rate than the optimizer's."""
+    """DeepSpeed's scheduler leads to another learning rate than the optimizer's."""
     for document in run.of("deepspeed"):
         kind, rate = document.get("scheduler.type"), document.get("optimizer.params.lr")
         if kind is None or kind.value not in _KINDS:
@@ -286,9 +286,9 @@ def _word(document: Document) -> Iterator[Finding]:
 
 _WARMS: Final = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
 _FEWEST: Final = 10
-"""Steps of a warm-up whose shape is worth a word."""
+"""The fewest warm-up steps for which the shape is reported."""
 _LONG: Final = 500
-"""Steps of one that is over, in effect, long before it was meant to be."""
+"""The fewest steps of a warm-up that in effect ends long before its last step."""
 
 
 @rule(
@@ -299,7 +299,7 @@ _LONG: Final = 500
     reads=("deepspeed:scheduler.type",),
 )
 def warmup_by_logarithm(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's warm-up rises by a logarithm where the trainer's schedule rises in a line."""
+    """DeepSpeed's warm-up is logarithmic, but that of the trainer's schedule is linear."""
     kind, asked = run.said("deepspeed", "scheduler.type"), run.said("trainer", "lr_scheduler_type")
     if kind is None or asked is None or kind.value not in _WARMS:
         return
@@ -326,7 +326,7 @@ def warmup_by_logarithm(run: LintContext) -> Iterator[Finding]:
 
 
 def _steps(run: LintContext) -> float | None:
-    """Steps of the warm-up: DeepSpeed's own number, or what the trainer fills in for it."""
+    """Steps of the warm-up: DeepSpeed's own number, or the number that the trainer fills in."""
     steps = run.effective("deepspeed", _PARAMS + "warmup_num_steps").value
     if is_number(steps):
         return float(steps)

@@ -1,4 +1,4 @@
-"""What stage 3 does not work with."""
+"""Rules about settings that do not work with stage 3."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -27,7 +27,7 @@ _WHY: Final = (
     reads=("simpletuner:*",),
 )
 def averaged_weights_under_zero_3(run: LintContext) -> Iterator[Finding]:
-    """Averaged weights (EMA) of SimpleTuner under ZeRO-3."""
+    """SimpleTuner's averaged weights (EMA) are on under ZeRO-3."""
     stage = stage_of(run)
     if stage.value != 3:
         return
@@ -114,7 +114,7 @@ _TASKS: Final = ("do_eval", "do_predict")
     reads=keys("hf|sft", *_TASKS),
 )
 def evaluation_below_stage_3(run: LintContext) -> Iterator[Finding]:
-    """Evaluation without training by a ZeRO stage that shards no parameters."""
+    """A run only evaluates, but its ZeRO stage shards no parameters."""
     stage = stage_of(run)
     if not run.of("deepspeed") or stage.value not in (0, 1, 2):
         return
@@ -135,10 +135,10 @@ def evaluation_below_stage_3(run: LintContext) -> Iterator[Finding]:
 
 
 def _alone(document: Document) -> Place | None:
-    """What a file asks for beside training, where it asks for no training.
+    """The place of a task other than training, if the file does not request training.
 
-    A script that trains whatever `do_train` says is not seen: flags that leave it out tell nothing
-    certain, unless the script is one of the examples, which ask for it.
+    A script that trains whatever `do_train` is cannot be recognised: if flags leave `do_train` out,
+    nothing is certain, unless the script is one of the examples, which require it.
     """
     trains = document.value("do_train")
     if trains is True or (trains is None and document.format != "shell"):
@@ -186,7 +186,7 @@ _FLAG: Final = "deepspeed_config.zero3_init_flag"
     reads=("accelerate:deepspeed_config.zero3_init_flag",),
 )
 def text_encoders_under_zero_3_init(run: LintContext) -> Iterator[Finding]:
-    """A diffusion model whose frozen parts are loaded in shards that are never gathered."""
+    """A diffusion model's frozen parts are loaded in shards that are never gathered."""
     model, stage = run.model, stage_of(run)
     is_diffusion = bool(model and model.components) or bool(run.of("diffusers"))
     if not is_diffusion or stage.value != 3 or run.of("simpletuner"):
@@ -217,7 +217,7 @@ _SCATTER = "zero_optimization.reduce_scatter"
     reads=("deepspeed:optimizer.type",),
 )
 def muon_needs_whole_gradients(run: LintContext) -> Iterator[Finding]:
-    """Muon at stage 3, where each rank has only its part of the gradients."""
+    """Muon runs at stage 3, where each rank has only a part of the gradients."""
     stage = stage_of(run)
     kind = run.said("deepspeed", "optimizer.type")
     if kind is None or str(kind.value).lower() != "muon" or stage.value != 3:

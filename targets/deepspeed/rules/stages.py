@@ -1,4 +1,4 @@
-"""Keys of one ZeRO stage, used at another."""
+"""Rules about keys of one ZeRO stage that are used at another."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ _STAGE_2_KEYS: Final = (
     reads=zero_keys(*_STAGE_2_KEYS),
 )
 def stage_2_keys_at_stage_3(run: LintContext) -> Iterator[Finding]:
-    """Keys that only stages 1 and 2 read, at stage 3."""
+    """At stage 3 the file has keys that only stages 1 and 2 read."""
     stage = stage_of(run)
     said = list(said_in(run, _STAGE_2_KEYS))
     if stage.value != 3 or not said:
@@ -93,7 +93,7 @@ _STAGE_3_KEYS: Final = (
 )
 _NOTHING: Final = (False, None, "auto")
 _PROMISING: Final = ("zero_hpz", "zero_quantized", "offload_optimizer.super_offload")
-"""How the keys begin that save time or memory: without stage 3 the others lose nothing."""
+"""Prefixes of the keys that save time or memory; without stage 3 the other keys lose nothing."""
 
 
 @rule(
@@ -104,7 +104,7 @@ _PROMISING: Final = ("zero_hpz", "zero_quantized", "offload_optimizer.super_offl
     reads=zero_keys(*_STAGE_3_KEYS),
 )
 def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
-    """Keys that only stage 3 reads, at a stage that does not."""
+    """Below stage 3 the file has keys that only stage 3 reads."""
     stage = stage_of(run)
     if stage.value not in (0, 1, 2) or not stage.is_written:
         return
@@ -136,7 +136,7 @@ def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
     "zero-of-one-process", "warning", "slow", consumers=("deepspeed",), reads=STAGE, hardware=True
 )
 def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
-    """ZeRO over one process: there is no other process to shard with, and nothing is offloaded."""
+    """ZeRO 2 or 3 runs with a single process and without offload, so it shards nothing."""
     stage, world = stage_of(run), run.world
     if stage.place is None or stage.value not in (2, 3) or world is None or world.value != 1:
         return
@@ -168,7 +168,7 @@ _TO_BE_SET: Final = re.compile(r"(?m)^[ \t]*#.*--num_gpus[= ]")
 
 
 def _is_to_be_set(place: Place | None) -> bool:
-    """Whether a remark of the script speaks of the flag: its user is to write the number there."""
+    """Whether a comment in the script mentions the flag, whose number its user is to set."""
     return place is not None and _TO_BE_SET.search(place.document.text) is not None
 
 
@@ -197,7 +197,7 @@ _MOVED_KEYS: Final = ("gradient_clipping", "bf16.check_grad_overflow")
 
 @rule("default-moved", "warning", "silent", consumers=("deepspeed",), reads=("deepspeed:*",))
 def default_moved(run: LintContext) -> Iterator[Finding]:
-    """A key is left out whose default is not the same in all releases."""
+    """A key is missing whose default differs between releases."""
     documents = run.of("deepspeed") if run.deepspeed_reader == "plain" else ()
     if not documents or run.release("deepspeed").is_named:
         return
@@ -231,7 +231,7 @@ def _moved(document: Document, key: str, values: Mapping[str, Any]) -> Finding:
 
 
 def _by_llava(run: LintContext) -> bool:
-    """Whether LLaVA's script, or one made of it, trains LoRA: it gathers the adapter itself."""
+    """Whether LLaVA's script, or a derivative, trains LoRA: it gathers the adapter itself."""
     return any(str(at.value).lower() == "true" for at in run.each("trainer", "lora_enable"))
 
 
@@ -243,7 +243,7 @@ def _by_llava(run: LintContext) -> bool:
     reads=STAGE,
 )
 def weights_not_gathered_on_save(run: LintContext) -> Iterator[Finding]:
-    """Checkpoints at stage 3 hold no weights that anything else can load."""
+    """Checkpoints at stage 3 contain no weights that other programs can load."""
     if has_adapter(run) or _by_llava(run):
         return
     found = ungathered(

@@ -1,4 +1,4 @@
-"""DeepSpeed's file beside the Trainer's settings."""
+"""Rules about DeepSpeed's file beside the Trainer's settings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -17,7 +17,8 @@ _SAME: Final[Mapping[str, str]] = {
     "constant_with_warmup": "WarmupLR",
     "cosine": "WarmupCosineLR",
 }
-"""transformers 5.23.0 docs, deepspeed.md "Scheduler"; deepspeed 0.19.8 runtime/lr_schedules.py."""
+"""DeepSpeed's scheduler for each schedule of the Trainer: transformers 5.23.0 docs, deepspeed.md
+"Scheduler"; deepspeed 0.19.8 runtime/lr_schedules.py."""
 
 
 @rule(
@@ -28,7 +29,7 @@ _SAME: Final[Mapping[str, str]] = {
     reads=("trainer:lr_scheduler_type",),
 )
 def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
-    """The trainer's schedule is overridden by a scheduler section in DeepSpeed's file."""
+    """A scheduler section in DeepSpeed's file overrides the trainer's schedule."""
     section = run.said("deepspeed", "scheduler.type", "scheduler")
     asked = run.said("trainer", "lr_scheduler_type")
     if section is None or asked is None or not isinstance(asked.value, str):
@@ -52,7 +53,7 @@ def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
     reads=("deepspeed:scheduler.params.warmup_num_steps",),
 )
 def warmup_of_zero_steps(run: LintContext) -> Iterator[Finding]:
-    """A warmup of no steps in DeepSpeed's scheduler."""
+    """DeepSpeed's scheduler has a warm-up of zero steps."""
     for place in run.each("deepspeed", "scheduler.params.warmup_num_steps"):
         value = place.value
         if value == "auto" and _is_filled_with_none(run):
@@ -77,7 +78,7 @@ _KEYS: Final = ("warmup_steps", "warmup_ratio")
 
 
 def _is_filled_with_none(run: LintContext) -> bool:
-    """Whether a release that fills in what the trainer says finds no warmup there."""
+    """Whether the release fills in the trainer's warm-up, and the trainer has none."""
     if run.runs("transformers<5.16") is not True or run.deepspeed_reader == "plain":
         return False
     values = [run.effective("trainer", key) for key in _KEYS]
@@ -92,7 +93,7 @@ def _is_filled_with_none(run: LintContext) -> bool:
     reads=("trainer:max_grad_norm",),
 )
 def clipping_left_out(run: LintContext) -> Iterator[Finding]:
-    """The trainer's norm for clipping does not reach DeepSpeed."""
+    """The trainer's gradient clipping does not reach DeepSpeed."""
     asked = run.said("trainer", "max_grad_norm")
     if asked is None or not is_number(asked.value):
         return
@@ -113,7 +114,8 @@ def clipping_left_out(run: LintContext) -> Iterator[Finding]:
 
 
 _TESTED: Final = frozenset({"adam", "adamw", "fusedadam", "cpuadam", "adagrad", "muon"})
-"""Muon since DeepSpeed builds one (0.17.6); before, it is no optimizer's name there."""
+"""Optimizers that ZeRO accepts. Muon is one since DeepSpeed builds it (0.17.6); before, DeepSpeed
+knows no optimizer of that name."""
 _OWN: Final = frozenset({"lion"})
 _CONSENT: Final = "zero_allow_untested_optimizer"
 
@@ -126,7 +128,7 @@ _CONSENT: Final = "zero_allow_untested_optimizer"
     reads=("deepspeed:optimizer.type",),
 )
 def untested_optimizer(run: LintContext) -> Iterator[Finding]:
-    """An optimizer that ZeRO takes only with `zero_allow_untested_optimizer`."""
+    """ZeRO accepts the optimizer only with `zero_allow_untested_optimizer`."""
     stage = stage_of(run)
     consent = run.effective("deepspeed", _CONSENT)
     kind = run.said("deepspeed", "optimizer.type")
@@ -164,7 +166,8 @@ _MOVED: Final[dict[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...] | Non
     ("bf16", "fp32"): ((0, 18), None),
     ("bf16", "bf16"): ((0,), (0, 17)),
 }
-"""Dtypes of model and sum that only some releases refuse: from which, and up to which."""
+"""Dtypes of (model, sum) that only some releases refuse: the first release that does, and the first
+that no longer does."""
 _UNNAMED: Final = (
     "the version of deepspeed is not given: 0.14 to 0.17 sum the gradients of bf16 in fp32, "
     "and refuse bf16 up to 0.16"
@@ -179,7 +182,7 @@ _UNNAMED: Final = (
     reads=(f"deepspeed:{_DTYPE}",),
 )
 def gradient_dtype_without_zero(run: LintContext) -> Iterator[Finding]:
-    """Gradients are summed in another dtype, which only ZeRO can do."""
+    """Gradients are accumulated in another dtype than the model's, which only ZeRO supports."""
     stage, asked = stage_of(run), run.effective("deepspeed", _DTYPE)
     if stage.value != 0 or asked.place is None or not isinstance(asked.value, str):
         return
