@@ -1,1 +1,1 @@
-"""accelerate: the YAML of `accelerate launch --config_file`."""
+"""accelerate's YAML file for `accelerate launch --config_file`."""

@@ -45,7 +45,7 @@ def _write_engine(plan: Plan) -> Mapping[str, Any]:
 
 
 def _read_engine(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """YAML 1.1 reads an unquoted NO as false, which the launcher takes for one process."""
+    """The engine of `distributed_type`. YAML 1.1 reads an unquoted NO as false: one process."""
     word = "NO" if found["distributed_type"] is False else found["distributed_type"]
     engines = [engine for engine, known in _ENGINES.items() if known == word]
     return {"parallel.engine": engines[0]} if engines else {}
@@ -216,13 +216,13 @@ def _is_accelerate(document: Json) -> bool:
 
 @cached()
 def _known() -> tuple[Version, ...]:
-    """The releases that have a schema: those in which it changed, and the last; oldest first."""
+    """The releases with a schema, oldest first: those in which it changed, and the last."""
     table = files("tunec.schemas").joinpath("json", "accelerate", "defaults.json")
     return tuple(sorted(map(Version, json.loads(table.read_text("utf-8")))))
 
 
 def schema(dialect: Dialect) -> str | None:
-    """The schema that holds in a release: of the newest known one that is not newer than it."""
+    """The schema file for a release: that of the newest known release that is not newer."""
     older = [known for known in _known() if known <= dialect[PACKAGE]]
     return f"accelerate/{older[-1]}.json" if older else None
 

@@ -1,7 +1,7 @@
-"""What accelerate.yaml says of DeepSpeed itself: keys that are read where no other file is named.
+"""Settings of DeepSpeed in accelerate.yaml, which are read if the file names no ds_config.json.
 
-A plan's file names ds_config.json, which can say all of it. A file that was read without one is
-written without one.
+A plan's file names ds_config.json, which can express all of them. A file that was read without a
+ds_config.json is written without one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ _TRUE: Final = "true"
 
 
 def _whole(value: Json) -> Json:
-    """The launcher makes a text of every value, and the plugin a number of the text."""
+    """A number from its text: the launcher converts values to text, the plugin text to numbers."""
     return int(value) if isinstance(value, str) else value
 
 
@@ -34,12 +34,15 @@ def _same(value: Json) -> Json:
 
 
 def _is_true(value: Json) -> bool:
-    """`str(value).lower() == "true"`, which takes no `yes`."""
+    """Whether a value is true by `str(value).lower() == "true"`, which does not accept `yes`."""
     return str(value).lower() == _TRUE
 
 
 def _inline(name: str, slot: str, type_: Callable[[Json], Json], source: str = _PLUGIN) -> Entry:
-    """A key of the section; of a text like `auto` a trainer makes what its arguments say."""
+    """The row of a key of the section.
+
+    A text such as `auto` is filled in from a trainer's arguments.
+    """
     key = _SECTION + name
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -53,7 +56,7 @@ def _inline(name: str, slot: str, type_: Callable[[Json], Json], source: str = _
 
 
 def _written(entry: Entry) -> Entry:
-    """The row of a file that names no other."""
+    """The row for a file that names no ds_config.json."""
     key, (slot,) = entry.keys[0], entry.slots
 
     def write(plan: Plan) -> Mapping[str, Json]:
@@ -93,10 +96,10 @@ INLINE: Final = (
     _inline("gradient_accumulation_steps", "batch.accumulation", _whole),
     _inline("gradient_clipping", "optimizer.max_grad_norm", _number),
 )
-"""`offload_optimizer_nvme_path` and `offload_param_nvme_path` say nothing: utils/launch.py
-`prepare_deepspeed_cmd_env` hands neither on, and the plugin takes the path `none`."""
+"""`offload_optimizer_nvme_path` and `offload_param_nvme_path` have no effect: utils/launch.py
+`prepare_deepspeed_cmd_env` passes neither on, and the plugin uses the path `none`."""
 ALONE: Final = (*map(_written, INLINE), _PRECISION)
-"""The rows of a file that names no other."""
+"""The rows for a file that names no ds_config.json."""
 
 _ABSENT: Final[Mapping[str, tuple[str, Any]]] = {
     "zero_stage": ("zero.stage", 2),
@@ -104,11 +107,11 @@ _ABSENT: Final[Mapping[str, tuple[str, Any]]] = {
     "offload_param_device": ("zero.offload_param", "none"),
     "zero3_save_16bit_model": ("zero.gather_on_save", False),
 }
-"""What `DeepSpeedPlugin` takes where a key is absent, the same from 0.30.1 to 1.15.0."""
+"""Defaults of `DeepSpeedPlugin` for absent keys, equal from 0.30.1 to 1.15.0."""
 
 
 def inline_defaults(documents: Documents) -> Iterator[Definition]:
-    """What accelerate does where the section is silent, in a run by DeepSpeed without its file."""
+    """accelerate's defaults for the section's absent keys, if DeepSpeed runs without its file."""
     found: Mapping[str, Found] = documents.get(NAME, {})
     kind = found.get("distributed_type")
     if kind is None or kind.value != "DEEPSPEED" or _FILE in found:

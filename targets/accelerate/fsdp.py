@@ -1,4 +1,4 @@
-"""What accelerate.yaml says of FSDP 1 and 2: the section `fsdp_config`."""
+"""Rows for FSDP 1 and 2 in accelerate.yaml: the section `fsdp_config`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -28,8 +28,8 @@ SHARDING: Final[Mapping[str, str]] = {
     "none": "NO_SHARD",
     "hybrid": "HYBRID_SHARD",
 }
-"""torch's names, in the order of their numbers (accelerate utils/constants.py
-`FSDP_SHARDING_STRATEGY`)."""
+"""torch's names of sharding strategies, in the order of their numbers (accelerate
+utils/constants.py `FSDP_SHARDING_STRATEGY`)."""
 WRAP: Final[Mapping[str, str]] = {
     "transformer": "TRANSFORMER_BASED_WRAP",
     "size": "SIZE_BASED_WRAP",
@@ -47,27 +47,27 @@ _STATE_DICT: Final[Mapping[str, str]] = {
 
 
 def on_first(plan: Plan) -> bool:
-    """Whether FSDP 1 runs."""
+    """Whether the plan uses FSDP 1."""
     return plan.fsdp.version == 1
 
 
 def on_second(plan: Plan) -> bool:
-    """Whether FSDP 2 runs."""
+    """Whether the plan uses FSDP 2."""
     return plan.fsdp.version == 2
 
 
 def true(value: Json) -> bool:
-    """As accelerate's and transformers' `str_to_bool` read it."""
+    """A boolean as `str_to_bool` of accelerate and transformers reads it."""
     return str(value).lower() in ("true", "1", "yes", "y", "t", "on")
 
 
 def worded(words: Mapping[str, str], value: Json) -> str | None:
-    """The slot's word for one of theirs, in any case."""
+    """The slot's word for a consumer's word in any case; None if there is none."""
     return next((ours for ours, theirs in words.items() if theirs == str(value).upper()), None)
 
 
 def sharding_of(value: Json) -> str | None:
-    """The sharding that a word or a number of `ShardingStrategy` means."""
+    """The sharding for a name or a number of `ShardingStrategy`."""
     if str(value).isdigit():
         names = dict(enumerate(SHARDING, 1))
         return names.get(int(str(value)))
@@ -85,7 +85,7 @@ def _row(
     when: Callable[[Plan], bool] = on_fsdp,
     source: str = _PLUGIN,
 ) -> Entry:
-    """A row of the section: it has no effect where another engine is used."""
+    """A row of the section, which has no effect if another engine is used."""
     named = tuple(f"{_SECTION}{key}" for key in keys)
 
     def put(plan: Plan) -> Mapping[str, Json]:
@@ -146,7 +146,7 @@ def _write_sharding(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_sharding(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Version 1 drops `reshard_after_forward`, version 2 `sharding_strategy`."""
+    """The sharding: version 1 ignores `reshard_after_forward`, version 2 `sharding_strategy`."""
     if _is_second(found):
         whole = true(found.get("reshard_after_forward", True))
         return {"fsdp.sharding": "full" if whole else "grad_op"}
@@ -199,7 +199,7 @@ def _read_wrap(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _second_does(slot: str, value: Any) -> Entry:
-    """What FSDP 2 does by default, whatever the section says."""
+    """A row for a value that FSDP 2 always uses, whatever the section sets."""
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         return {slot: value} if _is_second(found) else {}
@@ -210,7 +210,7 @@ def _second_does(slot: str, value: Any) -> Entry:
 
 
 def _only_first(entry: Entry) -> Entry:
-    """A key of version 1: version 2 passes over it."""
+    """A row for a key that version 2 ignores."""
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         if str(found.get(_VERSION, 1)) == "2":
@@ -221,7 +221,7 @@ def _only_first(entry: Entry) -> Entry:
 
 
 def _second_state_dict(**era: str) -> Entry:
-    """1.6 refuses FULL_STATE_DICT beside FSDP 2 (`set_state_dict_type`)."""
+    """The state dict of FSDP 2. 1.6 refuses FULL_STATE_DICT with it (`set_state_dict_type`)."""
     kept = {"sharded"} if "until" in era else set(_STATE_DICT)
 
     def write(plan: Plan) -> Mapping[str, Json]:
@@ -337,12 +337,12 @@ _ABSENT_FIRST: Final[Mapping[str, tuple[str, Any]]] = {
     "forward_prefetch": ("fsdp.forward_prefetch", False),
     "use_orig_params": ("fsdp.use_orig_params", True),
 }
-"""What the launcher and the plugin take where a key is absent, as 15 releases told
+"""Defaults of the launcher and the plugin for absent keys, as reported by 15 releases
 (schemas/json/accelerate/defaults.json)."""
 
 
 def fsdp_defaults(documents: Documents) -> Iterator[Definition]:
-    """What accelerate does where the section is silent, in a run by FSDP."""
+    """Accelerate's defaults for absent keys of the section, in a run by FSDP."""
     found: Mapping[str, Found] = documents.get(NAME, {})
     kind, version = found.get(_KIND), found.get(_VERSION)
     if kind is None or kind.value != WORD:

@@ -1,7 +1,7 @@
-"""How a plan's processes lie on nodes, and which ranks share a sequence or a layer.
+"""How a plan's processes are placed on nodes, and which ranks share a sequence or a layer.
 
-accelerate hands the first to DeepSpeed (Ulysses) by an object that no trainer's own file can hold:
-transformers 5.23.0 training_args.py leaves `parallelism_config` a mapping, where one is given.
+accelerate passes the ranks of a sequence to DeepSpeed (Ulysses) in an object that no trainer's own
+file can hold: transformers 5.23.0 training_args.py leaves a given `parallelism_config` a mapping.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from tunec.targets.accelerate.packages import PACKAGE
 
 
 def processes(plan: Plan) -> tuple[int, int] | None:
-    """Nodes and processes on each; None where they do not come out even.
+    """Nodes, and processes on each; None if they cannot be distributed evenly.
 
-    Nodes are filled one after the other, so that a plan with idle devices leaves whole nodes idle.
+    Nodes are filled one after the other, so a plan with idle devices leaves whole nodes idle.
     """
     world, per_node = plan.parallel.world, plan.devices.per_node
     if world <= per_node:
@@ -35,7 +35,7 @@ def leaves_devices_idle(plan: Plan) -> bool:
 
 
 def counted(plan: Plan) -> tuple[int, int]:
-    """Nodes, and processes on each; where they do not come out even the row of the world says."""
+    """Nodes, and processes on each; if they are uneven, the row of the world size reports it."""
     return processes(plan) or (plan.devices.nodes, plan.devices.per_node)
 
 
@@ -46,9 +46,9 @@ _ENVIRONMENT: Final = f"{_SOURCE}`prepare_extend_env_parallelism_config`"
 
 
 def _write_sequence(plan: Plan) -> Mapping[str, Json]:
-    """The attention is named because DeepSpeed compares it with the model's own.
+    """Write sequence parallelism; the attention is named because DeepSpeed checks the model's.
 
-    Its product of the data parallel widths is the one that the batch size is counted by
+    The product of the written data parallel widths is the one by which the batch size is counted
     (accelerator.py `_prepare_deepspeed`).
     """
     ways = plan.parallel.sequence
@@ -64,7 +64,7 @@ def _write_sequence(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_sequence(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Ulysses, or FSDP's ring: either way the ranks that work on one sequence."""
+    """The number of ranks that share one sequence, by Ulysses or by FSDP's ring."""
     ways = [size for key in (_SP, _CP) if isinstance(size := found.get(key), int) and size > 1]
     return {"parallel.sequence": ways[0] if ways else 1}
 

@@ -1,4 +1,4 @@
-"""What accelerate does where its file's section for an engine is silent."""
+"""accelerate's defaults for the keys that an engine's section leaves out."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from tunec.targets.accelerate.fsdp import fsdp_defaults
 
 
 def section_defaults(documents: Documents) -> Iterator[Definition]:
-    """The defaults of the one engine that the file names."""
+    """The defaults for the engine that the file names."""
     yield from inline_defaults(documents)
     yield from fsdp_defaults(documents)

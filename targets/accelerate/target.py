@@ -1,4 +1,4 @@
-"""The accelerate target: the file of `accelerate launch --config_file`, for any training script."""
+"""The accelerate target: a file for `accelerate launch --config_file`, for any training script."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.delegation import by_launcher, by_trainer
 
 _SAID: Final = ("parallel.engine", "parallel.world", "parallel.sequence")
-"""What the file says of every plan."""
+"""Slots that the file sets in every plan."""
 
 _CANNOT: Final = {
     **{slot: by_trainer() for slot in SLOTS if slot not in _SAID},

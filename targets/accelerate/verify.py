@@ -1,4 +1,4 @@
-"""How accelerate's launcher is asked about its file, and answers: no process is started.
+"""The questions to accelerate's launcher about its file; no process is started.
 
 The file is loaded, merged with the launcher's defaults and turned into the variables of each
 process, from which the plugin is built that a training script would get.
@@ -38,11 +38,11 @@ _SAME: Final = (
     *("use_orig_params", "sync_module_states", "cpu_ram_efficient_loading", "min_num_params"),
     *("activation_checkpointing",),
 )
-"""Fields of `FullyShardedDataParallelPlugin` that the section names alike."""
+"""Fields of `FullyShardedDataParallelPlugin` with the same name in the section."""
 
 
 def where(case: Case) -> Where:
-    """The environment of the release, or of that release alone."""
+    """The known environment of the case's release, or one with only that release."""
     version = str(case.dialect[PACKAGE])
     try:
         pins = choose(PACKAGE, version).requirements
@@ -53,7 +53,7 @@ def where(case: Case) -> Where:
 
 
 def _ask(case: Case, _: Answers) -> Question:
-    """Beside the file stands what the plugin reads of ds_config.json, which others write."""
+    """The question: the file, beside the part of ds_config.json that the plugin reads."""
     plan, files = case.plan, {}
     if plan.parallel.engine == "deepspeed":
         beside = {
@@ -73,7 +73,7 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 def _section(plugin: Mapping[str, Any]) -> dict[str, Json]:
-    """The plugin's fields in the words of the section `fsdp_config`."""
+    """The plugin's fields under the names of the section `fsdp_config`."""
     found = {name: plugin[name] for name in _SAME if plugin.get(name) is not None}
     found["version"] = plugin.get("fsdp_version", 1)
     found["auto_wrap_policy"] = _POLICIES.get(plugin["auto_wrap_policy"], "")
@@ -86,14 +86,14 @@ def _section(plugin: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def _offloads(policy: Any) -> bool:
-    """torch's `CPUOffload` of FSDP 1, or one of the two policies of FSDP 2."""
+    """Whether parameters are offloaded, by FSDP 1's `CPUOffload` or by one of FSDP 2's policies."""
     if isinstance(policy, Mapping):
         return bool(policy.get("offload_params", "pin_memory" in policy))
     return bool(policy)
 
 
 def _facts(plan: Plan, answer: Mapping[str, Any]) -> Iterator[Fact]:
-    """What the processes get, whatever the file says."""
+    """The settings that the processes receive, independent of single keys."""
     arguments, told = answer["arguments"], answer["environment"]
     engines = {"deepspeed": "use_deepspeed", "fsdp": "use_fsdp", "ddp": "multi_gpu"}
     chosen = [engine for engine, name in engines.items() if arguments.get(name)]

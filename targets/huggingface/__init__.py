@@ -1,1 +1,1 @@
-"""Hugging Face: TrainingArguments, LoraConfig, TRL's ModelConfig, and all in one for `trl sft`."""
+"""Hugging Face: TrainingArguments, LoraConfig, TRL's ModelConfig, and one file for `trl sft`."""

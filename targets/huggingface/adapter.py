@@ -18,11 +18,10 @@ _TASKS = {
     "sequence-classifier": "SEQ_CLS",
     "token-classifier": "TOKEN_CLS",
 }
-"""peft 0.10.0 to 0.21.2 utils/peft_types.py `TaskType`, by kind of model."""
+"""PEFT's task for each kind of model: peft 0.10.0 to 0.21.2 utils/peft_types.py `TaskType`."""
 _OF_NO_TASK: Final = frozenset({"whisper"})
-"""Families whose class reads no tokens, which PEFT's classes for tasks hand it all the same (peft
-0.21.2 peft_model.py, `PeftModelForSeq2SeqLM.forward`: `input_ids`); run without a task they train.
-"""
+"""Families whose class takes no `input_ids`, which PEFT's classes for tasks pass anyway (peft
+0.21.2 peft_model.py, `PeftModelForSeq2SeqLM.forward`); without a task they train."""
 
 
 def task_of(plan: Plan) -> str | None:
@@ -31,7 +30,7 @@ def task_of(plan: Plan) -> str | None:
 
 
 def whole(value: float) -> float:
-    """A whole number as an int, which is what PEFT and TRL annotate alpha as."""
+    """An integral number as an int, which PEFT and TRL annotate as the type of alpha."""
     return int(value) if value == int(value) else value
 
 

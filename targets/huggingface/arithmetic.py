@@ -1,8 +1,8 @@
-"""Rows of TrainingArguments: precision, checkpointing, and the engine that runs under the Trainer.
+"""Rows of TrainingArguments for precision, checkpointing, and the engine under the Trainer.
 
-With `bf16` or `fp16` on, the Trainer computes in that dtype: under autocast by itself, or by
+With `bf16` or `fp16` on, the Trainer computes in that dtype, either by its own autocast or by
 DeepSpeed's cast of the module. With both off the dtype of the weights decides, which another file
-says.
+sets.
 """
 
 from collections.abc import Callable, Mapping
@@ -92,7 +92,7 @@ def _keys(new: bool) -> tuple[str, str]:
 
 
 def _first(found: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """The value of the first key that says something: the new name wins over the old one."""
+    """The value of the first key that has one: the new name takes precedence over the old one."""
     return next((found[key] for key in keys if found.get(key) is not None), None)
 
 
@@ -123,7 +123,7 @@ def _by_the_model(plan: Plan) -> bool:
 
 
 def recomputes(plan: Plan) -> bool:
-    """The model is set to recompute activations."""
+    """Whether the model itself, and not FSDP, recomputes activations."""
     return not recomputes_by_fsdp(plan) and plan.activation_checkpointing.mode == "layer"
 
 
@@ -142,13 +142,16 @@ def _variant(keys: tuple[str, ...]) -> Entry:
 
 
 def _named_as(build: Callable[[tuple[str, ...]], Entry], place: int) -> tuple[Entry, Entry]:
-    """The row under the old name until 5.23, and under the new one, reading both, from then on."""
+    """The row under the old name until 5.23, and from then on under the new name, reading both."""
     old, new = _keys(new=False)[place], _keys(new=True)[place]
     return replace(build((old,)), until="5.23"), replace(build((new, old)), since="5.23")
 
 
 def _off(key: str, since: str | None, until: str | None) -> Entry:
-    """transformers trainer.py refuses both at once, and TRL's configs turn the model's on."""
+    """A row that turns the key off beside FSDP's checkpointing.
+
+    transformers trainer.py refuses both at once, and TRL's configs turn the model's on.
+    """
     return derived(
         key,
         lambda _: False,

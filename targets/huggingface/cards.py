@@ -1,4 +1,4 @@
-"""How `datasets` is asked about a data set card, and how its answers are read."""
+"""The question to `datasets` about a data set card, and the reading of its answer."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -23,7 +23,7 @@ _KEY: Final = "configs"
 
 
 def card_program(where: Callable[[Case], Where]) -> Program:
-    """`load_dataset_builder` of the card's folder, beside empty files named as the plan's."""
+    """`load_dataset_builder` for the card's folder, beside empty files with the plan's paths."""
     return Program("datasets load_dataset_builder", CARD, _SCRIPT, where, _ask, _hear)
 
 
@@ -42,12 +42,12 @@ def _paths(plan: Plan) -> list[str]:
 
 
 def _spelled(path: str) -> str:
-    """A path whose form says which it is: a directory ends in a slash."""
+    """A path whose spelling shows its kind: a directory ends in a slash."""
     return f"{path.rstrip('/')}/" if data_kind(path) == "directory" else path
 
 
 def _hear(case: Case, answer: Any) -> Heard:
-    """The files of each split: those to train on in their order, and the one to evaluate on."""
+    """The files of each split: the training files in order, and the evaluation file."""
     data, splits = case.plan.data, answer["splits"]
     train, test = splits.get("train", []), splits.get("test", [])
     test_set = data.evaluation

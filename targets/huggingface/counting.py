@@ -12,8 +12,8 @@ from tunec.compiler.target import Dialect
 from tunec.schemas.caches import cached
 
 _COUNTS_THE_TAIL: Final = Version("4.52")
-"""transformers 4.52.4 trainer.py `set_initial_training_values`; 4.51.3 takes whole
-accumulations alone."""
+"""The first release that counts a partial accumulation: transformers 4.52.4 trainer.py
+`set_initial_training_values`; 4.51.3 only counts whole ones."""
 
 
 _PACKS: Final[tuple[tuple[str, PackingStrategy], ...]] = (
@@ -23,7 +23,7 @@ _PACKS: Final[tuple[tuple[str, PackingStrategy], ...]] = (
     ("0.27", "bfd_split"),
     ("0.29", "bfd"),
 )
-"""(first release of trl, what `packing` alone means): 0.8.6 to 0.14.0 trainer/utils.py
+"""(First release of trl, meaning of `packing` alone): 0.8.6 to 0.14.0 trainer/utils.py
 `ConstantLengthDataset`, 0.15.2 to 0.18.2 data_utils.py `pack_examples`, then `pack_dataset` with
 the default of trainer/sft_config.py `packing_strategy`, whose bfd split in 0.27.2 and 0.28.0."""
 
@@ -33,11 +33,11 @@ _STRATEGIES: Final[Mapping[str, PackingStrategy]] = {
     "bfd_split": "bfd_split",
     "wrapped": "wrapped",
 }
-"""What `packing_strategy` may say: trl 1.16.0 data_utils.py `pack_dataset`."""
+"""The values of `packing_strategy`: trl 1.16.0 data_utils.py `pack_dataset`."""
 
 
 def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
-    """The counting of the Trainer that runs in a dialect, and of TRL's where it is there."""
+    """How the Trainer of a dialect counts steps, with TRL's packing if the dialect has TRL."""
     trl = dialect.get("trl")
     usual = "bfd" if trl is None else [how for at, how in _PACKS if trl >= parsed(at)][-1]
     packing = _STRATEGIES.get(str(passed.get("packing_strategy")), usual)

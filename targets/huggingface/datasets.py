@@ -1,8 +1,8 @@
-"""What TRL's scripts load: a data set by its name, or local files by a data set card beside them.
+"""The data of TRL's scripts: a data set by name, or local files by a data set card beside them.
 
-The scripts call `datasets.load_dataset(dataset_name)` and take one split of it to train on and one
-to evaluate on. A name on the Hub and a directory are loaded so, a file is not. For files a card is
-written, `dataset/README.md`, whose header names the files of each split: `load_dataset` of that
+The scripts call `datasets.load_dataset(dataset_name)` and use one split to train on and one to
+evaluate on. They load a name on the Hub or a directory, but not a file. For files tunec writes a
+card, `dataset/README.md`, whose header names the files of each split: `load_dataset` of that
 directory reads them. The script is started in the directory above that of the target's files. The
 paths in a card are relative to the card's own directory, all others to where the script is started.
 """
@@ -21,7 +21,7 @@ from tunec.schemas.data_paths import BUILDERS, chosen, data_kind, data_name, usu
 from tunec.targets.huggingface.packages import TRL
 
 FOLDER: Final = "dataset"
-"""The card's directory: beside the file for the script."""
+"""The card's directory, beside the script's file."""
 _SCRIPT: Final = "trl scripts/utils.py `ScriptArguments`, before 0.12 commands/cli_utils.py"
 _MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
 _CARD: Final = (
@@ -34,7 +34,7 @@ _ALL: Final = (*_TRAIN, "data.evaluation")
 
 
 def _is_loaded_by_name(plan: Plan) -> bool:
-    """Whether `load_dataset` takes the path as it is, and what is evaluated on is in it too."""
+    """Whether `load_dataset` takes the path as it is, and finds the evaluation data in it too."""
     data = plan.data
     is_named = data_kind(data.train) in ("name", "directory") and not data.more
     evaluation = data.evaluation
@@ -52,7 +52,7 @@ def _is_split(plan: Plan) -> bool:
 
 
 def needs_card(plan: Plan) -> bool:
-    """Whether a card names the files: all of one kind, for `load_dataset` reads them alike."""
+    """Whether a card names the files, which must be of one kind for `load_dataset`."""
     train, test = training_data(plan), plan.data.evaluation
     paths = train if test is None else (*train, test)
     builders = {_builder(path) for path in paths}
@@ -60,12 +60,12 @@ def needs_card(plan: Plan) -> bool:
 
 
 _ALIKE: Final[tuple[set[str], ...]] = (set(), {"json"}, {"parquet"})
-"""What reads the files of a mixture. Others have columns of other types, which are not joined: a
-text of a .csv is a `large_string` and of a .json a `string` (datasets 5.2.0 with pandas 3)."""
+"""The readers that may be mixed. Others give columns of other types, which cannot be joined: text
+from .csv is a `large_string` and from .json a `string` (datasets 5.2.0 with pandas 3)."""
 
 
 def _is_mixed(plan: Plan) -> bool:
-    """Whether the script loads each part by itself and joins them: nothing is evaluated on."""
+    """Whether the script loads each part separately and joins them, without evaluation data."""
     data = plan.data
     if not data.more or data.evaluation is not None or needs_card(plan):
         return False
@@ -79,7 +79,7 @@ def _is_address(path: str) -> bool:
 
 
 def _builder(path: str) -> str | None:
-    """The module of `datasets` that reads a path; None for what it looks up by name."""
+    """The module of `datasets` that reads a path; None for a name or an unknown suffix."""
     kind = data_kind(path)
     if kind == "directory":
         return "any"
@@ -109,9 +109,9 @@ def _write_name(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_name(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The data set, which is evaluated on where a strategy says so; a card tells more.
+    """Read the data set by name, and whether it is evaluated on; a card gives the rest.
 
-    A split to evaluate on says so only where no strategy is set: the script has one by default.
+    Without a strategy, a split to evaluate on does not decide: the script names one by default.
     """
     name = found.get("dataset_name")
     if name is None or PurePosixPath(str(name)).name == FOLDER:
@@ -130,7 +130,7 @@ def _write_mixture(plan: Plan) -> Mapping[str, Json]:
 
 
 def _loaded(path: str) -> Mapping[str, Json]:
-    """The arguments of `load_dataset` for a part: its split `train` is taken."""
+    """The arguments of `load_dataset` for a part; the default split is `train`."""
     if data_kind(path) == "file":
         return {"path": _builder(path), "data_files": path}
     said = chosen(path)
@@ -139,7 +139,7 @@ def _loaded(path: str) -> Mapping[str, Json]:
 
 
 def is_whole(part: Json) -> bool:
-    """Whether a part of a mixture is all of a file, or of a split; no slot holds less."""
+    """Whether a part of a mixture is a whole file or split; no slot can hold less."""
     if not isinstance(part, dict) or part.keys() - {"path", "name", "data_files", "split"}:
         return False
     return "data_files" not in part or part.get("split") in (None, "train")
@@ -152,7 +152,7 @@ def _named(part: Mapping[str, Any]) -> str:
 
 
 def _read_mixture(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The parts, where each is whole."""
+    """The parts of a mixture, if each is whole."""
     parts = found.get("datasets")
     if not parts or not isinstance(parts, list) or not all(map(is_whole, parts)):
         return {}
@@ -161,12 +161,12 @@ def _read_mixture(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _read_share(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Nothing is split off to evaluate on; what is, is no slot's value."""
+    """No evaluation data, unless a share of the training data is split off, which no slot holds."""
     return {} if found.get("test_split_size") else {"data.evaluation": None}
 
 
 def data_of(target: str) -> tuple[Entry, ...]:
-    """Where the script finds its data; `target` is the folder of its file."""
+    """Rows for the script's data; `target` is the folder of the script's file."""
     return (
         Entry(
             (
@@ -240,7 +240,8 @@ NOT_LOADED: Final = (
         "data.evaluation", lambda plan: _is_not_loaded(plan) and plan.data.evaluation is not None
     ),
 )
-"""What no script of TRL loads, for a file that is left out where it cannot say a plan."""
+"""Conditions under which no TRL script can load the data, for an optional file that is then left
+out."""
 
 CANNOT_LOAD: Final = {
     "data.train": Cannot(
@@ -264,14 +265,14 @@ CANNOT_LOAD: Final = {
         by=("data.more",),
     ),
 }
-"""Why a target whose one file is for such a script cannot say some data."""
+"""Reasons why a target whose only file is for such a script cannot express some data."""
 
 
 # ── the card ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _from_card(path: str, card: str) -> str:
-    """A path as the card in that directory says it."""
+    """A path relative to the directory of the card."""
     is_relative = not path.startswith(("/", "~")) and "://" not in path
     above = "../" * len(card.split("/"))
     found = posixpath.normpath(f"{above}{path}") if is_relative else path
@@ -279,7 +280,7 @@ def _from_card(path: str, card: str) -> str:
 
 
 def _from_script(path: str, card: str) -> str:
-    """A path of a card as the script's own file would say it."""
+    """A card's path relative to where the script is started."""
     if "://" in path:
         return path
     found = posixpath.normpath(posixpath.join(card, path))
@@ -311,12 +312,12 @@ def _row(card: str) -> Entry:
 
 
 def _alone(paths: list[str]) -> Json:
-    """One path as it is; of several a list, in which one may stand more than once."""
+    """A single path as it is, several as a list, in which a path may be repeated."""
     return paths if len(paths) > 1 else paths[0]
 
 
 def _paths(said: Json, card: str) -> tuple[str, ...]:
-    """The paths of a split of a card, as the script's own file would say them."""
+    """The paths of a card's split, relative to where the script is started."""
     return tuple(_from_script(each, card) for each in (said if isinstance(said, list) else [said]))
 
 
@@ -324,12 +325,12 @@ _FENCE: Final = "---\n"
 
 
 def _render(values: Mapping[str, Json], header: Sequence[str]) -> str:
-    """A README.md whose header is the YAML between two lines of dashes."""
+    """A README.md whose YAML header stands between two lines of dashes."""
     return f"{_FENCE}{render_yaml(values, header)}{_FENCE}"
 
 
 def _parse(text: str) -> Json:
-    """The header of a card; ValueError where a text has none."""
+    """The header of a card. Raises ValueError if the text has none."""
     before, fence, rest = text.partition(_FENCE)
     header, end, _ = rest.partition(_FENCE)
     if before.strip() or not fence or not end:
@@ -347,7 +348,7 @@ def _is_card(document: Json) -> bool:
 
 
 def card_of(target: str, script: Callable[[Plan], bool], part_of: str = "") -> File:
-    """The card among the files of a target, where a plan has the script's file; see `File`."""
+    """The card among a target's files, if the plan has the script's file; see `File`."""
     return File(
         name=f"{FOLDER}/README.md",
         format="text",

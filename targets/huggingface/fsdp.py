@@ -1,8 +1,8 @@
 """Rows of TrainingArguments for FSDP: `fsdp` and `fsdp_config`, which changed twice.
 
 Until 5.9 `fsdp` is words (`full_shard auto_wrap offload`), from 5.10 a switch, and all else is in
-`fsdp_config`. Until 4.57 there is no key for version 2, which the variables of `accelerate launch`
-can still ask for; from 5.4 version 1 shards fully whatever the file says, unless these say more.
+`fsdp_config`. Until 4.57 version 2 has no key, but the variables of `accelerate launch` can request
+it; from 5.4 version 1 shards fully whatever the file sets, unless these variables set more.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ def _strategy(words: list[str]) -> str | None:
 
 
 def _resharding(found: Found, words: list[str]) -> Mapping[str, Any]:
-    """What FSDP 2 does after a layer's forward pass."""
+    """The sharding of FSDP 2, by whether it reshards after a layer's forward pass."""
     usual = _strategy(words) != "grad_op"
     whole = true(found.get("reshard_after_forward", usual))
     return {"fsdp.sharding": "full" if whole else "grad_op"}
@@ -59,7 +59,7 @@ def _engine(*, switch: bool, **era: Any) -> Entry:
 
 
 def _versioned(*, switch: bool, **era: Any) -> tuple[Entry, Entry]:
-    """Version, and the sharding of version 2."""
+    """Rows for the version, and for the sharding of version 2."""
 
     def read_second(words: list[str], found: Found) -> Mapping[str, Any]:
         return _resharding(found, words) if version_of(found, switch=switch) == 2 else {}
@@ -94,7 +94,7 @@ def _first_by_words(words: list[str], found: Found) -> Mapping[str, Any]:
 
 
 def _first_in_full(*, switch: bool, **era: Any) -> Entry:
-    """accelerate prefers its own default strategy to what these releases hand it."""
+    """The row for releases whose sharding strategy accelerate replaces by its own default."""
     return row(
         ("version",),
         ("fsdp.sharding",),
@@ -212,7 +212,7 @@ _UNITS: Final = (
 
 
 def _flag(value: bool) -> str:
-    """4.40 makes variables of these as they are, so that they must be words."""
+    """A boolean as a word, because 4.40 copies these values into variables unchanged."""
     return "true" if value else "false"
 
 
@@ -223,7 +223,7 @@ def _of_first(
     read: Callable[[Json], Any],
     usual: Json,
 ) -> tuple[Entry, Entry]:
-    """A key of version 1, and what version 2 does whatever the file says."""
+    """A row for a key of version 1, and one for what version 2 always does."""
 
     def rows(*, switch: bool, **era: Any) -> Entry:
         def taken(_: list[str], found: Found) -> Mapping[str, Any]:
@@ -335,7 +335,7 @@ _RECOMPUTES: Final = "activation_checkpointing"
 
 
 def recomputes_by_fsdp(plan: Plan) -> bool:
-    """Whether FSDP makes the layers recompute, so that the model must not."""
+    """Whether FSDP makes the layers recompute, so that the model must not do so."""
     return plan.fsdp.checkpointing
 
 

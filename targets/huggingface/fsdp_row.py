@@ -1,4 +1,4 @@
-"""How a row of `fsdp` and `fsdp_config` is written and read, in both forms of the first."""
+"""How a row of `fsdp` and `fsdp_config` is written and read, for both forms of `fsdp`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -21,14 +21,14 @@ Found = Mapping[str, Json]
 
 
 def _words(plan: Plan) -> str:
-    """`fsdp` as words."""
+    """The value of `fsdp` as words."""
     wraps = ["auto_wrap"] if plan.fsdp.wrap != "none" else []
     offloads = ["offload"] if plan.fsdp.offload_params else []
     return " ".join([SHARDING[plan.fsdp.sharding].lower(), *wraps, *offloads])
 
 
 def _said(found: Found) -> list[str] | None:
-    """The words of `fsdp`, none for a switch that is on; None where FSDP is off or unknown."""
+    """The words of `fsdp`, empty for a switch that is on; None if FSDP is off or unknown."""
     value = found.get("fsdp")
     if isinstance(found.get(CONFIG), str):
         return None  # another file
@@ -52,7 +52,7 @@ def row(
     when: Callable[[Plan], bool] = on_fsdp,
     source: str = ARGUMENTS,
 ) -> Entry:
-    """A row of `fsdp_config`; `read` is given the words of `fsdp`, too."""
+    """A row of `fsdp_config`; `read` also gets the words of `fsdp`."""
     named = tuple(f"{CONFIG}.{key}" for key in keys)
 
     def put(plan: Plan) -> Mapping[str, Json]:
@@ -76,12 +76,12 @@ def row(
 
 
 def version_of(found: Found, *, switch: bool) -> int:
-    """The version of FSDP, and what each form takes where there is no key for it."""
+    """The version of FSDP; without a key it is 2 for a switch, else 1."""
     return int(str(found.get("version", 2 if switch else 1)))
 
 
 def not_by_accelerate(condition: Callable[[Plan], bool]) -> Callable[[Plan], bool]:
-    """Where no variables of `accelerate launch` say it."""
+    """A condition that also requires that `accelerate launch` sets no variables."""
 
     def when(plan: Plan) -> bool:
         return condition(plan) and not by_accelerate(plan)

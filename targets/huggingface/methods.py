@@ -1,4 +1,4 @@
-"""TRL's methods: which one a file is for, and what its config does where the file is silent."""
+"""TRL's methods: the method that a file is for, and the defaults of the method's config."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -37,30 +37,30 @@ _GRPO: Final = frozenset(
         *("vllm_server_host", "vllm_tensor_parallel_size"),
     }
 )
-"""Keys of one script and of no other of the three: trl 0.8.6 to 1.16.0 `SFTConfig`, `DPOConfig`,
-`GRPOConfig` and the ScriptArguments beside them; the schemas below schemas/json/trl hold them."""
+"""Keys of GRPO's script alone: trl 0.8.6 to 1.16.0 `SFTConfig`, `DPOConfig`, `GRPOConfig` and the
+ScriptArguments beside them; the schemas below schemas/json/trl contain them."""
 _PREFERENCE: Final = frozenset(
     {
         *("beta", "sync_ref_model", "max_prompt_length"),
         *("ref_model_mixup_alpha", "ref_model_sync_steps"),
     }
 )
-"""Keys of DPO and GRPO alike: without a key of GRPO the file is for DPO."""
+"""Keys that DPO and GRPO share; without a key of GRPO the file is for DPO."""
 _OF_PAIRS: Final = frozenset(
     {
         *("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard"),
         *("aot", "aot_pair", "aot_unpaired", "apo_zero", "apo_down", "discopop", "sigmoid_norm"),
     }
 )
-"""Words for `loss_type` that DPO alone knows of the three: trl 1.16.0 trainer/dpo_trainer.py."""
+"""Values of `loss_type` that only DPO accepts of the three: trl 1.16.0 trainer/dpo_trainer.py."""
 _OTHERS: Final = frozenset(
     {
         *("desirable_weight", "undesirable_weight", "cpo_alpha", "simpo_gamma", "teacher_model"),
         *("teacher_model_name_or_path", "center_rewards_coefficient", "stage", "finetuning_type"),
     }
 )
-"""Keys of methods that are none of these (`KTOConfig`, `CPOConfig`, `GKDConfig`, `RewardConfig`),
-and of other programs' files that name a model in the same way."""
+"""Keys of other methods (`KTOConfig`, `CPOConfig`, `GKDConfig`, `RewardConfig`), and of other
+programs' files that name a model by the same key."""
 
 
 _TRAINING: Final = frozenset(
@@ -71,14 +71,14 @@ _TRAINING: Final = frozenset(
         *("save_strategy", "save_steps", "eval_strategy", "evaluation_strategy", "eval_steps"),
     }
 )
-"""Fields of TrainingArguments that no class for a model has: trl 0.27.0 to 1.16.0
-trainer/model_config.py `ModelConfig`."""
+"""Fields of TrainingArguments that no model class has: trl 0.27.0 to 1.16.0 trainer/model_config.py
+`ModelConfig`."""
 
 
 def method_of(document: Json) -> Method | None:
-    """The method of a TRL script's file; None where it is no such file.
+    """The method of a TRL script's file; None if the document is no such file.
 
-    A file with the keys of no method is one for SFT, if it says something of training.
+    A file without the keys of a method is for SFT, if it has a setting of training.
     """
     if not isinstance(document, dict) or "model_name_or_path" not in document:
         return None
@@ -103,7 +103,7 @@ _MODE: Final = "activation_checkpointing.mode"
 
 
 def _with_bf16(entry: Entry) -> Entry:
-    """The row of `bf16` and `fp16` from 0.19 on: bf16 unsaid is what fp16 is not."""
+    """The row of `bf16` and `fp16` from 0.19 on, where bf16 is on by default unless fp16 is on."""
 
     def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
         if found.get("bf16") is not None or found.get("fp16") not in (None, False):
@@ -140,11 +140,11 @@ TRL_CHECKPOINTING: Final = (
         package=TRL,
     ),
 )
-"""The last row says only what absence means: the others count the releases of transformers."""
+"""The last row only gives the default: the other rows go by releases of transformers, not TRL."""
 
 
 def moving_activations(since: str, source: str) -> tuple[Entry, Entry]:
-    """The key that moves to host RAM what a backward pass needs; before it nothing does."""
+    """The rows for offloading activations to host RAM; releases before `since` cannot do it."""
     key, slot = "activation_offloading", "activation_checkpointing.offload"
 
     def write(plan: Plan) -> Mapping[str, Any]:

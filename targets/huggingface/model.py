@@ -1,4 +1,4 @@
-"""Rows of TRL's ModelConfig: which model, in which dtype, quantised how, with which adapter."""
+"""Rows of TRL's ModelConfig for the model, its dtype, its quantization and its adapter."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def _is_packed_alike(plan: Plan) -> bool:
 
 
 def _dtype(key: str) -> tuple[Entry, ...]:
-    """The dtype in which weights are loaded; TRL expands 4-bit weights into the same one."""
+    """The dtype in which weights are loaded; TRL also expands 4-bit weights into it."""
 
     def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
         dtype = _BY_DTYPE.get(str(found[key]).removeprefix("torch."))
@@ -76,10 +76,10 @@ def _dtype(key: str) -> tuple[Entry, ...]:
 
 
 def widening(until: str) -> tuple[Entry, Entry]:
-    """What a trainer makes of 4-bit weights' companions, before and from a release on.
+    """Rows for the dtype of the weights beside 4-bit ones, before and from a release on.
 
-    Norms, embeddings and the head are loaded in the dtype of the file; PEFT's
-    `prepare_model_for_kbit_training` makes them fp32, and nothing does in later releases.
+    Norms, embeddings and the head are loaded in the dtype of the file. PEFT's
+    `prepare_model_for_kbit_training` converts them to fp32; later releases do not.
     """
     source = (
         "trl 0.8.6 to 0.25.1 trainer/sft_trainer.py, models/utils.py `prepare_peft_model`; "
@@ -130,7 +130,7 @@ def _read_format(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _packed_like_weights(key: str, since: str, until: str) -> Entry:
-    """Where no key says it, packed weights are held in the dtype that all are loaded in."""
+    """The row for releases without a key: packed weights are stored in the dtype of all weights."""
 
     def write(plan: Plan) -> Mapping[str, Any]:
         return {key: DTYPES[plan.quantization.compute], "load_in_4bit": True}
@@ -197,11 +197,11 @@ QUANTIZATION = (
 # ── adapter ──────────────────────────────────────────────────────────────────────────────────────
 
 _SUFFIX = re.compile(r"\(\.\*\\\.\)\?((?:\w|\\\W)+)")
-"""`(.*\\.)?q_proj`: the regular expression that means what the one name `q_proj` means."""
+r"""Matches `(.*\\.)?q_proj`, the regular expression equivalent to the single name `q_proj`."""
 
 
 def _write_targets(plan: Plan) -> Mapping[str, Any]:
-    """TRL takes a list of one name for a regular expression, which the bare name is not."""
+    """Write a single name as a regular expression, because TRL reads a list of one name as one."""
     targets = plan.adapter.targets
     if isinstance(targets, str):
         return {"lora_target_modules": targets}
@@ -302,4 +302,4 @@ PLAIN_LORA = (
         package=TRL,
     ),
 )
-"""What TRL builds where ModelConfig has no key for it; adapter_config.json says more."""
+"""Settings that TRL uses if ModelConfig has no key for them; adapter_config.json can set more."""

@@ -1,4 +1,4 @@
-"""The releases whose sources the rows were read from, which go together, and their schemas."""
+"""The releases whose sources the rows were read from, the sets of them, and their schemas."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,8 @@ _SEASONS: Final = (
     ("5.15", {"accelerate": "1.14.0", "trl": "1.9.2", "peft": "0.20.0", "deepspeed": "0.19.8"}),
     ("5.23", {"accelerate": "1.15.0", "trl": "1.16.0", "peft": "0.21.2", "deepspeed": "0.19.8"}),
 )
-"""Sets that import and work together; a release takes the newest set that is not newer than it."""
+"""Sets of releases that import and work together; a release takes the newest set not newer than
+it."""
 
 
 def companions(version: Version) -> Mapping[str, str]:
@@ -69,10 +70,10 @@ _FOLDER = "huggingface"
 
 
 def schema_of(name: str, package: str, entries: Sequence[Entry]) -> Callable[[Dialect], str | None]:
-    """The schema of a class (`lora_config`) in the release of a package.
+    """Select the schema of a class (such as `lora_config`) in the release of a package.
 
-    Not every release has one. Another release's is as good where none of the rows' keys came or
-    went between the two; None where there is no such release.
+    Not every release has one. Another release's schema is equivalent if no key of the rows was
+    added or removed between the two; None if there is no such release.
     """
     bounds = sorted(
         {

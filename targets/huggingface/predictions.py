@@ -1,4 +1,4 @@
-"""Rows of Seq2SeqTrainingArguments: what evaluation computes besides the loss."""
+"""Rows of Seq2SeqTrainingArguments for what evaluation computes besides the loss."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,7 +18,7 @@ _KEPT: Final = (
 
 
 def writes_answers(plan: Plan) -> bool:
-    """Whether evaluation generates."""
+    """Whether evaluation generates answers."""
     return plan.evaluation.predictions == "answers"
 
 
@@ -36,10 +36,10 @@ def _write(plan: Plan) -> Mapping[str, Any]:
 
 
 def _read(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What evaluation computes.
+    """Read what evaluation computes.
 
-    False is the default too, and the loss is alone then unless the script computes metrics: only
-    who keeps logits says how many batches of them.
+    False is also the default, with which evaluation computes only the loss unless the script
+    computes metrics. Only a run that keeps logits sets the number of batches to keep.
     """
     if found.get("prediction_loss_only") is True:
         return {"evaluation.predictions": "loss"}
@@ -50,7 +50,7 @@ def _read(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _longest(plan: Plan) -> int:
-    """`max_length` of generate: with the prompt, or with the token that a decoder starts from."""
+    """`max_length` of generate, which includes the prompt or the decoder's start token."""
     asked = plan.evaluation
     if plan.model.kind == "encoder-decoder":
         return asked.completion + 1

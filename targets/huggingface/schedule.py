@@ -1,4 +1,4 @@
-"""Rows of TrainingArguments: how long the run is, how its rate moves, when it logs and saves."""
+"""Rows of TrainingArguments for the run's length, learning rate schedule, logging and saving."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -33,7 +33,7 @@ def _steps_of(found: Mapping[str, Any]) -> int | None:
 
 
 def write_arguments(plan: Plan) -> Mapping[str, Any]:
-    """The arguments of the schedule, where there are any."""
+    """The arguments of the schedule, if there are any."""
     arguments = dict(plan.schedule.arguments)
     return {"lr_scheduler_kwargs": arguments} if arguments else {}
 
@@ -73,11 +73,11 @@ LENGTH = (
         absent=((ALWAYS, {"schedule.arguments": ()}),),
     ),
 )
-"""How long the run is, and how its rate falls."""
+"""Rows for the length of the run and the decay of its rate."""
 
 
 def _read_warmup_steps(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Steps, where no share takes their place."""
+    """The warm-up in steps, unless a share replaces it."""
     steps, ratio = found.get("warmup_steps", 0), found.get("warmup_ratio")
     if 0 < steps < 1 or (steps == 0 and ratio):
         return {}
@@ -132,7 +132,7 @@ TRL_LOG_STEPS = same(
 
 
 def write_saving(plan: Plan) -> Mapping[str, Any]:
-    """When checkpoints are saved: after so many steps, or each epoch."""
+    """When checkpoints are saved: after a number of steps, or after each epoch."""
     steps = plan.schedule.save_steps
     if steps is None:
         return {"save_strategy": "epoch"}

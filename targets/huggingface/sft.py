@@ -1,4 +1,4 @@
-"""Rows of TRL's ScriptArguments and SFTConfig, and sft.yaml: the whole run for `trl sft`."""
+"""Rows of TRL's ScriptArguments and SFTConfig, and sft.yaml, the whole run for `trl sft`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,7 +46,10 @@ _CONFIG = "trl 0.9.6 to 1.16.0 trainer/sft_config.py `SFTConfig`"
 def _length(
     key: str, since: str | None, until: str | None, absent: tuple[tuple[str, Any], ...]
 ) -> tuple[Entry, Entry]:
-    """The bound on tokens; those of images count into it, and cutting them breaks the sample."""
+    """The rows for the bound on tokens.
+
+    Image tokens count too, and a cut in them breaks a sample.
+    """
     return (
         replace(
             same(
@@ -74,7 +77,8 @@ def _length(
 
 _LONG_512 = {"data.sequence": 512}
 _LONG = {"data.sequence": 1024}
-"""Where the key is absent; in 0.9 to 0.14 the tokenizer decides (trainer/sft_trainer.py)."""
+"""The default if the key is absent; in 0.9 to 0.14 the tokenizer decides
+(trainer/sft_trainer.py)."""
 
 SAMPLES = (
     *_length("max_seq_length", None, "0.16", (("0.8", _LONG_512), ("0.9", {}), ("0.15", _LONG))),
@@ -140,7 +144,7 @@ def _in_pieces(plan: Plan) -> bool:
 
 
 IN_PIECES = fixed("loss.path", "chunked", _ONLY_PIECES, since="1.15", when=_in_pieces, package=TRL)
-"""Where the file stands beside the Trainer's arguments, a plan for these may count all logits."""
+"""Beside the Trainer's arguments, a plan for which may compute all logits at once."""
 LOSS = (
     fixed(
         "loss.path", "full", "trl 0.8.6 to 0.9.6 trainer/sft_config.py", until="0.10", package=TRL
@@ -189,9 +193,9 @@ _WHOLE = fixed("adapter.frozen", (), "trl 0.8.6 to 1.16.0: no key freezes a part
 
 
 def _fits_script(plan: Plan) -> bool:
-    """What `trl sft` trains: AutoModelForCausalLM, or a model with images, towards given texts.
+    """Whether `trl sft` can train the plan: SFT of AutoModelForCausalLM or a model with images.
 
-    It is given no metric, and its trainer generates nothing.
+    The script has no metric, and its trainer generates nothing.
     """
     if plan.objective.kind != "sft" or plan.evaluation.predictions != "loss":
         return False

@@ -1,4 +1,4 @@
-"""The huggingface target: the Trainer's arguments, the adapter, the model, and DeepSpeed's file."""
+"""The huggingface target: the Trainer's arguments, the adapter, the model, and ds_config.json."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -94,10 +94,10 @@ MODEL_ARGS: Final = File(
 
 
 def compute_dtype(documents: Documents) -> Iterator[Definition]:
-    """With `bf16` and `fp16` off, the dtype of the weights is the one of the products.
+    """The compute dtype if `bf16` and `fp16` are off: the dtype of the weights.
 
-    transformers 4.40.2 to 5.23.0 training_args.py: mixed_precision is then `no`. The files say so
-    only together.
+    transformers 4.40.2 to 5.23.0 training_args.py: mixed_precision is then `no`. Only the files
+    together determine it.
     """
     keys = {
         key: (file, each[key])

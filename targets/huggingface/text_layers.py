@@ -1,4 +1,4 @@
-"""The layers that a pattern of adapters means by name, for programs that take names alone."""
+"""The layer names that an adapter's pattern stands for, for programs that accept only names."""
 
 import re
 from typing import Final
@@ -10,9 +10,9 @@ _NAMES: Final = re.compile(r"\\\.\(([\w|]+)\)")
 
 
 def names_in_the_text(plan: Plan) -> tuple[str, ...]:
-    """The layers of the language model that a pattern means by their names; none: it is no such.
+    """The layers of the language model that a pattern names; empty for any other pattern.
 
-    A model that sees has layers of some of these names in its tower too.
+    A vision-language model's tower has layers with some of these names too.
     """
     pattern = plan.adapter.targets
     if not isinstance(pattern, str) or not _IN_THE_TEXT.search(pattern):

@@ -1,4 +1,4 @@
-"""Rows of TrainingArguments: batch, optimizer, loss, data loading."""
+"""Rows of TrainingArguments for batch, optimizer, loss and data loading."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _OPTIMIZERS = "transformers 4.40.2 to 5.23.0 training_args.py `OptimizerNames`"
 
 
 def _default(key: str, slot: str, value: Any) -> Entry:
-    """A key that holds a slot, with the default that no release has moved."""
+    """A key that holds a slot, with a default that is the same in every release."""
     return same(key, slot, _SOURCE, absent=((ALWAYS, value),))
 
 
@@ -40,17 +40,18 @@ _OPTIM: dict[tuple[OptimizerName, OptimizerKernel], str] = {
     ("lomo", "own"): "lomo",
     ("adalomo", "own"): "adalomo",
 }
-"""torch's own classes run foreach on CUDA when told nothing: torch 2.13 optim/optimizer.py
+"""By default torch's own classes use foreach on CUDA: torch 2.13 optim/optimizer.py
 `_default_to_fused_or_foreach`. lion_32bit is bitsandbytes' Lion."""
 _ALIASES = {"adamw_bnb_8bit": "adamw_8bit"}
 _OFFLOADED: dict[OptimizerName, str] = {"adamw": "adamw_torch", "lion": "lion_32bit"}
 
 
 def _names_kernel(plan: Plan) -> bool:
-    """Whether `optim` decides which code runs.
+    """Whether `optim` decides which kernel runs.
 
-    Offloaded, DeepSpeed's CPU optimizer does, and Muon is in its file (transformers 4.40.2 to
-    5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`: `optim` is not looked at then).
+    If the optimizer is offloaded, DeepSpeed's CPU optimizer runs, and Muon is named in DeepSpeed's
+    file (transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched` does not
+    read `optim` then).
     """
     if plan.optimizer.name == "muon":
         return False
@@ -89,7 +90,7 @@ _SIGN_ONLY: tuple[OptimizerName, ...] = (
 
 
 def _has_moments(plan: Plan) -> bool:
-    """Whether the optimizer is given the betas.
+    """Whether the optimizer gets the betas.
 
     transformers 4.40.2 to 5.23.0 trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0
     trainer_optimizer.py.
@@ -98,7 +99,7 @@ def _has_moments(plan: Plan) -> bool:
 
 
 def _has_epsilon(plan: Plan) -> bool:
-    """Whether the optimizer is given epsilon too; Lion divides by nothing."""
+    """Whether the optimizer gets epsilon; Lion does not divide."""
     return _has_moments(plan) and plan.optimizer.name not in _SIGN_ONLY
 
 
@@ -149,12 +150,12 @@ _LIGER = (
 
 
 def _not_in_pieces(plan: Plan) -> bool:
-    """Whether transformers' own Trainer can compute the loss so: it knows no pieces."""
+    """Whether transformers' own Trainer can compute the loss; it cannot compute it in chunks."""
     return plan.loss.path != "chunked"
 
 
 def write_liger(plan: Plan) -> Mapping[str, Any]:
-    """The key where Liger fuses the loss; off it is left out."""
+    """The key if Liger fuses the loss; otherwise nothing."""
     return {"use_liger_kernel": True} if plan.loss.path == "fused" else {}
 
 

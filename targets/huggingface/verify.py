@@ -1,4 +1,4 @@
-"""How transformers, peft and trl are asked about the Trainer's files, and answer."""
+"""The questions to transformers, peft and trl about the Trainer's files, and their answers."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ SCRIPT: Final = "tunec.targets.huggingface.consumer"
 Asking = Callable[[Case, Answers], Question | None]
 SECONDS: Final = 300.0
 _SOME_STEPS: Final = 100
-"""Optimizer steps of a run whose length nobody knows: some schedules want a number."""
+"""Optimizer steps of a run with unknown length, because some schedules need a number."""
 
 _ARGUMENTS, _AUTO, _LORA, _MODEL, _SFT = (
     "TrainingArguments",
@@ -42,7 +42,7 @@ _ARGUMENTS, _AUTO, _LORA, _MODEL, _SFT = (
     "trl sft",
 )
 _SEQ2SEQ: Final = "Seq2SeqTrainingArguments"
-"""The class that a script whose evaluation generates parses its arguments with."""
+"""The class that parses the arguments of a script whose evaluation generates."""
 TRAINING, ADAPTER, MODEL_ARGS, SFT = (
     "training_args.yaml",
     "adapter_config.json",
@@ -52,7 +52,7 @@ TRAINING, ADAPTER, MODEL_ARGS, SFT = (
 
 
 def where(case: Case) -> Where:
-    """The set of the release of transformers, with the peft and trl that the case names."""
+    """The environment of the release of transformers, with the peft and trl that the case names."""
     known = choose("transformers", str(case.version))
     named = {name: str(case.dialect[name]) for name in (PEFT, TRL) if name in case.dialect}
     pins = (pin.partition("==") for pin in known.requirements)
@@ -73,7 +73,7 @@ def _arguments(case: Case, _: Answers) -> Question | None:
 
 
 def run_of(case: Case) -> dict[str, Any]:
-    """What the Trainer knows of the run when it fills in a ds_config, and the declared machine."""
+    """The Trainer's facts about the run when it fills in a ds_config, and the declared machine."""
     return {
         "model_config": {"hidden_size": case.architecture.hidden},
         "max_steps": case.plan.schedule.steps or _SOME_STEPS,
@@ -82,7 +82,7 @@ def run_of(case: Case) -> dict[str, Any]:
 
 
 def settled(case: Case, values: Mapping[str, Json]) -> dict[str, Json]:
-    """What a class settled on by dotted key; epochs count for nothing beside steps."""
+    """A class's final values by dotted key; num_train_epochs has no effect beside steps."""
     given = case.plan.schedule.epochs is not None
     return {key: each for key, each in flat(values).items() if given or key != "num_train_epochs"}
 
@@ -94,7 +94,7 @@ def _hear_arguments(case: Case, answer: Any) -> Heard:
 
 
 def _warmup(plan: Plan) -> int | None:
-    """Steps of warm-up in a run of as many steps as the Trainer gets."""
+    """The warm-up in steps, for the number of steps that the Trainer gets."""
     share = plan.schedule.warmup_share
     if plan.schedule.steps is None and share is not None:
         return math.ceil(_SOME_STEPS * share)
@@ -102,7 +102,7 @@ def _warmup(plan: Plan) -> int | None:
 
 
 def derived_facts(plan: Plan, derived: Mapping[str, Json], prefix: str = "") -> tuple[Fact, ...]:
-    """What the arguments' class computes of them, where they stand in a block of a file too."""
+    """Facts that the class computes from the arguments, at the top of a file or in a block."""
     pairs = [
         ("schedule.warmup_steps", "warmup_steps", _warmup(plan), "warmup_steps"),
         ("batch.micro", "per_device_train_batch_size", plan.batch.micro, "train_batch_size"),
@@ -112,7 +112,7 @@ def derived_facts(plan: Plan, derived: Mapping[str, Json], prefix: str = "") -> 
 
 
 def _unfilled(case: Case, answer: Any) -> Heard | None:
-    """Arguments that the Trainer refused on their own say nothing of the file beside them."""
+    """The outcome if there is no answer: refused arguments tell nothing about the ds_config."""
     refused = answer["refused"]
     if refused and refused["stage"] != "deepspeed" and " ds " not in f" {refused['message']}":
         return Heard(unchecked=f"the Trainer refused its arguments before ({refused['message']})")
@@ -132,12 +132,12 @@ def _compared(config: Mapping[str, Json]) -> dict[str, Json]:
 
 
 _SILENT: Final = ("steps_per_print",)
-"""How often DeepSpeed prints: accelerate turns that off, whatever the file says (accelerate 0.30.1
+"""How often DeepSpeed prints, which accelerate turns off whatever the file sets (accelerate 0.30.1
 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`)."""
 
 
 def _filled(_: Case, answers: Answers) -> Json:
-    """The ds_config that the Trainer hands to the engine, with every "auto" filled in."""
+    """The ds_config that the Trainer passes to the engine, with every "auto" filled in."""
     answer = taken(answers, _AUTO)
     if answer is None or answer["deepspeed"] is None:
         return None
@@ -145,9 +145,9 @@ def _filled(_: Case, answers: Answers) -> Json:
 
 
 def auto_programs(script: str, at: Callable[[Case], Where], ask: Asking) -> tuple[Program, ...]:
-    """ds_config.json filled in by the Trainer, and then before the engine.
+    """Programs that fill in ds_config.json by the Trainer, and then pass it to the engine.
 
-    `ask` is the question of the arguments beside it, whose answer holds the filled-in one.
+    `ask` is the question about the arguments, whose answer contains the filled-in file.
     """
     filling = Program(
         _AUTO, DS_CONFIG, script, at, ask, _hear_auto, seconds=SECONDS, unheard=_unfilled
@@ -159,9 +159,9 @@ def auto_programs(script: str, at: Callable[[Case], Where], ask: Asking) -> tupl
 
 
 Lora = Callable[[Case, Answers], Mapping[str, Json] | None]
-"""The arguments of LoraConfig, as adapter_config.json has them; None where there is no adapter."""
+"""The arguments of LoraConfig, as adapter_config.json has them; None if there is no adapter."""
 Named = Callable[[str], str]
-"""A key of adapter_config.json in a file's words; empty where the file has none."""
+"""A file's name for a key of adapter_config.json; empty if the file has no such key."""
 
 
 def adapter_program(
@@ -173,9 +173,9 @@ def adapter_program(
     *,
     resolves: bool = True,
 ) -> Program:
-    """The adapter that a file asks for, on the real module tree.
+    """The program that attaches a file's adapter to the real module tree.
 
-    `resolves` is whether a key's value is the one of the adapter's configuration.
+    `resolves` is whether a key's value is that of the adapter's configuration.
     """
 
     def ask(case: Case, answers: Answers) -> Question | None:
@@ -236,7 +236,7 @@ def _hear_adapter(case: Case, answer: Any, named: Named) -> Heard:
 
 
 def in_order(plan: Plan, adapter: Mapping[str, Json] | None) -> dict[str, Json]:
-    """Names of modules in the plan's order: LoraConfig holds them as a set, in any."""
+    """Module names in the plan's order, because LoraConfig holds them as an unordered set."""
     orders = {
         "target_modules": plan.adapter.targets,
         "modules_to_save": plan.adapter.also_train,
@@ -261,7 +261,7 @@ def _hear_model(case: Case, answer: Any) -> Heard:
 
 
 def script_question(case: Case, method: str, file: str) -> Question:
-    """`trl METHOD` before its file, with the ds_config.json beside it."""
+    """The question to `trl METHOD` about its file, with ds_config.json beside it."""
     beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
     asked = {"verb": "script", "method": method, "yaml": case.text(file), "files": beside}
     return {**asked, **run_of(case)}
@@ -272,7 +272,7 @@ def _script(case: Case, _: Answers) -> Question:
 
 
 def hear_script(case: Case, answer: Any) -> Heard:
-    """What a script of TRL makes of its file, and the configurations that it builds of it."""
+    """The values that a TRL script reads from its file, and the configurations that it builds."""
     plan = case.plan
     adapter, quantised = answer["adapter"] or {}, answer["quantization"] or {}
     pairs: list[tuple[str, str, Any, Any]] = [

@@ -1,4 +1,4 @@
-"""accelerate asked about the file that `accelerate launch --config_file` reads.
+"""Entry point for questions to accelerate about the file of `accelerate launch --config_file`.
 
 Runs inside an environment that holds one release, never in tunec's own process. Verbs: `schema`,
 `defaults`, `resolve`; see the functions.

@@ -1,4 +1,4 @@
-"""What `accelerate launch` makes of its file: arguments, variables, and the plugin of them."""
+"""The arguments, variables and plugin that `accelerate launch` derives from its file."""
 
 import enum
 import os
@@ -33,14 +33,15 @@ _TORCHRUN: Final = (
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand the file to the real launcher, up to the processes that it would start.
+    """Pass the file to the real launcher, up to the processes that it would start.
 
     In: `yaml`, the text of the file; `argv`, further flags of `accelerate launch`; `files`, further
     files by their path relative to the working directory; `capability` of the device. Out:
-    `version`; `refused` (None, or stage, type and message); `config`, what `load_config_from_file`
-    gives; `arguments`, after the launcher has merged file and flags; `environment`, the variables
-    that it sets; `torchrun`, what it tells torch's launcher; `plugin`, the fields of the DeepSpeed
-    or FSDP plugin that a process builds from these variables; `warnings`.
+    `version`; `refused` (None, or stage, type and message); `config`, the result of
+    `load_config_from_file`; `arguments`, after the launcher has merged file and flags;
+    `environment`, the variables that it sets; `torchrun`, its arguments for torch's launcher;
+    `plugin`, the fields of the DeepSpeed or FSDP plugin that a process builds from these variables;
+    `warnings`.
     """
     answer: dict[str, Any] = {"version": accelerate.__version__, "refused": None}
     with warnings.catch_warnings(record=True) as caught, _workplace(question):
@@ -54,9 +55,9 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _workplace(question: Mapping[str, Any]) -> Iterator[None]:
-    """A directory with the files, a free port, the declared device, and an environment to change.
+    """Provide a directory with the files, a free port, the declared device and own variables.
 
-    `OMP_NUM_THREADS` is set, so that the launcher does not count this machine's processors.
+    `OMP_NUM_THREADS` is set, so that the launcher does not count the local machine's processors.
     """
     with (
         workplace({**question.get("files", {}), _FILE: question["yaml"]}),
@@ -68,7 +69,7 @@ def _workplace(question: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
-    """Fill the answer as far as accelerate comes, then raise what stopped it."""
+    """Fill the answer step by step; raise the error at which accelerate stops."""
     with stage("load"):
         answer["config"] = _plain(load_config_from_file(_FILE).to_dict())
     with stage("merge"):
@@ -83,7 +84,7 @@ def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
 
 
 def _merged(argv: Any) -> Namespace:
-    """File and flags as one, by the launcher's own merge; as `launch_command` goes on from there.
+    """Merge file and flags by the launcher's own function, as `launch_command` does next.
 
     accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`.
     """
@@ -98,7 +99,7 @@ def _merged(argv: Any) -> Namespace:
 
 
 def _environment(arguments: Namespace) -> Mapping[str, str]:
-    """The variables of each process, by the function for its kind of launch."""
+    """The environment variables of each process, from the function for its kind of launch."""
     if arguments.use_deepspeed and not arguments.cpu:
         return dict(launch.prepare_deepspeed_cmd_env(arguments)[1])
     if (arguments.use_fsdp or arguments.multi_gpu) and not arguments.cpu:
@@ -115,7 +116,7 @@ def _shown(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _plugin(arguments: Namespace) -> dict[str, Any] | None:
-    """The plugin that `Accelerator()` builds in a process where these variables are set."""
+    """The plugin that `Accelerator()` builds in a process with these variables."""
     from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
 
     if arguments.use_deepspeed and not arguments.cpu:
@@ -126,7 +127,7 @@ def _plugin(arguments: Namespace) -> dict[str, Any] | None:
 
 
 def _fields(plugin: Any) -> dict[str, Any]:
-    """The plugin's fields as JSON; the DeepSpeed config that it made is `deepspeed_config`."""
+    """The plugin's fields as JSON; `deepspeed_config` is the DeepSpeed config that it built."""
     held = {each.name: getattr(plugin, each.name) for each in fields(plugin)}
     if held.pop("hf_ds_config", None) is not None:
         held["deepspeed_config"] = plugin.deepspeed_config
@@ -134,7 +135,7 @@ def _fields(plugin: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON holds it: members of enumerations and functions by their names."""
+    """A value as JSON; enumeration members and functions become their names."""
     if isinstance(value, enum.Enum):
         return value.name
     if callable(value):
@@ -155,9 +156,9 @@ _BARE: Final[Mapping[str, str]] = {
 
 
 def defaults(_: Mapping[str, Any]) -> dict[str, Any]:
-    """The plugin's fields where the section says nothing: `deepspeed`, `fsdp`, `fsdp2`.
+    """The plugin's fields if the section is empty: `deepspeed`, `fsdp`, `fsdp2`.
 
-    `fsdp2` is None before the release that knows version 2.
+    `fsdp2` is None before the first release with version 2.
     """
     found = {name: resolve({"yaml": text}) for name, text in _BARE.items()}
     faults = [each["refused"] for each in found.values() if each["refused"]]

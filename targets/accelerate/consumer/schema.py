@@ -1,7 +1,8 @@
-"""The JSON Schema of the file of `accelerate launch --config_file`, from ClusterConfig and parser.
+"""The JSON Schema of the file of `accelerate launch --config_file`.
 
-The file's own keys are fields of `ClusterConfig`; a key within a section becomes an argument of the
-launcher, whatever it is called, so that one which the launcher does not know does nothing.
+It is built from ClusterConfig and the launcher's parser. The file's own keys are fields of
+`ClusterConfig`; a key within a section becomes an argument of the launcher, whatever its name, so a
+key that the launcher does not know has no effect.
 """
 
 import argparse
@@ -32,10 +33,11 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "ipex_config": "ipex",
     "tp_config": "tp_size",
 }
-"""How the launcher's arguments of a section begin; those of `deepspeed_config` have a group."""
+"""Prefixes of the launcher's arguments for each section; those of `deepspeed_config` have a
+group."""
 _DEEPSPEED: Final = "DeepSpeed Arguments"
 _UNASKED: Final[Mapping[str, tuple[str, ...]]] = {"fsdp_config": ("fsdp_ignored_modules",)}
-"""Keys that utils/launch.py takes with `getattr`, without an argument of the parser."""
+"""Keys that utils/launch.py reads with `getattr`, without an argument of the parser."""
 
 _LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "fsdp_sharding_strategy": ("FSDP_SHARDING_STRATEGY",),
@@ -44,21 +46,22 @@ _LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "fsdp_state_dict_type": ("FSDP_STATE_DICT_TYPE", "FSDP2_STATE_DICT_TYPE"),
     "deepspeed_multinode_launcher": ("DEEPSPEED_MULTINODE_LAUNCHERS",),
 }
-"""The lists in utils/constants.py that hold a key's words."""
+"""The lists in utils/constants.py that contain the words of a key."""
 _SHARDING: Final = "fsdp_reshard_after_forward"
-"""A truth with version 2. With version 1 `accelerate config` (commands/config/cluster.py, 1.6.0 to
-1.15.0) writes a word of `fsdp_sharding_strategy` there, which the launcher hands on for nothing."""
+"""A boolean with version 2. With version 1 `accelerate config` (commands/config/cluster.py, 1.6.0
+to 1.15.0) writes a word of `fsdp_sharding_strategy` there, which the launcher passes on without
+effect."""
 _DEVICES: Final = frozenset({"offload_optimizer_device", "offload_param_device"})
-"""none, cpu or nvme: the help of both arguments in commands/launch.py."""
+"""Keys whose value is none, cpu or nvme: the help of both arguments in commands/launch.py."""
 _FILLED: Final = frozenset({"gradient_accumulation_steps", "gradient_clipping"})
 """Keys whose value may be `auto`: utils/dataclasses.py `DeepSpeedPlugin.__post_init__`."""
 _OLD: Final[Mapping[str, Schema]] = {
     "fp16": {"type": "boolean"},
     "dynamo_backend": {"type": "string"},
 }
-"""Keys of older releases that every release still turns into others: `from_yaml_file`."""
+"""Keys of older releases that every release still converts: `from_yaml_file`."""
 _TEXT_TRUTHS: Final = frozenset({"downcast_bf16"})
-"""Truths that `accelerate config` writes as text: commands/config/cluster.py, `'no'`."""
+"""Booleans that `accelerate config` writes as text: commands/config/cluster.py, `'no'`."""
 
 _TRUTH: Final[Schema] = {"$ref": "#/$defs/truth"}
 _WHOLE: Final[Schema] = {"$ref": "#/$defs/whole"}
@@ -127,7 +130,7 @@ def _annotated(name: str, parser: argparse.ArgumentParser) -> Schema:
 
 
 def _mixed(parser: argparse.ArgumentParser) -> Schema:
-    """The words of `--mixed_precision`, and the `no` without quotes where the release takes it."""
+    """The words of `--mixed_precision`, and unquoted `no` if the release accepts it."""
     (action,) = (each for each in _actions(parser) if each.dest == "mixed_precision")
     words: list[Any] = [*sorted(action.choices or ()), None]
     took_false = _load({**_WHOLE_FILE, "mixed_precision": "no"})
@@ -143,7 +146,7 @@ def _is_section(name: str) -> bool:
 
 
 def _section(name: str, parser: argparse.ArgumentParser) -> Schema:
-    """A section's keys; more are taken and do nothing."""
+    """A section's schema; other keys are accepted there and have no effect."""
     properties: Schema = {}
     for action in _arguments(name, parser):
         value = {**_value(action), "default": _default(action)}
@@ -162,7 +165,7 @@ def _section(name: str, parser: argparse.ArgumentParser) -> Schema:
 
 
 def _takes_bare(section: str) -> bool:
-    """Whether keys may leave the prefix out: those of FSDP always, others since some release."""
+    """Whether keys may omit the prefix: FSDP's always, others from some release on."""
     merge = inspect.getsource(command._validate_launch_command)  # noqa: SLF001
     tests = (f'name == "{section}"', f"k in defaults.{section}:\n")
     by_name, by_loop = (test in merge for test in tests)
@@ -186,7 +189,7 @@ def _actions(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
 
 
 def _value(action: argparse.Action) -> Schema:
-    """What a key may be: the launcher puts it into a variable as text, whatever its type was."""
+    """The values of a key: the launcher puts any value into a variable as text."""
     found = [_text(action)]
     if action.dest in _FILLED:
         found.append({"const": "auto"})
@@ -210,7 +213,7 @@ def _text(action: argparse.Action) -> Schema:
 
 
 def _is_truth(action: argparse.Action) -> bool:
-    """`--zero3_init_flag`: a text whose help says `(true|false)`, or whose default is one."""
+    """Whether an argument is a boolean, by its type, its default, or `(true|false)` in its help."""
     if action.nargs == 0 or action.type is bool:
         return True
     is_said = action.type is str and "(true|false)" in (action.help or "")
@@ -230,7 +233,7 @@ def _words(action: argparse.Action) -> list[Any]:
 
 
 def _numbers(key: str) -> Iterable[int]:
-    """The numbers that stand for words, from 1; the last way to prefetch is none, and has none."""
+    """The numbers from 1 that stand for a key's words; NO_PREFETCH has no number."""
     if key not in _LISTS or f"{key.removeprefix('fsdp_')}.isdigit()" not in _plugin():
         return ()
     words = [word for word in getattr(constants, _LISTS[key][0]) if word != "NO_PREFETCH"]
@@ -238,7 +241,7 @@ def _numbers(key: str) -> Iterable[int]:
 
 
 def _in_any_case(key: str) -> bool:
-    """Whether the release takes a key's words in either case: it puts them into capitals first."""
+    """Whether the release accepts a key's words in any case, by converting them to upper case."""
     if key == "dynamo_backend":
         return True  # utils/launch.py: `DynamoBackend(args.dynamo_backend.upper())`
     return f"{key.removeprefix('fsdp_')}.upper()" in _plugin()
@@ -249,7 +252,7 @@ def _plugin() -> str:
 
 
 def _default(action: argparse.Action) -> Any:
-    """In the file's own types: `false` where the argument's default is the text `false`."""
+    """The default in the file's types: `false` if the argument's default is the text `false`."""
     value = plain(action.default)
     if _text(action) == _TRUTH and isinstance(value, str):
         return value.lower() == "true"
@@ -271,12 +274,12 @@ _WHOLE_FILE: Final[Mapping[str, str]] = {
 
 
 def _may_miss(name: str) -> bool:
-    """Whether the release loads a file without that key."""
+    """Whether the release loads a file without a key."""
     return _load({key: value for key, value in _WHOLE_FILE.items() if key != name}) is not None
 
 
 def _load(values: Mapping[str, str]) -> Any:
-    """What the release makes of a file with these values, written as YAML; None: it refuses."""
+    """The config that the release loads from these values as YAML; None if it refuses them."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "accelerate.yaml")
         path.write_text("".join(f"{key}: {value}\n" for key, value in values.items()), "utf-8")

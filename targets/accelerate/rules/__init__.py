@@ -1,1 +1,1 @@
-"""What is wrong with files of accelerate."""
+"""Lint rules for the files of accelerate."""

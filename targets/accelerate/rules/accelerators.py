@@ -1,4 +1,4 @@
-"""Calls of `Accelerator` in Python whose arguments something else overrides."""
+"""Rules about calls of `Accelerator` in Python whose arguments are overridden."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,9 +17,9 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 _STEPS: Final = "gradient_accumulation_steps"
 _OF_FILE: Final = f"deepspeed_config.{_STEPS}"
 _OWN: Final = "accelerate<1.8"
-"""accelerate 1.7.0 accelerator.py keeps a number of its own beside the plugin's; 1.10.1 and later
-`_prepare_deepspeed` takes the plugin's, and logs that. 1.7.0 to 1.15.0 utils/launch.py
-`prepare_deepspeed_cmd_env` sets ACCELERATE_GRADIENT_ACCUMULATION_STEPS, and `Accelerator` reads it
+"""accelerate 1.7.0 accelerator.py keeps its own number beside the plugin's; `_prepare_deepspeed` of
+1.10.1 and later takes the plugin's, and logs so. 1.7.0 to 1.15.0 utils/launch.py
+`prepare_deepspeed_cmd_env` sets ACCELERATE_GRADIENT_ACCUMULATION_STEPS, which `Accelerator` reads
 before its own argument."""
 
 
@@ -31,7 +31,7 @@ before its own argument."""
     reads=("model:*", "hf:*", "peft:*", *keys("accelerate", _OF_FILE)),
 )
 def accumulation_of_accelerator_overridden(run: LintContext) -> Iterator[Finding]:
-    """A script's `Accelerator` accumulates another number of batches than its engine does."""
+    """A script's `Accelerator` has another number of accumulation steps than its engine."""
     launched = _launched(run)
     for document in scripts_of(run):
         calls = calls_of(document.name, document.text)
@@ -42,7 +42,7 @@ def accumulation_of_accelerator_overridden(run: LintContext) -> Iterator[Finding
 
 
 def _launched(run: LintContext) -> Place | None:
-    """What the launcher's file says that the engine accumulates, which it hands on."""
+    """The accumulation steps that the launcher's file passes to the engine."""
     for document in run.of("accelerate"):
         engine, steps = document.get("distributed_type"), document.get(_OF_FILE)
         if engine is not None and engine.value == "DEEPSPEED" and steps is not None:
@@ -73,7 +73,7 @@ def _has_plugin(call: Call) -> bool:
 
 
 def _plugin(call: Call, calls: Calls) -> Call | None:
-    """The plugin that a call is given, if it says how much is accumulated."""
+    """The plugin that a call is given, if it sets the accumulation steps."""
     name = calls.given(call, "deepspeed_plugin")
     given = next((e.value for e in call.site.call.keywords if e.arg == "deepspeed_plugin"), None)
     for each in calls.found:

@@ -1,4 +1,4 @@
-"""Settings of an engine in accelerate's file beside what is started."""
+"""Rules about settings of an engine in accelerate's file that do not fit the started engine."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -27,7 +27,7 @@ _OF: Final[Mapping[str, str]] = {
     reads=keys("accelerate", "fp8_config", *_OF),
 )
 def config_of_another_engine(run: LintContext) -> Iterator[Finding]:
-    """An engine is configured, and another one is started."""
+    """One engine is configured, but another one is started."""
     for document in run.of("accelerate"):
         kind = engine(document)
         yield from _of_precision(document)
@@ -47,7 +47,7 @@ def config_of_another_engine(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_precision(document: Document) -> Iterator[Finding]:
-    """The recipe of fp8, which is read with that precision alone."""
+    """An fp8 recipe is given, but it is only read with the precision fp8."""
     recipe, precision = document.get("fp8_config"), document.get("mixed_precision")
     if recipe is None or not recipe.node.fields or precision is None or document.is_view:
         return
@@ -65,7 +65,7 @@ _NAMING: Final = (
     ("accelerate", "deepspeed_config.deepspeed_config_file"),
     ("trainer", "deepspeed"),
 )
-"""The keys that name DeepSpeed's file: accelerate's own, and a trainer's, which hands it on."""
+"""The keys that name DeepSpeed's file: accelerate's own, and a trainer's, which passes it on."""
 
 
 @rule(
@@ -76,7 +76,7 @@ _NAMING: Final = (
     reads=tuple(f"{kind}:{key}" for kind, key in _NAMING),
 )
 def deepspeed_file_without_zero(run: LintContext) -> Iterator[Finding]:
-    """The DeepSpeed file that accelerate is given has no ZeRO section."""
+    """The DeepSpeed file that accelerate reads has no ZeRO section."""
     yield from _inline(run)
     for file in _named(run):
         for each in run.of("deepspeed"):
@@ -92,7 +92,7 @@ def deepspeed_file_without_zero(run: LintContext) -> Iterator[Finding]:
 
 
 def _inline(run: LintContext) -> Iterator[Finding]:
-    """A mapping in place of DeepSpeed's file that has no zero_optimization."""
+    """A mapping in place of DeepSpeed's file has no zero_optimization."""
     for place in run.each("trainer", "deepspeed"):
         if place.node.fields and "zero_optimization" not in place.node.fields:
             yield Finding(
@@ -129,7 +129,7 @@ _BY_NUMBER: Final = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "
     reads=keys("trainer", "deepspeed", "fsdp"),
 )
 def engine_settings_overridden(run: LintContext) -> Iterator[Finding]:
-    """accelerate is given one engine setting, and the trainer another, which wins."""
+    """accelerate and the trainer have different settings for the engine; the trainer's win."""
     given = next((each for each in run.each("trainer", "deepspeed") if each.value), None)
     for document in run.of("accelerate"):
         if given is not None and str(given.value).endswith(PurePath(document.name).name):
@@ -145,7 +145,7 @@ def engine_settings_overridden(run: LintContext) -> Iterator[Finding]:
 
 
 def _other(run: LintContext, document: Document, given: Place | None) -> Iterator[Finding]:
-    """The launcher asks for one engine, and the trainer for the other."""
+    """The launcher requests one engine, and the trainer the other."""
     kind = document.get("distributed_type")
     fsdp = next((each for each in run.each("trainer", "fsdp") if each.value), None)
     asked_for = {"FSDP": given, "DEEPSPEED": fsdp}.get(str(kind.value)) if kind else None
@@ -165,14 +165,14 @@ def _other(run: LintContext, document: Document, given: Place | None) -> Iterato
 
 
 def _is_one_of_several(run: LintContext, given: Place) -> bool:
-    """Whether a script starts several runs, of which the launcher may start another one."""
+    """Whether a script starts several runs, so that the launcher may start another one."""
     at = given.document
     mine = [each for each in run.of("trainer") if each.name == at.name and not each.is_view]
     return at.format == "shell" and len(mine) > 1
 
 
 def _deepspeed(run: LintContext, document: Document, given: Place) -> Iterator[Finding]:
-    """The launcher's block, or its file, beside the file of the trainer."""
+    """Findings for the launcher's block or DeepSpeed file that differs from the trainer's file."""
     file = document.get("deepspeed_config.deepspeed_config_file")
     stage, other = document.get("deepspeed_config.zero_stage"), _stage_of(run)
     if file is not None:
@@ -185,7 +185,7 @@ def _deepspeed(run: LintContext, document: Document, given: Place) -> Iterator[F
 
 
 def _stage_of(run: LintContext) -> Place | None:
-    """The stage in the file that the trainer is given."""
+    """The ZeRO stage in the file that the trainer is given."""
     files = (each for each in run.of("deepspeed") if not each.is_view or each.origin is None)
     found = (each.get("zero_optimization.stage") for each in files)
     return next((each for each in found if each is not None), None)
@@ -203,7 +203,7 @@ def _fsdp(launched: Asked, trainer: Asked) -> Iterator[Finding]:
 
 
 def _overridden(place: Place, given: Place, text: str, other: Place | None) -> Finding:
-    """`other`: what it comes to instead, where that is known to differ."""
+    """The finding for an overridden setting; `other` is the value in use, if known to differ."""
     key = place.path.rpartition(".")[2]
     second = given if other is None else other
     return Finding(
@@ -222,7 +222,7 @@ _BLOCKS: Final = {
     "dynamo_config": "",
     "mpirun_config": "",
 }
-"""Blocks of the file, and what the launcher puts before a key of theirs that does not say it."""
+"""Blocks of the file, with the prefix that the launcher adds to a key that does not have it."""
 
 
 @rule(
@@ -233,7 +233,7 @@ _BLOCKS: Final = {
     reads=keys("accelerate", *_BLOCKS),
 )
 def flag_overridden_by_file(run: LintContext) -> Iterator[Finding]:
-    """A flag of `accelerate launch` that an older launcher overrides by its file."""
+    """An older launcher's file overrides a flag of `accelerate launch`."""
     files = [each for each in run.of("accelerate") if not each.is_view]
     for launch in launches(run, "accelerate"):
         for document in files:
@@ -242,7 +242,7 @@ def flag_overridden_by_file(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_read(launch: Document, document: Document) -> bool:
-    """Whether a command reads that file: the one that it names, or the default one."""
+    """Whether a command reads a file: it names the file, or reads the default file."""
     named = launch.get("flags.config_file")
     if named is None:
         return "flags.config_file" not in launch.unknown

@@ -1,4 +1,4 @@
-"""Keys of accelerate's file that it does not know, or does not read there."""
+"""Rules about keys of accelerate's file that it does not know or does not read there."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -31,7 +31,7 @@ _PATH: Final = "accelerate/{}.json"
 
 @rule("key-of-none", "error", "silent", consumers=("accelerate",), reads=("accelerate:*",))
 def key_of_none(run: LintContext) -> Iterator[Finding]:
-    """A key in accelerate's file that accelerate does not know, or not at that place."""
+    """accelerate does not know a key in its file, or does not read it at that place."""
     for document in run.of("accelerate"):
         here = around(run, "accelerate")
         if document.is_view or not here or _is_elsewhere(document):
@@ -52,7 +52,7 @@ def _is_elsewhere(document: Document) -> bool:
 
 
 def _keys_of(run: LintContext, block: str, here: tuple[str, ...]) -> frozenset[str]:
-    """The block's keys: in the release that somebody names, else in any."""
+    """The block's keys in the named release; in any release if none is named."""
     if not run.release("accelerate").is_named:
         return keys_ever_in(block)
     return frozenset[str]().union(*(_keys_in(block, each) for each in here))
@@ -91,7 +91,7 @@ def _ignored(place: Place, holder: str, name: str) -> Finding:
 
 
 def _instead(name: str, holder: str, near: Sequence[str]) -> str:
-    """A key of ds_config.json has a place of its own: such a file."""
+    """What to write instead of a key; a key of ds_config.json belongs in such a file."""
     other = did_you_mean(near) or "remove it"
     if _is_deepspeeds(name, holder):
         return f"{other}, or write it in a JSON file that deepspeed_config_file names"
@@ -106,7 +106,7 @@ class _Key(Struct, frozen=True):
     name: str
     is_asked: Callable[[Any], bool]
     is_read: Callable[[Document], bool]
-    """Whether the run would use it, were it taken from the file."""
+    """Whether the run would use the key if it were read from the file."""
 
 
 def _is_yes(value: Any) -> bool:
@@ -149,7 +149,7 @@ _KEYS: Final = (
     reads=keys("accelerate", "use_cpu", *(key.name for key in _KEYS)),
 )
 def key_of_flags_only(run: LintContext) -> Iterator[Finding]:
-    """A key of accelerate's file that the launcher reads only as a flag."""
+    """The launcher reads a key of accelerate's file only as a flag."""
     started = [name for each in launches(run, "accelerate") for name in each.found]
     for document in run.of("accelerate"):
         for key in _KEYS:
@@ -190,12 +190,12 @@ _CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "DEEPSPEED": ("deepspeed_config.deepspeed_moe_layer_cls_names",),
 }
-"""Names of classes with a comma between them, by the engine that looks for them."""
+"""Keys for comma-separated class names, by the engine that looks the classes up."""
 _WORDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "cp_comm_strategy": ("cp_size", ("allgather", "alltoall")),
     "sp_attn_implementation": ("sp_size", ("flash_attention_2", "flash_attention_3", "sdpa")),
 }
-"""Setting -> the width that has to be above 1 for it to be read, and the words it takes."""
+"""Setting -> the width that must exceed 1 for the setting to be read, and its accepted words."""
 
 
 @rule(
@@ -212,7 +212,7 @@ _WORDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
 )
 def plugin_setting_refused(run: LintContext) -> Iterator[Finding]:
-    """A setting in a block of accelerate's file that the plugin of each process refuses."""
+    """The plugin of each process refuses a setting in a block of accelerate's file."""
     for document in run.of("accelerate"):
         started = engine(document)
         if document.is_view or started is None:
@@ -229,7 +229,7 @@ def plugin_setting_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _truths(document: Document, started: str) -> tuple[str, ...]:
-    """The keys that are asked for a truth value when the engine's plugin is built."""
+    """The keys that must be booleans when the engine's plugin is built."""
     if started == "DEEPSPEED":
         return ("deepspeed_config.zero3_init_flag",)
     if started != "FSDP":
@@ -239,7 +239,7 @@ def _truths(document: Document, started: str) -> tuple[str, ...]:
 
 
 def _wraps_classes(document: Document) -> bool:
-    """False where FSDP is to wrap otherwise than by class, and looks up no name."""
+    """Whether FSDP wraps by class; with another policy it looks up no name."""
     keys = ("fsdp_config.fsdp_auto_wrap_policy", "fsdp_config.auto_wrap_policy")
     said = next((at for key in keys if (at := document.get(key)) is not None), None)
     return said is None or str(said.value).upper() in ("TRANSFORMER_BASED_WRAP", "1")
@@ -298,7 +298,7 @@ _OFF: Final = (None, False, "default")
     reads=keys("accelerate", *_SETTINGS),
 )
 def compile_mode_without_backend(run: LintContext) -> Iterator[Finding]:
-    """Settings of torch.compile in accelerate's file, and no backend to compile by."""
+    """accelerate's file has settings of torch.compile, but no backend."""
     if any(each.get("flags.dynamo_backend") is not None for each in launches(run, "accelerate")):
         return
     for document in run.of("accelerate"):

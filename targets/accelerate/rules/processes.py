@@ -1,4 +1,4 @@
-"""Machines and processes in accelerate's file."""
+"""Rules about machines and processes in accelerate's file."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,7 +17,7 @@ from tunec.compiler.lints.rule import Finding, rule
     "distributed-type-missing", "error", "parse", consumers=("accelerate",), reads=("accelerate:*",)
 )
 def distributed_type_missing(run: LintContext) -> Iterator[Finding]:
-    """accelerate has no engine to start."""
+    """distributed_type is missing, so accelerate has no engine to start."""
     for document in run.of("accelerate"):
         if document.is_view or document.get("distributed_type") is not None:
             continue
@@ -45,7 +45,7 @@ _TELLING: Final = ("main_process_ip", "config_file", "use_deepspeed", "deepspeed
     reads=("accelerate:num_machines", "launch:flags.num_machines"),
 )
 def machines_without_address(run: LintContext) -> Iterator[Finding]:
-    """Several machines, and no address at which they meet."""
+    """Several machines are requested, but the address at which they meet is missing."""
     yield from _by_flags(run)
     if any(_is_met_by_flag(each) for each in launches(run, "accelerate")):
         return
@@ -70,7 +70,7 @@ def _is_met_by_flag(document: Document) -> bool:
 
 
 def _by_flags(run: LintContext) -> Iterator[Finding]:
-    """Several machines by flags and no main_process_ip, where no file was read that says it."""
+    """Flags request several machines without main_process_ip, and no file that was read sets it."""
     for document in launches(run, "accelerate"):
         machines = document.get("flags.num_machines")
         if machines is None or type(machines.value) is not int or machines.value < 2:
@@ -88,7 +88,7 @@ def _by_flags(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_itself(document: Document, machines: Place) -> Iterator[Finding]:
-    """An address or a port that is different on every machine."""
+    """The address or port is one that every machine resolves differently."""
     address, port = document.get("main_process_ip"), document.get("main_process_port")
     for place, is_own in (
         (address, address is not None and str(address.value) in LOCAL),
@@ -116,7 +116,7 @@ _HOSTFILE: Final = "deepspeed_config.deepspeed_hostfile"
     reads=("accelerate:num_machines",),
 )
 def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed is to start several machines, and no file names them."""
+    """DeepSpeed is to start several machines, but no hostfile names them."""
     for document in run.of("accelerate"):
         kind, machines = engine(document), count(document, "num_machines")
         if kind is None or kind.value != "DEEPSPEED" or machines is None or machines[0] < 2:
@@ -143,7 +143,7 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
     reads=("accelerate:num_machines",),
 )
 def processes_not_even_over_machines(run: LintContext) -> Iterator[Finding]:
-    """The processes cannot be spread evenly over the machines."""
+    """The processes cannot be distributed evenly over the machines."""
     for document in run.of("accelerate"):
         asked, machines = _requested(run, document), count(document, "num_machines")
         if asked is None or machines is None or asked[0] % machines[0] == 0:
@@ -161,7 +161,7 @@ def processes_not_even_over_machines(run: LintContext) -> Iterator[Finding]:
 
 
 def _requested(run: LintContext, document: Document) -> tuple[int, Place] | None:
-    """By the one command that starts it, whose flag comes first, else by the file."""
+    """The requested processes: by the flag of the only command, if it has one, else by the file."""
     commands = [each for each in run.of("launch") if each.value("launcher") == "accelerate"]
     if len(commands) == 1 and len(run.of("accelerate")) == 1:
         flag = commands[0].get("flags.num_processes")
@@ -214,7 +214,7 @@ _REFUSED_OTHER: Final = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
 @rule("launcher-precision-refused", "error", "init", consumers=("accelerate",), reads=LAUNCHED)
 def launcher_precision_refused(run: LintContext) -> Iterator[Finding]:
-    """A precision of the launcher beside a ds_config.json that enables the other one."""
+    """The launcher's precision conflicts with the one that ds_config.json enables."""
     launched = _launched(run)
     if launched is None or launched.word not in _REFUSED_OTHER or not _is_started(run, launched):
         return
@@ -233,7 +233,7 @@ def launcher_precision_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_started(run: LintContext, launched: Place) -> bool:
-    """Whether DeepSpeed may be started beside the precision of accelerate's file or flag."""
+    """Whether DeepSpeed may be started with the precision of accelerate's file or flag."""
     kind = run.said("accelerate", "distributed_type")
     flags = run.said("launch", "flags.deepspeed_config_file", "flags.use_deepspeed")
     is_other = kind is not None and str(kind.value).upper() != "DEEPSPEED"
@@ -247,7 +247,10 @@ def _launched(run: LintContext) -> Place | None:
 
 
 def _in_file(run: LintContext) -> Iterator[Place]:
-    """Of a file that names ds_config.json itself, `engine-settings-overridden` speaks."""
+    """The precision in accelerate's files, except in those that name ds_config.json.
+
+    `engine-settings-overridden` reports the latter.
+    """
     for at in run.each("accelerate", "mixed_precision"):
         if at.document.get("deepspeed_config.deepspeed_config_file") is None:
             yield at

@@ -1,4 +1,4 @@
-"""Widths of parallelism in accelerate's file."""
+"""Rules about widths of parallelism in accelerate's file."""
 
 import math
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _MEGATRON = tuple(f"megatron_lm_config.megatron_lm_{each}_degree" for each in ("
 _WIDTHS = ("dp_replicate", "dp_shard", "tp", "cp")
 _MESH = tuple(f"{SECTION}{each}_size" for each in _WIDTHS)
 _OF_DEEPSPEED = f"{SECTION}sp_size"
-"""Groups that DeepSpeed makes itself, and whose number accelerate does not compare."""
+"""The size of groups that DeepSpeed builds itself, and that accelerate does not check."""
 
 
 @rule(
@@ -29,7 +29,7 @@ _OF_DEEPSPEED = f"{SECTION}sp_size"
     reads=keys("accelerate", *_MEGATRON, *_MESH),
 )
 def widths_do_not_make_processes(run: LintContext) -> Iterator[Finding]:
-    """Widths of parallelism in accelerate's file whose product is not the number of processes."""
+    """The product of the parallel widths in accelerate's file is not the number of processes."""
     for document in run.of("accelerate"):
         world = count(document, "num_processes")
         if world is None or document.is_view:
@@ -45,7 +45,7 @@ def widths_do_not_make_processes(run: LintContext) -> Iterator[Finding]:
 
 
 def _nothing_to_shard(document: Document) -> Iterator[Finding]:
-    """FSDP 2 shards over `dp_shard` and `cp`, and both are of width 1."""
+    """FSDP 2 shards over `dp_shard` and `cp`, but both have width 1."""
     widths = {each: count(document, f"{SECTION}{each}_size") for each in _WIDTHS}
     wide = [each for each in widths.values() if each is not None and each[0] > 1]
     if document.value("fsdp_config.fsdp_version") not in (2, "2") or not wide:
@@ -142,7 +142,7 @@ widths_without_their_engine = rows(
     reads=(f"accelerate:{SECTION}sp_size",),
 )
 def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
-    """The widths beside shared sequences do not make up the processes that are started."""
+    """The widths, with that of shared sequences, do not multiply to the number of processes."""
     world = run.world
     if world is None or not isinstance(world.value, int):
         return
@@ -181,7 +181,7 @@ _KEY: Final = "deepspeed_config.deepspeed_moe_layer_cls_names"
     reads=(f"accelerate:{_KEY}",),
 )
 def leaf_class_of_another_model(run: LintContext) -> Iterator[Finding]:
-    """The blocks that are to be leaves are of another model."""
+    """The class of leaf modules belongs to another model."""
     own, known = BLOCKS.get(family(run)), frozenset(BLOCKS.values())
     if own is None:
         return

@@ -1,4 +1,4 @@
-"""Values in accelerate's file that are not of the type or the words it takes."""
+"""Rules about values in accelerate's file with a wrong type or an unknown word."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.schemas.frozen import replace
 
 _COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
-"""Widths that the launcher compares with 1 as they are written."""
+"""Widths that the launcher compares with 1 without converting them."""
 
 
 @rule(
@@ -32,7 +32,7 @@ _COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
     ),
 )
 def count_without_a_number(run: LintContext) -> Iterator[Finding]:
-    """A count in accelerate's file that is text."""
+    """A count in accelerate's file is text."""
     for document in run.of("accelerate"):
         if document.is_view:
             continue
@@ -53,7 +53,7 @@ def count_without_a_number(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_nodes(document: Document, machines: Place | None) -> Iterator[Finding]:
-    """The rank of a node, of which the launcher makes a number, and widths that it compares."""
+    """Findings for a node's rank, which must be an integer, and widths compared with 1."""
     rank = document.get("machine_rank")
     if rank is not None and _is_several(machines) and _is_no_rank(rank):
         yield _count_finding(rank, f"int('{rank.value}') is refused")
@@ -64,7 +64,7 @@ def _of_nodes(document: Document, machines: Place | None) -> Iterator[Finding]:
 
 
 def _of_deepspeed(document: Document) -> Iterator[Finding]:
-    """Numbers that reach the plugin as the text of a variable."""
+    """Findings for numbers that reach the plugin as the text of an environment variable."""
     clipping = document.get("deepspeed_config.gradient_clipping")
     steps = document.get("deepspeed_config.gradient_accumulation_steps")
     if clipping is not None and _is_text(clipping) and not _is_number(clipping.value):
@@ -95,17 +95,18 @@ def _is_text(at: Place) -> bool:
 
 
 def _is_several(machines: Place | None) -> bool:
-    """On one machine the word is handed on to torchrun, which knows `gpu` and reads digits."""
+    """Whether there are several machines; on one, torchrun reads the word: `gpu` or digits."""
     return machines is not None and isinstance(machines.value, int) and machines.value > 1
 
 
 def _is_open(text: str) -> bool:
-    """Whether something else fills it in before accelerate reads it."""
+    """Whether a text has a placeholder that is filled in before accelerate reads it."""
     return any(sign in text for sign in "${<") or _TO_BE_PUT.fullmatch(text) is not None
 
 
 _TO_BE_PUT: Final = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-"""`CONFIG_HOST_NUM`, in whose place who starts the job puts a number."""
+"""A placeholder such as `CONFIG_HOST_NUM`, which the person who starts the job replaces by a
+number."""
 
 
 _FRACTION: Final = "torchrun gets it as text, and takes a whole number, gpu, cpu or auto"
@@ -137,7 +138,7 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         "flags.dynamo_backend",
     ),
 }
-"""Key -> what is done with the text, and the flag that takes its place."""
+"""Key -> how the text is used, and the flag that replaces the key."""
 
 _TYPED_BLOCKS: Final = (
     *("deepspeed_config", "fsdp_config", "dynamo_config", "megatron_lm_config"),
@@ -148,12 +149,12 @@ _ENGINES: Final = {
     "fsdp_config": "FSDP",
     "megatron_lm_config": "MEGATRON_LM",
 }
-"""The engine that reads a block; what is not here is read whatever the engine."""
+"""The engine that reads a block; other blocks are read with any engine."""
 
 
 _REFUSED: Final = "accelerate>=0.34"
-"""accelerate 0.30.1, 0.33.0 commands/config/config_args.py `from_yaml_file` makes "no" of false;
-`process_config`, which took its place in 0.34 (huggingface/accelerate#3029), does not."""
+"""accelerate 0.30.1, 0.33.0 commands/config/config_args.py `from_yaml_file` converts false to "no";
+`process_config`, which replaced it in 0.34 (huggingface/accelerate#3029), does not."""
 _OLDER: Final = "the version is not given; releases before 0.34 read it as no"
 
 
@@ -165,7 +166,7 @@ _OLDER: Final = "the version is not given; releases before 0.34 read it as no"
     reads=keys("accelerate", *_TEXTS, *_TYPED_BLOCKS),
 )
 def word_of_another_type(run: LintContext) -> Iterator[Finding]:
-    """A value in accelerate's file that must be text or a block, and is neither."""
+    """A value in accelerate's file must be text or a block, but is neither."""
     flags = {name for each in launches(run, "accelerate") for name in each.found}
     for document in run.of("accelerate"):
         if document.is_view:
@@ -206,7 +207,7 @@ def _yaml(at: Place) -> tuple[str, ...]:
 
 
 def _meant(at: Place) -> str | None:
-    """The text that says the same, where that is plain."""
+    """The text with the same meaning, if it is clear."""
     value: Any = at.value
     if at.path == "gpu_ids":
         numbers = value if isinstance(value, list) else [value]
@@ -248,7 +249,7 @@ _WORD_BLOCKS: Final[Mapping[str, str | None]] = {
     "fp8_config": None,
     "parallelism_config": None,
 }
-"""Block -> the engine that reads it; None: every one."""
+"""Block -> the engine that reads it; None if every engine does."""
 _TOLD_ELSEWHERE: Final = frozenset({"fsdp_version", "version"}) | {
     prefix + name
     for prefix in ("", "fsdp_")
@@ -270,7 +271,7 @@ _PATH: Final = "accelerate/{}.json"
     ),
 )
 def word_of_none(run: LintContext) -> Iterator[Finding]:
-    """A word in accelerate's file that none of the programs behind it accepts."""
+    """No program behind accelerate's file accepts a word in it."""
     for document in run.of("accelerate"):
         schemas = [schema(_PATH.format(each)) for each in around(run, "accelerate")]
         if not document.is_view:
@@ -294,13 +295,16 @@ _SAGEMAKER: Final = "AMAZON_SAGEMAKER"
 
 
 def _place_of_work(place: Place | None) -> Iterator[Finding]:
-    """Of these two words, and in capitals: what is not the first is read as SageMaker's file."""
+    """The compute environment is neither of the two known words, in capitals.
+
+    A file whose word is not the first is read as SageMaker's.
+    """
     if place is not None and place.word is not None and place.word not in (*_LOCAL, _SAGEMAKER):
         yield _word_finding(place, ("LOCAL_MACHINE", _SAGEMAKER), "parse")
 
 
 def _of_flags(document: Document, schemas: list[Any]) -> Iterator[Finding]:
-    """The words of accelerate's file where they are flags of `accelerate launch`."""
+    """Findings for words that are flags of `accelerate launch`."""
     precision = [each["properties"].get("mixed_precision") for each in schemas]
     for found in _word(document.get("flags.mixed_precision"), precision):
         yield replace(found, consequence="parse")
@@ -335,12 +339,15 @@ def _stage(place: Place | None) -> Iterator[Finding]:
 
 
 def _of_fp8(name: str, text: Any, words: tuple[str, ...]) -> bool:
-    """The backend is compared in capitals (accelerate 0.34.0 to 1.15.0 `FP8RecipeKwargs`)."""
+    """Whether a text is an fp8 backend in any case.
+
+    accelerate 0.34.0 to 1.15.0 `FP8RecipeKwargs` compares it in capitals.
+    """
     return name == "fp8_config.backend" and str(text).upper() in {each.upper() for each in words}
 
 
 def _word(place: Place | None, schemas: list[Any]) -> Iterator[Finding]:
-    """A text that no release around takes, where each of them takes words only."""
+    """The finding for a text that no possible release accepts, if each has a list of words."""
     if place is None or not isinstance(place.value, str) or not all(schemas):
         return
     words = [_words(each) for each in schemas]
@@ -351,7 +358,7 @@ def _word(place: Place | None, schemas: list[Any]) -> Iterator[Finding]:
 
 
 def _words(field: Mapping[str, Any]) -> tuple[str, ...]:
-    """The words that a field takes; none where it takes other texts too."""
+    """The words that a field accepts; empty if it accepts other texts too."""
     choices = field.get("anyOf", (field,))
     texts = [word for each in choices for word in each.get("enum", ()) if isinstance(word, str)]
     is_open = any("enum" not in each and each.get("type") != "null" for each in choices)

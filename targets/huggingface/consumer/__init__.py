@@ -1,4 +1,4 @@
-"""transformers, peft, trl and accelerate asked about themselves.
+"""Entry point for questions to transformers, peft, trl and accelerate about themselves.
 
 Runs inside an environment that holds one release of each, never in tunec's own process. Verbs:
 `schema`, `defaults`, `automatic`, `resolve`, `adapt`, `quantize`, `rates`, `saved`, `script`,

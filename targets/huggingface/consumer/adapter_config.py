@@ -10,7 +10,7 @@ import peft
 
 
 def saved(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Save a `LoraConfig` of `lora`, its arguments, and give the adapter_config.json as it is.
+    """Save a `LoraConfig` with the arguments in `lora`, and return its adapter_config.json.
 
     Out: `version`; `document`, the file's content.
     """

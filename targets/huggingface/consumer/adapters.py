@@ -1,4 +1,4 @@
-"""Adapters and quantisation by the real libraries, on the real module tree without weights."""
+"""Adapters and quantization by the real libraries, on the real module tree without weights."""
 
 import re
 from collections import Counter
@@ -17,14 +17,14 @@ from tunec.compiler.consumers.refusal import Refused, stage
 
 
 def adapt(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Put a LoRA adapter on the real module tree, on the meta device, and count.
+    """Attach a LoRA adapter to the real module tree, on the meta device, and count its modules.
 
     In: `model_config` (a config.json object with `model_type`), `auto_class` (default
     AutoModelForCausalLM) or, for a model whose class is not in the release, `modules` (dotted name,
-    kind, shape and bias of each, from which the same tree is built); `lora` (the arguments of
+    kind, shape and bias of each, from which the tree is built); `lora` (the arguments of
     LoraConfig, as adapter_config.json has them), `dtype` of the weights. Out: `versions`; `refused`
-    (None, or stage, type and message); `values`, the adapter's settled configuration; parameter
-    counts; `modules`, how many of each adapted module there are, layer numbers written as `*`; the
+    (None, or stage, type and message); `values`, the adapter's final configuration; parameter
+    counts; `modules`, the number of each adapted module, with layer numbers written as `*`; the
     dtypes of adapter and base.
     """
     answer: dict[str, Any] = {
@@ -79,7 +79,7 @@ def _built(question: Mapping[str, Any]) -> Any:
 
 
 def _tree(modules: Iterable[Sequence[Any]]) -> Any:
-    """A tree of modules without weights, from (dotted name, kind, shape, bias) each."""
+    """A tree of modules without weights, from tuples (dotted name, kind, shape, bias)."""
     root: Any = _Tree()
     for name, kind, shape, bias in modules:
         *parents, last = name.split(".")
@@ -107,14 +107,14 @@ class _Tree(torch.nn.Module):  # type: ignore[misc]
     config = _Config(model_type="custom", tie_word_embeddings=False)
 
     def prepare_inputs_for_generation(self) -> None:
-        """Wrapped by `PeftModelForCausalLM`, and never called."""
+        """Wrapped by `PeftModelForCausalLM`, but never called."""
 
     def _prepare_encoder_decoder_kwargs_for_generation(self) -> None:
-        """Wrapped by `PeftModelForSeq2SeqLM`, and never called."""
+        """Wrapped by `PeftModelForSeq2SeqLM`, but never called."""
 
 
 def _put(place: Any, name: str, leaf: Any) -> None:
-    """Put a leaf in; where a part of the same name has inner parts already, those stay."""
+    """Add a leaf to the tree; a module of the same name that has inner modules keeps them."""
     if isinstance(leaf, torch.nn.Parameter):
         place.register_parameter(name, leaf)
     elif hasattr(place, name):
@@ -150,7 +150,7 @@ _LAYER: Any = peft.tuners.lora.LoraLayer
 
 
 def _grouped(name: str) -> str:
-    """A module's name, its numbers as stars: `model.layers.*.self_attn.q_proj`."""
+    """A module's name with numbers as stars, such as `model.layers.*.self_attn.q_proj`."""
     return re.sub(r"\.\d+(?=\.|$)", ".*", name.removeprefix("base_model.model."))
 
 

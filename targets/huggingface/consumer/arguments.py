@@ -1,4 +1,4 @@
-"""What a transformers release makes of training arguments, and of the ds_config beside them."""
+"""The values that a transformers release derives from training arguments and their ds_config."""
 
 import enum
 import os
@@ -27,7 +27,7 @@ _SOME_SIZE: Final = 64
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand training arguments to the real parser, and the ds_config to the real "auto" filling.
+    """Pass training arguments to the real parser, and the ds_config to the real "auto" filling.
 
     In: `class` (default TrainingArguments); one of `yaml`, `json` (the text of a file), `argv` (a
     list) or `arguments` (an object); `files`, further files by their path relative to the working
@@ -51,7 +51,7 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nothing_yet() -> dict[str, Any]:
-    """The answer before anything is asked: the release, and that nothing was refused."""
+    """The initial answer: the release, no values, and no refusal."""
     return {
         "version": transformers.__version__,
         "refused": None,
@@ -62,7 +62,7 @@ def nothing_yet() -> dict[str, Any]:
 
 
 def _fill(answer: dict[str, Any], name: str, question: Mapping[str, Any]) -> None:
-    """Fill the answer as far as the consumer comes, then raise what stopped it."""
+    """Fill the answer step by step; raise the error at which the consumer stops."""
     kind = find(name)
     if kind is None:
         raise Refused("class", ImportError(f"no class {name} in this release"))
@@ -73,7 +73,7 @@ def _fill(answer: dict[str, Any], name: str, question: Mapping[str, Any]) -> Non
 
 
 def _parse(parser: Any, question: Mapping[str, Any]) -> Any:
-    """Through the entry point that a training script would use for the kind of input."""
+    """Parse by the entry point that a training script would use for the kind of input."""
     if "argv" in question:
         return parser.parse_args_into_dataclasses(
             args=list(question["argv"]), look_for_args_file=False
@@ -89,10 +89,10 @@ def _parse(parser: Any, question: Mapping[str, Any]) -> Any:
 
 
 def settled(held: Any, question: Mapping[str, Any]) -> dict[str, Any]:
-    """What follows from arguments: `derived`; `deepspeed`, the ds_config for the engine; `fsdp`.
+    """The consequences of arguments: `derived`; `deepspeed`, the ds_config for the engine; `fsdp`.
 
-    The last are the fields of accelerate's plugin that the Trainer makes of `fsdp_plugin_args`, or
-    until 4.57 of variables, with what it then sets by itself.
+    `fsdp` holds the fields of accelerate's plugin that the Trainer builds from `fsdp_plugin_args`,
+    or until 4.57 from variables, with the changes that it then makes itself.
 
     Of the question `model_config` and `max_steps` are read. Raises Refused.
     """
@@ -123,14 +123,14 @@ def _variables() -> dict[str, str]:
 
 
 def _shown(value: Any) -> Any:
-    """A member of an enumeration or a function by its name."""
+    """A value as JSON; enumeration members and functions become their names."""
     if isinstance(value, enum.Enum):
         return value.name
     return getattr(value, "__name__", type(value).__name__) if callable(value) else plain(value)
 
 
 def _derived(held: Any, steps: int) -> dict[str, Any]:
-    """What the class computes: the warmup in steps, the processes, the batch a process."""
+    """Values that the class computes: warm-up steps, number of processes, batch per process."""
     if not hasattr(held, "get_warmup_steps"):
         return {}
     with stage("derive"):
@@ -144,7 +144,7 @@ def _derived(held: Any, steps: int) -> dict[str, Any]:
 
 
 def _finalized(held: Any, model_config: Mapping[str, Any] | None, steps: int) -> Any:
-    """The ds_config once model and steps are known: what Trainer does before it trains."""
+    """The ds_config once model and steps are known, as the Trainer completes it before training."""
     config = held.hf_deepspeed_config
     with stage("deepspeed"):
         config.trainer_config_finalize(held, SimpleNamespace(config=_model(model_config)), steps)
@@ -160,7 +160,7 @@ def _model(content: Mapping[str, Any] | None) -> Any:
 
 
 def automatic(_: Mapping[str, Any]) -> list[str]:
-    """The dotted keys of a ds_config that may say "auto": those which the release fills in."""
+    """The dotted keys of a ds_config that may be "auto" because the release fills them in."""
     asked: list[str] = []
 
     def note(_: Any, key: str, *__: Any, **___: Any) -> None:

@@ -1,4 +1,4 @@
-"""What `datasets` makes of a data set card and the files that it names."""
+"""How `datasets` reads a data set card and the files that the card names."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import chdir
@@ -11,16 +11,16 @@ from tunec.compiler.consumers.refusal import Refused, stage
 from tunec.compiler.consumers.workplace import workplace
 
 _SAMPLE: Final = "sample.jsonl"
-"""What lies in a directory of data: only its name is looked at."""
+"""The file in a directory of data; only its name matters."""
 
 
 def card(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand a card to `load_dataset_builder`, beside empty files where the plan has its data.
+    """Pass a card to `load_dataset_builder`, beside empty files where the plan has its data.
 
-    In: `folder`, the card's from the working directory, and `text`, the card; `paths` of the plan's
-    files and directories from there, the latter ending in a slash. Out: `version`; `refused` (None,
-    or stage, type and message); `splits`, the paths of each split in order, as the plan has them
-    or, where it has no such file, as they are found.
+    In: `folder`, the card's directory relative to the working directory, and `text`, the card;
+    `paths` of the plan's files and directories, relative to the working directory; a directory ends
+    in a slash. Out: `version`; `refused` (None, or stage, type and message); `splits`, the paths of
+    each split in order, as the plan has them or, for other files, as they are found.
     """
     answer: dict[str, Any] = {"version": __version__, "refused": None, "splits": {}}
     depth = max((PurePosixPath(each).parts.count("..") for each in question["paths"]), default=0)
@@ -39,13 +39,13 @@ def card(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _brief(refused: Refused) -> str:
-    """The message, without this directory and the hundred suffixes that are known."""
+    """The message, without the working directory and the hundred supported suffixes."""
     text = str(refused).partition(" with any supported extension")[0]
     return text.replace(f"{Path.cwd().as_posix()}/", "")
 
 
 def _laid(paths: Sequence[str]) -> dict[str, str]:
-    """Empty files where a plan has its data: their places, and what the plan calls them."""
+    """Create empty files for a plan's data; return the plan's path for each file."""
     found: dict[str, str] = {}
     for each in paths:
         path = Path(each, _SAMPLE) if each.endswith("/") else Path(each)

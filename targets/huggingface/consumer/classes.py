@@ -1,4 +1,4 @@
-"""The configuration classes that a file or a command line may stand for, by their public names."""
+"""The configuration classes that a file or a command line may describe, by their public names."""
 
 import importlib
 from collections.abc import Mapping
@@ -22,21 +22,22 @@ _APART: Final[Mapping[str, str]] = {
     "GKDConfig": "trl.experimental.gkd",
     "PPOConfig": "trl.experimental.ppo",
 }
-"""Where a class went: trl 0.27 to 0.29 trainer to experimental, PPO until 1.15."""
+"""Modules to which classes were moved: GKDConfig in trl 0.27 to 0.29, from trainer to experimental;
+PPOConfig was there until 1.15."""
 
 
 def home(name: str) -> str:
-    """The distribution that a class comes from."""
+    """The distribution that defines a class."""
     return _HOMES[name]
 
 
 def version(name: str) -> str:
-    """The release that is installed of the class's distribution."""
+    """The installed release of a class's distribution."""
     return str(importlib.import_module(home(name)).__version__)
 
 
 def find(name: str) -> Any:
-    """The class, or None where the installed release has none of that name that can be imported."""
+    """The class of a name; None if the installed release has no importable class of that name."""
     for module in (home(name), *([_APART[name]] if name in _APART else ())):
         try:
             found = getattr(importlib.import_module(module), name, None)

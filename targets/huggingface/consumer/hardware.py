@@ -1,4 +1,4 @@
-"""The machine that TrainingArguments believes to run on: the plan's, not this one."""
+"""The machine on which TrainingArguments believes to run: the plan's, not the local one."""
 
 import os
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ from tunec.compiler.consumers.devices import Device, pretended
 
 @contextmanager
 def machine(device: Device, world_size: int) -> Iterator[None]:
-    """One of `world_size` processes with `device`; what is left behind is undone.
+    """Act as one of `world_size` processes with `device`, and undo all changes afterwards.
 
-    `_setup_devices` is replaced, for the real one starts a process group: it hands out the device
-    and counts the processes. All that decides about data types stays the library's own.
+    `_setup_devices` is replaced, because the real one starts a process group: the replacement
+    returns the device and counts the processes. All decisions about dtypes stay the library's own.
     """
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ))
@@ -56,7 +56,7 @@ def _devices(world_size: int) -> Any:
 
 
 def _forget() -> None:
-    """Drop what was cached about the hardware, and the global that marks a DeepSpeed run."""
+    """Clear caches about the hardware, and the global that marks a DeepSpeed run."""
     for name in dir(import_utils):
         clear = getattr(getattr(import_utils, name), "cache_clear", None)
         if name.startswith("is_torch") and clear is not None:

@@ -11,10 +11,10 @@ from tunec.compiler.consumers.refusal import Refused, stage
 
 
 def rates(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The rate of each optimizer step.
+    """The learning rate of each optimizer step.
 
     In: `schedule` (a name of SchedulerType), `learning_rate`, `warmup_steps`, `steps` (of the whole
-    run), `schedule_arguments` (lr_scheduler_kwargs). Out: `version`, `refused`, `rates`, one a
+    run), `schedule_arguments` (lr_scheduler_kwargs). Out: `version`, `refused`, `rates`, one per
     step.
     """
     answer: dict[str, Any] = {"version": transformers.__version__, "refused": None, "rates": []}

@@ -28,7 +28,7 @@ _UNTOLD: Final[Mapping[str, Any]] = {
 
 
 def schema(question: Mapping[str, Any]) -> Schema | None:
-    """The JSON Schema (draft 2020-12) of `class`; None where the release has none."""
+    """The JSON Schema (draft 2020-12) of `class`; None if the release has no such class."""
     name = question["class"]
     kind = find(name)
     if kind is None:
@@ -49,13 +49,13 @@ def schema(question: Mapping[str, Any]) -> Schema | None:
 
 
 def _beside(name: str) -> list[str]:
-    """What else the class depends on: torch, and transformers where it inherits from it."""
+    """Pins of other packages that the class depends on: torch, and transformers if it inherits."""
     pins = [f"torch=={torch.__version__.split('+')[0]}"]
     return pins if home(name) != "trl" else [*pins, f"transformers=={transformers.__version__}"]
 
 
 def defaults(question: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Each field's value once an object with nothing but its required fields has settled."""
+    """Each field's value in an object that is built from its required fields alone."""
     kind = find(question["class"])
     if kind is None:
         return None
@@ -70,7 +70,7 @@ def _settled(held: Any, key: str) -> Any:
 
 
 def fields_of(kind: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Name, type and default of all that the constructor takes by name."""
+    """Name, type and default of everything that the constructor accepts by name."""
     if _is_plain_dataclass(kind):
         hints = annotations_of(kind)
         for field in dataclasses.fields(kind):
@@ -83,13 +83,13 @@ def fields_of(kind: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _taken(field: "dataclasses.Field[Any]", hint: Any) -> Any:
-    """The type, and that of what a bare flag means: True for `fsdp`, a text otherwise."""
+    """The type, joined with the type of a bare flag's value: True for `fsdp`, a text otherwise."""
     const = field.metadata.get("const")
     return hint if const is None else hint | type(const)
 
 
 def _is_plain_dataclass(kind: Any) -> bool:
-    """BitsAndBytesConfig is a dataclass in name, with a constructor of its own."""
+    """Whether the constructor takes the fields: BitsAndBytesConfig is a dataclass with its own."""
     taken = set(inspect.signature(kind.__init__).parameters) - {"self", "kwargs"}
     return dataclasses.is_dataclass(kind) and taken <= {
         each.name for each in dataclasses.fields(kind)
@@ -110,6 +110,6 @@ def field_schema(hint: Any, default: Any) -> Schema:
 
 
 def _known(annotation: Any) -> Schema | None:
-    """In adapter_config.json peft's nested settings (`LoftQConfig`, ...) are objects."""
+    """The schema of peft's nested settings (`LoftQConfig`, ...), objects in adapter_config.json."""
     is_nested = dataclasses.is_dataclass(annotation) and annotation.__module__.startswith("peft.")
     return {"type": "object"} if is_nested else None

@@ -1,4 +1,4 @@
-"""What a script of TRL parses its file into: it moved several times."""
+"""The classes into which a TRL script parses its file; they moved several times."""
 
 from importlib import import_module
 from typing import Any, Final
@@ -14,9 +14,9 @@ _CONFIGS: Final = {"sft": "SFTConfig", "dpo": "DPOConfig", "grpo": "GRPOConfig"}
 
 
 def classes(method: str) -> tuple[Any, ...] | None:
-    """The dataclasses that `trl METHOD` parses into, or None where the release has no such script.
+    """The dataclasses that `trl METHOD` parses into; None if the release has no such script.
 
-    trl 0.8.6 has TrainingArguments in the place of a config of its own.
+    trl 0.8.6 uses TrainingArguments in place of its own config.
     """
     script = _first(_SCRIPT_ARGUMENTS[method])
     if script is None:
@@ -28,7 +28,7 @@ def classes(method: str) -> tuple[Any, ...] | None:
 
 
 def parser() -> Any:
-    """The class of the scripts' parser."""
+    """The parser class of the scripts."""
     return _first((("trl", "TrlParser"), (_OLD, "TrlParser")))
 
 

@@ -1,4 +1,4 @@
-"""What TRL makes of its own files: the one that a script is given by `--config`, and a ModelConfig.
+"""How TRL reads its own files: a script's `--config` file, and a ModelConfig.
 
 The scripts are `trl sft`, `trl dpo` and `trl grpo`.
 """
@@ -30,7 +30,7 @@ _BITSANDBYTES: Final = "0.48.0"
 
 
 def script(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand a file to the parser of `trl METHOD`.
+    """Pass a file to the parser of `trl METHOD`.
 
     In: `method` (sft, dpo, grpo); `yaml`, the text of the file; `files`, further files by their
     path relative to the working directory; `world_size`; `capability`, `emulates_bf16`. Out:
@@ -78,7 +78,7 @@ def _parsed(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quantised(method: str, arguments: Any, model: Any) -> Any:
-    """What `from_pretrained` is given: trl 0.22 to 0.25 hands on what `trl grpo` is told itself."""
+    """The configuration for `from_pretrained`; in trl 0.22 to 0.25 `trl grpo` passes its own on."""
     told = getattr(arguments, "model_init_kwargs", None) or {}
     if method == "grpo" and "quantization_config" in told:
         return AutoQuantizationConfig.from_dict({**told["quantization_config"]})
@@ -86,7 +86,7 @@ def _quantised(method: str, arguments: Any, model: Any) -> Any:
 
 
 def model(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand `yaml`, the text of model_args.yaml, to transformers' parser for TRL's ModelConfig."""
+    """Pass `yaml`, the text of model_args.yaml, to transformers' parser for TRL's ModelConfig."""
     answer = _begun()
     with workplace({_MODEL_FILE: question["yaml"]}), _surroundings(question):
         try:
