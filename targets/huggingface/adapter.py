@@ -25,7 +25,7 @@ _OF_NO_TASK: Final = frozenset({"whisper"})
 
 
 def task_of(plan: Plan) -> str | None:
-    """What PEFT calls the task of a plan's model; None: none of its classes takes it."""
+    """PEFT's name for the task of a plan's model; None if no PEFT class for a task fits."""
     return None if plan.model.family in _OF_NO_TASK else _TASKS.get(plan.model.kind)
 
 

@@ -288,7 +288,7 @@ def _from_script(path: str, card: str) -> str:
 
 
 def _row(card: str) -> Entry:
-    """The files of each split, of the first configuration: one listed twice is read twice."""
+    """The row for the files of each split of the first configuration; repeats are kept."""
 
     def write(plan: Plan) -> Mapping[str, Json]:
         test = plan.data.evaluation

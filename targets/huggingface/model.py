@@ -24,7 +24,7 @@ def _is_not_packed(plan: Plan) -> bool:
 
 
 def _is_widened(plan: Plan) -> bool:
-    """The base is stored in 4 bits, and what is left of it in fp32 under another dtype."""
+    """Whether the base is in 4 bits and its other weights are in fp32, under another dtype."""
     return in_four_bits(plan) and plan.states.weights == "fp32" != plan.quantization.compute
 
 

@@ -203,7 +203,7 @@ def _adapt(case: Case, lora: Mapping[str, Json]) -> Question:
 
 
 def _modules(case: Case) -> list[list[Any]]:
-    """The module tree as (dotted name, kind, shape, bias): for models whose class is elsewhere."""
+    """The tree as [dotted name, kind, shape, bias], for models whose class is elsewhere."""
     return [
         [name, each.kind, list(each.shape), each.bias]
         for each in case.architecture.modules
@@ -292,7 +292,7 @@ def hear_script(case: Case, answer: Any) -> Heard:
 
 
 def _packed(case: Case, found: Mapping[str, Json]) -> Iterator[tuple[str, str, Any, Any]]:
-    """How 4-bit weights are packed, and into what they are expanded; uint8 is the usual storage."""
+    """How 4-bit weights are stored, usually as uint8, and the dtype to which they are expanded."""
     wanted, prefix = case.plan.quantization, "bnb_4bit_"
     storage = DTYPES[wanted.storage] if wanted.storage else "uint8"
     key = f"{prefix}quant_type"

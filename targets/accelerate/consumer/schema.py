@@ -117,7 +117,7 @@ def _property(field: "dataclasses.Field[Any]", parser: argparse.ArgumentParser) 
 
 
 def _annotated(name: str, parser: argparse.ArgumentParser) -> Schema:
-    """By its annotation in ClusterConfig, which admits more than the launcher then takes."""
+    """A field's schema by its annotation in ClusterConfig, or by the words of the launcher."""
     if name == "compute_environment":
         return {"enum": [config_args.ComputeEnvironment.LOCAL_MACHINE.value]}
     if name == "distributed_type":

@@ -180,7 +180,7 @@ def word_of_another_type(run: LintContext) -> Iterator[Finding]:
 
 
 def _by_release(run: LintContext, at: Place, found: Finding) -> Iterator[Finding]:
-    """A `mixed_precision` that YAML read as false is a word to releases before 0.34."""
+    """The finding, unless releases before 0.34 accept a `mixed_precision` read as false."""
     is_no = at.path == "mixed_precision" and at.value is False and at.document.format == "yaml"
     is_refused = run.runs(_REFUSED) if is_no else True
     if is_refused:

@@ -102,7 +102,10 @@ class _Config(dict[str, Any]):
 
 
 class _Tree(torch.nn.Module):  # type: ignore[misc]
-    """What PEFT asks of a model besides its modules: peft 0.10.0 to 0.21.2 peft_model.py."""
+    """A model with the attributes that PEFT reads besides modules.
+
+    See peft 0.10.0 to 0.21.2 peft_model.py.
+    """
 
     config = _Config(model_type="custom", tie_word_embeddings=False)
 
@@ -155,7 +158,7 @@ def _grouped(name: str) -> str:
 
 
 def quantize(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Construct BitsAndBytesConfig from `arguments`; it finds the release `bitsandbytes`."""
+    """Construct BitsAndBytesConfig from `arguments`; `bitsandbytes` is the release it finds."""
     found = question.get("bitsandbytes", "0.48.0")
     real = metadata.version
 

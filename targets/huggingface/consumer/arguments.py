@@ -118,7 +118,10 @@ def _plugin(held: Any) -> dict[str, Any]:
 
 
 def _variables() -> dict[str, str]:
-    """Before 0.34 accelerate's plugin reads how units are cut only when it is given the model."""
+    """The variables of FSDP.
+
+    Before 0.34 accelerate's plugin reads the wrap policy from them only when it is given the model.
+    """
     return {name: value for name, value in os.environ.items() if name.startswith("FSDP_")}
 
 

@@ -103,7 +103,7 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
 
 
 def field_schema(hint: Any, default: Any) -> Schema:
-    """A type that JSON cannot give admits null only, where that is the default."""
+    """A field's schema; a type that JSON cannot express admits only null, as the default."""
     found = json_type(hint, _known)
     admitted: Schema = {"type": "null"} if found is None and default is None else dict(found or {})
     return admitted if default is dataclasses.MISSING else {**admitted, "default": plain(default)}

@@ -99,7 +99,7 @@ def model(question: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _surroundings(question: Mapping[str, Any]) -> Iterator[None]:
-    """The declared machine; of bitsandbytes only the version is asked for, and nothing runs."""
+    """Simulate the declared machine, and bitsandbytes, of which only the version is read."""
     real = metadata.version
 
     def version(name: str) -> str:

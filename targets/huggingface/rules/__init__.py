@@ -1,1 +1,1 @@
-"""What is wrong with files of huggingface."""
+"""Lint rules for the files of Hugging Face's libraries."""

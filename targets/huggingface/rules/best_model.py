@@ -1,4 +1,4 @@
-"""Choosing and loading the best model."""
+"""Rules about choosing and loading the best model."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -32,14 +32,14 @@ _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|f
     reads=("trainer:load_best_model_at_end",),
 )
 def best_model_cadence(run: LintContext) -> Iterator[Finding]:
-    """The best model is to be loaded, and saving is not in step with evaluation."""
+    """The best model is to be loaded, but saving and evaluation have different intervals."""
     for best in run.each("trainer", "load_best_model_at_end"):
         if best.value is True and not _is_set_by_script(best.document):
             yield from _cadence(run, best)
 
 
 def _is_set_by_script(document: Document) -> bool:
-    """Whether a script has a flag of its own for how often it saves or evaluates."""
+    """Whether a script has its own flag for how often it saves or evaluates."""
     if document.format != "shell":
         return False
     strange = document.found.keys() - fields_of("hf") - fields_of(document.kind)
@@ -70,7 +70,7 @@ def _cadence(run: LintContext, best: Place) -> Iterator[Finding]:
 
 
 def _is_elsewhere(run: LintContext, document: Document) -> bool:
-    """Whether a command's program is of another repository: its class may have its own default."""
+    """Whether a command's program is in another repository and may have its own defaults."""
     programs = run.started.get(document.name, {}) if document.format == "shell" else {}
     ours = (each for each in programs if each.endswith(".py"))
     return any(map(run.own.lacks_program, ours))
@@ -102,8 +102,9 @@ def _steps(run: LintContext, best: Place) -> Iterator[Finding]:
 
 
 _FINE: Final = 1_000_000
-"""transformers 4.40.2 to 5.23.0 `__post_init__`, LARGE_MULTIPLIER: shares become whole numbers. Up
-to 4.52.4 what is no multiple by `%` is refused behind that in any case (transformers#38217)."""
+"""The factor that turns shares into integers: transformers 4.40.2 to 5.23.0 `__post_init__`,
+LARGE_MULTIPLIER. Up to 4.52.4 the next check refuses any share that is no multiple by `%`
+(transformers#38217)."""
 
 
 _ROUNDED: Final = (
@@ -152,7 +153,7 @@ def _word(value: Any) -> str:
     reads=("trainer:save_only_model",),
 )
 def best_model_of_weights_only(run: LintContext) -> Iterator[Finding]:
-    """The best model is to be loaded from checkpoints that a sharded engine cannot load."""
+    """The best model is to be loaded from checkpoints that the sharded engine cannot load."""
     only, best = (run.said("trainer", key) for key in ("save_only_model", "load_best_model_at_end"))
     if only is None or best is None or only.value is not True or best.value is not True:
         return
@@ -170,7 +171,7 @@ def best_model_of_weights_only(run: LintContext) -> Iterator[Finding]:
 
 
 def _launched(run: LintContext) -> Place | None:
-    """Where the launcher's file asks for FSDP."""
+    """The place where the launcher's file requests FSDP."""
     asks = (each for each in run.each("accelerate", "distributed_type") if each.value == "FSDP")
     return next(asks, None)
 
@@ -193,7 +194,7 @@ _HIGH: Final = re.compile(
     reads=("trainer:metric_for_best_model",),
 )
 def best_model_upside_down(run: LintContext) -> Iterator[Finding]:
-    """The best model is chosen from the wrong end of its metric."""
+    """The best model is chosen by the wrong direction of its metric."""
     for document in run.of("trainer"):
         metric = document.get("metric_for_best_model")
         if metric is None or not isinstance(metric.value, str) or not _is_used(document):
@@ -220,7 +221,7 @@ def _wanted(metric: str) -> bool | None:
 
 
 def _greater(run: LintContext, metric: str) -> Any:
-    """The default: greater is better, unless the name ends in loss (in 4.40, is loss)."""
+    """The default of greater_is_better: False if the metric ends in loss (in 4.40, is the loss)."""
     if run.runs("transformers<4.41"):
         return metric not in ("loss", "eval_loss")
     return not metric.endswith("loss")
@@ -251,7 +252,7 @@ def _upside_down(metric: Place, said: Place | None, greater: bool) -> Finding:
     reads=("trainer:save_strategy",),
 )
 def best_save_unguided(run: LintContext) -> Iterator[Finding]:
-    """Only the best model is saved, without a setting that says which one that is."""
+    """Only the best model is saved, but no setting defines which model is best."""
     for document in run.of("trainer"):
         save = document.get("save_strategy")
         if save is None or save.value != "best" or document.is_view or is_beside_a_file(document):
@@ -285,7 +286,7 @@ _OF_TRL: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "rloo": (r"reward|reward_std|kl|entropy|(rewards|completions)/.*", ("trl>=0.22,<1.5",)),
     "reward": (r"margin|(max|min|mean)_reward", ("trl>=0.27,<1.5",)),
 }
-"""What a trainer counts itself, and the releases that log it and do not hand it back."""
+"""Metrics that a trainer computes itself, and the releases that log them but do not return them."""
 _TIMES: Final = frozenset({"runtime", "samples_per_second", "steps_per_second"})
 _COMPUTED: Final = ("compute_accuracy", "predict_with_generate")
 _CHOOSING: Final = ("load_best_model_at_end", "save_strategy=best")
@@ -370,5 +371,5 @@ best_saved_and_not_loaded = rows(
         ),
     ),
 )
-"""transformers 4.47.0 to 5.0.0 trainer.py `_determine_best_metric`; 5.10.4 keeps it for best
-too."""
+"""transformers 4.47.0 to 5.0.0 trainer.py `_determine_best_metric`; 5.10.4 keeps the step of the
+best evaluation for the strategy `best` too."""

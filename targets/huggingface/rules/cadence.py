@@ -1,4 +1,4 @@
-"""When is evaluated and saved, and from where training resumes."""
+"""Rules about when a run evaluates and saves, and from where it resumes."""
 
 import re
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def evaluation_after_the_end(run: LintContext) -> Iterator[Finding]:
 
 
 def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
-    """`eval_delay`: in steps or epochs, as the strategy goes."""
+    """`eval_delay` exceeds the run; it counts in steps or epochs, as the strategy does."""
     delay, said = document.get("eval_delay"), strategy_of(document)
     if delay is None or not is_number(delay.value) or said is None:
         return
@@ -118,10 +118,10 @@ _OTHERS: Final = (("save_steps", "save_strategy"), ("logging_steps", "logging_st
     reads=keys("trainer", "eval_steps", "eval_delay", "save_steps", "logging_steps"),
 )
 def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
-    """An interval whose strategy does not go by steps.
+    """An interval in steps is set, but its strategy does not count in steps.
 
-    Where the strategy is written beside it, it decides, as is meant: what is left over is a note.
-    So is an interval of evaluation where no data for it is given.
+    If the strategy is written in the same file, it decides as intended, and the unused interval is
+    a note. An evaluation interval without evaluation data is a note too.
     """
     for document in run.of("trainer"):
         if document.is_view:
@@ -137,11 +137,11 @@ def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
 
 
 _OF_SWIFT: Final = re.compile(r"\bfrom swift\b|\bimport swift\b")
-"""ms-swift 2.0 to 3.9 llm/argument/train_args.py: eval_strategy is what save_strategy is."""
+"""ms-swift 2.0 to 3.9 llm/argument/train_args.py: eval_strategy defaults to save_strategy."""
 
 
 _SET: Final = re.compile(r"[.(,\s]eval(?:uation)?_strategy\s*=(?!=)\s*(?![\"']no)")
-"""A script that sets the strategy itself, or makes its arguments with one."""
+"""Matches a script that sets the strategy itself, or passes one to its arguments."""
 
 
 def _evaluation(run: LintContext, document: Document) -> Iterator[Finding]:
@@ -162,12 +162,12 @@ _EVALUATED: Final = (
     *("eval_dataset", "val_size", "validation_file", "validation_split_percentage", "eval_file"),
     *("eval_data_path", "validation_data", "eval_data_file", "dataset_test_split", "test_file"),
 )
-"""What gives data for evaluation: LLaMA-Factory hparams/data_args.py, TRL scripts/utils.py
-`ScriptArguments`, transformers' examples/pytorch, and what scripts of others call the same."""
+"""Keys that give evaluation data: LLaMA-Factory hparams/data_args.py, TRL scripts/utils.py
+`ScriptArguments`, transformers' examples/pytorch, and the same names in other scripts."""
 
 
 def _is_to_evaluate(document: Document) -> bool:
-    """Whether evaluation is asked for, or has data: a script of Python is asked by its calls."""
+    """Whether evaluation is requested or has data; a Python script is judged by its calls."""
     if document.value("do_eval") is False:
         return False
     is_asked = document.value("do_eval") is True or document.format == "python"
@@ -175,7 +175,7 @@ def _is_to_evaluate(document: Document) -> bool:
 
 
 def _has_nothing_to_evaluate(document: Document) -> bool:
-    """Whether the trainers that a script makes are given no data for it."""
+    """Whether none of the trainers that a script creates gets evaluation data."""
     calls = calls_of(document.name, document.text) if document.format == "python" else None
     made = [each for each in calls.found if each.name.endswith("Trainer")] if calls else []
     return bool(made) and not any("eval_dataset" in each.fields for each in made)
@@ -243,7 +243,7 @@ _WORDS: Final = ("true", "false", "none", "null", "auto", "last", "latest", "yes
     unless="declared",
 )
 def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
-    """A truth value is given where the folder of a checkpoint is expected."""
+    """A boolean is given where the path of a checkpoint is expected."""
     for place in run.each("trainer", "resume_from_checkpoint"):
         if place.document.is_view or "bool" in run.own.type_of("resume_from_checkpoint"):
             continue  # the script's own class makes a truth value of it
@@ -273,9 +273,9 @@ _HANDED_ON: Final = re.compile(
 
 
 def _is_handed_on(run: LintContext, place: Place) -> bool | None:
-    """Whether a script of the repository reads the field; None where no script is there.
+    """Whether a script of the repository reads the field; None if the repository has no script.
 
-    transformers 4.40.2 to 5.23.0 trainer.py `Trainer.train` reads its own argument alone: the field
+    transformers 4.40.2 to 5.23.0 trainer.py `Trainer.train` reads only its own argument: the field
     of TrainingArguments is for scripts.
     """
     if place.document.format != "shell" or run.own.lacks("TrainingArguments"):
@@ -291,13 +291,13 @@ def _is_handed_on(run: LintContext, place: Place) -> bool | None:
     reads=keys("trainer|axolotl", "save_only_model"),
 )
 def resume_of_weights_only(run: LintContext) -> Iterator[Finding]:
-    """Training is to go on from checkpoints that hold weights only."""
+    """Training is to resume from checkpoints that contain only weights."""
     for kind in ("trainer", "axolotl"):
         yield from _resumed_without_states(run, kind)
 
 
 _LAST: Final = "auto_resume_from_checkpoints"
-"""Axolotl's switch: on from the last checkpoint in the folder of this run."""
+"""Axolotl's switch for resuming from the last checkpoint in the run's own folder."""
 
 
 def _resumed_without_states(run: LintContext, kind: str) -> Iterator[Finding]:
@@ -325,9 +325,9 @@ def _resumed_without_states(run: LintContext, kind: str) -> Iterator[Finding]:
 
 
 def _is_own(folder: Place | None, value: Any) -> bool:
-    """Whether it is a checkpoint that this run, with these settings, has written.
+    """Whether a checkpoint was written by this run, with these settings.
 
-    A part of a file that leaves its folder out is taken to go on from its own.
+    If a partial file gives no output folder, the run is assumed to resume from its own.
     """
     if folder is None:
         return True

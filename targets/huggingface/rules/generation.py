@@ -1,4 +1,4 @@
-"""What evaluation computes, keeps and generates."""
+"""Rules about what evaluation computes, keeps and generates."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -21,10 +21,11 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import replace
 
 _FAR = 4
-"""From this many times the micro batch on."""
+"""The reported ratio of the evaluation batch to the micro batch."""
 _FLOAT32 = 4
 _MUCH_GIB = 16
-"""Logits from which on they are told on any device: the largest hold 288 GB, most 24 to 80."""
+"""The size of logits from which the finding is a warning on any device: the largest devices have
+288 GB, most 24 to 80."""
 
 
 @rule(
@@ -36,7 +37,7 @@ _MUCH_GIB = 16
     hardware=True,
 )
 def evaluation_batch_above_training(run: LintContext) -> Iterator[Finding]:
-    """Evaluation takes far more samples at once than training."""
+    """Evaluation uses a far larger batch than training."""
     train = run.effective("trainer", "per_device_train_batch_size")
     test = run.effective("trainer", "per_device_eval_batch_size")
     if not is_whole(train.value) or not is_whole(test.value) or train.place is None:
@@ -53,14 +54,14 @@ def evaluation_batch_above_training(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_too_much(run: LintContext, logits: Term) -> bool:
-    """Whether the logits alone are more than a device holds, of a trainer that makes them whole."""
+    """Whether the logits alone exceed a device's memory, if the trainer computes them at once."""
     device = run.environment.weakest
     is_whole_there = bool(run.of("hf", "llamafactory")) and not run.of("sft", "dpo")
     return is_whole_there and device is not None and logits.value > device.memory
 
 
 def _logits(run: LintContext, batch: int) -> tuple[Term, ...]:
-    """The largest tensor of an evaluation: logits in fp32 of every token."""
+    """The largest tensor of an evaluation: fp32 logits of every token."""
     length, model = longest(run), run.model
     vocabulary = model.architecture.vocab if model is not None else None
     if not is_whole(length) or not is_whole(vocabulary) or length < 1:
@@ -144,8 +145,8 @@ _LENGTHS: Final = (
     *("generation_max_length", "generation_config", "max_new_tokens", "val_max_target_length"),
     *("max_length", "max_target_length"),
 )
-"""The last is a flag of transformers' examples and of THUDM/ChatGLM-6B ptuning/main.py: they take
-it for the length of what is generated."""
+"""Keys for the length of generated text. The last is a flag of transformers' examples and of
+THUDM/ChatGLM-6B ptuning/main.py, which use it for that."""
 
 
 generation_length_missing = rows(
@@ -238,7 +239,7 @@ def _logits_finding(metric: Place, terms: tuple[Term, ...]) -> Finding:
     reads=keys("hf|llamafactory", "prediction_loss_only"),
 )
 def metric_of_the_loss_only(run: LintContext) -> Iterator[Finding]:
-    """A metric is to choose the best model, and predictions are thrown away."""
+    """A metric is to choose the best model, but predictions are discarded."""
     for document in run.of("hf", "llamafactory"):
         metric, only = map(document.get, ("metric_for_best_model", "prediction_loss_only"))
         if metric is None or only is None or only.value is not True or document.is_view:

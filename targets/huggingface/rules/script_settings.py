@@ -1,4 +1,4 @@
-"""Settings of fine-tuning scripts that exclude each other."""
+"""Rules about settings of fine-tuning scripts that exclude each other."""
 
 import re
 from collections.abc import Iterator
@@ -16,9 +16,10 @@ from tunec.targets.huggingface.rules.scripts import is_of_a_fork
 
 _LLAVA: Final = ("mm_projector_type", "tune_mm_mlp_adapter", "pretrain_mm_mlp_adapter")
 _SERIES: Final = ("freeze_merger", "vision_lora", "freeze_vision_tower")
-"""2U1/Qwen-VL-Series-Finetune has `lora_enable` as LLaVA does, and these."""
+"""Flags of 2U1/Qwen-VL-Series-Finetune; LLaVA, which also has `lora_enable`, does not have them."""
 _OPENS: Final = ("use_llm_lora", "use_backbone_lora", "unfreeze_vit_layers", "unfreeze_lm_head")
-"""OpenGVLab/InternVL 2410d1d internvl_chat_finetune.py: what is open beside the three freezes."""
+"""Flags that train parts beside the three freezes: OpenGVLab/InternVL 2410d1d
+internvl_chat_finetune.py."""
 _HUB: Final = re.compile(r"[\w-]+/[\w.-]+")
 _NEW_LLAVA: Final = re.compile(r"llava-v1[._][56]")
 _QWEN: Final = ("fix_vit", "q_lora", "use_lora")
@@ -27,10 +28,10 @@ _PARTS: Final = ("tune_mm_vision", "tune_mm_mlp", "tune_mm_llm")
 _OPENED: Final = (
     *("mm_mlp_adapter", "mm_vision_resampler", "mm_vision_tower", "mm_language_model"),
 )
-"""LLaVA-VL/LLaVA-NeXT llava/train/train.py `train`: what it looks for in mm_tunable_parts."""
+"""The names that LLaVA-VL/LLaVA-NeXT llava/train/train.py `train` looks for in mm_tunable_parts."""
 _INT4: Final = re.compile(r"(?i)int4|gptq")
 _TELLING: Final = (*_SERIES, *_LLAVA, "conv_style", _PARTS[0], *_QWEN, *MINICPM_FLAGS)
-"""Flags by which a script is known."""
+"""Flags that identify a script."""
 
 
 @rule(
@@ -48,7 +49,7 @@ def script_settings_clash(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_script(run: LintContext, document: Document) -> Iterator[Finding]:
-    """What a script takes is known by flags that it alone has."""
+    """The findings of the script, which is identified by flags that it alone has."""
     if any(document.get(key) for key in _SERIES):
         yield from _of_series(document)
     elif any(document.get(key) for key in _LLAVA):
@@ -130,7 +131,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
 
 
 def _tuned(document: Document) -> Iterator[Finding]:
-    """LLaVA-NeXT opens the parts whose names it finds between the commas."""
+    """LLaVA-NeXT ignores an unknown part in the comma-separated mm_tunable_parts."""
     at = document.get("mm_tunable_parts")
     if at is None or not isinstance(at.value, str):
         return
@@ -146,7 +147,7 @@ def _tuned(document: Document) -> Iterator[Finding]:
 
 
 def _sharded(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A LLaVA that is trained on has its projector built with it, and stage 3 shards it at once."""
+    """A separate projector cannot be loaded into a LLaVA, whose own one stage 3 has sharded."""
     projector, base = document.get("pretrain_mm_mlp_adapter"), document.get("model_name_or_path")
     stage = stage_of(run)
     name = str(base.value).lower().rstrip("/").rpartition("/")[2] if base is not None else ""
@@ -161,7 +162,7 @@ def _sharded(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _tower(document: Document, *, is_fork: bool) -> Iterator[Finding]:
-    """LLaVA's builder takes a folder, or CLIP by the names of two makers; forks have others."""
+    """LLaVA only accepts a folder or CLIP of two makers as vision tower; forks accept more."""
     tower, base = document.get("vision_tower"), document.get("model_name_or_path")
     is_named = document.get("mm_tunable_parts") is not None  # LLaVA-NeXT, which has SigLIP too
     if tower is not None and isinstance(tower.value, str) and not is_named and not is_fork:
@@ -249,7 +250,7 @@ def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _of_parts(document: Document) -> Iterator[Finding]:
-    """qwen-vl-finetune trains the parts that are named, or LoRA and none of them."""
+    """qwen-vl-finetune trains either the named parts or LoRA, not both."""
     parts = [document.get(key) for key in _PARTS]
     lora = document.get("lora_enable") or document.get("use_lora")
     if document.unknown & {*_PARTS, "lora_enable", "use_lora"}:
@@ -310,7 +311,7 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _is_whole(base: Place) -> bool:
-    """Whether a repository is named whose name mentions no quantisation."""
+    """Whether the base is a repository whose name mentions no quantization."""
     return bool(_HUB.fullmatch(str(base.value))) and not _INT4.search(str(base.value))
 
 

@@ -1,4 +1,4 @@
-"""Flags of scripts that use the Trainer."""
+"""Rules about flags of scripts that use the Trainer."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Set
@@ -41,12 +41,12 @@ _SCRIPTS: Final[Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]]] = {
 _OF_VISUALGLM: Final = "visualglm/0.4.12.json"
 _OF_MINICPM: Final = "minicpm-v/0dbb566.json"
 _FORKED: Final = re.compile(r"video|unfreeze|mm_tunable|mm_|rope_|attn_|frames|image_|group_by|moe")
-"""Parts of the names that forks of LLaVA, which keep the script's, gave to flags of their own."""
+"""Matches parts of flags that forks of LLaVA added to its script."""
 _LIKE: Final = 0.88
 
 
 _VISUALGLM: Final = re.compile(r"(^|/)finetune_visualglm\.py$")
-"""THUDM/VisualGLM-6B e314fb9, whose flags are its own and those of SwissArmyTransformer."""
+"""THUDM/VisualGLM-6B e314fb9, with its own flags and those of SwissArmyTransformer."""
 
 
 @rule(
@@ -58,7 +58,7 @@ _VISUALGLM: Final = re.compile(r"(^|/)finetune_visualglm\.py$")
     unless="declared",
 )
 def script_flag_unknown(run: LintContext) -> Iterator[Finding]:
-    """A flag that a maker's script on transformers' parser does not have."""
+    """A maker's script on transformers' parser does not have a given flag."""
     started = {each.name: _first(each) for each in run.of("launch")}
     for document in run.of("sat"):
         if _VISUALGLM.search(started.get(document.name, "")):
@@ -78,7 +78,7 @@ def script_flag_unknown(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_trl(document: Document) -> Iterator[Finding]:
-    """Flags of TRL's own scripts, of which no release has a field."""
+    """TRL's own scripts do not have a given flag in any release."""
     known = fields_of(document.kind) | fields_of("hf") | BESIDE_TRL
     for path, at in document.found.items():
         if "." not in path and not any(flag.startswith(path) for flag in known):
@@ -86,7 +86,7 @@ def _of_trl(document: Document) -> Iterator[Finding]:
 
 
 def _of_own_parser(document: Document) -> Iterator[Finding]:
-    """Flags of a script whose parser is its own, and not the trainer's, as they stand behind it."""
+    """A script with its own parser does not have one of the flags that follow it."""
     script = _first(document)
     maker = next((name for name, (path, _) in OWN_PARSERS.items() if path.search(script)), None)
     at = document.get("script")
@@ -106,7 +106,7 @@ def _of_own_parser(document: Document) -> Iterator[Finding]:
 
 
 def _is_mostly_known(script: Place, known: Collection[str]) -> bool:
-    """Whether half of the flags at the least are of a maker's script."""
+    """Whether at least half of the flags belong to a maker's script."""
     flags = [
         str(each.value).partition("=")[0].removeprefix("--").replace("-", "_")
         for each in script.node.items or ()
@@ -117,13 +117,13 @@ def _is_mostly_known(script: Place, known: Collection[str]) -> bool:
 
 
 def _is_of_another(script: Place) -> bool:
-    """Whether what is started takes keys of a configuration for flags: `--optim.lr`."""
+    """Whether the started program takes configuration keys as flags, such as `--optim.lr`."""
     words = (str(each.value).partition("=")[0] for each in script.node.items or ())
     return any(word.startswith("--") and "." in word for word in words)
 
 
 def _of_parser(maker: str, document: Document, known: frozenset[str]) -> Iterator[Finding]:
-    """Flags that are of nobody, nor the beginning of a flag: argparse takes these for it."""
+    """Findings for flags that are neither known nor a prefix that argparse accepts for one."""
     for path, place in document.found.items():
         if "." not in path and not any(flag.startswith(path) for flag in known):
             yield _unknown_flag(maker, place, known)
@@ -150,7 +150,7 @@ def _of_trainers(run: LintContext, started: Mapping[str, str]) -> Iterator[Findi
 
 
 def is_of_a_fork(document: Document) -> bool:
-    """Whether flags beside LLaVA's own are those that its forks have."""
+    """Whether the flags that LLaVA does not have are typical of its forks."""
     return any(_FORKED.search(path) for path in _strange(document, {*_LLAVA, *fields_of("hf")}))
 
 
@@ -197,7 +197,7 @@ _OF_TRAINING: Final = (
     reads=("launch:script",),
 )
 def training_not_asked_for(run: LintContext) -> Iterator[Finding]:
-    """An example script of transformers has flags of training, but not the one that trains."""
+    """An example script of transformers has training flags, but not `--do_train`."""
     for document in run.of("hf", "sft"):
         if document.format != "shell" or any(document.get(each) for each in _TASKS):
             continue
@@ -216,7 +216,7 @@ def training_not_asked_for(run: LintContext) -> Iterator[Finding]:
 
 
 _COLUMNS: Final = ("prompt_column", "response_column")
-"""What every command of the script names, and no other script of that parser has."""
+"""Flags in every command of the script, which no other script with that parser has."""
 _DATA: Final = (
     Need("do_train", ("train_file",), "--do_train requires a train dataset"),
     Need("do_eval", ("validation_file",), "--do_eval requires a validation dataset"),
@@ -225,15 +225,15 @@ _DATA: Final = (
 _PREFIX: Final = Need("prefix_projection", ("pre_seq_len",))
 _LOADED: Final = Need("ptuning_checkpoint", ("pre_seq_len",))
 _MOST: Final = 1e-3
-"""zai-org/ChatGLM2-6B cb8e8b4 ptuning: train.sh has 2e-2 for prefixes, ds_train_finetune.sh 1e-4
-for the whole model."""
+"""A bound between two rates of zai-org/ChatGLM2-6B cb8e8b4 ptuning: train.sh has 2e-2 for prefixes,
+ds_train_finetune.sh 1e-4 for the whole model."""
 
 
 @rule(
     "chatglm-flags-clash", "error", "init", consumers=("transformers",), reads=("hf:prompt_column",)
 )
 def chatglm_flags_clash(run: LintContext) -> Iterator[Finding]:
-    """Flags of ChatGLM's ptuning/main.py that it refuses, or does not read without others."""
+    """ChatGLM's ptuning/main.py refuses flags, or does not read them without others."""
     for document in run.of("hf"):
         if not document.is_view and all(document.get(key) for key in _COLUMNS):
             yield from _without_data(run, document)

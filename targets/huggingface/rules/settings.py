@@ -1,4 +1,4 @@
-"""Settings of the Trainer that clash with the run, or with what it runs on."""
+"""Rules about settings of the Trainer that conflict with the run or its hardware."""
 
 import re
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ _CPU_KEYS: Final = ("use_cpu", "no_cuda")
     hardware=True,
 )
 def cpu_beside_accelerators(run: LintContext) -> Iterator[Finding]:
-    """Training is to run on the CPU of a machine with accelerators."""
+    """Training is to run on the CPU, but the machine has accelerators."""
     cluster = run.environment.cluster
     if cluster is None or cluster.device_count < 1:
         return
@@ -93,7 +93,7 @@ _KERNELS: Final = (
 _WHOLE: Final = f"{_CONFIG}.cross_entropy"
 _FUSED: Final = f"{_CONFIG}.fused_linear_cross_entropy"
 _ALONE: Final = "granite"
-"""Whose fused loss is off where nothing says so."""
+"""The model family whose fused loss is off by default."""
 
 
 @rule(
@@ -104,7 +104,7 @@ _ALONE: Final = "granite"
     reads=(f"trainer:{_CONFIG}",),
 )
 def liger_settings_unusable(run: LintContext) -> Iterator[Finding]:
-    """Settings of Liger's kernels that are refused or never read."""
+    """Settings of Liger's kernels are refused or never read."""
     for document in run.of("trainer"):
         config = document.get(_CONFIG)
         if config is None or not config.node.fields or document.is_view:
@@ -170,7 +170,7 @@ def _unknown(place: Place, name: str) -> Finding:
     reads=(*keys("trainer|axolotl", "ddp_find_unused_parameters"), "peft:*"),
 )
 def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
-    """DDP looks for unused parameters in a graph that reentrant checkpointing runs twice."""
+    """DDP searches for unused parameters in a graph that reentrant checkpointing runs twice."""
     yield from _in_llamafactory(run)
     yield from _in_axolotl(run)
     yield from _of_an_adapter(run)
@@ -203,7 +203,7 @@ def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
 
 
 def _of_an_adapter(run: LintContext) -> Iterator[Finding]:
-    """Of a PeftModel the Trainer has DDP look for unused parameters by default.
+    """By default the Trainer lets DDP search for unused parameters of a PeftModel.
 
     transformers 4.57.6 trainer.py `_wrap_model` and 5.23.0 `create_accelerator_and_postprocess`: a
     model that is no PreTrainedModel. Run with 5.23.0, peft 0.21.2 and two processes on a CPU.
@@ -249,7 +249,7 @@ def _checkpoints(schema: Schema) -> bool:
 
 
 def _in_llamafactory(run: LintContext) -> Iterator[Finding]:
-    """It checkpoints unless that is turned off, and reentrantly by default."""
+    """LLaMA-Factory uses checkpointing by default, and the reentrant variant by default."""
     for document in run.of("llamafactory"):
         find, world = document.get("ddp_find_unused_parameters"), run.value("parallel.world")
         if find is None or find.value is not True or engine_of(run) or world == 1:
@@ -277,7 +277,7 @@ def _in_llamafactory(run: LintContext) -> Iterator[Finding]:
 
 
 def _in_axolotl(run: LintContext) -> Iterator[Finding]:
-    """It asks for the reentrant variant itself where a file does not say which."""
+    """Axolotl requests the reentrant variant if the file does not choose one."""
     for document in run.of("axolotl"):
         find, checks = (
             document.get(key) for key in ("ddp_find_unused_parameters", "gradient_checkpointing")
@@ -298,7 +298,7 @@ def _in_axolotl(run: LintContext) -> Iterator[Finding]:
 
 
 def _reentrant_of(document: Document) -> bool:
-    """Whether Axolotl recomputes so: written, or by default."""
+    """Whether Axolotl uses reentrant checkpointing, as written or by default."""
     if document.get("gradient_checkpointing_kwargs") is not None:
         return document.value("gradient_checkpointing_kwargs.use_reentrant") is True
     keys = ("unfrozen_parameters", "rl", "activation_offloading")
@@ -307,7 +307,7 @@ def _reentrant_of(document: Document) -> bool:
 
 
 def _is_reentrant(run: LintContext) -> bool | None:
-    """Written, or left to a release where it is the default; None: no release is given."""
+    """Whether checkpointing is reentrant, as written or by release; None if no release is given."""
     own = run.said("llamafactory", "use_reentrant_gc")
     if run.of("llamafactory"):
         return own is None or own.value is not False
@@ -326,7 +326,7 @@ def _is_reentrant(run: LintContext) -> bool | None:
     reads=keys("hf", *sorted(READ_ONCE)),
 )
 def precision_set_too_late(run: LintContext) -> Iterator[Finding]:
-    """A script asks for mixed precision after the arguments have been made."""
+    """A script sets mixed precision after its arguments have been created."""
     if run.of("deepspeed") or run.said("accelerate", "mixed_precision") is not None:
         return
     if run.said("launch", "flags.mixed_precision", "environment.ACCELERATE_MIXED_PRECISION"):
@@ -371,7 +371,7 @@ of an optimizer with two groups; deepspeed 0.16.9 to 0.19.8 runtime/engine.py dr
     reads=reads_of(_LOST_GROUPS),
 )
 def schedule_of_a_lost_group(run: LintContext) -> Iterator[Finding]:
-    """Adapters under DeepSpeed with a torch whose schedules count groups."""
+    """An adapter runs under DeepSpeed with a torch whose schedules count parameter groups."""
     is_told = all(run.runs(each) and run.release(name).is_named for name, each in _COUNTING_GROUPS)
     if is_told and run.said("deepspeed", "optimizer.type", "scheduler.type") is None:
         told = set()

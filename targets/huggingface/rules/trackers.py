@@ -1,4 +1,4 @@
-"""Trackers, the Hub and secrets."""
+"""Rules about trackers, the Hub and secrets."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
     reads=keys("trainer", *_PUSH_KEYS),
 )
 def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
-    """Keys of an upload that is not asked for."""
+    """Keys for an upload to the Hub are set, but no upload is requested."""
     for document in run.of("trainer"):
         if document.is_view or "push_to_hub" in document.unknown:
             continue  # Axolotl pushes wherever hub_model_id is written
@@ -42,7 +42,7 @@ def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
 
 
 _AT_SAVES: Final = ("checkpoint", "all_checkpoints")
-"""What is more than `every_save`, the default."""
+"""Strategies that push more than `every_save`, the default."""
 
 
 @rule(
@@ -53,7 +53,7 @@ _AT_SAVES: Final = ("checkpoint", "all_checkpoints")
     reads=("axolotl:hub_model_id", "trainer:hub_strategy"),
 )
 def hub_without_saves(run: LintContext) -> Iterator[Finding]:
-    """The model is to be pushed whenever it is saved, and it is never saved."""
+    """The model is to be pushed whenever it is saved, but it is never saved."""
     for document in configs(run):
         yield from _never_pushed(document.get("hub_model_id"), document.get("save_strategy"))
     for document in run.of("trainer"):
@@ -89,7 +89,7 @@ _VARIABLES: Final = ("WANDB_PROJECT", "WANDB_NAME", "TENSORBOARD_LOGGING_DIR", "
     ),
 )
 def nothing_is_reported(run: LintContext) -> Iterator[Finding]:
-    """A run has a name for its tracker, and no tracker."""
+    """A run has a name for its tracker, but no tracker."""
     documents = [each for each in run.of("hf", *TRL) if not each.is_view]
     if not documents or any("report_to" in each.unknown for each in documents):
         return
@@ -108,7 +108,7 @@ def nothing_is_reported(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_whole(run: LintContext, documents: Sequence[Document]) -> bool:
-    """Whether the release is known, and no file is named beside the flags that may say it."""
+    """Whether the release is known, and no flag names a file that may set the tracker."""
     is_elsewhere = any(each.get("config") is not None for each in documents)
     return run.release("transformers").is_named and not is_elsewhere
 
@@ -131,7 +131,7 @@ _NAME: Final = re.compile(r"(?:api_?key|token|secret)$", re.IGNORECASE)
     reads=ALWAYS,  # a secret may stand at any key
 )
 def secret_in_file(run: LintContext) -> Iterator[Finding]:
-    """A token or a key of a service is written in the file."""
+    """The file contains a token or a key of a service."""
     seen: set[tuple[str, str]] = set()
     for document in run.documents:
         for place in () if document.is_view else document.where(_is_secret).values():
@@ -175,7 +175,7 @@ _EVERY: Final = "all"
     reads=keys("trainer", *_UNREAD_KEYS),
 )
 def tracker_keys_unread(run: LintContext) -> Iterator[Finding]:
-    """Settings of one tracker, while another one is in use."""
+    """Settings of one tracker are given, but another one is in use."""
     for document in run.of("hf", *TRL):
         told = document.get("report_to")
         if document.is_view or told is None or "report_to" in document.unknown:
@@ -195,7 +195,7 @@ def tracker_keys_unread(run: LintContext) -> Iterator[Finding]:
 
 
 def _names(value: Any) -> set[str]:
-    """The trackers that are named by a word."""
+    """The trackers that a value names as words."""
     return {each for each in _trackers(value) if isinstance(each, str)}
 
 
@@ -205,7 +205,7 @@ _KNOWN: Final = (
 )
 """transformers 4.40.2 to 5.23.0 integrations/integration_utils.py INTEGRATION_TO_CALLBACK."""
 _NOTHING: Final = ("None", "False", "null", "no")
-"""Words for no tracker that are none of the trainer's, also on a command line."""
+"""Words that mean no tracker but are none of the trainer's, even on a command line."""
 _MEANT: Final = {
     "None": "none",
     "False": "none",
@@ -225,7 +225,7 @@ _MEANT: Final = {
     reads=("trainer:report_to",),
 )
 def tracker_not_supported(run: LintContext) -> Iterator[Finding]:
-    """A tracker that the trainer does not know."""
+    """The trainer does not support a requested tracker."""
     for place in run.each("trainer", "report_to"):
         if place.document.is_view:
             continue
@@ -239,7 +239,7 @@ def tracker_not_supported(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_every(run: LintContext) -> bool:
-    """Whether None may be every tracker, as before 5.0: also where no release is required."""
+    """Whether None may mean every tracker, as before 5.0; also if no release is required."""
     release = run.release("transformers")
     is_required = release.is_named or release.pin is not None
     return run.runs("transformers<5") is True or not is_required
@@ -282,7 +282,7 @@ _NAMELESS: Final = "write a name, or leave project out: it is huggingface then"
     reads=("trainer:project",),
 )
 def tracker_project_refused(run: LintContext) -> Iterator[Finding]:
-    """A project name that Trackio refuses, or replaces."""
+    """Trackio refuses or replaces a project name."""
     for document in run.of("hf", *TRL):
         told, at = document.get("report_to"), document.get("project")
         if document.is_view or told is None or at is None:
@@ -316,7 +316,7 @@ def _left_out(at: Place, beside: Label) -> Finding:
 
 
 def _taken(at: Place, name: str, beside: Label) -> Iterator[Finding]:
-    """A name under which Trackio keeps files of its own."""
+    """The project name is reserved: Trackio uses it for its own files."""
     ending = next((each for each in _SUFFIXES if name != each and name.endswith(each)), None)
     if name.startswith(_PREFIX) or ending:
         yield Finding(
@@ -332,7 +332,7 @@ def _taken(at: Place, name: str, beside: Label) -> Iterator[Finding]:
     "tracker-turned-off", "error", "init", consumers=("transformers",), reads=("trainer:report_to",)
 )
 def tracker_turned_off(run: LintContext) -> Iterator[Finding]:
-    """A variable turns a tracker off that the arguments ask for."""
+    """An environment variable turns off a tracker that the arguments request."""
     asked = [
         place for place in run.each("trainer", "report_to") if "wandb" in _trackers(place.value)
     ]

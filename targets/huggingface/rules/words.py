@@ -1,4 +1,4 @@
-"""Words and numbers that the Trainer accepts at first, and that are refused later."""
+"""Rules about words and numbers that the Trainer accepts at first and refuses later."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -64,7 +64,7 @@ _LISTED: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
     reads=keys("trainer", *_WORDS, *_LISTED),
 )
 def word_refused_later(run: LintContext) -> Iterator[Finding]:
-    """A word that the trainer's arguments accept, and that its reader refuses."""
+    """The trainer's arguments accept a word, but the code that reads it refuses it."""
     for key, (words, consequence, why) in _WORDS.items():
         for place in run.each("trainer", key):
             if isinstance(place.value, str) and not _is_taken(place, words):
@@ -74,7 +74,7 @@ def word_refused_later(run: LintContext) -> Iterator[Finding]:
 
 
 def _listed(run: LintContext) -> Iterator[Finding]:
-    """Words of a list, or of a text that is split at its blanks."""
+    """Findings for unknown words in a list, or in a text that is split at blanks."""
     for key, (words, consequence, why) in _LISTED.items():
         for place in run.each("trainer", key):
             said = place.value.split() if isinstance(place.value, str) else place.value
@@ -94,7 +94,7 @@ def _is_open(place: Place) -> bool:
 
 
 def _is_taken(place: Place, words: tuple[str, ...]) -> bool:
-    """Flags are known by their names only: `--log_level DEBUG` may be another program's."""
+    """Whether a word is accepted; flags in any case, since they may be another program's."""
     is_flag = place.document.format == "shell"
     return place.value in words or (is_flag and place.value.lower() in words)
 
@@ -145,7 +145,7 @@ _COMPILE_KEYS: Final[tuple[tuple[str, str, Consequence], ...]] = (
     reads=tuple(f"{kind}:{key}" for kind, key, _ in _COMPILE_KEYS),
 )
 def compile_word_unknown(run: LintContext) -> Iterator[Finding]:
-    """A backend of torch.compile that does not exist."""
+    """The backend of torch.compile does not exist."""
     for kind, key, when in _COMPILE_KEYS:
         at = run.said(kind, key)
         if at is None or not isinstance(at.value, str) or not at.value:
@@ -164,7 +164,7 @@ def compile_word_unknown(run: LintContext) -> Iterator[Finding]:
 
 
 def _is_off(run: LintContext, kind: str) -> bool:
-    """Whether compiling is turned off beside it; a backend alone turns it on."""
+    """Whether compilation is turned off beside the backend, which alone turns it on."""
     compiled = run.said(kind, "torch_compile")
     return compiled is not None and compiled.value is False and kind == "axolotl"
 
@@ -233,7 +233,7 @@ _NUMBERS: Final[tuple[tuple[str, Consequence, str, str], ...]] = (
         "write 25, or leave it out",
     ),
 )
-"""What is written, what comes of it, why, and how to mend it."""
+"""The condition, its consequence, the reason, and how to fix it."""
 
 
 def _number(condition: str, consequence: Consequence, why: str, mend: str) -> Row:
