@@ -1,1 +1,1 @@
-"""ostris/ai-toolkit: configs of its trainer of denoisers, which are read and never written."""
+"""ostris/ai-toolkit: configs of its diffusion trainer, which are read and never written."""

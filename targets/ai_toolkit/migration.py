@@ -1,4 +1,4 @@
-"""Keys of ai-toolkit without a slot: what other programs do without each."""
+"""Keys of ai-toolkit without a slot, and what other programs do instead."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -80,7 +80,7 @@ def _leaves(names: Iterable[str], instead: str, harmless: Any) -> Iterator[Moved
 
 
 def _places(name: str) -> Iterator[str]:
-    """A key of each set of data, where the name has a star for it."""
+    """A key's path in each data set, if the name has a star for it."""
     yield from (name.replace("*", f"[{number}]") for number in range(16 if "*" in name else 1))
 
 
@@ -93,4 +93,4 @@ LEAVES: Final = (
         for each in _leaves(names, why, never if why.startswith(_ALWAYS_OTHER) else _OFF)
     ),
 )
-"""What is done without each key."""
+"""What other programs do without each key."""

@@ -1,4 +1,4 @@
-"""Keys of ai-toolkit's process that trains, as slots: read, and never written."""
+"""Rows for ai-toolkit's training process, which are read and never written."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ _NETWORK: Final = tuple(
 
 
 def _adapter(found: Found) -> Values:
-    """LoRA; rank goes before linear, and alpha is 1 where neither name of it is there."""
+    """LoRA; `rank` has precedence over `linear`, and alpha is 1 if both its keys are missing."""
     if found.get("network.type", "lora") != "lora":
         return {}
     rank = found.get("network.rank", found.get("network.linear", 4))
@@ -41,7 +41,7 @@ def _adapter(found: Found) -> Values:
 
 
 def is_flux(found: Found) -> bool:
-    """Whether FLUX is trained, by either way to say so."""
+    """Whether FLUX is trained, by either of the keys that select it."""
     return found.get("model.is_flux") is True or found.get("model.arch") == "flux"
 
 
@@ -54,7 +54,7 @@ _PRECISION: Final = {
     **dict.fromkeys(("fp16", "float16"), "fp16"),
     **dict.fromkeys(("fp32", "float32", "float"), "fp32"),
 }
-"""toolkit/train_tools.py `get_torch_dtype`."""
+"""The dtype of each word: toolkit/train_tools.py `get_torch_dtype`."""
 
 
 def _compute(found: Found) -> Values:
@@ -66,7 +66,7 @@ _STEPS: Final = ("train.gradient_accumulation", "train.gradient_accumulation_ste
 
 
 def _accumulation(found: Found) -> Values:
-    """Of the older name -1 is a whole epoch."""
+    """The accumulation steps; -1 in the older key means a whole epoch, which no slot holds."""
     steps = max(found.get(key, 1) for key in _STEPS)
     return {"batch.accumulation": steps} if min(found.values()) > 0 else {}
 
@@ -103,7 +103,7 @@ def _rate(found: Found) -> Values:
 
 
 def _shape(found: Found) -> Values:
-    """A rate that stays; the others take torch's own arguments."""
+    """A constant schedule; the others take torch's own arguments."""
     if found.get("train.lr_scheduler", "constant") != "constant":
         return {}
     return {"schedule.kind": "constant", "schedule.arguments": (), "schedule.warmup_steps": 0}
@@ -119,7 +119,7 @@ _SETS: Final = tuple(f"datasets.[{number}]" for number in range(16))
 
 
 def _data(found: Found) -> Values:
-    """Each folder as often as an epoch sees it."""
+    """Each folder, as many times as an epoch reads it."""
     there = [at for at in _SETS if f"{at}.folder_path" in found]
     if any(found.get(f"{at}.is_reg") for at in _SETS):
         return {}
@@ -132,7 +132,7 @@ def _data(found: Found) -> Values:
 
 
 def _side(found: Found) -> Values:
-    """One size of all sets; a list of several is as many sets."""
+    """The size that all sets share; a set with several sizes counts as several sets."""
     sizes = {str(each): each for each in found.values()}
     sides = [
         each for size in sizes.values() for each in (size if isinstance(size, list) else [size])

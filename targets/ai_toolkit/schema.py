@@ -1,7 +1,7 @@
-"""Writes which keys the config classes of ai-toolkit ask for, by release, from a clone.
+"""Write the keys that ai-toolkit's config classes read in each release, from a clone.
 
 `python -m tunec.targets.ai_toolkit.schema CLONE` rewrites `schemas/json/ai-toolkit/*.json`. A class
-takes any key, and asks for those that it has: they are read off its source.
+accepts any key and only reads those that it knows, which are extracted from its source.
 """
 
 import ast
@@ -53,7 +53,7 @@ def _document(clone: str, release: str, commit: str) -> dict[str, Any]:
 
 
 def _keys_of(node: ast.ClassDef) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each key that a class asks for, with its default where that is a plain value."""
+    """Each key that a class reads, with its default if that is a literal."""
     for call in ast.walk(node):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue

@@ -1,6 +1,7 @@
-"""ostris/ai-toolkit: `run.py CONFIG`, whose first process trains; read, and never written.
+"""ostris/ai-toolkit: the config of `run.py CONFIG`; it is read, and never written.
 
-Keys are those of the process; `config.name`, around it, is `name`.
+The rows' keys are those of its first process, which trains; `name` is the surrounding
+`config.name`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ _AROUND: Final = frozenset({"job", "config", "meta"})
 
 
 def _is_config(document: Json) -> bool:
-    """Whether a document is a job with a process that trains, or what is left of one."""
+    """Whether a document is a job with a training process, or the rest of such a job."""
     if not isinstance(document, Mapping):
         return False
     held, job = document.get("config"), document.get("job")
@@ -64,4 +65,4 @@ TARGET: Final = Target(
     },
     run_by="simpletuner",
 )
-"""What `run.py` of ai-toolkit reads."""
+"""The files that `run.py` of ai-toolkit reads."""

@@ -1,4 +1,4 @@
-"""Rows of Axolotl's YAML: the adapter, and how the frozen base is stored."""
+"""Rows of Axolotl's YAML for the adapter and for the storage of the frozen base."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,7 +21,10 @@ _BUILD: Final = "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_lora`"
 
 
 def write_kind(plan: Plan) -> Mapping[str, Json]:
-    """Beside 4 bits it is called qlora: with lora nothing is quantised."""
+    """The adapter's kind.
+
+    With a 4-bit base it is qlora, because Axolotl does not quantize for lora.
+    """
     if not has_adapter(plan):
         return {}
     return {"adapter": "qlora" if in_four_bits(plan) else "lora"}
@@ -39,7 +42,7 @@ def _write_targets(plan: Plan) -> Mapping[str, Json]:
 
 
 def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """With `lora_target_linear` every linear layer is meant, which the model's tree says."""
+    """The named layers, unless `lora_target_linear` adds every linear layer of the model."""
     if found.get("lora_target_linear") or not found.get("lora_target_modules"):
         return {}
     targets = found["lora_target_modules"]
@@ -99,7 +102,7 @@ ADAPTER: Final = (
 
 
 def _every_layer(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """With names beside them, which are among them but for the output layer."""
+    """All linear layers; names beside the switch add nothing, except for the output layer."""
     more = found.get("lora_target_modules") or ()
     is_all = found.get("lora_target_linear") and not isinstance(more, str) and _HEAD not in more
     return {"adapter.targets": "all-linear"} if is_all else {}

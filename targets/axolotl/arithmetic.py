@@ -1,4 +1,4 @@
-"""Rows of Axolotl's YAML: precision, recomputed activations, and the engine."""
+"""Rows of Axolotl's YAML for precision, recomputed activations and the engine."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,7 +23,7 @@ _FLAGS: Final = ("bf16", "fp16", "bfloat16", "float16", "deepspeed")
 
 
 def _write_precision(plan: Plan) -> Mapping[str, Json]:
-    """`full` keeps bf16 weights without autocast."""
+    """The precision's keys; `full` keeps weights in bf16 without autocast."""
     compute = plan.precision.compute
     casts = plan.states.autocast or on_deepspeed(plan)
     bf16: Json = compute == "bf16" and (True if casts else "full")
@@ -32,7 +32,10 @@ def _write_precision(plan: Plan) -> Mapping[str, Json]:
 
 
 def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """`bf16: auto`, the default, asks the device: then nothing is known unless fp16 is on."""
+    """The precision.
+
+    `bf16: auto`, the default, depends on the device and sets nothing without fp16.
+    """
     bf16 = found.get("bf16", "auto") or found.get("bfloat16")
     half = bool(found.get("fp16"))
     if bf16 == "auto" and not half:
@@ -55,7 +58,7 @@ def _of_precision(slots: tuple[str, ...], **more: Any) -> Entry:
 
 
 def _is_widened(plan: Plan) -> bool:
-    """What is left of a quantised base is fp32, beside another dtype of products."""
+    """Whether the rest of a quantized base is in fp32, although the compute dtype differs."""
     return is_quantised(plan) and plan.states.weights == "fp32" != plan.precision.compute
 
 
@@ -113,11 +116,11 @@ def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
 _BY_FSDP: Final = tuple(
     f"fsdp_config.{name}" for name in ("activation_checkpointing", "fsdp_activation_checkpointing")
 )
-"""Where FSDP recomputes, in the newer name and the older one: rows of its own say it."""
+"""The keys by which FSDP recomputes, under the newer and the older name; other rows read them."""
 
 
 def _offloading(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """To the disk is no place of a slot."""
+    """Whether activations are offloaded to RAM; no slot stands for offload to disk."""
     words = (found.get(_KEY), found.get("activation_offloading"))
     if any(word in ("disk", "offload_disk") for word in words):
         return {}
@@ -126,7 +129,7 @@ def _offloading(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _variant(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Unsaid, torch's older variant, but for runs on rewards or pairs, or of a part."""
+    """The variant: reentrant by default, except in runs with rewards, pairs or partial training."""
     said = found.get(_VARIANT)
     return {_REENTRANT: not any(map(found.get, _OTHERWISE)) if said is None else said}
 

@@ -1,4 +1,4 @@
-"""How Axolotl counts optimizer steps: it tells the Trainer their number."""
+"""How Axolotl counts optimizer steps; it passes their number to the Trainer."""
 
 import math
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from tunec.targets.axolotl.packages import PACKAGE
 
 
 def _steps(epoch: Epoch, epochs: float) -> int:
-    """All passes are one count, of which the last step may be a partial one.
+    """The number of steps. All epochs are counted together, and the last step may be partial.
 
-    axolotl 0.13.2 to 0.19.0 utils/trainer.py `calculate_total_num_steps`. Where prompts are
-    answered the Trainer counts: common/datasets.py `load_preference_datasets`.
+    axolotl 0.13.2 to 0.19.0 utils/trainer.py `calculate_total_num_steps`. If the model answers
+    prompts, the Trainer counts: common/datasets.py `load_preference_datasets`.
     """
     if epoch.answers:
         return of_whole_and_partial(epoch, epochs)
@@ -21,7 +21,7 @@ def _steps(epoch: Epoch, epochs: float) -> int:
 
 
 def counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
-    """Its own packing fills bins by an order that it draws, so that rows are an estimate.
+    """Axolotl's counting. Its packing fills bins in a random order, so the rows are an estimate.
 
     axolotl 0.13.2 to 0.19.0 utils/samplers/multipack.py `MultipackBatchSampler`.
     """

@@ -1,4 +1,4 @@
-"""Rows of Axolotl's YAML: the data sets, and how samples are made of them."""
+"""Rows of Axolotl's YAML for the data sets, and for how samples are built from them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -36,22 +36,22 @@ _TYPES: Final[Mapping[DataFormat | None, Mapping[str, Json]]] = {
     },
     "text": {"type": "completion", "field": "text"},
 }
-"""How prompts are made, by what a record looks like (axolotl 0.13.2 to 0.19.0 prompt_strategies:
+"""How prompts are built for each record format (axolotl 0.13.2 to 0.19.0 prompt_strategies:
 chat_template.py `ChatTemplatePrompter`, user_defined.py, completion.py; utils/data/wrappers.py)."""
 _USUAL: Final[Mapping[str, Json]] = {
     "field_messages": "messages",
     "message_property_mappings": {"role": "role", "content": "content"},
     "field": "text",
 }
-"""What these say where they are left out."""
+"""The defaults of these keys."""
 _WHERE: Final = frozenset({"path", "name", "split"})
 
 
 def _type(plan: Plan) -> Mapping[str, Json]:
-    """How prompts are made: by the format of the data, or of `chosen` and `rejected` conversations.
+    """How prompts are built: by the data's format, or from `chosen` and `rejected` conversations.
 
-    These are the columns that TRL's trainers take too. Prompts that are answered go to TRL as they
-    are, where no type is given: utils/data/rl.py `_load_split`.
+    TRL's trainers read these columns too. Without a type, prompts that are answered go to TRL
+    unchanged: utils/data/rl.py `_load_split`.
     """
     if is_rewarded(plan):
         return {}
@@ -61,13 +61,13 @@ def _type(plan: Plan) -> Mapping[str, Json]:
 
 
 def _said_of_records(part: Mapping[str, Any]) -> Mapping[str, Json]:
-    """What a data set says of its records, without what it says needlessly."""
+    """A data set's keys about its records, without keys that hold their default."""
     said = {key: each for key, each in part.items() if key not in _WHERE and each is not None}
     return {key: each for key, each in said.items() if _USUAL.get(key) != each}
 
 
 def _formats(found: Mapping[str, Json]) -> list[DataFormat | None] | None:
-    """The format of each data set; None where one is read in a way that has no name."""
+    """The format of each data set; None if one of them is read in a way that has no name."""
     parts = [*(found.get("datasets") or ()), *(found.get("test_datasets") or ())]
     if not all(isinstance(each, dict) for each in parts):
         return None
@@ -77,15 +77,16 @@ def _formats(found: Mapping[str, Json]) -> list[DataFormat | None] | None:
 
 
 def _read_format(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The one format of all data sets; several, or another one, is no slot's value."""
+    """The format that all data sets share; no slot stands for several formats or another one."""
     every = set(_formats(found) or ())
     return {"data.format": every.pop()} if len(every) == 1 else {}
 
 
 def records(plan: Plan) -> tuple[Record, ...]:
-    """axolotl 0.13.2 to 0.19.0 prompt_strategies/chat_template.py `get_conversation_thread`.
+    """The records that Axolotl reads: axolotl 0.13.2 to 0.19.0 `get_conversation_thread`.
 
-    Of pairs prompt_strategies/dpo/chat_template.py `argilla_chat`: whole conversations.
+    It is in prompt_strategies/chat_template.py. For pairs, prompt_strategies/dpo/chat_template.py
+    `argilla_chat` reads whole conversations.
     """
     if is_rewarded(plan):
         return (Record(("prompt",)),)
@@ -95,7 +96,7 @@ def records(plan: Plan) -> tuple[Record, ...]:
 
 
 def _part(plan: Plan, path: str, split: str) -> Mapping[str, Json]:
-    """One data set; a file has one split, whatever it is for."""
+    """The entry of one data set. A file has a single split, `train`, whatever its purpose."""
     said = chosen(path)
     split = said.split or (split if data_kind(path) in ("name", "directory") else "train")
     name = {} if said.config is None else {"name": said.config}
@@ -111,7 +112,7 @@ def _write_data(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The data sets, which are joined; what they are mixed with by share is no slot's value."""
+    """The data sets, which Axolotl concatenates; no slot stands for mixing them by share."""
     parts = found["datasets"]
     if not isinstance(parts, list) or any(not isinstance(each, dict) for each in parts):
         return {}
@@ -120,7 +121,7 @@ def _read_data(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def write_evaluation(plan: Plan) -> Mapping[str, Json]:
-    """What is evaluated on: a split of its own where it is in the data that is trained on."""
+    """The evaluation data: another split if it is in the training data."""
     path = plan.data.evaluation
     if path is None:
         return {"val_set_size": 0.0}
@@ -130,7 +131,7 @@ def write_evaluation(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """One data set of its own; a share that is split off is no slot's value."""
+    """The separate evaluation data set; no slot stands for a share of the training data."""
     parts = found.get("test_datasets")
     if parts:
         trained = [_named(each) for each in found.get("datasets") or ()]
@@ -140,7 +141,7 @@ def _read_evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """How prompts are made of the columns of data, which no other program does."""
+    """How prompts are built from the data's columns, which no other program does."""
     answers = found.get("rl") == "grpo"
     taken = "prompts" if answers else "messages, prompts with completions, or text"
     for key in ("datasets", "test_datasets"):

@@ -1,4 +1,4 @@
-"""Arguments of TRL that no slot stands for, in Axolotl's words: the other way of `migration`."""
+"""TRL's arguments without a slot, as Axolotl's keys: the reverse of `migration`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -29,7 +29,7 @@ from tunec.targets.read_only import means_every_layer
 
 
 def _part(said: Mapping[str, Json]) -> dict[str, Json] | None:
-    """A part of TRL's mixture, of samples with `messages`; None where there is no word for it."""
+    """A part of TRL's mixture, with samples of `messages`; None if Axolotl cannot express it."""
     if said.keys() - {"path", "name", "split", "data_files"}:
         return None
     held = {**said, "split": said.get("split") or "train", "type": "chat_template"}
@@ -40,9 +40,9 @@ def _part(said: Mapping[str, Json]) -> dict[str, Json] | None:
 
 
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The data sets where one is a part, or where a share is split off; rows say those used whole.
+    """The data sets if one is partial or a share is split off; rows express whole data sets.
 
-    Pairs of answers are of another type, which rows write.
+    Pairs of answers have another type, which rows write.
     """
     parts, share = found.get("datasets"), found.get("test_split_size")
     if not isinstance(parts, list) or (all(map(is_whole, parts)) and not share):
@@ -74,7 +74,7 @@ _KERNELS: Final = {
 
 
 def _liger(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Liger's kernels by its plugin, those that are set."""
+    """The Liger kernels that are set, by Axolotl's plugin."""
     own = {_KERNELS[key]: bool(value) for key, value in found.items() if key in _KERNELS}
     if found.get("use_liger_kernel") is not True or not own:
         return {}
@@ -97,7 +97,7 @@ def _order(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _scales(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """As a switch, which every release takes, where it is one."""
+    """The scaling of rewards, as a boolean if possible, because every release accepts one."""
     said = found["scale_rewards"]
     switch = next((flag for flag, word in SCALES.items() if word == said), said)
     return {"trl.scale_rewards": switch}
@@ -109,7 +109,7 @@ def _targets(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _alone(found: Mapping[str, Json]) -> Mapping[str, Json] | None:
-    """Each process divides by its own tokens, which is what Axolotl does."""
+    """None if each process divides by its own tokens, as Axolotl does; else an empty mapping."""
     return None if found["average_tokens_across_devices"] is False else {}
 
 
@@ -183,4 +183,4 @@ TAKES: Final = (
         "trl 0.22.2 to 1.16.0 model_config.py; axolotl 0.13.2 to 0.19.0 utils/schemas/peft.py",
     ),
 )
-"""The other way of `CARRIES`."""
+"""The reverse of `CARRIES`."""

@@ -1,4 +1,4 @@
-"""Rows of Axolotl's YAML for FSDP: `fsdp`, `fsdp_version` and `fsdp_config`, in older words too."""
+"""Rows of Axolotl's YAML for FSDP: `fsdp`, `fsdp_version` and `fsdp_config`, with older names."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -39,7 +39,7 @@ _KEYS: Final = (
 
 
 def _inside(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The keys of the section by their newer names."""
+    """The keys of the section under their newer names."""
     return {
         key.removeprefix(f"{_CONFIG}.").removeprefix(_OLDER): value
         for key, value in found.items()
@@ -96,7 +96,7 @@ _ORIGINAL: Final = tuple(f"{_CONFIG}.{prefix}use_orig_params" for prefix in ("",
 
 
 def _original(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Of version 1, where the Trainer has it on."""
+    """Original parameters in version 1, where the Trainer turns them on by default."""
     inside = _inside(found)
     is_first = str(found.get(_VERSION) or inside.get("version", 1)) != "2"
     said = true(inside.get("use_orig_params", True))

@@ -1,4 +1,4 @@
-"""Axolotl's keys that TRL's file does not hold, and what TRL does instead."""
+"""Axolotl's keys that TRL's file cannot hold, and what TRL does instead."""
 
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ def _computes_the_same(plugins: Any) -> bool:
 
 
 def _other(key: str, instead: str, source: str, *same: Any) -> Moved:
-    """A key whose program does so by itself; `same` are values with which TRL does, too."""
+    """A key that TRL does not have; `same` are values with which TRL behaves equally."""
     return gone(key, source, instead, changes_nothing=one_of(*same) if same else never)
 
 

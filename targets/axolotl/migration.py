@@ -1,4 +1,4 @@
-"""Axolotl's keys without a slot: what TRL's file holds for them, or what TRL does instead."""
+"""Axolotl's keys without a slot: their equivalent in TRL's file, or what TRL does instead."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -25,7 +25,7 @@ FILES: Final = ("json", "csv", "parquet", "arrow", "text")
 
 
 def _part(said: Mapping[str, Json]) -> dict[str, Json]:
-    """One of `datasets`, in the words of `load_dataset`: its prompts are another matter."""
+    """An entry of `datasets` as arguments of `load_dataset`, without the form of its prompts."""
     path, kind = said["path"], said.get("ds_type")
     held: dict[str, Json] = {"path": path}
     if kind in FILES and not said.get("data_files"):
@@ -35,9 +35,9 @@ def _part(said: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The data sets where a share is split off to evaluate on, or where one is a part of another.
+    """The data sets if a share is split off to evaluate on, or if one is only partly used.
 
-    Rows say those that are used whole, with nothing or another data set to evaluate on.
+    Rows express data sets that are used whole, with no or separate evaluation data.
     """
     parts, share = found.get("datasets"), found.get("val_set_size")
     every = [_part(each) for each in parts or ()]
@@ -51,12 +51,12 @@ def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _share(times: Json, found: Mapping[str, Json]) -> float:
-    """Axolotl takes it where it is below 1, and leaves `save_steps` or `eval_steps` else."""
+    """The interval as a share of all steps. Axolotl only uses a share below 1."""
     return float(1 / (times * (found.get("num_epochs") or 1)))
 
 
 def _saves(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """`save_steps` below 1 is a share of all steps, for both; once in all is once an epoch."""
+    """When to save. `save_steps` below 1 is a share of all steps in both programs."""
     times, steps = found.get("saves_per_epoch"), found.get("save_steps")
     if times:
         share = _share(times, found)
@@ -73,7 +73,7 @@ def _saves(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _evaluations(usual: str, found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """`usual`: what happens where there is data to evaluate on, and no key says how often."""
+    """When to evaluate; `usual` is the strategy if there is evaluation data but no key sets one."""
     if not found.get("val_set_size") and not found.get("test_datasets"):
         return {}
     times, steps = found.get("evals_per_epoch"), found.get("eval_steps")
@@ -102,7 +102,8 @@ OPTIMIZERS: Final = frozenset(
         *("galore_adamw", "galore_adamw_8bit", "galore_adafactor", "apollo_adamw"),
     }
 )
-"""transformers 4.57.6 to 5.23.0 training_args.py `OptimizerNames`, beside those that slots have."""
+"""Optimizers of transformers 4.57.6 to 5.23.0 training_args.py `OptimizerNames` without a slot's
+value."""
 
 
 def _optimizer(found: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -115,11 +116,11 @@ _ARGUMENTS: Final = (
     *("bf16_stochastic_round", "rank", "update_proj_gap", "scale", "proj", "proj_type"),
     *("scale_type", "alpha", "beta3", "t_alpha", "t_beta3", "momentum_dtype", "variance_dtype"),
 )
-"""What the Trainer's optimizers are given: transformers 4.57.6 to 5.23.0 trainer_optimizer.py."""
+"""Arguments of the Trainer's optimizers: transformers 4.57.6 to 5.23.0 trainer_optimizer.py."""
 
 
 def _arguments(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Arguments of an optimizer in one text."""
+    """An optimizer's arguments as one text."""
     start = "optim_args."
     parts = {key.removeprefix(start): each for key, each in found.items() if key.startswith(start)}
     said = ",".join(f"{key}={value}" for key, value in parts.items()) or found.get("optim_args")
@@ -130,7 +131,7 @@ SCHEDULES: Final = ("cosine_with_restarts", "polynomial", "inverse_sqrt", "reduc
 
 
 def _schedule(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Other schedules by their names, and the cosine that ends above nothing."""
+    """Schedules without a slot by their names, and the cosine with a minimum rate."""
     least = found.get("cosine_min_lr_ratio")
     word = found.get("lr_scheduler") or "cosine"
     if least and word == "cosine" and not found.get("cosine_constant_lr_ratio"):
@@ -148,7 +149,7 @@ KERNELS: Final[Mapping[str, str]] = {
 
 
 def _liger(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Liger's kernels; those that the model's own patch has not are no argument of it."""
+    """Liger's kernels, without layer_norm, which a model's own patch does not accept."""
     parts = {KERNELS[key]: bool(value) for key, value in found.items() if key in KERNELS}
     known = {name: value for name, value in parts.items() if name != "layer_norm"}
     if not any(known.values()):
@@ -160,9 +161,9 @@ OWN_ATTENTION: Final = ("s2", "sage", "fp8")
 
 
 def _attention(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """A kernel of the hub, or one that no slot has; xformers' computes what torch's own does.
+    """A kernel of the Hub, or one without a slot; xformers is equivalent to torch's own.
 
-    Others of Axolotl's own compute something else.
+    Axolotl's other own kernels compute something else.
     """
     word = found["attn_implementation"]
     if not isinstance(word, str) or word in (*OWN_ATTENTION, *USUAL_ATTENTION):
@@ -178,7 +179,7 @@ def _prompts(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 SCALES: Final[Mapping[bool, str]] = {True: "group", False: "none"}
-"""Words of both programs for what was a switch: trl from 0.22, axolotl from 0.19."""
+"""Both programs' words for the former boolean: trl from 0.22, axolotl from 0.19."""
 
 
 def _scales(found: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -187,13 +188,13 @@ def _scales(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _widths(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Of an engine on the same devices; a server gets it when it is started."""
+    """The width of an engine on the training devices; a server gets its width when it starts."""
     width = found["vllm.tensor_parallel_size"]
     return {"vllm_tensor_parallel_size": width} if found.get("trl.vllm_mode") == "colocate" else {}
 
 
 def renamed(key: str, other: str, source: str) -> Carry:
-    """A key that the other program has under another name, or under the same."""
+    """A key that the other program has, under another name or the same."""
 
     def write(found: Mapping[str, Json]) -> Mapping[str, Json]:
         return {} if found[key] in (None, "") else {other: found[key]}
@@ -202,7 +203,7 @@ def renamed(key: str, other: str, source: str) -> Carry:
 
 
 def _at_first(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Where it evaluates, it does so before the first step, too."""
+    """If Axolotl evaluates, it also does so before the first step."""
     has_data = found.get("val_set_size") or found.get("test_datasets")
     times, word = found.get("evals_per_epoch"), found.get("eval_strategy")
     is_often = bool(times) and _share(times, found) < 1
@@ -211,12 +212,12 @@ def _at_first(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def is_warmed_unasked(found: Mapping[str, Json]) -> bool:
-    """Whether no key says how long the rate rises."""
+    """Whether no key sets the length of the warm-up."""
     return found.get("warmup_steps") is None and found.get("warmup_ratio") is None
 
 
 def _warms(found: Mapping[str, Json]) -> Mapping[str, Json]:
-    """3 % of all steps by default, and at most 100; a single one is made two."""
+    """Axolotl's default warm-up: 3 % of all steps, at most 100 steps, and two instead of one."""
     most = found.get("max_steps")
     if not is_warmed_unasked(found):
         return {}
@@ -227,7 +228,7 @@ def _warms(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _unbounded(found: Mapping[str, Json]) -> str:
-    """A share of steps that are not counted yet has no upper limit in other programs."""
+    """The note that the default warm-up, as a share of an unknown number of steps, has no limit."""
     if not is_warmed_unasked(found) or found.get("max_steps"):
         return ""
     return (

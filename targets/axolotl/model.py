@@ -1,4 +1,4 @@
-"""Rows of Axolotl's YAML: which model, with which attention and loss, towards which objective."""
+"""Rows of Axolotl's YAML for the model, its attention and loss, and the objective."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -27,7 +27,7 @@ _FLAGS: Final = {
 
 
 def _attention(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The first flag that is on; others, such as xformers, are no slot's value."""
+    """The attention of the first flag that is on; no slot stands for others, such as xformers."""
     word = found.get("attn_implementation")
     if word is None:
         word = next((_FLAGS[key] for key in _FLAGS if found.get(key)), None)
@@ -73,11 +73,11 @@ _FORM: Final = "model_quantization_config"
 _EXPANDS: Final = f"{_FORM}_kwargs.dequantize"
 _CLASSES: Final = {"mxfp4": "Mxfp4Config", "fp8": "FineGrainedFP8Config"}
 FP8: Final = "0.19"
-"""The first release whose files say it of FP8; FineGrainedFP8Config is taken from 0.17 on."""
+"""The first release whose files can express FP8; FineGrainedFP8Config is accepted from 0.17 on."""
 
 
 def _write_published(plan: Plan) -> Mapping[str, Json]:
-    """That the weights are expanded: Axolotl installs what keeps them, and they do not train."""
+    """Expand the published weights: packed ones do not train, though Axolotl could keep them."""
     form = plan.model.published
     return {_FORM: _CLASSES[form], _EXPANDS: True} if form in _CLASSES else {}
 
@@ -111,7 +111,7 @@ _REFERENCE: Final = f"{_DPO}; train.py `setup_reference_model`: with adapters no
 
 
 def _write_objective(plan: Plan) -> Mapping[str, Json]:
-    """Towards texts there is no such key."""
+    """The keys of the objective; SFT has none."""
     beta = plan.objective.beta
     if is_rewarded(plan):
         return {"rl": "grpo", BETA: beta}
@@ -119,7 +119,7 @@ def _write_objective(plan: Plan) -> Mapping[str, Json]:
 
 
 def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Supervised where no `rl` is named; KTO, ORPO and others are no slot's value."""
+    """The objective: SFT if `rl` is missing; no slot stands for KTO, ORPO and others."""
     word = found.get("rl")
     if word is None:
         return {"objective.kind": "sft", "objective.beta": 0.0}
@@ -137,7 +137,7 @@ _BEFORE: Final = "precompute_ref_log_probs"
 
 
 def _write_reference(plan: Plan) -> Mapping[str, Json]:
-    """Beside the key, those that decide what the trainer takes by itself."""
+    """The key of the reference, with the keys that determine the trainer's default."""
     before = plan.objective.reference == "precomputed"
     return {"rl": "dpo", **write_kind(plan), **({_BEFORE: True} if before else {})}
 
@@ -192,11 +192,12 @@ _LIGER: Final[Mapping[str, Json]] = {
     "liger_glu_activation": True,
     _LIGER_LOSS: True,
 }
-"""What liger-kernel 0.6.4 to 0.8.1 transformers/monkey_patch.py patches by default for a family."""
+"""The patches of liger-kernel 0.6.4 to 0.8.1 transformers/monkey_patch.py that are on by
+default."""
 
 
 def _path(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Liger's fused loss; two other integrations make logits in pieces of their own."""
+    """Whether Liger fuses the loss; two other integrations compute logits in their own pieces."""
     if found.get("rl") is not None or any(found.get(key) for key in _OTHER_LOSSES):
         return {}
     return {"loss.path": "fused" if found.get(_LIGER_LOSS) is True else "full"}

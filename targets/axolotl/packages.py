@@ -1,4 +1,4 @@
-"""The releases of Axolotl whose sources the rows were read from, and what each brings along."""
+"""The releases of Axolotl whose sources the rows were read from, and the packages of each."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,9 +11,9 @@ PACKAGE: Final = "axolotl"
 SCHEMAS: Final = ("0.8.1", "0.13.2", "0.19.0")
 """The releases whose classes wrote a JSON Schema."""
 RELEASES: Final = ("0.8.1", "0.13.2", "0.14.0", "0.15.0", "0.16.1", "0.17.0", "0.18.0", "0.19.0")
-"""The first of them is only read."""
+"""The known releases, of which the first is only read."""
 WRITTEN: Final = "0.13"
-"""The first release that files are written for; older ones are read."""
+"""The first release for which files are written; older ones are only read."""
 SUPPORTED: Final = Releases(">=0.8,<0.20")
 
 _PINS: Final = (
@@ -26,9 +26,10 @@ _PINS: Final = (
     ("0.19", {"transformers": "5.16.1", "trl": "1.9.0", "peft": "0.20.0", "accelerate": "1.13.0"}),
 )
 """axolotl 0.13.2 to 0.16.1 requirements.txt, 0.17.0 to 0.19.0 `Requires-Dist` of the wheels: exact
-pins but for peft, which is at least 0.18.1 until 0.16 and 0.19 in 0.17."""
+pins, except that peft is at least 0.18.1 until 0.16 and 0.19 in 0.17."""
 _DEEPSPEED: Final = "0.18.9"
-"""The extra `deepspeed`: from 0.18.3 until 0.14, from 0.18.6 and below 0.19 then."""
+"""The release for the extra `deepspeed`: from 0.18.3 on until 0.14, later from 0.18.6 on and below
+0.19."""
 
 
 _BESIDE: Final = (
@@ -37,25 +38,25 @@ _BESIDE: Final = (
     ("0.18", {"torch": "2.12.1", "vllm": "0.20.2"}),
     ("0.19", {"vllm": "0.20.2"}),
 )
-"""The torch that a release takes, where it is none from 2.13 on, and the newest vLLM that pip finds
-beside it: axolotl 0.13.2 to 0.16.1 setup.py `parse_requirements`, which pip runs where torch is not
-seen; `Requires-Dist` of the wheels of 0.17.0 to 0.19.0 and of vllm 0.20.2 to 0.31.0."""
+"""The torch that a release accepts, none of which is 2.13 or later, and the newest vLLM that pip
+finds for it: axolotl 0.13.2 to 0.16.1 setup.py `parse_requirements`, which pip runs without seeing
+torch; `Requires-Dist` of the wheels of 0.17.0 to 0.19.0 and of vllm 0.20.2 to 0.31.0."""
 
 
 def companions(version: Version) -> Mapping[str, str]:
-    """What goes with one of Axolotl in an environment, by package."""
+    """The releases that go with a release of Axolotl in an environment, by package."""
     held = [pins for since, pins in _BESIDE if version >= Version(since)]
     return {**brought(version), **(held[-1] if held else {})}
 
 
 def installed(version: Version) -> Mapping[str, Releases]:
-    """The releases that one of Axolotl requires; none for one that is older than those read."""
+    """The releases that a release of Axolotl requires; empty if it is older than those read."""
     held = [pins for since, pins in _PINS if version >= Version(since)]
     exact = {name for name in held[-1] if name != "peft"} if held else ()
     return {name: Releases(f"=={held[-1][name]}") for name in exact}
 
 
 def brought(version: Version) -> Mapping[str, str]:
-    """The releases that one of Axolotl installs, by package."""
+    """The releases that a release of Axolotl installs, by package."""
     held = [pins for since, pins in _PINS if version >= Version(since)]
     return {**(held[-1] if held else _PINS[0][1]), "deepspeed": _DEEPSPEED}

@@ -1,4 +1,4 @@
-"""What Axolotl does not run, or runs otherwise than planned."""
+"""Plans that Axolotl does not run, or runs differently."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _LOADER: Final = "axolotl 0.13.2 to 0.19.0 loaders/model.py"
 
 
 def _is_alone(plan: Plan) -> bool:
-    """No engine holds the model: one process, or DDP."""
+    """Whether no engine shards the model: one process, or DDP."""
     return plan.parallel.engine in ("none", "ddp")
 
 
@@ -33,12 +33,12 @@ def _is_imported(name: str) -> bool:
 
 
 def _has_a_second_copy(plan: Plan) -> bool:
-    """Full training: the model is loaded once more, though no trainer of rewards is given it."""
+    """Whether Axolotl loads the model twice: in full GRPO, though the trainer does not get it."""
     return is_rewarded(plan) and not has_adapter(plan)
 
 
 def _loads_more_than_fits(plan: Plan) -> bool:
-    """Two copies in 16 bits beside what vLLM takes, before training begins."""
+    """Whether two 16-bit copies beside vLLM's share exceed a device before training begins."""
     is_whole = plan.parallel.engine != "fsdp" and plan.zero.stage < 3
     share = plan.generation.device_share * plan.devices.memory
     return (

@@ -1,4 +1,4 @@
-"""Rows of `rl: grpo`: prompts, answers, what writes them, and their rewards."""
+"""Rows of `rl: grpo` for prompts, answers, the engine that generates them, and rewards."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ def _of_answers(
     source: str = f"{_TRL}; {_HANDED}",
     **more: Any,
 ) -> Entry:
-    """A row that matters to rewarded answers alone."""
+    """A row that only has an effect with GRPO."""
     return row(
         (*keys, KIND),
         slots,
@@ -60,7 +60,7 @@ BETA: Final = "trl.beta"
 
 
 def weight(found: Mapping[str, Json]) -> Json:
-    """How much the reference counts; unsaid nothing, as trl 0.19 and later have it."""
+    """The weight of the reference; 0 by default, as in trl 0.19 and later."""
     return next((found[key] for key in (BETA, "rl_beta") if found.get(key) is not None), 0.0)
 
 
@@ -71,14 +71,14 @@ def _reference(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _write_reference(plan: Plan) -> Mapping[str, Json]:
-    """The keys by which the trainer decides by itself."""
+    """The keys that determine the trainer's own choice of the reference."""
     return {BETA: plan.objective.beta, **write_kind(plan)}
 
 
 _OWN: Final = "trl.rewards."
-"""The package in which TRL's own rewards are, for a program that takes import paths alone."""
+"""The package of TRL's own rewards, for a program that only accepts import paths."""
 OWN_REWARDS: Final = ("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward")
-"""trl 0.27.0 to 1.9.0 rewards/__init__.py, those that take no argument when they are made."""
+"""The rewards in trl 0.27.0 to 1.9.0 rewards/__init__.py whose construction takes no argument."""
 _REWARDS: Final = "trl.reward_funcs"
 
 
@@ -101,7 +101,7 @@ _PROMPT: Final = "max_prompt_len"
 
 
 def _read_completion(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Unsaid, answers have no bound: None is handed on."""
+    """The bound on an answer's tokens; by default None is passed on, which is no bound."""
     tokens = found.get(_COMPLETION)
     return {"generation.completion": tokens} if isinstance(tokens, int) else {}
 
@@ -123,7 +123,7 @@ def _write_engine(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_engine(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Without a mode it is a server: `check_vllm_mode_set`."""
+    """The engine; vLLM without a mode is a server: `check_vllm_mode_set`."""
     if found.get(_USES) is not True:
         return {_ENGINE: "transformers", _SHARE: 0.0}
     if found.get(_MODE) != "colocate":
@@ -155,13 +155,13 @@ IN_BOTH: Final = (
     *("off_policy_mask_threshold", "use_bias_correction_kl", "generation_batch_size"),
     *("chat_template_kwargs", "generation_kwargs"),
 )
-"""Keys of `trl:` that GRPOConfig has at the top, with one meaning and without a slot."""
+"""Keys of `trl:` that GRPOConfig has at the top with the same meaning, and that have no slot."""
 OF_A_SERVER: Final = (
     *("host", "port", "dtype", "max_model_len", "enable_prefix_caching", "device"),
     *("data_parallel_size", "enable_reasoning", "reasoning_parser", "enforce_eager"),
     *("serve_module", "worker_extension_cls", "tensor_parallel_size", "gpu_memory_utilization"),
 )
-"""Keys of `vllm:` that `axolotl vllm-serve` alone reads, or reads where there is a server."""
+"""Keys of `vllm:` that only `axolotl vllm-serve` reads, or that are only read with a server."""
 
 REWARDED: Final = (
     _of_answers(

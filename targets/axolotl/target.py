@@ -1,4 +1,4 @@
-"""The axolotl target: one YAML for `axolotl train`, and DeepSpeed's file beside it."""
+"""The axolotl target: one YAML for `axolotl train`, with DeepSpeed's file beside it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -57,7 +57,7 @@ _OWN: Final = frozenset(
         *("sequence_parallel_degree", "eval_table_size"),
     }
 )
-"""Keys that no other trainer has."""
+"""Keys that only Axolotl has."""
 _ALSO: Final = frozenset(
     {
         *("adapter", "load_in_8bit", "load_in_4bit", "micro_batch_size", "val_set_size", "rl"),
@@ -66,13 +66,16 @@ _ALSO: Final = frozenset(
         *("flash_attention", "early_stopping_patience", "train_on_inputs"),
     }
 )
-"""Keys that others have too."""
+"""Keys that other trainers have too."""
 _OF_OTHERS: Final = frozenset({"model", "model_name"})
-"""How programs of one's own name a model."""
+"""Keys by which custom programs name a model."""
 
 
 def _is_axolotl(document: Json) -> bool:
-    """`base_model` is required, and means the same to no other trainer; a part has two own keys."""
+    """Whether a document is Axolotl's, with `base_model` or as a part without it.
+
+    A part has two of Axolotl's own keys, or one beside two that other trainers share.
+    """
     if not isinstance(document, dict):
         return False
     own = len(_OWN & set(document))
@@ -83,7 +86,7 @@ def _is_axolotl(document: Json) -> bool:
 
 
 def _other_releases(_: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    """The packages of which a spec names another release than Axolotl installs."""
+    """Warn of packages for which a spec names another release than Axolotl installs."""
     for name, wanted in brought(dialect[PACKAGE]).items():
         named = dialect.get(name)
         if named is not None and str(named) != wanted:
@@ -156,14 +159,14 @@ _CANNOT: Final = {
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """What FSDP needs; and attention beside which nothing of a model in full becomes fp32."""
+    """The pins for FSDP, for attention that keeps a full model out of fp32, and for groups."""
     second = _fsdp(spec, draft) if spec.engine == "fsdp" else {}
     narrow = {"attention.implementation": "flash_attention_2"} if _widens(spec, draft) else {}
     return {**second, **narrow, **_groups(spec, draft)}
 
 
 def _groups(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """A step of which each process has a whole group, where the usual one has less.
+    """Pin a step in which each process has whole groups, if the usual step has less.
 
     axolotl 0.17.0 to 0.19.0 utils/schemas/validation.py `check_grpo_batch_size_divisibility`.
     """
@@ -181,7 +184,7 @@ def _groups(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 def _fsdp(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Version 2, as the first is deprecated; of adapters, checkpoints that are whole.
+    """Pin FSDP 2, because version 1 is deprecated, and sharded checkpoints for adapters.
 
     axolotl 0.19.0 utils/schemas/validation.py `check_fsdp2_cpu_ram_efficient_loading_w_4bit`,
     0.13.2 to 0.19.0 `check_gpt_oss_fsdp_loading`; accelerate 1.13.0 utils/fsdp_utils.py
@@ -194,15 +197,15 @@ def _fsdp(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 _WITHOUT_FLASH: Final = ("gpt_oss",)
-"""Families whose class takes no kernel of flash-attn 2: transformers 4.57 to 5.16
+"""Families whose class does not accept a flash-attn 2 kernel: transformers 4.57 to 5.16
 models/gpt_oss/modeling_gpt_oss.py `_compatible_flash_implementations`."""
 
 
 def _widens(spec: Spec, draft: Draft) -> bool:
-    """Whether embeddings, head and norms would become fp32 beside the usual attention.
+    """Whether embeddings, head and norms would become fp32 with the usual attention.
 
-    axolotl 0.13.2 to 0.19.0 loaders/model.py `_configure_embedding_dtypes`: where neither an
-    adapter nor an engine is there, and attention is sdpa or eager.
+    axolotl 0.13.2 to 0.19.0 loaders/model.py `_configure_embedding_dtypes`: that happens with
+    neither an adapter nor an engine, if attention is sdpa or eager.
     """
     if not {"model", "precision", "devices"} <= draft.groups.keys() or spec.attention is not None:
         return False
@@ -213,7 +216,7 @@ def _widens(spec: Spec, draft: Draft) -> bool:
 
 
 def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
-    """What `axolotl train` starts behind a launcher, by its module.
+    """The module and the file with which `axolotl train` starts a launcher.
 
     axolotl 0.13.2 to 0.19.0 cli/utils/train.py `_launch_accelerate_training`.
     """
@@ -245,4 +248,4 @@ TARGET: Final = Target(
     records=records,
     verify="tunec.targets.axolotl.verify",
 )
-"""What `axolotl train` reads."""
+"""The files that `axolotl train` reads."""

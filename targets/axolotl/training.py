@@ -1,4 +1,4 @@
-"""Rows of Axolotl's YAML: batch, optimizer, schedule, saving, evaluation."""
+"""Rows of Axolotl's YAML for batch, optimizer, schedule, saving and evaluation."""
 
 from collections.abc import Mapping
 from typing import Any, Final, get_args
@@ -31,7 +31,7 @@ _ARGUMENTS: Final = (
 
 
 def _batch(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """`batch_size` of one process stands for accumulation where that is null."""
+    """The batch. If accumulation is null, it follows from `batch_size`, which is per process."""
     micro = found.get("micro_batch_size", 1)
     steps = found.get("gradient_accumulation_steps", 1)
     if not steps and found.get("batch_size"):
@@ -69,7 +69,7 @@ def _renamed(said: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _optimizer(by: Entry) -> Entry:
-    """A row of the Trainer's `optim` under Axolotl's name for it."""
+    """A row of the Trainer's `optim` under Axolotl's name."""
     return row(
         ("optimizer",),
         by.slots,
@@ -112,7 +112,7 @@ def _length(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _warmup(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """Steps, of which a single one is made two, or a share of all."""
+    """The warm-up in steps, two instead of one, or as a share of all steps."""
     steps, share = found.get("warmup_steps"), found.get("warmup_ratio")
     if steps is not None:
         return {"schedule.warmup_steps": 2 if steps == 1 else steps, "schedule.warmup_share": None}
@@ -136,7 +136,7 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _times(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """How many times over the run, which a number an epoch comes to; under one it is at the end."""
+    """How many checkpoints and evaluations a run has, from the numbers per epoch; at least one."""
     epochs = found.get("num_epochs") or 1
     said = {"train.checkpoints": found.get("saves_per_epoch")}
     if found.get("val_set_size") or found.get("test_datasets"):
@@ -166,7 +166,7 @@ def _write_warmup(plan: Plan) -> Mapping[str, Json]:
 
 
 def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
-    """Without data to evaluate on it refuses both keys."""
+    """When to evaluate; without evaluation data nothing, because Axolotl refuses both keys then."""
     steps = plan.schedule.evaluation_steps
     if steps is None:
         return {}
@@ -196,7 +196,7 @@ _WARMUP: Final = row(
     when=lambda plan: not rises_over_a_share(plan),
 )
 _ALL: Final = 1_000_000
-"""More checkpoints than a run makes: Axolotl takes none for four."""
+"""More checkpoints than a run creates: Axolotl keeps four if none is given."""
 
 
 def _read_kept(found: Mapping[str, Json]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""How Axolotl's validator is asked about the YAML, and how its answers are read."""
+"""The questions to Axolotl's validator about the YAML, and the reading of its answers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -32,11 +32,11 @@ _BELOW: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("0.17", ("tokenizers==0.22.2", "huggingface_hub==1.17.0", "datasets==4.8.4", *_HUB_1)),
     ("0.19", ("tokenizers==0.23.1", "huggingface_hub==1.17.0", "datasets==4.8.4", *_HUB_1)),
 )
-"""What lies below transformers: within requirements.txt, from 0.17 `Requires-Dist`."""
+"""Pins of packages below transformers: within requirements.txt, from 0.17 `Requires-Dist`."""
 
 
 _LAZY: Final = Version("0.18")
-"""The first release whose validator imports no loader of models."""
+"""The first release whose validator does not import model loaders."""
 _LOADERS: Final = (
     *("bitsandbytes==0.49.1", "triton==3.5.1", "numba==0.63.1", "llvmlite==0.46.0"),
     *("numpy==2.3.5", "posthog==6.7.11", "backoff==2.2.1", "distro==1.9.0", "six==1.17.0"),
@@ -46,7 +46,7 @@ _LOADERS: Final = (
 
 
 def requirements(version: Version) -> tuple[str, ...]:
-    """Exact pins of what a release installs, as far as its validator imports it."""
+    """Exact pins of a release's packages, as far as its validator imports them."""
     below = [pins for since, pins in _BELOW if version >= Version(since)][-1]
     above = (f"{name}=={each}" for name, each in brought(version).items() if name != "deepspeed")
     loaders = _LOADERS if version < _LAZY else ()
@@ -60,7 +60,7 @@ def known() -> tuple[Version, ...]:
 
 
 def where(case: Case) -> Where:
-    """The release, with what it installs. Raises EnvironmentUnavailable for one that is read."""
+    """The environment of the release. Raises EnvironmentUnavailable if its packages are unknown."""
     if case.version not in known():
         raise EnvironmentUnavailable(f"{PACKAGE}=={case.version}", "no set of packages is known")
     return Where(PACKAGE, str(case.version), requirements(case.version))
@@ -73,7 +73,7 @@ def _ask(case: Case, _: Answers) -> Question:
 
 
 def _named(case: Case) -> tuple[str, ...]:
-    """The path by which the file names DeepSpeed's."""
+    """The path of DeepSpeed's file in the YAML."""
     said = document(case.file(FILE), case.delivered[FILE]).get("deepspeed")
     return (said,) if isinstance(said, str) else ()
 
@@ -87,12 +87,12 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 def _moved(key: str) -> bool:
-    """Whether the validator says a key by another: flags of attention by one name."""
+    """Whether the validator replaces a key by another, as it does attention flags."""
     return key.endswith("_attention")
 
 
 def _like(written: Json, found: Json) -> Json:
-    """Data sets as they were written, where the classes only add their defaults."""
+    """Data sets as written, without the defaults that the classes add."""
     if isinstance(written, list) and isinstance(found, list) and len(written) == len(found):
         return [_like(one, other) for one, other in zip(written, found, strict=True)]
     if isinstance(written, Mapping) and isinstance(found, Mapping):

@@ -1,4 +1,4 @@
-"""finetune.yaml: what `FinetuningConfig.from_file` of the scripts reads."""
+"""finetune.yaml, the file that `FinetuningConfig.from_file` of the scripts reads."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _CONFIG: Final = f"{_SCRIPTS} `FinetuningConfig`"
 
 
 def reads_images(plan: Plan) -> bool:
-    """Whether finetune_vision.py runs, and not finetune.py."""
+    """Whether finetune_vision.py runs instead of finetune.py."""
     return plan.model.kind == "vision-language"
 
 
@@ -50,7 +50,7 @@ _LENGTHS: Final = ("max_input_length", "max_output_length")
 
 
 def _halves(plan: Plan) -> tuple[int, int]:
-    """Most tokens of question and answer, which differ by one at most unless the plan says so."""
+    """The most tokens of question and answer; by default each gets half of the sample."""
     both = plan.data.sequence
     if writes_answers(plan):
         return both - plan.evaluation.completion, plan.evaluation.completion
@@ -168,7 +168,7 @@ _ARGUMENTS: Final = tuple(
 
 
 def _in_block(entry: Entry) -> Entry:
-    """A row of adapter_config.json in the block that only adapters have."""
+    """A row of adapter_config.json in the block `peft_config`, which only adapters have."""
     return replace(below("peft_config", entry), when=has_adapter)
 
 
@@ -215,7 +215,7 @@ _ITS_OWN: Final = frozenset({"combine", "freezeV", "peft_config", *_LENGTHS})
 
 
 def _is_configuration(document: Json) -> bool:
-    """Whether both sections are there, and a key that other programs' files do not have."""
+    """Whether a document has both sections, and a key that other programs' files do not have."""
     if not isinstance(document, dict) or not set(document) >= _SECTIONS:
         return False
     data, arguments = document["data_config"], document["training_args"]

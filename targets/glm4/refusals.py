@@ -1,4 +1,4 @@
-"""What the scripts of zai-org/GLM-4 do not run, or run otherwise than planned."""
+"""Plans that the scripts of zai-org/GLM-4 do not run, or run differently."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from tunec.targets.rows import has_adapter
 from tunec.targets.scripts.refusals import Refusal
 
 _FAMILIES: Final = ("chatglm", "glm", "glm4")
-"""`model_type` of the models whose token numbers the scripts write."""
+"""`model_type` of the models whose token ids the scripts hard-code."""
 
 
 def _evaluates_nothing(plan: Plan) -> bool:

@@ -15,17 +15,20 @@ _BLOBS: Final = {
 SOURCES: Final = {
     commit[:7]: Source(REPOSITORY, commit, *_BLOBS[commit[:7]]) for _, commit in STATES
 }
-"""The script that each state's rows were read from, by the commit's first seven digits."""
+"""The script from which each state's rows were read, by the commit's first seven digits."""
 
 
 def documents() -> Iterator[tuple[str, Any]]:
-    """Path below `schemas/json/` and content of each schema. Raises EnvironmentUnavailable."""
+    """The path below `schemas/json/` and the content of each schema.
+
+    Raises EnvironmentUnavailable.
+    """
     for short, source in SOURCES.items():
         yield f"glm4/{short}.json", document(source, obtain(source).read_text(encoding="utf-8"))
 
 
 def document(source: Source, text: str) -> dict[str, Any]:
-    """The schema of a state; the blocks that other libraries define are only objects here."""
+    """The schema of a state; blocks that other libraries define are plain objects in it."""
     properties = fields(text, "FinetuningConfig")
     data = fields(text, "DataConfig")
     inner = closed("", "", data)

@@ -27,7 +27,7 @@ _SCRIPTS: Final[Mapping[str, str]] = {
     "causal-lm": "finetune.py",
 }
 _HERE: Final = "."
-"""DATA_DIR: paths of data are as the plan has them."""
+"""The script's DATA_DIR: paths of data are used as they are in the plan."""
 
 
 def _script(plan: Plan) -> str:
@@ -65,7 +65,7 @@ def _is_command(document: Json) -> bool:
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Answers to all evaluation data, half of a sample unless the spec says otherwise."""
+    """Pin that evaluation generates answers, because the scripts always do so."""
     found = draft.groups.get("data")
     asked = (spec.data if found is None else found).evaluation
     if asked is None or spec.evaluation.metrics:
@@ -74,7 +74,7 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 
 _IMPORTS: Final = (*("datasets", "jieba", "nltk==3.8.1", "rouge_chinese"), "ruamel.yaml", "typer")
-"""zai-org/GLM-4 3f79b54, finetune_demo/requirements.txt, and what finetune.py imports."""
+"""zai-org/GLM-4 3f79b54, finetune_demo/requirements.txt, and the imports of finetune.py."""
 SCRIPT_NAME: Final = "launch.sh"
 STYLE: Final = Style()
 

@@ -1,4 +1,4 @@
-"""How the scripts of zai-org/GLM-4 are asked about finetune.yaml, and answer."""
+"""The questions to the scripts of zai-org/GLM-4 about finetune.yaml, and their answers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,19 +26,19 @@ from tunec.targets.scripts.verify import shell_programs
 
 SCRIPT: Final = "tunec.targets.glm4.consumer"
 _RUAMEL: Final = "ruamel.yaml==0.18.6"
-"""What the scripts read the file with, as their requirements.txt pins it."""
+"""The package with which the scripts read the file, as their requirements.txt pins it."""
 _CONFIGURATION: Final = "FinetuningConfig.from_file"
 _TRAINING, _ADAPTER = "training_args", "peft_config"
 
 
 def _where(case: Case) -> Where:
-    """The set of transformers with what the scripts read the file with."""
+    """The environment of transformers, with the package that reads the file."""
     known = on_transformers(case)
     return Where(known.consumer, known.version, (*known.pins, _RUAMEL))
 
 
 def _ask(case: Case, _: Answers) -> Question | None:
-    """Raises EnvironmentUnavailable where the script's source cannot be had."""
+    """The question to the script. Raises EnvironmentUnavailable if its source is unavailable."""
     if NAME not in case.delivered:
         return None
     names = [each for each in (NAME, DS_CONFIG) if each in case.delivered]

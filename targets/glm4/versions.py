@@ -1,8 +1,9 @@
-"""Which state of zai-org/GLM-4 goes with a release of transformers.
+"""The state of zai-org/GLM-4 that goes with a release of transformers.
 
-The repository has no releases. What its requirements ask of transformers, and what its scripts can
-run with, orders its history: 4.40.0 until 2024-07-16, 4.42.4 and 4.44.0 in summer and autumn 2024,
-4.51.3 and later since 2025-04-14. The states between, for 4.46 to 4.50, changed every few weeks.
+The repository has no releases. Its history is ordered by the transformers that its requirements
+name and its scripts can run with: 4.40.0 until 2024-07-16, 4.42.4 and 4.44.0 in summer and autumn
+2024, 4.51.3 and later since 2025-04-14. The states between, for 4.46 to 4.50, changed every few
+weeks.
 """
 
 from typing import Final
@@ -16,9 +17,9 @@ from tunec.targets.huggingface.packages import TRANSFORMERS
 REPOSITORY: Final = "zai-org/GLM-4"
 
 COMBINED: Final = "4.42"
-"""With this release of transformers came the scripts with `combine` and `freezeV`."""
+"""The first release of transformers with the scripts that have `combine` and `freezeV`."""
 TODAY: Final = "4.51"
-"""From this release on the repository's last state holds."""
+"""The first release of transformers with the repository's last state."""
 
 STATES: Final = (
     ("0", "da2fe372cc61692bd5837e9432304052e0a7971f"),
@@ -39,10 +40,10 @@ RELEASES: Final = Package(
 
 
 def commit(dialect: Dialect) -> str:
-    """The commit whose scripts go with the dialect's transformers."""
+    """The commit with the scripts for the dialect's transformers."""
     return [each for since, each in STATES if dialect[""] >= Version(since)][-1]
 
 
 def schema(dialect: Dialect) -> str:
-    """Path below `schemas/json/` of the schema of that commit's configuration file."""
+    """The path below `schemas/json/` of the schema for that commit's configuration file."""
     return f"glm4/{commit(dialect)[:7]}.json"

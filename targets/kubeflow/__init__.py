@@ -1,1 +1,1 @@
-"""Kubeflow: the manifests that start a run as a TrainJob or as a PyTorchJob."""
+"""Kubeflow: manifests that start a run as a TrainJob or as a PyTorchJob."""

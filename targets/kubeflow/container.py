@@ -1,4 +1,4 @@
-"""What both manifests say of a node's container: command, variables, resources; both ways."""
+"""A node's container in both manifests, read and written: command, variables, resources."""
 
 import re
 import shlex
@@ -27,8 +27,8 @@ RESOURCES: Final[Mapping[Vendor, str]] = {
     "intel": "habana.ai/gaudi",
     "huawei": "huawei.com/Ascend910",
 }
-"""What device plugins call devices: NVIDIA/k8s-device-plugin, ROCm/k8s-device-plugin, Intel Gaudi
-device plugin for Kubernetes, Ascend device plugin (mindxdl)."""
+"""The names of devices in device plugins: NVIDIA/k8s-device-plugin, ROCm/k8s-device-plugin, Intel
+Gaudi device plugin for Kubernetes, Ascend device plugin (mindxdl)."""
 _MEMORY: Final = "memory"
 _CONFIG: Final = "kubeflow/accelerate.yaml"
 _OPENS: Final = re.compile(r"\$(?=[$(])")
@@ -50,7 +50,7 @@ def gives_all(plan: Plan) -> bool:
 
 
 def write_command(plan: Plan, meeting: Mapping[str, str]) -> list[str]:
-    """The one argument of `bash -c`; `meeting` says where a pod finds what the launcher needs."""
+    """The argument of `bash -c`; `meeting` maps the launcher's variables to those of a pod."""
     nodes, per_node = counted(plan)
     values: dict[str, Json] = {"launcher": plan.launch.launcher, "script": _words(plan)}
     if plan.launch.launcher != "python" or nodes > 1:
@@ -70,14 +70,16 @@ def write_command(plan: Plan, meeting: Mapping[str, str]) -> list[str]:
 
 
 _PIP_FLAGS: Final = "--quiet --break-system-packages "
-"""An image's Python belongs to its distribution (PEP 668), and the pod's user is root."""
+"""Flags for pip: an image's Python belongs to its distribution (PEP 668), and the pod's user is
+root."""
 
 
 def unpacked(plan: Plan) -> str:
-    """The bundle's files, from the keys of a ConfigMap to where the run starts.
+    """The shell lines that copy the bundle's files from a ConfigMap to where the run starts.
 
     A key has no slashes (kubernetes ConfigMap: alphanumeric characters, `-`, `_` and `.`). The pods
-    share the volume: each file is put in its place whole, for another pod may read it already.
+    share the volume, so each file is put in place as a whole, because another pod may read it
+    already.
     """
     root = f"{HOME}/{dns_label(plan.job.name)}"
     return (
@@ -95,9 +97,9 @@ def unpacked(plan: Plan) -> str:
 
 
 def _hosts(nodes: int, per_node: int) -> str:
-    """The host file of DeepSpeed's launcher, which only counts its lines where nothing goes by ssh.
+    """The host file of DeepSpeed's launcher, which only counts its lines if nothing uses ssh.
 
-    deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`, `--no_ssh`: names go no further than the
+    deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`, `--no_ssh`: the names are only used as
     keys of `world_info`, of which launch.py takes the one of its own `--node_rank`.
     """
     lines = "".join(f"node-{number} slots={per_node}\\n" for number in range(nodes))
@@ -112,7 +114,7 @@ def _words(plan: Plan) -> list[str]:
 
 
 def read_command(arguments: Json) -> Mapping[str, Any]:
-    """Launcher and script from a shell text, or from words that are the command themselves."""
+    """Launcher and script from a shell text, or from the words of a command."""
     text = command_text(arguments)
     found = parse(without_setup(text))
     prepared = {"job.setup": setup_lines(text), "job.packages": installed_packages(text)}
@@ -125,13 +127,16 @@ def _launched(found: Json) -> Mapping[str, Any]:
 
 
 def command_text(arguments: Sequence[str]) -> str:
-    """What the shell is given, as the pod has it."""
+    """The text that the shell gets in the pod."""
     text = arguments[0] if len(arguments) == 1 else shlex.join(arguments)
     return _unescaped(text)
 
 
 def _escaped(text: str) -> str:
-    """`$(` and `$$` mean something to the kubelet (kubernetes expansion/expand.go `Expand`)."""
+    """A text with `$(` and `$$` escaped, which the kubelet expands.
+
+    kubernetes expansion/expand.go `Expand`.
+    """
     return _OPENS.sub("$$", text)
 
 
@@ -143,17 +148,17 @@ def _unescaped(text: str) -> str:
 
 
 def write_environment(plan: Plan) -> list[Json]:
-    """Variables as the list that a container has."""
+    """The variables as a container's list."""
     return [{"name": name, "value": _escaped(value)} for name, value in plan.launch.environment]
 
 
 def read_environment(listed: Json) -> dict[str, str]:
-    """Variables that are given literally; those of a secret or a field are the cluster's."""
+    """Variables with literal values; those from a secret or a field belong to the cluster."""
     return {each["name"]: _unescaped(each["value"]) for each in listed if "value" in each}
 
 
 def read_variables(listed: Json) -> Mapping[str, Any]:
-    """What the variables of a container settle."""
+    """The slots that a container's variables set."""
     found = read_environment(listed)
     return {
         "launch.environment": tuple(found.items()),
@@ -165,9 +170,9 @@ def read_variables(listed: Json) -> Mapping[str, Any]:
 
 
 def write_limits(plan: Plan) -> dict[str, Json]:
-    """Devices and host memory of a node, as quantities; requests are then the same.
+    """Devices and host memory of a node, as quantities; requests default to the limits.
 
-    A quantity is text where the API writes it back (Kubernetes API `ResourceRequirements`).
+    A quantity is text if the API writes it back (Kubernetes API `ResourceRequirements`).
     """
     devices = {RESOURCES[plan.devices.vendor]: str(counted(plan)[1])}
     return {**devices, _MEMORY: _size(plan.job.host_memory)}
@@ -181,7 +186,7 @@ def _size(bytes_: int) -> str:
 
 
 def read_limits(limits: Json) -> Mapping[str, Any]:
-    """Devices of a node, who makes them, and the memory that is asked for."""
+    """The devices of a node, their vendor, and the requested memory."""
     size = _SIZE.fullmatch(str(limits.get(_MEMORY, "")))
     memory = {"job.host_memory": int(size[1]) * _UNITS[size[2]]} if size else {}
     for vendor, name in RESOURCES.items():

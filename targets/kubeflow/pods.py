@@ -1,4 +1,4 @@
-"""What a pod is given: an image, volumes and the bundle's files; and what it lacks."""
+"""A pod's image, volumes and bundle files; and what is missing from a plan for them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,16 +20,16 @@ _PYTORCH: Final = re.compile(
 _GAUDI: Final = (
     "vault.habana.ai/gaudi-docker/1.22.0/ubuntu22.04/habanalabs/pytorch-installer-2.7.1:latest"
 )
-"""Intel Gaudi documentation 1.22, Docker Installation."""
+"""The image in Intel Gaudi documentation 1.22, Docker Installation."""
 
 
 def usual_image(plan: Plan) -> str | None:
-    """PyTorch's own image for the plan's torch, or the maker's; None: none is known.
+    """PyTorch's own image for the plan's torch, or the vendor's; None if none is known.
 
     pytorch/pytorch .github/scripts/generate_docker_release_matrix.py: one for each CUDA release of
-    the wheels, as `runtime` and as `devel`. DeepSpeed compiles its kernels when it first needs them
-    (0.14.5 to 0.19.8 op_builder/builder.py `installed_cuda_version`: CUDA_HOME), for which `devel`
-    has the compiler, and flash-attn when it is installed.
+    the wheels, as `runtime` and as `devel`. DeepSpeed compiles its kernels on first use (0.14.5 to
+    0.19.8 op_builder/builder.py `installed_cuda_version`: CUDA_HOME), and flash-attn is compiled
+    when it is installed; `devel` has the compiler for both.
     """
     if plan.devices.vendor == "intel":
         return _GAUDI
@@ -43,26 +43,26 @@ def usual_image(plan: Plan) -> str | None:
 
 
 def torch_of(image: str) -> str | None:
-    """The torch that an image of PyTorch's own holds; None: another image."""
+    """The torch in an image of PyTorch's own; None for another image."""
     found = _PYTORCH.fullmatch(image)
     return f"{found[1]}+cu{found[2]}{found[3]}" if found else None
 
 
 def image_of(plan: Plan) -> str | None:
-    """The spec's own image, or else the usual one."""
+    """The image of the spec, or else the usual one."""
     return plan.job.image or usual_image(plan)
 
 
 def read_image(image: str) -> Mapping[str, Any]:
-    """The image, and the torch that it holds where it is PyTorch's own."""
+    """The image, and its torch if the image is PyTorch's own."""
     torch = torch_of(image)
     return {"job.image": image or None, **({"job.torch": torch} if torch else {})}
 
 
 HOME: Final = "/workspace"
-"""The directory beside the bundle: what a spec's relative paths start from."""
+"""The directory beside the bundle, to which a spec's paths are relative."""
 BUNDLE: Final = "/bundle"
-"""Where the ConfigMap lies."""
+"""The path at which the ConfigMap is mounted."""
 _SHARED: Final = "shared-memory"
 _OWN: Final = "workspace"
 _FILES: Final = "bundle"
@@ -74,14 +74,14 @@ _MOUNTS: Final[Json] = [
 
 
 def config_map(plan: Plan) -> str:
-    """What the ConfigMap with the bundle's files is called."""
+    """The name of the ConfigMap with the bundle's files."""
     return f"{dns_label(plan.job.name)}-bundle"
 
 
 def volumes(plan: Plan) -> list[Json]:
-    """Shared memory, the bundle, and the claim, or else what is gone with the pod.
+    """Shared memory, the bundle, and the claim or, without one, a volume that the pod loses.
 
-    Data loading processes and collectives pass tensors by shared memory: 64 MiB by default.
+    Data loading processes and collectives pass tensors through shared memory, by default 64 MiB.
     """
     claim = plan.job.volume
     own = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
@@ -93,12 +93,12 @@ def volumes(plan: Plan) -> list[Json]:
 
 
 def mounts() -> list[Json]:
-    """Where the container has them."""
+    """The paths of the volumes in the container."""
     return list(_MOUNTS)
 
 
 def read_claim(listed: Sequence[Json]) -> Mapping[str, Any]:
-    """The one claim that is mounted; None where there is none, nothing where there are several."""
+    """The mounted claim; None if there is none, and nothing if there are several."""
     found = list(_claims(listed))
     return {} if len(found) > 1 else {"job.volume": found[0] if found else None}
 
@@ -119,13 +119,13 @@ def _is_bundle(document: Json) -> bool:
 
 
 def _texts(document: Json) -> Mapping[str, str]:
-    """The files by their paths, which `key_of` made keys."""
+    """The files by their paths, from which `key_of` made the keys."""
     held = document.get("data") or {}
     return {str(key).replace(_SLASH, "/"): text for key, text in held.items()}
 
 
 BUNDLE_YAML: Final = File("bundle.yaml", "yaml", (), _is_bundle, when=in_no_plan, holds=_texts)
-"""No row writes it: it holds the texts of the others."""
+"""The file that holds the texts of the other files; no row writes it."""
 
 _SLASH: Final = "__"
 
@@ -138,7 +138,7 @@ def key_of(path: str) -> str:
 def bundle_yaml(plan: Plan, texts: Mapping[str, str]) -> Artifact:
     """The files of the run by their paths below the bundle's root, as one ConfigMap.
 
-    The manifests of this target are left out: they are applied beside it.
+    The manifests of this target are left out, because they are applied beside it.
     """
     metadata = {"name": config_map(plan)}
     if plan.job.namespace is not None:
@@ -158,7 +158,7 @@ def _is_read(path: str) -> bool:
 
 
 class _Blocks(yaml.SafeDumper):
-    """Writes texts of several lines as they are."""
+    """A dumper that writes multi-line text as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> Any:
@@ -229,7 +229,7 @@ def _not_kept(plan: Plan) -> Diagnostic:
 
 
 def _too_far(plan: Plan) -> Iterator[Diagnostic]:
-    """The claim stands for the spec's own directory, and for nothing above it."""
+    """An error for files above the spec's own directory, which the claim stands for."""
     beyond = tuple(each for each in local_files(plan) if each.startswith("../../"))
     if beyond:
         yield Diagnostic(

@@ -1,4 +1,4 @@
-"""The rows that both manifests have, each at the keys of its own API."""
+"""The rows that both manifests share, each with the keys of its own API."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -12,11 +12,11 @@ from tunec.targets.kubeflow.container import gives_all
 from tunec.targets.kubeflow.pods import read_claim, torch_of, usual_image
 
 Part = tuple[str, Callable[[Plan], Json], Callable[[Json], Mapping[str, Any]]]
-"""A key, its value for a plan, and what a value settles."""
+"""A key, the function that writes its value for a plan, and the function that reads it."""
 
 
 class Keys(Struct, frozen=True):
-    """Where one API has what both say; a replica's container holds all of the last three."""
+    """The keys of one API for the settings that both manifests share."""
 
     nodes: tuple[Part, ...]
     processes: Part
@@ -54,7 +54,7 @@ def rows(keys: Keys) -> tuple[Entry, ...]:
 
 
 def named(keys: Keys, name: Callable[[Plan], str]) -> tuple[Entry, ...]:
-    """What the job is called, where it waits, and when it ends."""
+    """Rows for the job's name, queue and time limit."""
     metadata = (
         Entry(
             ("metadata.name",),
@@ -106,7 +106,7 @@ def volume(
     until: str | None = None,
     package: str = "",
 ) -> Entry:
-    """The row of what is mounted; `listed` finds the volumes in the key's value."""
+    """The row for the mounted volume; `listed` finds the volumes in the key's value."""
     return Entry(
         (key,),
         ("job.volume",),
@@ -128,7 +128,7 @@ def _write_queue(plan: Plan) -> Mapping[str, Json]:
 
 
 def _installs(plan: Plan) -> bool:
-    """Whether the image is PyTorch's own, to which the rest has to be added."""
+    """Whether the image is PyTorch's own, in which packages must be installed."""
     return plan.job.image is None
 
 
@@ -145,7 +145,7 @@ def _row(
     *,
     even: bool = False,
 ) -> Entry:
-    """A row of several keys; numbers of nodes add up, and times processes they are the world."""
+    """A row of several keys; node counts add up, and nodes times processes are the world size."""
 
     def write(plan: Plan) -> Mapping[str, Json]:
         if even and not _comes_out_even(plan):
@@ -172,11 +172,11 @@ _EACH: Final = "processes of each node"
 
 
 def nodes(value: Json) -> Mapping[str, Any]:
-    """Nodes, as far as a key counts them."""
+    """The number of nodes that a key gives."""
     return {_NODES: value}
 
 
 def each(value: Json) -> Mapping[str, Any]:
-    """Processes of a node; a word like `auto` leaves them to the node."""
+    """Processes per node; nothing for a word such as `auto`, with which the node decides."""
     number = value if isinstance(value, int) else int(value) if str(value).isdecimal() else None
     return {} if number is None else {_EACH: number}

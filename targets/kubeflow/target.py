@@ -1,6 +1,6 @@
 """The kubeflow target: trainjob.yaml for Kubeflow Trainer, pytorchjob.yaml for the older operator.
 
-They say the same run; a cluster has one of the two operators.
+Both describe the same run, for a cluster with one of the two operators.
 """
 
 from collections.abc import Mapping
@@ -50,28 +50,28 @@ _PET: Final = {
     "MASTER_ADDR": "PET_MASTER_ADDR",
     "MASTER_PORT": "PET_MASTER_PORT",
 }
-"""kubeflow/trainer v2.0.1 to v2.3.0 pkg/constants/constants.go `TorchEnv...`."""
+"""The variables of kubeflow/trainer v2.0.1 to v2.3.0 pkg/constants/constants.go `TorchEnv...`."""
 
 _NODE: Final = "node"
-"""The replicated job of the runtime, and its container, that train."""
+"""The name of the runtime's replicated job that trains, and of its container."""
 _POD_JOBS: Final = {"targetJobs": [{"name": _NODE}]}
 
 
 def _pod(plan: Plan) -> Json:
-    """What the runtime's pods have besides."""
+    """The volumes and mounts that are added to the runtime's pods."""
     containers = [{"name": _NODE, "volumeMounts": mounts()}]
     return {"volumes": volumes(plan), "containers": containers}
 
 
 def _patches(plan: Plan) -> Json:
-    """A patch of the runtime's pods, with the name of whoever owns it."""
+    """A patch of the runtime's pods, with the name of its manager."""
     job = {"name": _NODE, "template": {"spec": {"template": {"spec": _pod(plan)}}}}
     spec = {"template": {"spec": {"replicatedJobs": [job]}}}
     return [{"manager": "tunec", "trainingRuntimeSpec": spec}]
 
 
 def _patched(listed: Json) -> Json:
-    """The volumes of a patch again."""
+    """The volumes in a patch."""
     (job,) = listed[0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     return job["template"]["spec"]["template"]["spec"]["volumes"]
 
@@ -92,7 +92,7 @@ def _train_keys() -> Keys:
 
 
 def _mounted() -> tuple[Entry, ...]:
-    """What the pods mount, by where each release says it."""
+    """Rows for the pods' volumes, by the key of each release."""
     return (
         volume(
             "spec.podSpecOverrides",
@@ -155,8 +155,8 @@ TRAINJOB: Final = File(
 
 _REPLICAS: Final = "spec.pytorchReplicaSpecs"
 _MEETING: Final = {"NODE_RANK": "PET_NODE_RANK"}
-"""kubeflow/training-operator v1.7.0 to v1.9.4 pkg/controller.v1/pytorch/envvar.go `setPodEnv`;
-MASTER_ADDR and MASTER_PORT are set under these names."""
+"""The pod's variable for the node's rank: kubeflow/training-operator v1.7.0 to v1.9.4
+pkg/controller.v1/pytorch/envvar.go `setPodEnv`. MASTER_ADDR and MASTER_PORT need no renaming."""
 
 
 def _container(plan: Plan) -> dict[str, Json]:
@@ -178,7 +178,7 @@ def _replicas(plan: Plan, count: int) -> dict[str, Json]:
 
 
 def _workers(plan: Plan) -> Json:
-    """The nodes after the first; none: no key."""
+    """The replicas for all nodes but the first; None, which omits the key, if there are none."""
     count = counted(plan)[0] - 1
     return _replicas(plan, count) if count else None
 
@@ -188,7 +188,7 @@ def _count(replicas: Json) -> Mapping[str, Any]:
 
 
 def _named(replicas: Json) -> Mapping[str, Any]:
-    """The container that the operator takes for the training one."""
+    """The container that the operator treats as the training container."""
     listed = replicas["template"]["spec"]["containers"]
     found: Mapping[str, Any] = next(one for one in listed if one["name"] == "pytorch")
     return found
@@ -301,7 +301,7 @@ _APPLIED: Final = Start(
     needs_script=True,
     elsewhere=True,
 )
-"""The files of the bundle first, which the job mounts."""
+"""Apply the bundle's files first, because the job mounts them."""
 
 TARGET: Final = Target(
     name="kubeflow",

@@ -1,4 +1,4 @@
-"""How the packages of Kubeflow are asked about manifests, and launchers about their commands."""
+"""The questions to Kubeflow's packages about manifests, and to launchers about their commands."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -22,7 +22,7 @@ CLIENT: Final = (
     *("oauthlib==3.3.1", "durationpy==0.10", "pyasn1==0.6.1", "pyasn1-modules==0.4.2"),
     *("rsa==4.9.1", "cachetools==5.5.2"),
 )
-"""What `kubeflow.training` imports (`Requires-Dist` of kubeflow-training 1.9.4 and of these)."""
+"""The imports of `kubeflow.training` (`Requires-Dist` of kubeflow-training 1.9.4 and of these)."""
 
 
 def _on_api(case: Case) -> Where:
@@ -51,7 +51,7 @@ def _hear(file: File) -> Callable[[Case, Any], Heard]:
 
 
 def _dropped(written: Json, held: Json, path: str) -> Iterator[str]:
-    """Keys of the manifest that the model does not have, and so would not be sent."""
+    """Keys of the manifest that the model does not know, and so would not send."""
     if isinstance(written, dict):
         for key, value in written.items():
             below = f"{path}.{key}" if path else key

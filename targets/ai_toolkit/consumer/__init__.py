@@ -1,6 +1,6 @@
 """ai-toolkit's config classes and its choice of an optimizer, run on a CPU without torch.
 
-They are taken from pinned files; whatever they import stands for nothing. Verb: `settle`.
+They come from pinned files, whose imports are replaced by empty objects. Verb: `settle`.
 """
 
 import sys
@@ -20,11 +20,11 @@ _CLASSES = {
 
 
 def settle(question: Mapping[str, Any]) -> dict[str, Any]:
-    """What becomes of a process.
+    """The values with which a process runs.
 
-    In: `sources`, files of the tree by their paths there; `process`, the first of the job. Out:
-    `values` of each block's class as it is then; `sets`, how many there are; `rate`, which the
-    optimizer is given; `refused`.
+    In: `sources`, files of the repository by their paths there; `process`, the first process of the
+    job. Out: `values` of the object of each block; `sets`, the number of data sets; `rate`, which
+    the optimizer gets; `refused`.
     """
     files = question["sources"].items()
     tree = tree_of({path: Path(file).read_text("utf-8") for path, file in files})
@@ -43,7 +43,7 @@ def settle(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made(config: Module, process: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """The classes of the blocks, as `BaseSDTrainProcess.__init__` makes them, and their check."""
+    """The blocks' objects, as `BaseSDTrainProcess.__init__` creates and checks them."""
     made = {name: config[kind](**process.get(name, {})) for name, kind in _CLASSES.items()}
     sets = [
         config["DatasetConfig"](**each)
@@ -54,7 +54,7 @@ def _made(config: Module, process: Mapping[str, Any]) -> tuple[dict[str, Any], i
 
 
 def _rate(optimizer: Module, train: Any) -> float | None:
-    """The rate that reaches an optimizer's class."""
+    """The learning rate that an optimizer's class gets."""
     told: dict[str, Any] = {}
 
     def taken(*_: Any, **arguments: Any) -> Nothing:

@@ -1,1 +1,1 @@
-"""Rules about configs of ai-toolkit."""
+"""Lint rules for configs of ai-toolkit."""

@@ -1,4 +1,4 @@
-"""Keys that no class of ai-toolkit asks for, and what its classes refuse together."""
+"""Rules about keys that no class of ai-toolkit reads, and about replaced values."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,12 +15,12 @@ from tunec.targets.ai_toolkit.packages import PACKAGE
 _KIND: Final = "ai-toolkit"
 _LIKE: Final = 0.88
 _BLOCKS: Final = ("network", "train", "train.ema_config", "model", "save", "logging")
-"""Blocks that one class takes whole; those of samples differ by the model."""
+"""Blocks that one class reads whole; the class for samples depends on the model."""
 
 
 @cached()
 def _known() -> Mapping[str, frozenset[str]]:
-    """By block, the keys that its class asks for in any release."""
+    """The keys that each block's class reads in any release."""
     found: dict[str, frozenset[str]] = {}
     for release in parser_releases(PACKAGE):
         for name, block in parser_schema(PACKAGE, release)["properties"].items():
@@ -36,7 +36,7 @@ def _known() -> Mapping[str, frozenset[str]]:
     reads=("ai-toolkit:*",),
 )
 def key_unread_by_ai_toolkit(run: LintContext) -> Iterator[Finding]:
-    """A key of a block that its class takes, and never asks for."""
+    """A block has a key that its class accepts but never reads."""
     for document in run.of(_KIND):
         for path, place in document.found.items():
             block, _, key = path.rpartition(".")
@@ -70,7 +70,7 @@ def _unread(block: str, key: str, place: Place) -> Finding:
     reads=("ai-toolkit:train.optimizer",),
 )
 def rate_replaced_by_ai_toolkit(run: LintContext) -> Iterator[Finding]:
-    """A rate below 0.1 of an optimizer that finds its own: 1 takes its place."""
+    """The learning rate of an adaptive optimizer is below 0.1, and is replaced by 1."""
     for document in run.of(_KIND):
         optimizer, rate = document.get("train.optimizer"), document.get("train.lr")
         word = str(optimizer.value).lower() if optimizer is not None else ""
@@ -93,7 +93,7 @@ def rate_replaced_by_ai_toolkit(run: LintContext) -> Iterator[Finding]:
     reads=("ai-toolkit:datasets",),
 )
 def size_listed_twice_in_ai_toolkit(run: LintContext) -> Iterator[Finding]:
-    """Width and height where sizes are listed: the same size twice is the same set twice."""
+    """A list of sizes repeats one, so the data set is used twice: a size is no width and height."""
     for document in run.of(_KIND):
         for path, place in document.found.items():
             sizes = place.value

@@ -1,4 +1,4 @@
-"""What ai-toolkit refuses: keys together, what a process lacks, and sets of data."""
+"""Rules about what ai-toolkit refuses: key combinations, incomplete jobs, and data sets."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -91,7 +91,8 @@ _OPTIMIZERS: Final = (
     *("lion", "adagrad", "adafactor", "automagic", "automagic2", "automagic3"),
     "automagicexperiment",
 )
-"""toolkit/optimizer.py `get_optimizer`: these, and whatever begins as Prodigy or D-Adaptation."""
+"""The names in toolkit/optimizer.py `get_optimizer`; names that begin as Prodigy or D-Adaptation do
+are accepted too."""
 _SCHEDULES: Final = (
     *("cosine", "cosine_with_restarts", "step", "constant", "linear", "constant_with_warmup"),
     *("polynomial", "piecewise_constant"),
@@ -181,7 +182,7 @@ ROWS: Final = (*_TOGETHER, *_OF_TRAINING)
     reads=(*reads_of(ROWS), f"{_KIND}:job", f"{_KIND}:train", f"{_KIND}:datasets"),
 )
 def ai_toolkit_config_refused(run: LintContext) -> Iterator[Finding]:
-    """What the classes of a config refuse, and those who read it first."""
+    """The classes of a config, or the code that reads it first, refuse the config."""
     yield from found(ROWS, run)
     for document in run.of(_KIND):
         yield from _around(document)
@@ -191,7 +192,7 @@ def ai_toolkit_config_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _around(document: Document) -> Iterator[Finding]:
-    """What a job has to have around its process."""
+    """A job lacks keys around its process."""
     place = document.get("job") or document.get("type") or document.get("train")
     if place is None:
         return
@@ -214,7 +215,7 @@ def _around(document: Document) -> Iterator[Finding]:
 
 
 def _preserved(document: Document) -> Iterator[Finding]:
-    """A word that is kept as it is has to be named, for all sets or for one."""
+    """Output preservation needs a trigger word, for all data sets or for one."""
     place = document.get("train.diff_output_preservation")
     named = any(path.rpartition(".")[2] == "trigger_word" for path in document.found)
     if place is not None and place.value is True and not named:
@@ -251,7 +252,7 @@ def _optimizer(document: Document) -> Iterator[Finding]:
 
 
 def _sets(document: Document) -> Iterator[Finding]:
-    """Sets of data: each by itself, and what all or none of them have."""
+    """Findings for each data set, and for settings that must be the same in all sets."""
     held = document.value("datasets")
     places = [f"datasets.{key}" for key in held or () if str(key).startswith("[")]
     for at in places:
@@ -292,7 +293,7 @@ def _set(document: Document, at: str) -> Iterator[Finding]:
 
 
 def _cached(document: Document, places: list[str]) -> Iterator[Finding]:
-    """Text embeddings of one set are cached, and those of another are not."""
+    """Text embeddings of one data set are cached, but not those of another."""
     asked = [document.get(f"{at}.cache_text_embeddings") for at in places]
     on = [place for place in asked if place is not None and place.value is True]
     if on and len(on) < len(places) and document.value("train.cache_text_embeddings") is not True:
@@ -305,7 +306,7 @@ def _cached(document: Document, places: list[str]) -> Iterator[Finding]:
 
 
 def _in_buckets(document: Document, places: list[str]) -> Iterator[Finding]:
-    """One set is put in buckets, which is the default, and another is not."""
+    """One data set uses buckets, the default, but another does not."""
     asked = [document.get(f"{at}.buckets") for at in places]
     off = [place for place in asked if place is not None and place.value is False]
     if off and len(off) < len(places):

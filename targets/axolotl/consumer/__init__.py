@@ -1,4 +1,4 @@
-"""axolotl asked about itself.
+"""Entry point for questions to axolotl about itself.
 
 Runs inside an environment that holds one release of it, never in tunec's own process. Verbs:
 `schema`, `resolve`; see the functions.

@@ -1,6 +1,6 @@
 """Axolotl's own packing. Verb: `rows`.
 
-Its functions are plain Python that numba compiles: here they run as they are written.
+Its functions are plain Python that numba compiles; here they run uncompiled.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def rows(question: Mapping[str, Any]) -> int:
-    """How many bins `pack_group` makes of `lengths` in their order."""
+    """The number of bins into which `pack_group` packs `lengths` in their order."""
     import numpy as np
 
     lengths = np.array(question["lengths"], dtype=np.int32)

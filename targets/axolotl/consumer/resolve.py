@@ -1,4 +1,4 @@
-"""What Axolotl's own validator makes of a YAML, before a model is loaded."""
+"""The configuration that Axolotl's own validator derives from a YAML, before a model is loaded."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -15,14 +15,14 @@ from tunec.compiler.consumers.workplace import workplace
 _WITH_BF16: Final = (8, 0)
 _WITH_FP8: Final = (8, 9)
 _TORCH: Final = "2.11.0"
-"""The release of torch that the run has: every release of Axolotl since 0.18 takes it."""
+"""The run's release of torch, which every release of Axolotl since 0.18 accepts."""
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The file as `axolotl.cli.config.load_cfg` goes on with it.
+    """The configuration with which `axolotl.cli.config.load_cfg` continues.
 
-    In: `yaml`; `files` (texts of what it names, by path); the declared machine. Out: `version`;
-    `refused` (None, or stage, type and message); `values` of all keys that are not null.
+    In: `yaml`; `files` (texts of the files that it names, by path); the declared machine. Out:
+    `version`; `refused` (None, or stage, type and message); `values` of all keys that are not null.
     """
     answer: dict[str, Any] = {"version": version("axolotl"), "refused": None, "values": {}}
     try:
@@ -49,7 +49,7 @@ _ENVIRONMENT: Final = ("capabilities", "env_capabilities")
 
 
 def _machine(question: Mapping[str, Any]) -> dict[str, Any]:
-    """What `axolotl.cli.config.gpu_capabilities` finds on the machine of the run."""
+    """The result of `axolotl.cli.config.gpu_capabilities` on the run's machine."""
     device = declared(question)
     major, minor = device.capability
     return {

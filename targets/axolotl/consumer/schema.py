@@ -1,4 +1,4 @@
-"""The JSON Schema of Axolotl's YAML, from the pydantic classes that check it."""
+"""The JSON Schema of Axolotl's YAML, from the pydantic classes that validate it."""
 
 import ast
 import importlib
@@ -20,7 +20,7 @@ _MAPS: Final = ("properties", "$defs", "definitions")
 
 
 class _Facts(GenerateJsonSchema):
-    """Types that JSON cannot say admit anything."""
+    """A schema generator in which types that JSON cannot express admit anything."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
 
@@ -28,7 +28,7 @@ class _Facts(GenerateJsonSchema):
         return {}
 
     def enum_schema(self, schema: Any) -> Schema:
-        """Members by value; a torch dtype by its name, as the YAML has it."""
+        """Enumeration members by value; a torch dtype by its name, as in the YAML."""
         values = [member.value for member in schema["members"]]
         return {
             "enum": [str(each).removeprefix("torch.") if _odd(each) else each for each in values]
@@ -40,10 +40,10 @@ def _odd(value: Any) -> bool:
 
 
 def schema(_: Mapping[str, Any]) -> Schema:
-    """The JSON Schema (draft 2020-12) of the file in the release that is installed.
+    """The JSON Schema (draft 2020-12) of the file in the installed release.
 
-    `x-plugins` has the keys that each integration adds where `plugins` names it. A key that no
-    class has is dropped in silence: the classes leave pydantic's `extra` at `ignore`.
+    `x-plugins` has the keys that each integration adds if `plugins` names it. Axolotl silently
+    drops a key that no class has: the classes leave pydantic's `extra` at `ignore`.
     """
     found = _of(AxolotlInputConfig)
     return {
@@ -72,7 +72,7 @@ def _aliases(field: Any) -> Iterator[str]:
 
 
 def _without_prose(value: Any, *, is_map: bool = False) -> Any:
-    """Keys, types, defaults and bounds; no help texts."""
+    """A schema with keys, types, defaults and bounds, but without help texts."""
     if isinstance(value, Mapping):
         return {
             key: _without_prose(inner, is_map=key in _MAPS and not is_map)
@@ -94,7 +94,7 @@ def _plugins() -> Iterator[tuple[str, Schema]]:
 
 
 def _names(file: Path) -> Iterator[str]:
-    """The annotated names of a file's classes, without their types."""
+    """The annotated names in a file's classes, without their types."""
     for kind in ast.walk(ast.parse(file.read_text("utf-8"))):
         for each in kind.body if isinstance(kind, ast.ClassDef) else ():
             if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):

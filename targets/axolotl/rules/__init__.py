@@ -1,1 +1,1 @@
-"""What is wrong with files of axolotl."""
+"""Lint rules for the files of Axolotl."""

@@ -1,4 +1,4 @@
-"""Data sets and sections of an Axolotl file."""
+"""Rules about data sets and sections of an Axolotl file."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -23,12 +23,12 @@ _MEANT: Final = {
     "field_conversations": "field_messages",
     "messages_field": "field_messages",
 }
-"""What is often written, and the key that does it."""
+"""Common wrong keys, and the key that has the effect."""
 
 
 @rule("data-set-key-unread", "warning", "silent", consumers=("axolotl",), reads=("axolotl:*",))
 def data_set_key_unread(run: LintContext) -> Iterator[Finding]:
-    """A key of a data set that Axolotl's schema of data sets does not have."""
+    """A data set has a key that Axolotl's schema of data sets does not have."""
     for document in configs(run):
         known = _keys(schemas_ever(document))
         for key in _LISTS if known else ():
@@ -43,7 +43,7 @@ def data_set_key_unread(run: LintContext) -> Iterator[Finding]:
 
 
 _FORMER: Final = frozenset({"train_on_split"})
-"""axolotl 0.3 to 0.4 utils/data.py `load_tokenized_prepared_datasets`: read then."""
+"""Keys that axolotl 0.3 to 0.4 utils/data.py `load_tokenized_prepared_datasets` read."""
 
 
 def _at_the_top(path: str, at: Place) -> Finding:
@@ -115,7 +115,7 @@ another method's may be a module of the user's own."""
     reads=("axolotl:rl",),
 )
 def data_set_type_of_another_method(run: LintContext) -> Iterator[Finding]:
-    """A data set of a type that the preference method of the file does not know."""
+    """The preference method of the file does not know the type of a data set."""
     for document in configs(run):
         method = document.get("rl")
         known = _KNOWN.get(str(method.value).lower()) if method is not None else None
@@ -146,7 +146,7 @@ def _of_another_method(
 
 @rule("kto-needs-every-column", "error", "parse", consumers=("axolotl",), reads=("axolotl:rl",))
 def kto_needs_every_column(run: LintContext) -> Iterator[Finding]:
-    """KTO in Axolotl without remove_unused_columns: false."""
+    """KTO runs in Axolotl without remove_unused_columns: false."""
     for document in run.of("axolotl"):
         at, columns = document.get("rl"), document.get("remove_unused_columns")
         if document.is_view or at is None or at.value != "kto":
@@ -165,7 +165,8 @@ def kto_needs_every_column(run: LintContext) -> Iterator[Finding]:
 
 
 _PREFIX: Final = "fsdp_"
-"""Taken off the keys of `fsdp_config` (0.13.2, 0.19.0 `check_fsdp_config_kwargs_prefix`)."""
+"""The prefix that Axolotl removes from keys of `fsdp_config` (0.13.2, 0.19.0
+`check_fsdp_config_kwargs_prefix`)."""
 
 _AS_BY_ITSELF: Final[Mapping[str, Any]] = {
     "sharding_strategy": "FULL_SHARD",
@@ -173,13 +174,13 @@ _AS_BY_ITSELF: Final[Mapping[str, Any]] = {
     "backward_prefetch": "BACKWARD_PRE",
     "forward_prefetch": False,
 }
-"""Keys of FSDP 1 with what it does where nothing is said (accelerate 1.15.0 utils/dataclasses.py
-`FullyShardedDataParallelPlugin`): nothing is lost with them."""
+"""Keys of FSDP 1 with their defaults (accelerate 1.15.0 utils/dataclasses.py
+`FullyShardedDataParallelPlugin`); dropping such a key loses nothing."""
 
 
 @rule("section-key-unread", "warning", "silent", consumers=("axolotl",), reads=("axolotl:*",))
 def section_key_unread(run: LintContext) -> Iterator[Finding]:
-    """A key of one of Axolotl's sections that the section does not have."""
+    """One of Axolotl's sections has a key that the section does not know."""
     for document in configs(run):
         known = _sections(schemas_here(run, document))
         for path, at in document.found.items() if known else ():
@@ -197,7 +198,7 @@ def _is_known(section: str, name: str, keys: frozenset[str]) -> bool:
 
 @cached()
 def _sections(names: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
-    """The keys of each section that is closed in every one of some schemas."""
+    """The keys of each section that all the given schemas close."""
     tables = [_closed(name) for name in names]
     every = set(tables[0]).intersection(*tables) if tables else set()
     return {key: frozenset().union(*(table[key] for table in tables)) for key in every}

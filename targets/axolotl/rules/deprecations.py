@@ -1,4 +1,4 @@
-"""Keys that Axolotl still takes, and warns of."""
+"""Rules about keys that Axolotl still accepts with a warning."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,13 +13,13 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 class Old(Struct, frozen=True):
-    """A condition that a release warns of, and what it wants to be written."""
+    """A condition about which a release warns, and the replacement that it recommends."""
 
     when: str
     help: str
     since: str = "axolotl>=0.11"
     renamed: str = ""
-    """The new name, where the value stays as it is."""
+    """The new name, if the value stays the same."""
 
 
 def _renamed(old: str, new: str, since: str = "axolotl>=0.11") -> Old:
@@ -75,7 +75,7 @@ _OLD: Final = (
     ),
 )
 """axolotl 0.11.0, 0.15.0 and 0.19.0 utils/schemas: config.py (`deprecated=`), deprecated.py and
-validation.py, each of which warns in the log."""
+validation.py, each of which logs a warning."""
 _OF_TURNS: Final = ("message_field_role", "message_field_content")
 
 
@@ -87,9 +87,9 @@ _OF_TURNS: Final = ("message_field_role", "message_field_content")
     reads=keys("axolotl", "datasets", *(key_of(each.when) for each in _OLD)),
 )
 def deprecated_in_axolotl(run: LintContext) -> Iterator[Finding]:
-    """A key or word that the release which runs warns of, and a later one will not take.
+    """The run's release warns of a key or word that a later release will not accept.
 
-    Nothing is reported where no file says which release runs.
+    Nothing is reported if no file names the run's release.
     """
     for document in run.of("axolotl"):
         if not document.is_view:
@@ -113,7 +113,7 @@ def _keys(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _of_data(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Names of fields of a message, which a mapping has taken the place of."""
+    """Findings for names of message fields, which one mapping has replaced."""
     sets = document.get("datasets")
     number = len(sets.value) if sets is not None and isinstance(sets.value, list) else 0
     named = (f"datasets[{at}].{key}" for at in range(number) for key in _OF_TURNS)

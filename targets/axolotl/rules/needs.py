@@ -1,4 +1,4 @@
-"""Keys that Axolotl refuses without another one."""
+"""Rules about keys that Axolotl refuses without another key."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -131,12 +131,12 @@ _NEEDS: Final = (
         ("optimizer=polora & fsdp_config", _V2, "FSDP1 flattens the factors"),
     ),
 )
-"""Refused where the condition holds and none of the others."""
+"""Conditions that are refused unless one of the others holds."""
 
 
 @rule("refused-alone", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
 def needs_another_key(run: LintContext) -> Iterator[Finding]:
-    """A key that Axolotl refuses without another one."""
+    """Axolotl refuses a key without another one."""
     for document in configs(run):
         yield from _data(document)
         yield from _templates(document)
@@ -160,7 +160,7 @@ def _data(document: Document) -> Iterator[Finding]:
 
 
 def _templates(document: Document) -> Iterator[Finding]:
-    """The template of one data set: its text is a key beside it."""
+    """A data set's chat template lacks its text, which is a separate key."""
     for key in ("datasets", "test_datasets"):
         said = dict[str, dict[str, Place]]()
         for name, at in items(document, key):
@@ -203,7 +203,7 @@ _INTERVALS: Final = tuple(
     reads=keys("axolotl", "save_steps", "eval_steps", "evals_per_epoch", "eval_strategy"),
 )
 def cadence_refused(run: LintContext) -> Iterator[Finding]:
-    """When Axolotl saves and evaluates is written in a way that it refuses."""
+    """Axolotl refuses the settings for when it saves and evaluates."""
     yield from found(_INTERVALS, run)
     for document in configs(run):
         yield from _without_data(document)
@@ -272,7 +272,7 @@ four_bits_without_qlora = rows(
     "qlora-not-in-four-bits", "error", "parse", consumers=("axolotl",), reads=("axolotl:adapter",)
 )
 def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:
-    """Axolotl's adapter qlora over a base that is not loaded in 4 bits."""
+    """The adapter is qlora, but the base is not loaded in 4 bits."""
     for document in run.of("axolotl"):
         adapter = document.get("adapter")
         if adapter is None or adapter.value != "qlora" or document.value("merge_lora"):
@@ -293,7 +293,7 @@ def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:
 
 
 def _other(document: Document) -> Place | None:
-    """What else the base is loaded in."""
+    """The other format in which the base is loaded."""
     found = (document.get(key) for key in ("load_in_8bit", "gptq"))
     return next((each for each in found if each is not None and each.value is True), None)
 
@@ -307,7 +307,7 @@ def _fix(document: Document, other: Place | None) -> Fix | None:
 
 
 def _torch(condition: str, what: str, least: str, help: str) -> Row:
-    """What Axolotl refuses below a release of torch."""
+    """A row for what Axolotl refuses below a release of torch."""
     return Row(
         condition,
         f"{what} needs torch {least}",

@@ -1,4 +1,4 @@
-"""Keys that Axolotl refuses together."""
+"""Rules about keys that Axolotl refuses together."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -26,7 +26,8 @@ _IN_ORDER: Final = (
     *("xformers_attention", "sage_attention", "flex_attention", "flash_attention"),
     *("sdp_attention", "eager_attention", "s2_attention"),
 )
-"""axolotl 0.19.0 utils/schemas/enums.py LEGACY_ATTN_FLAG_TO_IMPL: the first that is set holds."""
+"""axolotl 0.19.0 utils/schemas/enums.py LEGACY_ATTN_FLAG_TO_IMPL: the first flag that is set
+applies."""
 _SWITCHES: Final = tuple(each for each in _IN_ORDER if each != "s2_attention")
 _UNPACKED: Final = "axolotl<0.10"
 _MISTRAL: Final = (
@@ -49,7 +50,8 @@ _BESIDE_RESTARTS: Final = (
     ("lr_scheduler=one_cycle", "restarts have their own schedule"),
     *(("flash_attn_fuse_qkv", _FUSED), ("flash_attn_fuse_mlp", _FUSED)),
 )
-"""axolotl 0.8.1 to 0.11.0 `check_relora`: there `relora_steps` turns it on, from 0.12 `relora`."""
+"""Settings refused beside ReLoRA: axolotl 0.8.1 to 0.11.0 `check_relora`. There `relora_steps`
+turns ReLoRA on, from 0.12 `relora`."""
 _FROM_ONE: Final = "each follows from the other"
 _NOT_SHARDED: Final = "its trainer does not shard quantised weights by FSDP2"
 _FIRST: Final = "only the first process has quantised weights then"
@@ -267,7 +269,7 @@ _PAIRS: Final = (
         *((each, "optimizer=polora", _OWN_RATES) for each in _RATES),
     ),
 )
-"""Refused where both conditions hold."""
+"""Pairs of conditions that are refused together."""
 
 
 @rule(
@@ -289,7 +291,7 @@ _PAIRS: Final = (
     ),
 )
 def excludes_another_key(run: LintContext) -> Iterator[Finding]:
-    """Two keys that Axolotl refuses together."""
+    """Axolotl refuses two keys together."""
     for document in configs(run):
         for pair in _PAIRS:
             yield from refused_pair(run, document, pair)
@@ -302,7 +304,7 @@ def excludes_another_key(run: LintContext) -> Iterator[Finding]:
 
 
 def _attentions(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Several kernels, or one that could not pack before 0.10."""
+    """Several attention kernels are requested, or one that could not pack before 0.10."""
     found = [at for key in _IN_ORDER if (at := where(document, key))]
     if len(found) > 1:
         first, *rest = found
@@ -326,7 +328,7 @@ def _attentions(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _table(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A table of samples beside a packed evaluation."""
+    """A table of samples is requested beside a packed evaluation."""
     shown, packed = where(document, "eval_table_size"), where(document, "sample_packing")
     if shown is None or packed is None or document.value("eval_sample_packing") is False:
         return
@@ -343,7 +345,7 @@ def _packed_streams(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _tied(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A head that is the embedding is not split apart from it."""
+    """Tensor parallelism is requested for a model whose head is tied to its embedding."""
     wide, model = where(document, "tensor_parallel_size>1"), document.get("base_model")
     card = run.model.card if run.model is not None else None
     is_tied = card is not None and card.config.get("tie_word_embeddings") is True
@@ -359,7 +361,7 @@ def _betas(document: Document) -> Iterator[Finding]:
 
 
 def _of_two_numbers(at: Place, inner: Place) -> Finding:
-    """Two numbers for one decision."""
+    """The finding for two numbers for the weight of the reference."""
     return Finding(
         f"{at.path} {at.value} cannot stand beside {inner.path} {inner.value}",
         (at.label("refused"), inner.label("", primary=False)),
@@ -369,7 +371,7 @@ def _of_two_numbers(at: Place, inner: Place) -> Finding:
 
 
 def _in_processes(run: LintContext, document: Document) -> Iterator[Finding]:
-    """What several processes of one run may not do."""
+    """Findings for settings that a run of several processes cannot use."""
     world = run.world.value if run.world is not None else None
     at = where(document, "gradient_checkpointing_kwargs.use_reentrant & gradient_checkpointing")
     method = where(document, "rl & adapter=qlora & load_in_4bit")

@@ -1,4 +1,4 @@
-"""Values that Axolotl's plugins refuse, where a file names the plugin."""
+"""Values that Axolotl's plugins refuse, if a file names the plugin."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -27,7 +27,7 @@ PLUGIN_WORDS: Final = (
     ),
     ("swanlab_mode", ("cloud", "local", "offline", "disabled"), "axolotl>=0.13", "swanlab"),
 )
-"""Key, its words, the releases that check it, and what names its plugin: axolotl 0.19.0
+"""Key, its words, the releases that check it, and the words that name its plugin: axolotl 0.19.0
 integrations/kernels/args.py and swanlab/args.py."""
 PLUGIN_ROWS: Final = (
     *(
@@ -99,4 +99,4 @@ _COUNTS: Final = (
         "it is a step, or a share of all steps between 0 and 1",
     ),
 )
-"""Key, whether a value is taken, and what is."""
+"""Key, a test of its value, and a description of accepted values."""

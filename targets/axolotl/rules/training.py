@@ -1,4 +1,4 @@
-"""Settings of an Axolotl file that training does not follow."""
+"""Rules about settings of an Axolotl file that training does not follow."""
 
 import re
 from collections.abc import Iterator
@@ -14,8 +14,9 @@ from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _OF_THE_BASE: Final = re.compile(r"\^?(model|transformer|lm_head|gpt_neox|backbone|language_model)")
-"""How names of weights begin. Beside an adapter each begins with `base_model.model.`, and a pattern
-has to fit from there: axolotl 0.13.2 and 0.19.0 utils/freeze.py `LayerNamePattern.match`."""
+"""Prefixes of weight names. With an adapter each name begins with `base_model.model.`, and a
+pattern must match from there: axolotl 0.13.2 and 0.19.0 utils/freeze.py
+`LayerNamePattern.match`."""
 _ENDS: Final = ("lm_head", "embed_tokens")
 
 
@@ -27,7 +28,7 @@ _ENDS: Final = ("lm_head", "embed_tokens")
     reads=("axolotl:unfrozen_parameters",),
 )
 def adapter_frozen_with_the_base(run: LintContext) -> Iterator[Finding]:
-    """Patterns of what trains that no weight of an adapter fits: it is frozen with its base."""
+    """No pattern in unfrozen_parameters matches a weight of the adapter, so it is frozen."""
     for document in configs(run):
         at, adapter = document.get("unfrozen_parameters"), document.get("adapter")
         if at is None or adapter is None or adapter.value not in ("lora", "qlora"):
@@ -47,7 +48,7 @@ def adapter_frozen_with_the_base(run: LintContext) -> Iterator[Finding]:
 
 
 def _goes_on(document: Document, patterns: list[Any]) -> Consequence:
-    """Inputs get a gradient for recomputation, or for either end; else there is none at all."""
+    """The consequence: the first step fails, unless inputs get a gradient or an end is trained."""
     is_end = any(end in str(each) for each in patterns for end in _ENDS)
     return "silent" if is_end or document.value("gradient_checkpointing") else "step"
 
@@ -61,7 +62,7 @@ _TARGETS: Final = ("lora_target_modules", "lora_target_linear", "lora_target_par
     "adapter-without-numbers", "error", "init", consumers=("axolotl",), reads=("axolotl:adapter",)
 )
 def adapter_without_numbers(run: LintContext) -> Iterator[Finding]:
-    """An adapter without its rank or its alpha."""
+    """An adapter's rank or alpha is missing."""
     for document in run.of("axolotl"):
         at = document.get("adapter")
         if document.is_view or at is None or at.value not in ("lora", "qlora"):
@@ -101,7 +102,7 @@ _INTERVALS: Final = (("save_steps", "saves_per_epoch"), ("eval_steps", "evals_pe
     reads=("axolotl:load_best_model_at_end",),
 )
 def best_model_not_loaded(run: LintContext) -> Iterator[Finding]:
-    """The best model is to be loaded, and Axolotl turns that off for want of an interval."""
+    """The best model is to be loaded, but Axolotl turns that off because an interval is missing."""
     for document in configs(run):
         at = document.get("load_best_model_at_end")
         lacks = _lacking(document) if at is not None and at.value is True else None
@@ -117,7 +118,7 @@ def best_model_not_loaded(run: LintContext) -> Iterator[Finding]:
 
 
 def _lacking(document: Document) -> str | None:
-    """What is not there of the intervals in steps, and of data to evaluate on."""
+    """The missing interval in steps, or the missing evaluation data."""
     for keys in _INTERVALS:
         if not any(document.value(key) or key in document.unknown for key in keys):
             return " or ".join(keys)
@@ -136,7 +137,7 @@ _UNTIL: Final = "axolotl<0.16"
     reads=("axolotl:lora_dropout",),
 )
 def kernels_passed_over(run: LintContext) -> Iterator[Finding]:
-    """Kernels of LoRA that Axolotl does not put in where the adapter has dropout."""
+    """Axolotl does not install LoRA kernels if the adapter has dropout."""
     if not run.runs(_UNTIL):
         return
     for document in configs(run):
@@ -185,7 +186,7 @@ _IN_SPAN: Final = "axolotl<0.13"
     reads=first_keys("axolotl", _NEEDS),
 )
 def number_of_another_method(run: LintContext) -> Iterator[Finding]:
-    """A number of one preference method in a file of Axolotl that trains by another, or by none."""
+    """A number of one preference method is set in a file that trains by another method or none."""
     for document in configs(run):
         for need in _NEEDS:
             is_old = need.since == _IN_SPAN and not run.runs(_IN_SPAN)
@@ -210,14 +211,14 @@ _PLUGINS: Final = {
     "spectrum_": ("spectrum", "axolotl.integrations.spectrum.SpectrumPlugin"),
     "kd_": ("kd", "axolotl.integrations.kd.KDPlugin"),
 }
-"""How an option begins, what names its plugin in `plugins`, and the whole name."""
+"""Prefix of an option, the words in `plugins` that name its plugin, and the plugin's full name."""
 
 
 @rule(
     "option-without-its-plugin", "warning", "silent", consumers=("axolotl",), reads=("axolotl:*",)
 )
 def option_without_its_plugin(run: LintContext) -> Iterator[Finding]:
-    """An option of one of Axolotl's plugins, which is not among `plugins`."""
+    """An option belongs to one of Axolotl's plugins that `plugins` does not name."""
     for document in configs(run):
         named = document.get("plugins")
         if "plugins" in document.unknown:
@@ -258,7 +259,7 @@ def _without_plugin(
     reads=("axolotl:fix_untrained_tokens",),
 )
 def token_mended_and_frozen(run: LintContext) -> Iterator[Finding]:
-    """A token's embedding is mended at the start, and not among those that are trained."""
+    """A token's embedding is fixed at the start, but is not among those that are trained."""
     for document in configs(run):
         mended = document.get("fix_untrained_tokens")
         trained = document.get("peft_trainable_token_indices")

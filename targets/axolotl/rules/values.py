@@ -1,4 +1,4 @@
-"""Values that Axolotl refuses."""
+"""Rules about values that Axolotl refuses."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -29,12 +29,12 @@ _SWITCHES: Final = frozenset(
     {"true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n"}
 )
 _ELSEWHERE: Final = frozenset({"datasets", "max_memory", "device_map", "deepspeed", "plugins"})
-"""Keys whose values another rule, or Axolotl itself before its schema, looks at."""
+"""Keys whose values another rule checks, or Axolotl itself before it applies its schema."""
 
 
 @rule("type-refused", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
 def type_refused(run: LintContext) -> Iterator[Finding]:
-    """A value of a type that Axolotl's schema does not take."""
+    """Axolotl's schema does not accept the type of a value."""
     for document in configs(run):
         tables = [_kinds(name) for name in schemas_here(run, document)]
         for key, at in document.found.items() if tables else ():
@@ -54,7 +54,7 @@ def _kinds(name: str) -> Mapping[str, Kinds]:
 
 
 def _of(rule: Mapping[str, Any], named: Mapping[str, Any]) -> Kinds:
-    """The JSON types of a rule; none where it takes anything."""
+    """The JSON types that a schema's rule accepts; empty if it accepts anything."""
     found: set[str] = set()
     for part in rule.get("anyOf", (rule,)):
         meant = named.get(str(part.get("$ref", "")).rpartition("/")[2], part)
@@ -66,7 +66,7 @@ def _of(rule: Mapping[str, Any], named: Mapping[str, Any]) -> Kinds:
 
 
 def _fits(value: Any, kinds: Kinds) -> bool:
-    """Whether pydantic takes a value for one of the types, as lax as it is."""
+    """Whether pydantic, which converts leniently, accepts a value as one of the types."""
     if value is None:
         return "null" in kinds
     if isinstance(value, bool):
@@ -122,7 +122,7 @@ _GONE: Final = (
         for each in ("cross_entropy_loss", "lora_mlp", "lora_qkv", "lora_o", "rms_norm", "rope")
     ),
 )
-"""Condition, why, what to write, and the releases of Axolotl that refuse it."""
+"""Condition, reason, replacement, and the releases of Axolotl that refuse it."""
 _ROWS: Final = (
     *(
         Row(
@@ -172,7 +172,7 @@ _ALIKE: Final[Mapping[str, str]] = {
 
 @rule("value-refused", "error", "parse", consumers=("axolotl",), reads=("axolotl:*",))
 def value_refused(run: LintContext) -> Iterator[Finding]:
-    """A value that Axolotl no longer takes, or never took."""
+    """Axolotl no longer accepts a value, or never did."""
     yield from found((*_ROWS, *PLUGIN_ROWS), run)
     for document in configs(run):
         yield from _words(run, document)
@@ -222,7 +222,7 @@ _HELP: Final = {
 
 
 _BUILDERS: Final = {"jsonl": "json", "txt": "text", "tsv": "csv", "md": "text"}
-"""Endings that are taken for the names of builders: axolotl 0.8.1 utils/data/shared.py, 0.19.0
+"""File suffixes that are mistaken for builder names: axolotl 0.8.1 utils/data/shared.py, 0.19.0
 utils/data/shared.py `_load_from_local_path`: load_dataset(ds_type, data_files=...)."""
 
 
@@ -259,7 +259,7 @@ def _sets(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _compiled(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Options for the compiler that Axolotl does not pass on."""
+    """Axolotl does not pass on some options for the compiler."""
     since, at = "axolotl>=0.18", document.get("torch_compile_options")
     given = at.value if at is not None and isinstance(at.value, dict) else {}
     wrong = sorted(set(map(str, given)) - set(_INDUCTOR))
@@ -275,7 +275,7 @@ def _compiled(run: LintContext, document: Document) -> Iterator[Finding]:
 
 
 def _kept(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Products of matrices that selective checkpointing keeps, beside an adapter."""
+    """Selective checkpointing keeps matrix products beside an adapter."""
     since, at = "axolotl>=0.18", document.get("selective_checkpointing.save")
     named = at.value if at is not None and isinstance(at.value, list) else []
     wrong = [each for each in named if each != "attention" and _is_product(str(each))]
@@ -295,7 +295,7 @@ def _is_product(name: str) -> bool:
 
 
 def _named_twice(document: Document) -> Iterator[Finding]:
-    """A field of messages under its older and its newer key, with two names."""
+    """A message field has different names under its older and its newer key."""
     for key in ("datasets", "test_datasets"):
         every = list(items(document, key))
         for name, at in every:
@@ -326,7 +326,7 @@ def _reserved(document: Document) -> Iterator[Finding]:
 
 
 def _rate(document: Document) -> Iterator[Finding]:
-    """A rate may be a text, as YAML 1.1 reads 2e-4, and is turned into a number."""
+    """The learning rate is text that is no number; text such as 2e-4 in YAML 1.1 is converted."""
     at = document.get("learning_rate")
     if at is None or not isinstance(at.value, str) or "learning_rate" in document.unknown:
         return

@@ -1,4 +1,4 @@
-"""What `FinetuningConfig.from_file` of zai-org/GLM-4 makes of finetune.yaml, with its libraries.
+"""How `FinetuningConfig.from_file` of zai-org/GLM-4 reads finetune.yaml, with its libraries.
 
 Runs inside an environment that holds a release of transformers and ruamel.yaml. Verb: `resolve`.
 """
@@ -27,13 +27,13 @@ _CLASSES: Final = ("DataConfig", "FinetuningConfig")
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand finetune.yaml to the script's own classes.
+    """Pass finetune.yaml to the script's own classes.
 
     In: `source`, the path of the script; `files` by name, with finetune.yaml among them;
     `world_size`; `capability` and `emulates_bf16`; `model_config` and `max_steps`. Out: `version`;
     `refused` (None, or stage, type and message); `values` of the configuration, its blocks
-    resolved; `derived`, what the Trainer's arguments come to; `deepspeed`, the ds_config that the
-    engine would get.
+    resolved; `derived`, what the Trainer computes from its arguments; `deepspeed`, the ds_config
+    that the engine would get.
     """
     answer = nothing_yet()
     kind = _configuration(question["source"])

@@ -1,1 +1,1 @@
-"""What is wrong with files of glm4."""
+"""Lint rules for the files of GLM-4's scripts."""

@@ -1,4 +1,4 @@
-"""The configuration file of GLM-4's scripts."""
+"""Rules about the configuration file of GLM-4's scripts."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
@@ -18,7 +18,7 @@ from tunec.schemas.caches import cached
 _KIND: Final = "glm4"
 _TODAY: Final = "glm4/3f79b54.json"
 _COMBINED: Final = "transformers>=4.42"
-"""With what came before went scripts that know neither `combine` nor `freezeV`."""
+"""The releases with scripts that know `combine` and `freezeV`; older scripts know neither."""
 _NEEDED: Final = ("max_input_length", "max_output_length")
 _NEEDED_TODAY: Final = ("combine", "freezeV")
 _EVALUATION: Final = "data_config.val_file"
@@ -27,7 +27,7 @@ _CLASSES: Final = {"training_args": "seq2seq_training_arguments", "peft_config":
 
 @rule("glm-4-file-refused", "error", "parse", consumers=("transformers",), reads=("glm4:*",))
 def glm_4_file_refused(run: LintContext) -> Iterator[Finding]:
-    """A configuration of GLM-4's scripts that its classes refuse, or that the run dies of."""
+    """The classes of GLM-4's scripts refuse a configuration, or it makes the run fail."""
     for document in run.of(_KIND):
         if document.format == "shell":  # the line that starts the script is the target's file too
             continue
@@ -39,7 +39,7 @@ def glm_4_file_refused(run: LintContext) -> Iterator[Finding]:
 
 
 def _unknown(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Keys of a block; what stands at the top is reported by key-outside-its-block."""
+    """Unknown keys in a block; key-outside-its-block reports those at the top."""
     for path, place in document.found.items():
         block, _, key = path.rpartition(".")
         known = _known(document, block) if block else None
@@ -60,7 +60,7 @@ def _refused(place: Place, where: str, near: Sequence[str]) -> Finding:
 
 
 def _known(document: Document, block: str) -> frozenset[str] | None:
-    """The keys that a block takes; None for a block that is nobody's to tell."""
+    """The keys that a block accepts; None if they are not known for the block."""
     if block == "data_config":
         return frozenset(schema(_TODAY)["properties"][block]["properties"])
     stem = _CLASSES.get(block)
@@ -75,7 +75,7 @@ def _is_lora(document: Document) -> bool:
 
 @cached()
 def _fields(stem: str) -> frozenset[str]:
-    """The fields of a class in any release: key-of-another-release tells one from another."""
+    """The fields of a class in any release; key-of-another-release distinguishes releases."""
     releases = known_releases(stem)
     return frozenset(name for each in releases for name in class_schema(stem, each)["properties"])
 
@@ -138,8 +138,9 @@ def _data(document: Document) -> Iterator[Finding]:
 
 
 def _may_be_chatglm3(document: Document) -> bool:
-    """Whether it may be for ChatGLM3's script, which has neither key and loads what GLM-4's do not.
+    """Whether the file may be for ChatGLM3's script.
 
+    That script has neither of the keys, and loads formats that GLM-4's scripts do not:
     zai-org/ChatGLM3 finetune_demo/finetune_hf.py `FinetuningConfig`, `_load_datasets`.
     """
     at = document.get("data_config.train_file")
@@ -175,7 +176,7 @@ _COMMITS: Final = ("da2fe37", "f6ee34e", "3f79b54")
     reads=("glm4:data_config",),
 )
 def key_outside_its_block(run: LintContext) -> Iterator[Finding]:
-    """A key at the top of GLM-4's file that belongs into its training arguments."""
+    """A key at the top of GLM-4's file belongs to its training arguments."""
     for document in run.of("glm4"):
         if document.is_view or document.get("data_config") is None:
             continue

@@ -1,4 +1,4 @@
-"""The models of Kubeflow's own packages asked what they make of a manifest; nothing is submitted.
+"""How the models of Kubeflow's own packages read a manifest; nothing is submitted.
 
 Runs inside an environment with the package. Verbs: `trainjob` and `pytorchjob`.
 """

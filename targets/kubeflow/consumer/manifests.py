@@ -1,4 +1,4 @@
-"""Manifests through the classes that Kubeflow's clients build them from, and back."""
+"""Manifests read and written again by the classes of Kubeflow's clients."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Answer = dict[str, Any]
 
 
 def trainjob(question: Mapping[str, Any]) -> Answer:
-    """`yaml` as a `TrainerV1alpha1TrainJob`, and what that writes."""
+    """`yaml` as a `TrainerV1alpha1TrainJob`, written again."""
     from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
 
     def held(document: Any) -> Any:
@@ -24,13 +24,13 @@ def trainjob(question: Mapping[str, Any]) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """What the client takes for the answer of a server."""
+    """The object that the client accepts as a server's response."""
 
     data: str
 
 
 def pytorchjob(question: Mapping[str, Any]) -> Answer:
-    """`yaml` as a `KubeflowOrgV1PyTorchJob`, and what the client would send."""
+    """`yaml` as a `KubeflowOrgV1PyTorchJob`, as the client would send it."""
     from kubeflow.training import ApiClient
 
     def held(document: Any) -> Any:
