@@ -65,7 +65,7 @@ def _is_command(document: Json) -> bool:
 
 
 def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Pin that evaluation generates answers, because the scripts always do so."""
+    """Pin that evaluation generates answers, if there is evaluation data and no metric is set."""
     found = draft.groups.get("data")
     asked = (spec.data if found is None else found).evaluation
     if asked is None or spec.evaluation.metrics:

@@ -144,8 +144,8 @@ def _in_pieces(plan: Plan) -> bool:
 
 
 IN_PIECES = fixed("loss.path", "chunked", _ONLY_PIECES, since="1.15", when=_in_pieces, package=TRL)
-"""The loss of TRL from 1.15 on. In the Trainer's own files a plan may compute all logits at once,
-for which the row does not hold."""
+"""The loss from 1.15 on. A file beside the Trainer's arguments may belong to a plan that computes
+all logits at once, for which this row does not hold."""
 LOSS = (
     fixed(
         "loss.path", "full", "trl 0.8.6 to 0.9.6 trainer/sft_config.py", until="0.10", package=TRL

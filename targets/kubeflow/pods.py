@@ -131,7 +131,7 @@ _SLASH: Final = "__"
 
 
 def key_of(path: str) -> str:
-    """A path as a key, which has no slashes (kubernetes ConfigMap `data`); see `unpacked`."""
+    """A path as a key of a ConfigMap's `data`, which has no slashes; see `unpacked`."""
     return path.replace("/", _SLASH)
 
 
@@ -174,7 +174,7 @@ _CLAIM: Final = "name a claim whose root holds what lies beside the spec: `job: 
 
 
 def lacking(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
-    """A fault for each thing without which the job cannot start, or is of no use."""
+    """A diagnostic for each missing thing without which the job cannot start or is useless."""
     if plan.job.time_limit is not None and dialect[""] < _DEADLINES:
         yield _no_deadline()
     if image_of(plan) is None:

@@ -149,7 +149,7 @@ def _may_be_chatglm3(document: Document) -> bool:
 
 
 def _frozen(run: LintContext, document: Document) -> Iterator[Finding]:
-    """What is frozen after the adapters are put in is frozen with those of the tower."""
+    """freezeV also freezes the adapters of the vision tower, because it is read after them."""
     at, names = document.get("freezeV"), document.get("peft_config.target_modules")
     is_seen = run.model is not None and run.model.architecture.kind == "vision-language"
     if at is None or at.value is not True or names is None or not is_seen:
