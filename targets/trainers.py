@@ -28,7 +28,7 @@ def supervised(trainer: str) -> Mapping[str, Cannot]:
 
 
 def training_denoisers(trainer: str) -> Mapping[str, Cannot]:
-    """The refusals of a program that only trains diffusion denoisers, of its own classes."""
+    """The refusals of a program that only trains diffusion models, by its own model classes."""
     return {
         **supervised(trainer),
         "model.kind": Cannot(f"{trainer} trains diffusion models", True, ("diffusion",)),

@@ -216,7 +216,7 @@ def _widens(spec: Spec, draft: Draft) -> bool:
 
 
 def entry(_: Plan, __: Dialect) -> tuple[str, ...]:
-    """The module and the file with which `axolotl train` starts a launcher.
+    """The module and its file, which `axolotl train` starts with a launcher.
 
     axolotl 0.13.2 to 0.19.0 cli/utils/train.py `_launch_accelerate_training`.
     """

@@ -115,7 +115,7 @@ _COPIES = (
 
 
 def _keeps_float_moments(plan: Plan) -> bool:
-    """Whether bf16 is sharded and the optimizer's moments are floats, by dtype and by name."""
+    """Whether the plan shards in bf16 and its optimizer's moments are floats, by dtype and name."""
     is_float = plan.states.optimizer in ("fp32", "bf16")
     return _shards_in_bf16(plan) and is_float and not plan.optimizer.name.endswith("_8bit")
 

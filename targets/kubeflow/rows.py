@@ -54,7 +54,7 @@ def rows(keys: Keys) -> tuple[Entry, ...]:
 
 
 def named(keys: Keys, name: Callable[[Plan], str]) -> tuple[Entry, ...]:
-    """Rows for the job's name, queue and time limit."""
+    """Rows for the job's name, namespace and queue."""
     metadata = (
         Entry(
             ("metadata.name",),

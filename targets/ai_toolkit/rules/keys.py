@@ -93,7 +93,7 @@ def rate_replaced_by_ai_toolkit(run: LintContext) -> Iterator[Finding]:
     reads=("ai-toolkit:datasets",),
 )
 def size_listed_twice_in_ai_toolkit(run: LintContext) -> Iterator[Finding]:
-    """A list of sizes repeats one, so the data set is used twice: a size is no width and height."""
+    """A list of sizes repeats one, as width and height would: the data set is used twice."""
     for document in run.of(_KIND):
         for path, place in document.found.items():
             sizes = place.value

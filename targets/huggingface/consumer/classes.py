@@ -22,8 +22,8 @@ _APART: Final[Mapping[str, str]] = {
     "GKDConfig": "trl.experimental.gkd",
     "PPOConfig": "trl.experimental.ppo",
 }
-"""Modules to which classes were moved: GKDConfig in trl 0.27 to 0.29, from trainer to experimental;
-PPOConfig was there until 1.15."""
+"""Modules to which classes moved: in trl 0.27 to 0.29 from trainer to experimental, where PPO
+stayed until 1.15."""
 
 
 def home(name: str) -> str:
