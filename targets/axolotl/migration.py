@@ -51,7 +51,10 @@ def _parts(found: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _share(times: Json, found: Mapping[str, Json]) -> float:
-    """The interval as a share of all steps. Axolotl only uses a share below 1."""
+    """The interval as a share of all steps.
+
+    Axolotl uses a share below 1, and else leaves `save_steps` or `eval_steps` as they are.
+    """
     return float(1 / (times * (found.get("num_epochs") or 1)))
 
 

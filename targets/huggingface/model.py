@@ -197,7 +197,7 @@ QUANTIZATION = (
 # ── adapter ──────────────────────────────────────────────────────────────────────────────────────
 
 _SUFFIX = re.compile(r"\(\.\*\\\.\)\?((?:\w|\\\W)+)")
-r"""Matches `(.*\\.)?q_proj`, the regular expression equivalent to the single name `q_proj`."""
+r"""Matches `(.*\.)?q_proj`, the regular expression equivalent to the single name `q_proj`."""
 
 
 def _write_targets(plan: Plan) -> Mapping[str, Any]:

@@ -213,7 +213,10 @@ def _text(action: argparse.Action) -> Schema:
 
 
 def _is_truth(action: argparse.Action) -> bool:
-    """Whether an argument is a boolean, by its type, its default, or `(true|false)` in its help."""
+    """Whether an argument is a boolean, such as `--zero3_init_flag`.
+
+    Its type is bool, its help contains `(true|false)`, or its default is one of these texts.
+    """
     if action.nargs == 0 or action.type is bool:
         return True
     is_said = action.type is str and "(true|false)" in (action.help or "")

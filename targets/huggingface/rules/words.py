@@ -94,7 +94,7 @@ def _is_open(place: Place) -> bool:
 
 
 def _is_taken(place: Place, words: tuple[str, ...]) -> bool:
-    """Whether a word is accepted; flags in any case, since they may be another program's."""
+    """Whether a word is accepted; a flag such as `--log_level DEBUG` may be another program's."""
     is_flag = place.document.format == "shell"
     return place.value in words or (is_flag and place.value.lower() in words)
 
