@@ -28,16 +28,16 @@ from tunec.schemas.terms import Vendor
 
 
 class Account(Struct, frozen=True):
-    """The memory of one layout of one workload, on the device that needs most."""
+    """The memory of one layout of one workload, on the device that needs the most."""
 
     workload: Workload
     layout: Layout
     lines: tuple[Phase, ...]
     peak: Phase
     peak_bytes: int
-    """Bytes allocated at the peak, without margin."""
+    """Bytes allocated at the peak, without the margin."""
     vendor: Vendor = "nvidia"
-    """Whose drivers and libraries the devices run: what the margin is called by."""
+    """The vendor of the devices, whose drivers and libraries name the parts of the margin."""
 
     @property
     def phases(self) -> dict[str, dict[str, int]]:
@@ -46,7 +46,7 @@ class Account(Struct, frozen=True):
 
     @property
     def peak_phase(self) -> str:
-        """The phase that needs most."""
+        """The name of the phase that needs the most memory."""
         return self.peak.name
 
     @property
@@ -64,17 +64,17 @@ class Account(Struct, frozen=True):
 
     @property
     def required_bytes(self) -> int:
-        """Peak and margin: what a budget is compared with."""
+        """The peak with its margin, which is compared with a device's budget."""
         return self._needed_bytes + sum(self.apart.values())
 
     @property
     def apart(self) -> Mapping[str, int]:
-        """Bytes of a device beside torch's allocator, and what libraries hold in it, by name."""
+        """Bytes that a device needs outside torch's allocator, or for libraries, by name."""
         return apart(self.layout.parallel.world, self.vendor, self.workload.margin)
 
     @property
     def _needed_bytes(self) -> int:
-        """Bytes that the allocator takes for the phase that needs most."""
+        """Bytes that the allocator reserves for the phase that needs the most."""
         batch = self.layout.batch
         return with_slack(
             slack(self.workload, self.layout), self.lines, batch.micro, batch.evaluation
@@ -82,7 +82,7 @@ class Account(Struct, frozen=True):
 
     @property
     def reading_bytes(self) -> int:
-        """What nvidia-smi shows at most in 95 % of measured runs where the device has room."""
+        """The upper limit of what nvidia-smi shows in 95 % of measured runs with room to spare."""
         world = self.layout.parallel.world
         kept = self.peak_bytes * READING[kind_of(self.workload, world)]
         ahead = running_ahead(self.workload, self.layout)
@@ -90,31 +90,31 @@ class Account(Struct, frozen=True):
 
     @property
     def calibration(self) -> str | None:
-        """The kept trace that the phases are of; None: they are reckoned."""
+        """The name of the stored trace behind the phases; None if the phases are computed."""
         known = self.workload.calibration
         return known.name if known is not None and self.lines[0].name in TRACED else None
 
     @property
     def host(self) -> HostAccount:
-        """Memory of the host of one node."""
+        """The memory that one node's host needs."""
         return host_account(self.workload, self.layout)
 
 
 @cached(4096)
 def required_bytes(workload: Workload, layout: Layout) -> int:
-    """The peak of a layout and its margin, for those who ask for no more."""
+    """The peak of a layout with its margin, for callers that need nothing else of the account."""
     return account(workload, layout).required_bytes
 
 
 def samples(line: Phase, layout: Layout) -> int:
-    """Samples that a phase holds at once."""
+    """The number of samples that a phase holds at once."""
     return layout.batch.evaluation if line.evaluates else layout.batch.micro
 
 
 def account(workload: Workload, layout: Layout, vendor: Vendor = "nvidia") -> Account:
-    """Account for the memory that a layout needs.
+    """Compute the memory that a layout needs.
 
-    A micro batch of several samples is padded to the longest, unless samples are packed.
+    The samples of a micro batch are padded to the longest one, unless samples are packed.
     """
     short = layout.batch.micro * _sample_rows(workload) < TILE_ROWS
     lines = _lines(workload, layout, several=layout.batch.micro > 1, short=short)
@@ -124,9 +124,10 @@ def account(workload: Workload, layout: Layout, vendor: Vendor = "nvidia") -> Ac
 
 
 def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -> int:
-    """The largest micro batch whose peak and margin fit a budget in bytes; 0: not even one sample.
+    """The largest micro batch whose peak and margin fit a budget in bytes; 0 if no sample fits.
 
-    The layout's own micro batch does not matter. Evaluation is not looked at: its batch is its own.
+    The layout's own micro batch is ignored. Evaluation is ignored too, since it has its own batch
+    size.
     """
     if least_bytes(workload, layout) > budget_bytes:
         return 0
@@ -137,10 +138,10 @@ def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -
 
 
 def _largest(workload: Workload, layout: Layout, budget_bytes: int, *, short: bool) -> int:
-    """The largest micro batch where the loss takes a whole tile; `short`: so much a sample.
+    """The largest micro batch, for a loss of whole tiles or, if `short`, of less than one tile.
 
-    The tile takes the less of both, so that a micro batch fits if it does by one of them. What does
-    not fit with one sample, which nothing pads, does not with several.
+    A tile takes the smaller of the two sizes, so a micro batch fits if it fits by either. If one
+    sample, which needs no padding, does not fit, several samples do not fit either.
     """
     room = budget_bytes - _apart_bytes(workload, layout)
     one = min(_most(_bounds(workload, layout, several=False, short=short), room), 1)
@@ -151,9 +152,9 @@ def _largest(workload: Workload, layout: Layout, budget_bytes: int, *, short: bo
 
 @cached(4096)
 def least_bytes(workload: Workload, layout: Layout) -> float:
-    """Bytes that a device needs with no sample at all: what is always there, with its margin.
+    """Bytes that a device needs without any sample: the terms that always exist, with their margin.
 
-    Where a trace was kept nothing is known but by its phases: 0.
+    If the workload has a stored trace, only the trace's phases are known, and the result is 0.
     """
     if workload.calibration is not None:
         return 0.0
@@ -190,9 +191,9 @@ def _lines(
 
 
 def _of_host(workload: Workload, layout: Layout) -> Iterator[Term]:
-    """What the host of a node holds, for each of its devices, where both share one memory.
+    """The host memory of a node per device, for devices that share one memory with their host.
 
-    A sample more adds what a second adds to the first.
+    Each further sample adds as much as the second sample adds to the first.
     """
     ranks = -(-layout.parallel.world // layout.nodes)
     one, two = (
@@ -212,11 +213,11 @@ def _of_host(workload: Workload, layout: Layout) -> Iterator[Term]:
 
 
 AHEAD: Final = (At.ENCODING.name, At.LOADING.name)
-"""Moments before the first step, at which traces begin: no trace has them."""
+"""Moments before the first step. Traces begin at the first step, so no trace contains them."""
 
 
 def _sample_rows(workload: Workload) -> int:
-    """Tokens of one sample for a loss that is taken in tiles; as many as a tile has for others."""
+    """Tokens of one sample for a loss computed in tiles; for other losses, the rows of one tile."""
     if workload.loss != "chunked" or not is_tiled(workload.version("trl")):
         return TILE_ROWS
     asked = workload.preference
@@ -224,19 +225,19 @@ def _sample_rows(workload: Workload) -> int:
 
 
 def _share(workload: Workload, layout: Layout) -> int:
-    """Samples of one device in one optimizer step, where something waits or is made for each."""
+    """Samples of one device in an optimizer step, if each takes memory of its own; otherwise 1."""
     written = workload.generation is not None and workload.generation.by_sample
     goes = written or workload.data.images > 0
     return layout.batch.micro * layout.batch.accumulation if goes else 1
 
 
 class _Bounds(NamedTuple):
-    """What the training phases need of a device, its allocator's slack put in."""
+    """The memory that the training phases need on a device, including the allocator's slack."""
 
     fixed: float
-    """Bytes of the phase that needs most with no sample at all."""
+    """Bytes of the phase that needs the most without any sample."""
     lines: tuple[tuple[float, float], ...]
-    """Bytes with no sample, and what each adds, of the phases that can be the highest with some."""
+    """Bytes without any sample, and bytes per sample, of each phase that can be the highest one."""
 
 
 @cached(4096)
@@ -252,7 +253,7 @@ def _bounds(workload: Workload, layout: Layout, *, several: bool, short: bool) -
 
 
 def _highest(lines: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """The lines that are above all others somewhere: of less steep ones those that start higher."""
+    """The lines that are above all others for some number of samples, the steepest line first."""
     highest = -1.0
     for fixed, each in sorted(lines, key=lambda line: (-line[1], -line[0])):
         if each and fixed > highest:
@@ -261,7 +262,7 @@ def _highest(lines: Iterable[tuple[float, float]]) -> Iterator[tuple[float, floa
 
 
 def _most(bounds: _Bounds, room: float) -> int:
-    """Samples that fit in some bytes by every training phase's line."""
+    """The number of samples with which every training phase fits in `room` bytes."""
     if bounds.fixed > room:
         return 0
     return min((int((room - fixed) // each) for fixed, each in bounds.lines), default=1)

@@ -1,7 +1,7 @@
-"""What a model keeps between forward and backward, in bytes a sample of the micro batch.
+"""The tensors that a model keeps between forward and backward, in bytes per sample.
 
-Layers are recomputed in segments, each from its first layer's input; the layers of a gap behind it
-keep everything.
+Layers are recomputed in segments, each from the input of its first layer. The layers in the gap
+after a segment keep all of their activations.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,8 @@ from tunec.compiler.ir.slots import States
 from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
 
 Half = Literal["", "encoder", "decoder"]
-"""A half of a model whose encoder reads no text; "": both, or there are none."""
+"""One half of a model whose encoder reads no text; "" means both halves, or a model without
+halves."""
 
 IN_TRANSIT: Final = 4
 """Inputs of layers that are on the device though they wait on the host, all together.
@@ -65,14 +66,14 @@ that two operations saved, as the final norm's fp32 copy, which is two inputs (t
 
 
 class Layers(NamedTuple):
-    """What the layers of a part hold, in bytes a sample."""
+    """The memory that the layers of a part hold, in bytes per sample."""
 
     most: float
-    """What the largest layer keeps."""
+    """The activations that the largest layer keeps."""
     mean: float
-    """What a layer keeps on average."""
+    """The activations that a layer keeps on average."""
     working: float
-    """Gradients on their way while a layer is differentiated."""
+    """The gradients that exist temporarily while a layer is differentiated."""
     inputs: float
     """The input of a layer."""
 
@@ -80,7 +81,7 @@ class Layers(NamedTuple):
 def kept(
     part: str, layers: Layers, split: Recomputed, *, offload: bool, transit: int = IN_TRANSIT
 ) -> Sizes:
-    """Bytes that wait for the backward pass; `transit`: inputs here though they wait elsewhere."""
+    """Bytes kept for the backward pass; `transit`: offloaded inputs still on the device."""
     here = min(split.segments, transit) if offload else split.segments
     name = "inputs in transit" if offload else "layer inputs"
     terms = {f"{part} {name}": layers.inputs * here} if here else {}
@@ -90,15 +91,15 @@ def kept(
 
 
 def named(part: str, split: Recomputed) -> str:
-    """What the working memory of a layer is called."""
+    """The name of a layer's working memory."""
     return f"{part} recomputed layer" if split.segments else f"{part} layer gradients"
 
 
 def at_last(layers: Layers, split: Recomputed) -> float:
-    """Bytes besides what is kept when the last layer is differentiated, or a late segment.
+    """Bytes besides the kept ones while the last layer, or a late segment, is differentiated.
 
-    By the time of a segment the layers behind it are done. The last one may be cut short: then the
-    one before it holds more.
+    When the pass reaches a segment, the layers behind the segment are done. The last segment may be
+    shorter than the others: then the segment before it holds more.
     """
     if not split.segments:
         return layers.working
@@ -108,79 +109,84 @@ def at_last(layers: Layers, split: Recomputed) -> float:
 
 
 def beside(layers: Layers, split: Recomputed) -> float:
-    """Bytes of a segment's other layers, which are recomputed before its last is differentiated."""
+    """Bytes of a segment's other layers, recomputed before its last layer is differentiated."""
     return (split.first - 1) * layers.most if split.first > 1 else 0.0
 
 
 class Pass(Struct, frozen=True):
-    """How one forward and backward pass runs."""
+    """The settings of one forward and backward pass."""
 
     states: States
     checkpointed: bool
     padded: bool
-    """Whether samples of different length share a micro batch."""
+    """Whether samples of different lengths share a micro batch."""
     sequence_parallel: int
     gathered: int = 1
-    """Ranks whose evaluation logits are collected on each device."""
+    """The number of ranks whose evaluation logits are collected on each device."""
     segment: int = 1
-    """Layers recomputed together, where they are."""
+    """The number of layers that are recomputed together, if layers are recomputed."""
     gap: int = 0
-    """Layers after each segment that keep everything."""
+    """The number of layers after each segment that keep all of their activations."""
     offload: bool = False
-    """Whether the inputs that are kept wait in host RAM."""
+    """Whether the kept layer inputs are offloaded to host RAM."""
     reentrant: bool = False
-    """Whether torch's reentrant variant recomputes."""
+    """Whether recomputation uses torch's reentrant variant."""
     retains: bool = False
-    """Whether FSDP keeps the inputs of layers, and their gradients, to the end of the pass."""
+    """Whether FSDP keeps the inputs of layers and their gradients until the end of the pass."""
     short: bool = False
     """Whether a micro batch has fewer tokens than a tile of the loss has rows."""
     keeps_inputs: bool = False
-    """Whether frozen linear layers keep what they read, as ZeRO-3's do."""
+    """Whether frozen linear layers keep their inputs, as they do under ZeRO-3."""
     alone: bool = False
-    """Whether a micro batch is one sample."""
+    """Whether a micro batch consists of one sample."""
     nested: bool = False
-    """Whether attention is recomputed by itself inside of its layer, and its input kept."""
+    """Whether attention is recomputed separately inside its layer, with its input kept."""
     head: Literal["unit", "loss", "host"] = "unit"
-    """Who makes a sharded output projection whole for the loss (`terms.fsdp_ends.head_of`)."""
+    """What gathers a sharded output projection for the loss (`terms.fsdp_ends.head_of`)."""
 
     def split(self, layers: int) -> Recomputed:
-        """What becomes of so many layers."""
+        """The division of a number of layers into recomputed and kept ones."""
         return recomputed(layers, self.segment if self.checkpointed else 0, self.gap)
 
 
 class Activations(Struct, frozen=True):
-    """Bytes a sample, by name."""
+    """The activations of a pass, in bytes per sample and by name."""
 
     kept: Sizes
-    """Kept until the backward pass reaches them."""
+    """Tensors that are kept until the backward pass reaches them."""
     last_layer: Sizes
-    """What differentiating the last layer takes besides what is kept."""
+    """The memory that differentiating the last layer needs besides the kept tensors."""
     first_layer: Sizes
-    """Everything alive while the first layer is differentiated."""
+    """All tensors alive while the first layer is differentiated."""
     one_layer: Sizes
-    """What one layer and its input keep."""
+    """The tensors that one layer keeps, with its input."""
     forward: Sizes
-    """What a forward pass takes that keeps nothing."""
+    """The memory of a forward pass that keeps nothing for a backward pass."""
     begun: Sizes | None = None
-    """A layer whose differentiation has begun, with what it kept; None: as the last layer."""
+    """A layer at the start of its differentiation, with its kept tensors; None: same as the last
+    layer."""
     half: Sizes | None = None
-    """A layer when its feed-forward is done, with what its other half keeps; None: as the last."""
+    """A layer after its feed-forward is differentiated, with the tensors that its other half keeps;
+    None: same as the last layer."""
     expanding: Sizes = field(default_factory=dict)
-    """The last layer while a product in it expands a quantised weight, whose bytes come beside."""
+    """The last layer while one of its products expands a quantized weight, whose bytes are counted
+    separately."""
     ending: float = 0
-    """What adapters cast at the end of the last layer's forward pass, where layers keep all."""
+    """Bytes that adapters cast at the end of the last layer's forward pass, if layers keep
+    everything."""
     encoder: Sizes = field(default_factory=dict)
-    """Of what is kept, the encoder's, where one comes before a decoder."""
+    """The encoder's part of `kept`, if an encoder comes before the decoder."""
     ahead: "Activations | None" = None
-    """The encoder's own, where it reads no text: the rest of what is kept is its decoder's."""
+    """The activations of an encoder that reads no text; the rest of `kept` then belongs to its
+    decoder."""
     first_segment: Sizes = field(default_factory=dict)
-    """Everything alive when a first segment of several layers has been recomputed."""
+    """All tensors alive when a first segment of several layers has been recomputed."""
     moved: tuple[float, int] = (0.0, 0)
-    """Bytes of one tensor that waits on the host, and how many there are."""
+    """Bytes of one tensor that is offloaded to the host, and the number of these tensors."""
     experts: ExpertsPass | None = None
     """Moments inside of a layer's experts; None: layers have none."""
     together: tuple[float, float] = (0.0, 0.0)
-    """Bytes that all samples of a batch keep once: while they wait, and in the layer that is
+    """Bytes that all samples of a batch share: those that are kept, and those in the layer that is
     differentiated."""
 
 
@@ -193,9 +199,9 @@ def part_activations(
     keys: float,
     only: Half = "",
 ) -> Activations:
-    """Activations of the layers of one part, in bytes a sample of `tokens` tokens.
+    """Activations of the layers of one part, in bytes per sample of `tokens` tokens.
 
-    `only`: of which half alone, where halves work on different numbers of tokens.
+    `only` restricts them to one half of a model whose halves process different numbers of tokens.
     """
     stacks = stacks_of(workload.architecture, part, only)
     layers = sum(stack.layers for stack in stacks)
@@ -249,16 +255,16 @@ def part_activations(
 def _together(
     stacks: Sequence[Stack], widths: Arithmetic, tokens: float, keys: float, split: Recomputed
 ) -> tuple[float, float]:
-    """What all samples of a batch keep once in layers that wait, and in one that is made anew."""
+    """Bytes that all samples of a batch share: in kept layers, and in a recomputed segment."""
     sizes = [tokens * common(stack, widths, keys) for stack in stacks]
     total = sum(size * stack.layers for size, stack in zip(sizes, stacks, strict=True))
     return total * split.whole / split.layers, max(sizes) * max(split.first, 1)
 
 
 def _kept_beside(stack: Stack, widths: Arithmetic, keys: float, run: Pass) -> float:
-    """Bytes a token that one layer's attention keeps for its mask, or for the ranks it works with.
+    """Bytes per token that one layer's attention keeps for its mask or for sequence parallelism.
 
-    Where ranks share a sequence there is no mask (deepspeed 0.19.8 `ulysses_sp.py`,
+    If ranks share a sequence, there is no mask (deepspeed 0.19.8 `ulysses_sp.py`,
     `register_with_transformers`).
     """
     if not stack.attends:
@@ -276,7 +282,7 @@ def _at_beginnings(
     widths: Arithmetic,
     keys: float,
 ) -> float:
-    """Bytes a token that first layers do not keep; a decoder begins for itself."""
+    """Bytes per token that first layers do not keep; a decoder with cross-attention has its own."""
     if not _begins(workload, run, part):
         return 0.0
     begun = stacks if widths.crosses else stacks[:1]
@@ -286,7 +292,7 @@ def _at_beginnings(
 def _inputs(
     workload: Workload, part: Part, only: Half, rows: Callable[[Module], float], widths: Arithmetic
 ) -> float:
-    """Bytes a token of what frozen products of a part, or of one half of it, read and keep."""
+    """Bytes per token of the kept inputs of frozen products in a part, or in one half of a part."""
     if not only:
         return inputs_kept(workload, part, widths)
     inside = partial(_is_inside, part=part, half=only)
@@ -294,9 +300,9 @@ def _inputs(
 
 
 def _begins(workload: Workload, run: Pass, part: Part) -> bool:
-    """Whether nothing before a part's first layer is trained, whose first norm then keeps nothing.
+    """Whether nothing before a part's first layer is trained, so that its first norm keeps nothing.
 
-    Where layers are recomputed, peft makes the embedding's output require a gradient.
+    If layers are recomputed, peft makes the embedding's output require a gradient.
     """
     if norms_after(workload.architecture, part):
         return False
@@ -305,7 +311,7 @@ def _begins(workload: Workload, run: Pass, part: Part) -> bool:
 
 
 def _spared(workload: Workload, run: Pass, first: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes a token that the first layer does not keep, up to the first adapter in it."""
+    """Bytes per token that the first layer does not keep, up to its first adapter."""
     if not all(map(is_after_attention, workload.adapted)):
         return norm_saved(first, widths) * (2 if widths.casts_norms_apart else 1)
     before = attention_saved(first, widths, keys) + _kept_beside(first, widths, keys, run)
@@ -314,13 +320,13 @@ def _spared(workload: Workload, run: Pass, first: Stack, widths: Arithmetic, key
 
 
 def _feed_forward(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token that a layer's feed-forward keeps, which its gradients let go."""
+    """Bytes per token that a layer's feed-forward keeps, and that its differentiation releases."""
     experts = experts_saved(stack, stack.experts, widths) if stack.experts else 0
     return feed_forward_saved(stack, widths) + experts
 
 
 def _at_scores(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes a token that eager attention's softmax takes more than what is done by then kept."""
+    """Bytes per token that eager attention's softmax needs beyond those released before it."""
     done = _feed_forward(stack, widths) + norm_saved(stack, widths)
     return scores_working(stack, widths, keys) - done
 
@@ -332,7 +338,7 @@ def _encoder(part: Part, widths: Arithmetic, kept: float) -> Sizes:
 def _layer_kept(
     workload: Workload, run: Pass, part: Part, stack: Stack, widths: Arithmetic, keys: float
 ) -> float:
-    """Bytes a token that one layer keeps, without adapters."""
+    """Bytes per token that one layer keeps, without adapters."""
     return (
         saved(stack, widths, keys, alone=run.alone)
         + _kept_beside(stack, widths, keys, run)
@@ -341,7 +347,7 @@ def _layer_kept(
 
 
 def stacks_of(model: Architecture, part: Part, half: Half = "") -> tuple[Stack, ...]:
-    """The layers of a part, or of one half of it: that which reads no text, or the other."""
+    """The layers of a part, or of one half: the encoder that reads no text, or the decoder."""
     of_part = (stack for stack in model.stacks if stack.part == part)
     if not half:
         return tuple(of_part)
@@ -354,7 +360,7 @@ def _is_inside(module: Module, part: Part, half: Half) -> bool:
 
 
 def _rows(module: Module, tokens: float) -> float:
-    """How often a module works on each token; one that works on no text, as often as that is."""
+    """How often a module runs per token; without text, the module's positions per token."""
     return module.positions / tokens if module.positions else module.calls
 
 
@@ -367,7 +373,7 @@ def _adapters(
     after_attention: bool = False,
     in_order: bool = False,
 ) -> float:
-    """Bytes a token that all adapters of some layers keep together, or those behind attention."""
+    """Bytes per token that the adapters of some layers keep, or only those after attention."""
     modules = [module for module in workload.adapted if inside(module)]
     if after_attention:
         modules = [module for module in modules if is_after_attention(module)]

@@ -1,4 +1,4 @@
-"""What attention keeps for its backward pass, in bytes a token and layer."""
+"""The tensors that attention keeps for its backward pass, in bytes per token and layer."""
 
 from typing import Final
 
@@ -14,9 +14,9 @@ _INDEX: Final = 8
 
 
 def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes a token that one layer's attention keeps, the normed hidden state not counted.
+    """Bytes per token that one layer's attention keeps, without the normed hidden state.
 
-    `keys`: tokens that each query is compared with.
+    `keys`: the number of tokens that each query is compared with.
     """
     saved = kernel_saved(stack, widths) + norms_saved(stack, widths) + copies_saved(stack, widths)
     across = widths.crosses and stack.cross_attention > 0
@@ -30,9 +30,9 @@ def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
 
 def bias_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Relative positions as one bias a head, contiguous in each layer.
+    """Bytes per token of relative positions: one contiguous bias per head and layer.
 
-    A layer's own table keeps the buckets that it was read at for its gradient.
+    A layer with its own table also keeps the bucket indices, for the table's gradient.
 
     transformers 5.23 `integrations/sdpa_attention.py`: `position_bias_mask.contiguous()`.
     """
@@ -43,7 +43,7 @@ def bias_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
 
 def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Queries, keys, values and the output, and one fp32 number a head.
+    """Bytes per token of queries, keys, values, the output, and one fp32 number per head.
 
     FlashAttention (arXiv 2205.14135, section 3.1); torch's memory-efficient kernel keeps the same.
     """
@@ -54,9 +54,9 @@ def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Eager attention's scores: in fp32 after the softmax, and cast back (traced).
+    """Bytes per token of eager attention's scores: fp32 after the softmax, and their cast (traced).
 
-    A cap on them (Gemma 2) keeps its tanh, in the dtype of the product.
+    A cap on the scores (Gemma 2) keeps its tanh, in the dtype of the product.
     """
     capped = widths.compute if stack.softcap else 0
     if not widths.wide_scores:
@@ -66,9 +66,9 @@ def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
 
 def scores_forward(widths: Arithmetic) -> int:
-    """Bytes a score that eager attention takes at its softmax where nothing is kept.
+    """Bytes per score that eager attention needs at its softmax in a pass that keeps nothing.
 
-    The scores, in bf16 an fp32 copy of them, and the result (torch 2.13
+    These are the scores, an fp32 copy of them in bf16, and the result (torch 2.13
     `aten/src/ATen/native/SoftMax.cpp`, `softmax`: fp16 is read as it is).
     """
     if not widths.wide_scores:
@@ -78,12 +78,13 @@ def scores_forward(widths: Arithmetic) -> int:
 
 
 def scores_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes a token besides what is kept while eager attention's softmax is differentiated.
+    """Bytes per token besides the kept ones while eager attention's softmax is differentiated.
 
-    Its gradient, their product and the scores' own gradient, all in fp32, which CUDA's kernel gives
-    in fp16 where the scores are (torch 2.13 `aten/src/ATen/native/cuda/SoftMax.cu`,
-    `softmax_backward_cuda_out`, and `SoftMax.cpp`, `softmax`); the scores' cast is gone, and the
-    output, keys and values whose gradients are on their way stand for those (traced).
+    These are the softmax's gradient, the product of both, and the scores' own gradient, all in
+    fp32. CUDA's kernel gives the last in fp16 if the scores are fp16 (torch 2.13
+    `aten/src/ATen/native/cuda/SoftMax.cu`, `softmax_backward_cuda_out`, and `SoftMax.cpp`,
+    `softmax`). By then the scores' cast is freed, and the output, keys and values, whose gradients
+    are being computed, take the place of these gradients (traced).
     """
     if not widths.eager:
         return 0
@@ -95,9 +96,10 @@ def scores_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
 
 def repeated_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Keys and values repeated for each query head (transformers `repeat_kv`).
+    """Bytes per token of keys and values repeated for each query head (transformers `repeat_kv`).
 
-    One is a view, which only a cast makes whole; latent ones are made for every head.
+    A single key-value head is a view, which only a cast copies; latent heads are made for every
+    query head anyway.
     """
     viewed = stack.kv_heads == 1 and widths.answer == widths.compute
     if viewed or stack.latent is not None:
@@ -107,13 +109,13 @@ def repeated_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:
-    """What sdpa keeps besides in the layers that have a mask, of a layer on average.
+    """Extra bytes per token that sdpa keeps in layers with a mask, averaged over the layers.
 
     transformers 5.23 `integrations/sdpa_attention.py` repeats keys and values as soon as there is a
-    mask, and torch turns the boolean mask into one of the queries' dtype in each layer
+    mask, and torch converts the boolean mask to the queries' dtype in each layer
     (`aten/src/ATen/native/transformers/attention.cpp`, `convert_boolean_attn_mask`; traced). The
-    kernel that takes a mask gives its result in token order. A decoder that reads an encoder has
-    two: its own and the encoder's.
+    kernel that takes a mask returns its result in token order. A decoder that reads an encoder has
+    two masks: its own and the encoder's.
     """
     # such heads were measured in the kernel that repeats, without a mask too
     wide = bool(stack.measured) and stack.head_dim > _WIDEST_GROUPED
@@ -129,9 +131,9 @@ def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
 
 
 def masks_kept(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:
-    """The masks that the layers share: one of all tokens, and one of a window of them.
+    """Bytes per token of the masks that layers share: one of all tokens, and one of a window.
 
-    Eager attention adds one in the model's dtype, padded or not (transformers 5.23
+    Eager attention adds a mask in the model's dtype, padded or not (transformers 5.23
     `masking_utils.py`, `eager_mask`; traced).
     """
     if widths.eager:
@@ -141,11 +143,11 @@ def masks_kept(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
 
 
 def exchanged_saved(stack: Stack, widths: Arithmetic, ranks: int) -> float:
-    """What attention keeps besides where each rank takes some heads of the whole sequence.
+    """Extra bytes per token that attention keeps if each rank takes some heads of a sequence.
 
-    The output comes back in a tensor of its own, which the trained output projection reads; fewer
-    key-value heads than ranks are repeated (deepspeed 0.18.9 to 0.19.8 `ulysses_sp.py`,
-    `UlyssesSPAttentionHF`; traced).
+    The output comes back in a separate tensor, which a trained output projection reads. If there
+    are fewer key-value heads than ranks, the heads are repeated (deepspeed 0.18.9 to 0.19.8
+    `ulysses_sp.py`, `UlyssesSPAttentionHF`; traced).
     """
     returned = _output(stack) - _ordered(stack, widths) if widths.trained else 0
     repeated = max(ranks / stack.kv_heads, 1) - 1
@@ -153,7 +155,7 @@ def exchanged_saved(stack: Stack, widths: Arithmetic, ranks: int) -> float:
 
 
 def is_windowed(stack: Stack, widths: Arithmetic, keys: float) -> bool:
-    """Whether a window leaves out some of the tokens, for which sdpa needs a mask.
+    """Whether a window excludes some of the tokens, so that sdpa needs a mask.
 
     transformers 5.23 `masking_utils.py`, `_ignore_causal_mask_sdpa`.
     """
@@ -162,10 +164,10 @@ def is_windowed(stack: Stack, widths: Arithmetic, keys: float) -> bool:
 
 
 def norms_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Norms on queries and keys, or on latent queries and keys.
+    """Bytes per token of norms on queries and keys, or on latent queries and keys.
 
-    Each keeps its input in fp32, and for its weight's gradient the normed value; what a latent norm
-    gives is also the input of the next projection.
+    Each norm keeps its input in fp32, and the normed value for its weight's gradient. The output of
+    a latent norm is also the input of the next projection.
     """
     normed = widths.normed if widths.trained else 0
     if stack.latent is not None:
@@ -180,11 +182,11 @@ def norms_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def copies_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Tensors that only the layout in memory makes (traced).
+    """Bytes per token of tensors that exist only because of the memory layout (traced).
 
-    Where queries and keys are rotated out of one fused projection, the values are a view that keeps
-    all of it, unless the kernel gets a cast of them. Where they are concatenated head by head, the
-    trained output projection keeps a copy of the attention's output in token order.
+    If queries and keys are rotated out of one fused projection, the values are a view that keeps
+    all of it alive, unless the kernel gets a cast of them. If they are concatenated head by head,
+    the trained output projection keeps a copy of the attention's output in token order.
     """
     if stack.latent is not None or widths.rotary == "none":
         return 0
@@ -194,13 +196,13 @@ def copies_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def _ordered(stack: Stack, widths: Arithmetic) -> int:
-    """Elements a token of the copy of attention's output in token order, where one is made."""
+    """Elements per token of the copy of attention's output in token order; 0 without a copy."""
     copied = stack.latent is None and widths.rotary == "concatenated" and widths.trained
     return _output(stack) if copied else 0
 
 
 def _kernel_widths(stack: Stack) -> tuple[int, int, int]:
-    """Elements a token of queries, keys and values as the kernel gets them."""
+    """Elements per token of queries, keys and values as the kernel receives them."""
     if stack.latent is not None:
         return _latent_widths(stack, stack.latent)
     keys = stack.kv_heads * stack.head_dim

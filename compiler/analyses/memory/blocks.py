@@ -1,4 +1,4 @@
-"""Diffusion transformers whose blocks were read off their class, in bytes a sample."""
+"""Activations of diffusion transformers with measured blocks, in bytes per sample."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,27 +26,27 @@ _EAGER = " eager"
 
 
 class Tokens(NamedTuple):
-    """What one sample has in a diffusion transformer."""
+    """The numbers of tokens of one sample in a diffusion transformer."""
 
     image: int
     text: int
 
 
 class _Kind(NamedTuple):
-    """What blocks of one kind keep of one sample."""
+    """Bytes that blocks of one kind keep of one sample."""
 
     bytes: BlockBytes
     layers: int
     saved: float
     inputs: float
     adapters: float
-    """Of what is saved, that of adapters."""
+    """The part of `saved` that adapters keep."""
     whole: bool
-    """Whether they keep everything though others are recomputed."""
+    """Whether these blocks keep everything although other blocks are recomputed."""
 
 
 def rows(denoiser: Denoiser, module: Module, tokens: Tokens) -> float:
-    """Rows of one sample that a module multiplies."""
+    """The number of rows of one sample that a module multiplies."""
     found = denoiser.rows.get(module.path)
     return found.at(*tokens) if found is not None else sum(tokens)
 
@@ -99,7 +99,7 @@ def _kinds(workload: Workload, run: Pass, widths: Arithmetic, tokens: Tokens) ->
 def _layers(
     again: Sequence[_Kind], on_their_way: Sequence[float], run: Pass
 ) -> tuple[Layers, Recomputed]:
-    """What blocks hold that are treated alike, and what becomes of them."""
+    """The memory of blocks that are treated alike, and how many are recomputed or kept."""
     layers = sum(each.layers for each in again)
     mean = sum(each.saved * each.layers for each in again) / layers
     waiting = sum(each.inputs * each.layers for each in again) / layers
@@ -108,9 +108,9 @@ def _layers(
 
 
 def _last(kinds: Sequence[_Kind], on_their_way: Sequence[float]) -> float:
-    """Bytes besides all inputs when blocks that are recomputed one by one are differentiated.
+    """Bytes besides all inputs while blocks that are recomputed one by one are differentiated.
 
-    The last block of each kind is, when the inputs of those behind it are gone.
+    Each kind needs the most at its last block, when the inputs of the blocks behind it are freed.
     """
     found, behind = 0.0, 0.0
     for each, working in reversed(list(zip(kinds, on_their_way, strict=True))):
@@ -120,12 +120,12 @@ def _last(kinds: Sequence[_Kind], on_their_way: Sequence[float]) -> float:
 
 
 def _way(widths: Arithmetic, run: Pass) -> str:
-    """The way of computing, as blocks know it: their attention is fused."""
+    """The name of the arithmetic in the measures of blocks, whose attention is always fused."""
     return widths.way.removesuffix(_EAGER) + ALONE * run.alone
 
 
 def _found(stack: Stack, way: str) -> BlockBytes:
-    """The measure of a way, that of several samples where one takes as much as each of them."""
+    """The measure for a way of computing; if there is none for one sample, that for several."""
     known = {each.way: each for each in stack.blocks}
     return known.get(way) or known[way.removesuffix(ALONE)]
 
@@ -133,9 +133,9 @@ def _found(stack: Stack, way: str) -> BlockBytes:
 def _trained(
     found: BlockBytes, stack: Stack, workload: Workload, widths: Arithmetic, run: Pass
 ) -> BlockBytes:
-    """What a block keeps if adapters change its scales and gates: as much as trained in full.
+    """Bytes that a block keeps; with adapters on its scales and gates, as many as if fully trained.
 
-    Scale and gate then get gradients, which need what they multiply.
+    Scale and gate then get gradients, which need the tensors that they multiply.
     """
     if widths.trained or not _is_modulated(workload):
         return found
@@ -144,7 +144,7 @@ def _trained(
 
 
 def _is_modulated(workload: Workload) -> bool:
-    """Whether an adapter in a block works on one row a sample: the condition's."""
+    """Whether an adapter in a block works on one row per sample, which is the condition's row."""
     denoiser = workload.architecture.denoiser
     adapted = (module for module in workload.adapted if "{}" in module.path)
     found = (denoiser.rows.get(module.path) for module in adapted) if denoiser else ()
@@ -152,11 +152,11 @@ def _is_modulated(workload: Workload) -> bool:
 
 
 def _working(found: BlockBytes, run: Pass, tokens: Tokens, product: float) -> float:
-    """Bytes of gradients on their way while one block is differentiated.
+    """Bytes of temporary gradients while one block is differentiated.
 
-    Recomputed, it runs forward again while the gradient of its output waits; kept, the last block
-    may have taken more in the forward pass, at a product with an adapter. `product` is less what
-    adapters keep in a block, which is not there yet.
+    A recomputed block runs forward again while the gradient of its output waits. If blocks are
+    kept, the last block may have needed more in the forward pass, at a product with an adapter.
+    `product` excludes the tensors that adapters keep in a block, which do not exist yet.
     """
     working, inputs = highest(found.working, *tokens), highest(found.inputs, *tokens)
     saved = highest(found.saved, *tokens)
@@ -168,7 +168,7 @@ def _working(found: BlockBytes, run: Pass, tokens: Tokens, product: float) -> fl
 def _inner(workload: Workload, widths: Arithmetic, denoiser: Denoiser, tokens: Tokens) -> float:
     """Bytes of one sample of both gradients around the activation of a plain feed-forward.
 
-    They come before anything that tells the trace which block it is in, so that the measure of some
+    They come before anything that shows the trace which block it is in, so the measure of some
     classes begins after them (PixArt; traced).
     """
     linear = [m for m in workload.architecture.modules if m.kind == "linear" and "{}" in m.path]
@@ -179,15 +179,15 @@ def _inner(workload: Workload, widths: Arithmetic, denoiser: Denoiser, tokens: T
 
 
 def _forward(found: BlockBytes, tokens: Tokens, product: float) -> float:
-    """The most that the forward pass of one block takes, without adapters or at one of them."""
+    """The most bytes that a block's forward pass takes, without adapters or at an adapter."""
     return max(highest(found.forward, *tokens), highest(found.inputs, *tokens) + product)
 
 
 def _product(workload: Workload, widths: Arithmetic, denoiser: Denoiser, tokens: Tokens) -> float:
-    """Bytes of one sample at the widest product in a block that has an adapter.
+    """Bytes of one sample at the widest product with an adapter in a block.
 
-    The base's own result is there, what the second product gives, and that scaled, beside the
-    input in the adapter's dtype (peft 0.21.2 `tuners/lora/layer.py`, `Linear.forward`; traced).
+    They hold the base's result, the second product's result and its scaled copy, beside the input
+    in the adapter's dtype (peft 0.21.2 `tuners/lora/layer.py`, `Linear.forward`; traced).
     """
     base, own = widths.answer, widths.adapter_product
     cast = own if own != base else 0
@@ -223,7 +223,7 @@ def _adapters(
 
 
 def _is_in(module: Module, path: str) -> bool:
-    """Whether a module is one of blocks; of a card that does not say where they are, all are."""
+    """Whether a module is in a list of blocks; always true if the model's card gives no path."""
     return not path or module.path.startswith(f"{path}.")
 
 
@@ -243,10 +243,10 @@ def _adapters_saved(
 def _normed(
     workload: Workload, adapted: Sequence[Module], widths: Arithmetic, tokens: Tokens
 ) -> float:
-    """Bytes of one sample that norms of the text's keys keep since adapters make them learn.
+    """Bytes of one sample that norms of the text's keys keep because adapters give them gradients.
 
-    A block attends to a text that nothing trained has made: its keys want no gradient without
-    adapters of their own, so that a norm of theirs keeps nothing (Wan, LTX; traced).
+    A block attends to a text that no trained module has produced. Without adapters, the text's keys
+    need no gradient, and their norm keeps nothing (Wan, LTX; traced).
     """
     if widths.trained:
         return 0.0
@@ -260,7 +260,7 @@ def _normed(
 
 
 def _around(workload: Workload, widths: Arithmetic, run: Pass, tokens: Tokens) -> float:
-    """Bytes of one sample that are kept outside of the blocks, by adapters there too."""
+    """Bytes of one sample that are kept outside of the blocks, including adapters there."""
     model = workload.architecture
     known = {each.way: each for each in model.denoiser.around} if model.denoiser else {}
     way = _way(widths, run)

@@ -1,4 +1,4 @@
-"""How many elements of each kind a workload holds: what no layout changes."""
+"""The number of elements of each kind in a workload, which no layout changes."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -27,9 +27,10 @@ _SMALL_TENSOR: Final = 4096
 
 
 class Counts:
-    """Elements of a workload, of everything once, each number counted when it is asked for.
+    """Element counts of a workload over the whole model, each computed when it is first read.
 
-    `share`: of elements trained beside adapters, those of the adapters' dtype that take as much.
+    `share`: the factor that converts elements trained beside adapters to elements of the adapters'
+    dtype.
     """
 
     def __init__(self, workload: Workload, share: float = 1.0) -> None:
@@ -38,12 +39,12 @@ class Counts:
 
     @cached_property
     def base(self) -> int:
-        """In the model itself, without adapters."""
+        """Elements of the model itself, without adapters."""
         return self._model.parameters
 
     @cached_property
     def _stored(self) -> tuple[tuple[Module, ...], tuple[Module, ...]]:
-        """Modules as they were loaded that are not trained: quantised ones, and others.
+        """Modules that are not trained, as they were loaded: the quantized ones, and the others.
 
         PEFT keeps the original of a module in `modules_to_save` beside the trained copy (peft
         `utils/other.py`, `ModulesToSaveWrapper`).
@@ -58,43 +59,43 @@ class Counts:
 
     @cached_property
     def frozen(self) -> int:
-        """In what is neither trained nor quantised, biases of quantised layers among it."""
+        """Elements that are neither trained nor quantized, including biases of quantized layers."""
         packed, plain = self._stored
         return _elements(plain) + sum(module.bias * module.copies for module in packed)
 
     @cached_property
     def quantized(self) -> int:
-        """In quantised weights."""
+        """Elements of quantized weights."""
         return sum(prod(module.shape) * module.copies for module in self._stored[0])
 
     @cached_property
     def quantized_rows(self) -> int:
-        """Output rows of quantised layers."""
+        """Output rows of quantized layers."""
         return sum(prod(m.shape) * m.copies // m.shape[-1] for m in self._stored[0])
 
     @cached_property
     def expanded(self) -> int:
-        """In the largest quantised weight, which a product expands."""
+        """Elements of the largest quantized weight, which a product dequantizes."""
         return max((prod(module.shape[-2:]) for module in self._stored[0]), default=0)
 
     def _beside(self, modules: Iterable[Module], more: int = 0) -> int:
-        """Elements of modules that are trained themselves."""
+        """Elements of modules that are trained in full, and `more`, converted by the share."""
         size = _elements(modules) + more
         return size if self._share == 1.0 else round(self._share * size)
 
     @cached_property
     def trained(self) -> int:
-        """In modules trained in full, and biases that are trained beside adapters."""
+        """Elements of modules trained in full, and of biases that are trained beside adapters."""
         return self._beside(self._workload.trained, _adapter_biases(self._workload))
 
     @cached_property
     def adapters(self) -> int:
-        """In adapters."""
+        """Elements of adapters."""
         return sum(adapter_elements(self._workload, module) for module in self._workload.adapted)
 
     @cached_property
     def trainable(self) -> int:
-        """In everything that has a gradient."""
+        """Elements of all parameters that have a gradient."""
         return self.trained + self.adapters
 
     @cached_property
@@ -103,7 +104,7 @@ class Counts:
 
     @cached_property
     def idle(self) -> int:
-        """Trained that no gradient comes to, adapters with modules."""
+        """Elements that are stepped although no gradient reaches them, of modules and adapters."""
         workload, stepped = self._workload, self._stepped
         full = _elements(module for module in workload.idle if module in stepped)
         adapted = (module for module in workload.idle_adapted if module in stepped)
@@ -111,34 +112,34 @@ class Counts:
 
     @cached_property
     def resting(self) -> int:
-        """In modules to be trained in full that have neither gradient nor state."""
+        """Elements of modules to be trained in full without a gradient or optimizer state."""
         return self._beside(m for m in self._workload.idle if m not in self._stepped)
 
     @cached_property
     def resting_adapters(self) -> int:
-        """In adapters that have neither."""
+        """Elements of adapters that have neither a gradient nor optimizer state."""
         resting = (m for m in self._workload.idle_adapted if m not in self._stepped)
         return sum(adapter_elements(self._workload, module) for module in resting)
 
     @cached_property
     def unvisited(self) -> int:
-        """In a tower and its projector where samples have no pictures."""
+        """Elements of a vision tower and its projector if samples have no pictures; else 0."""
         pictured = self._workload.data.vision_tokens
         return 0 if pictured else _elements(tower_of(self._model.modules))
 
     @cached_property
     def components(self) -> int:
-        """In models that encode the data."""
+        """Elements of the models that encode the data."""
         return sum(component.parameters for component in self._workload.components)
 
     @cached_property
     def largest(self) -> int:
-        """In the largest trained parameter."""
+        """Elements of the largest trained parameter."""
         return max(map(prod, _trained_shapes(self._workload)), default=0)
 
     @cached_property
     def largest_parameter(self) -> int:
-        """In the largest parameter, trained or not."""
+        """Elements of the largest parameter, trained or not."""
         return max((prod(module.shape) for module in self._model.modules), default=0)
 
     @cached_property
@@ -153,24 +154,24 @@ class Counts:
 
     @cached_property
     def inner(self) -> int:
-        """In the largest one inside the layers."""
+        """Elements of the largest trained parameter inside the layers."""
         return max(map(prod, _trained_shapes(self._workload, inside=True)), default=0)
 
     @cached_property
     def small(self) -> int:
-        """In trained tensors of fewer than 4096 elements."""
+        """Elements of trained tensors with fewer than 4096 elements each."""
         return sum(size for size in _sizes(self._workload) if size < _SMALL_TENSOR)
 
     @cached_property
     def tables(self) -> int:
-        """In trained embedding tables, whose 8-bit optimizer states transformers keeps in fp32."""
+        """Elements of trained embedding tables; transformers keeps their 8-bit states in fp32."""
         return _elements(tables_of(self._workload))
 
     @cached_property
     def factored(self) -> int:
         """Rows and columns of all trained matrices together, and elements of trained vectors.
 
-        Those of Adafactor's second moments (arXiv 1804.04235, section 3).
+        Adafactor's second moments have this many elements (arXiv 1804.04235, section 3).
         """
         workload = self._workload
         full = sum((_row_column(m.shape) + m.bias) * m.copies for m in workload.trained)
@@ -182,22 +183,22 @@ class Counts:
 
     @cached_property
     def embedding(self) -> int:
-        """In the token embedding, where it is trained."""
+        """Elements of the token embedding if it is trained; otherwise 0."""
         return self._beside(self._at(self._model.embedding))
 
     @cached_property
     def head(self) -> int:
-        """In the output projection, where it is trained and not the embedding."""
+        """Elements of the output projection if it is trained and not the embedding; else 0."""
         return self._beside(self._at(self._model.head))
 
     @cached_property
     def encoder(self) -> int:
-        """In the encoder before a decoder, where it is trained."""
+        """Trained elements of the encoder before a decoder."""
         return self._beside(m for m in self._workload.trained if is_in_encoder(m))
 
     @cached_property
     def vision(self) -> int:
-        """In the vision tower, where it is trained and samples reach it."""
+        """Trained elements of the vision tower, if samples reach it; otherwise 0."""
         if self._workload.idle:
             return 0
         return self._beside(m for m in self._workload.trained if m.part == "vision")
@@ -210,58 +211,59 @@ class Counts:
 
     @cached_property
     def late(self) -> int:
-        """Trained in one layer, on average, whose gradients come after the feed-forward's last.
+        """Trained elements per layer whose gradients come after the feed-forward's, on average.
 
-        After those of the experts as well; layers are those of the text or the denoiser.
+        They come after the gradients of the experts as well. Layers are those of the text or the
+        denoiser.
         """
         return round(self._share * _late(self._workload))
 
     @cached_property
     def experts(self) -> int:
-        """Trained in the experts of one layer, on average."""
+        """Trained elements of the experts of one layer, on average."""
         found = (module for module in self._workload.trained if _is_expert(module))
         return round(self._share * (_elements(found) // _expert_layers(self._model)))
 
     @cached_property
     def merges(self) -> bool:
-        """Whether adapters are added to weights of experts in each pass."""
+        """Whether adapters are added to the weights of experts in each pass."""
         return any(map(is_stack, self._workload.adapted))
 
     @cached_property
     def block(self) -> int:
-        """In the block of one layer that holds experts, with router and shared experts; 0: none."""
+        """Elements of a layer's block of experts, with router and shared experts; 0: none."""
         roots = expert_blocks(self._model)
         inside = (m for m in self._model.modules if roots and m.path.startswith(roots))
         return _elements(inside) // _expert_layers(self._model)
 
     @cached_property
     def multiplied(self) -> int:
-        """In trained weights of products: linear layers, convolutions, a tied head."""
+        """Elements of trained weights in products: linear layers, convolutions, a tied head."""
         trained = _elements(module for module in self._workload.trained if _multiplies(module))
         return trained + self.output * self.tied
 
     @cached_property
     def multiplied_frozen(self) -> int:
-        """In weights of products, not trained and not quantised, that a gradient passes."""
+        """Elements of frozen, unquantized weights in products that a gradient passes through."""
         model, plain = self._model, self._stored[1]
         passed = _elements(m for m in plain if _multiplies(m) and wants_gradient(model, m))
         return passed + self.output * (model.tied and not self.tied)
 
     @cached_property
     def output(self) -> int:
-        """In the weight that the output projection multiplies with."""
+        """Elements of the weight that the output projection multiplies with."""
         model = self._model
         own = next((each for each in model.modules if each.path == model.head), None)
         return model.vocab * model.hidden if own is None else prod(own.shape)
 
     @cached_property
     def output_frozen(self) -> int:
-        """In the output projection's weight where it is frozen; 0 where it is trained."""
+        """Elements of the output projection's weight if it is frozen; 0 if it is trained."""
         return 0 if self.head or self.tied else self.output
 
     @cached_property
     def sizes(self) -> tuple[tuple[int, int], ...]:
-        """Elements of one parameter and of all parameters of that size, smallest first."""
+        """Each parameter size, with the elements of all parameters of that size, smallest first."""
         sums: dict[int, int] = {}
         for module in self._model.modules:
             for size in (prod(module.shape), module.bias):
@@ -271,12 +273,12 @@ class Counts:
 
     @cached_property
     def adapted_parts(self) -> frozenset[Part]:
-        """Parts that have adapters."""
+        """The parts of the model that have adapters."""
         return frozenset(module.part for module in self._workload.adapted)
 
     @cached_property
     def trained_parts(self) -> frozenset[Part]:
-        """Parts whose layers are trained, not only an embedding or the head."""
+        """The parts whose layers are trained, not only an embedding or the head."""
         outside = {self._model.head, *self._model.new}
         inside = (m for m in self._workload.trained if _multiplies(m) and m.path not in outside)
         return frozenset(module.part for module in inside)
@@ -284,7 +286,7 @@ class Counts:
 
 @cached(256)
 def count(workload: Workload, share: float = 1.0) -> Counts:
-    """The counts of a workload, remembered: every account of it asks for some of them."""
+    """The counts of a workload, cached because every account of the workload reads some of them."""
     return Counts(workload, share)
 
 
@@ -329,12 +331,12 @@ def _late(workload: Workload) -> int:
 
 
 def _is_expert(module: Module) -> bool:
-    """Whether a module is of routed experts; those of a denoiser are measured with their block."""
+    """Whether a module belongs to routed experts; a denoiser's are measured with their block."""
     return ".experts" in module.path and module.part != "denoiser"
 
 
 def _ahead(workload: Workload) -> int:
-    """Trained in blocks that stand ahead of those that are recomputed (`Stack.is_kept`)."""
+    """Trained elements in blocks that come before the recomputed blocks (`Stack.is_kept`)."""
     model = workload.architecture
     kinds = zip(model.denoiser.lists if model.denoiser else (), model.stacks, strict=False)
     ahead = tuple(f"{path}." for path, _ in takewhile(lambda each: each[1].is_kept, kinds))
@@ -343,24 +345,24 @@ def _ahead(workload: Workload) -> int:
 
 
 def visited_layers(workload: Workload) -> int:
-    """Layers that samples pass: those of a tower only where there are pictures."""
+    """The number of layers that samples pass; a tower's layers count only if there are pictures."""
     stacks, pictures = workload.architecture.stacks, workload.data.vision_tokens > 0
     return sum(stack.layers for stack in stacks if pictures or stack.part != "vision")
 
 
 def main_layers(workload: Workload) -> int:
-    """Layers of the language model or the denoiser; 1 where none repeat."""
+    """The number of layers of the language model or the denoiser; 1 if no layers repeat."""
     stacks = workload.architecture.stacks
     return max(sum(stack.layers for stack in stacks if stack.part != "vision"), 1)
 
 
 def _expert_layers(model: Architecture) -> int:
-    """Layers with experts; 1 where none has any."""
+    """The number of layers with experts; 1 if no layer has experts."""
     return max(sum(stack.layers for stack in model.stacks if stack.experts is not None), 1)
 
 
 def expert_blocks(model: Architecture) -> tuple[str, ...]:
-    """Paths, each with its last dot, of what holds the experts (`mlp`, `block_sparse_moe`)."""
+    """Paths of the modules that hold experts, each with its final dot (`mlp.`)."""
     found = {m.path.partition(".experts")[0] + "." for m in model.modules if ".experts" in m.path}
     return tuple(sorted(found))
 
@@ -382,7 +384,7 @@ def _sizes(workload: Workload) -> Iterable[int]:
 
 
 def tables_of(workload: Workload) -> tuple[Module, ...]:
-    """Trained embedding tables where transformers builds the optimizer.
+    """Trained embedding tables, if transformers builds the optimizer.
 
     transformers 5.23 `trainer.py`, `create_optimizer`: `register_module_override(module, "weight",
     {"optim_bits": 32})` for each `nn.Embedding`.

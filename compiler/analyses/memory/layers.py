@@ -1,9 +1,9 @@
-"""What one transformer layer keeps for its backward pass, and what that pass works in.
+"""The tensors that one transformer layer keeps, and the working memory of its backward pass.
 
-All figures are bytes a token. Traced with transformers 5.23 and torch 2.13 (eager modules, no
+All figures are bytes per token. Traced with transformers 5.23 and torch 2.13 (eager modules, no
 fused kernels); with h, a, k, d, f for hidden width, heads, key-value heads, head width and inner
-width, a gated RMSNorm layer in bf16 keeps 16h + 4ad + 4kd + 4a + 8f when it is trained and
-8h + 4ad + 4kd + 4a + 6f when only gradients pass through it.
+width, a gated RMSNorm layer in bf16 keeps 16h + 4ad + 4kd + 4a + 8f when it is trained and 8h + 4ad
++ 4kd + 4a + 6f when only gradients pass through it.
 """
 
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ _MASK: Final = 1
 
 
 def inputs_waiting(stacks: Sequence[Stack], widths: Arithmetic, *, nested: bool) -> float:
-    """Bytes a token that wait for one recomputed layer: what it reads, on average.
+    """Bytes per token of the inputs kept for one recomputed layer, on average.
 
-    `nested`: what each attention in it reads as well, in the dtype that the norm gives.
+    `nested`: also the input of each attention in the layer, in the dtype of the norm's output.
     """
     read = float(widths.stream * stacks[0].hidden * stacks[0].streams)
     if not nested:
@@ -110,9 +110,9 @@ ACTIVATION_TENSORS: Final[dict[Activation, int]] = {
 
 
 def layer_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes a token that one layer keeps, without adapters.
+    """Bytes per token that one layer keeps, without adapters.
 
-    `keys`: tokens that each query is compared with.
+    `keys`: the number of tokens that each query is compared with.
     """
     shared = widths.shares_norm_inputs and stack.norms > 1 and not widths.casts_norms_apart
     inputs = stack.norms - shared
@@ -126,12 +126,13 @@ def layer_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
 
 def norm_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token that one norm keeps.
+    """Bytes per token that one norm keeps.
 
-    RMSNorm computes in fp32 and keeps that copy of its input, and for its weight's gradient the
-    normed value; Liger's keeps its input alone. torch's LayerNorm keeps its input, which autocast
-    makes fp32; Cohere's keeps the centred values twice, and the normed ones for its weight; T5's
-    takes squares of the fp32 copy and multiplies the input itself, which in fp32 are one.
+    RMSNorm computes in fp32 and keeps the fp32 copy of its input, and the normed value for its
+    weight's gradient; Liger's RMSNorm keeps only its input. torch's LayerNorm keeps its input,
+    which autocast converts to fp32. Cohere's norm keeps the centred values twice, and the normed
+    ones for its weight. T5's norm squares the fp32 copy and multiplies the input itself; in fp32
+    both are one tensor.
     """
     if widths.norm == "centred":
         return _FP32 * (3 if widths.trained else 2) * stack.hidden
@@ -145,10 +146,10 @@ def norm_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def inputs_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token of normed hidden states that the products which read them keep.
+    """Bytes per token of normed hidden states that are kept by the products which read them.
 
-    Under autocast each reading layer keeps a cast of its own where norms give fp32: over an fp32
-    stream, or by torch's LayerNorm.
+    Under autocast each reading layer keeps a separate cast if norms give fp32, that is, over an
+    fp32 stream or with torch's LayerNorm.
     """
     if not widths.keeps_inputs:
         return 0
@@ -159,21 +160,22 @@ def inputs_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def gives_fp32(stack: Stack, widths: Arithmetic) -> bool:
-    """Whether what norms give is in fp32: torch's LayerNorm under autocast."""
+    """Whether norms return fp32, as torch's LayerNorm does under autocast."""
     return widths.autocast and stack.norm == "layer" and widths.norm == "plain"
 
 
 def final_input_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token of the final norm's output, which the head reads."""
+    """Bytes per token of the final norm's output, which the head reads."""
     return widths.compute * stack.hidden
 
 
 def encoder_end_saved(
     model: Architecture, encoder: Stack, widths: Arithmetic, *, adapted: bool
 ) -> float:
-    """Bytes a token of the norm behind an encoder, and of its result, which decoder layers read.
+    """Bytes per token of the norm after an encoder, and of its result, which decoder layers read.
 
-    `adapted`: whether adapters do. Products and adapters that cast it keep casts of their own.
+    `adapted`: whether adapters read the result. Products and adapters that cast it keep their own
+    casts.
     """
     if not any(map(is_encoder_norm, model.modules)):
         return 0
@@ -184,11 +186,11 @@ def encoder_end_saved(
 
 
 def feed_forward_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token that the dense feed-forward keeps.
+    """Bytes per token that the dense feed-forward keeps.
 
-    Gated: gate, its activation, up, and for the down projection's weight their product; by Liger's
-    kernel no activation. Plain: what the activation keeps, and for the second weight its output,
-    which is what a ReLU keeps unless it is copied.
+    A gated one keeps gate, activation, up, and their product for the down projection's weight; with
+    Liger's kernel no activation. A plain one keeps the activation's tensors, and its output for the
+    second weight; a ReLU keeps this output anyway, unless it is copied.
     """
     kept, result = _activation_saved(widths)
     read = widths.keeps_inputs * widths.compute
@@ -199,10 +201,10 @@ def feed_forward_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def _activation_saved(widths: Arithmetic) -> tuple[int, int]:
-    """Bytes an element that the activation keeps, and those of its result.
+    """Bytes per element that the activation keeps, and bytes per element of its result.
 
-    Autocast has every power in fp32 (torch 2.13 `aten/src/ATen/autocast_mode.h`,
-    `AT_FORALL_FP32`), so that a GELU written out is in fp32 but for half its input.
+    Autocast computes every power in fp32 (torch 2.13 `aten/src/ATen/autocast_mode.h`,
+    `AT_FORALL_FP32`), so that a GELU written out is in fp32 except for half its input.
     """
     tensors = 0 if widths.liger_products else ACTIVATION_TENSORS[widths.activation]
     if _widens_inside(widths):
@@ -215,11 +217,11 @@ def _widens_inside(widths: Arithmetic) -> bool:
 
 
 def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False) -> float:
-    """Bytes a token of gradients on their way while one layer is differentiated.
+    """Bytes per token of temporary gradients while one layer is differentiated.
 
-    Traced for gated layers: 4f + 2h in bf16 when trained, or with adapters that work in 16 bit;
-    with others see `_beside_adapters`. Where no adapter reads the product of gate and up, it is
-    not kept, and its gradient comes beside those of both.
+    Traced for gated layers: 4f + 2h in bf16 when trained, or with 16-bit adapters; for other
+    adapters see `_beside_adapters`. If no adapter reads the product of gate and up, the product is
+    not kept, and its gradient comes beside the gradients of both.
     """
     if stack.experts is not None and stack.ffn == 0:
         course = experts_backward(stack, stack.experts, widths, recomputed=recomputed)
@@ -251,13 +253,13 @@ def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False)
 
 
 def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token of `layer_working` with fp32 adapters, recomputed; bf16 unless k-bit.
+    """Bytes per token of `layer_working` with fp32 adapters, recomputed; bf16 unless k-bit.
 
     The highest moment is the end of the recomputation: the down projection's adapter casts the
-    product to fp32, and drops part of that cast, beside the product itself, which a ReLU keeps
-    anyway. Without autocast the
-    cast is kept; with it, what torch's LayerNorm gave is in fp32. In k-bit training the product is
-    in fp32, and its two gradients and their sum may be more (traced with peft 0.21.2).
+    product to fp32, and drops part of the cast, beside the product itself, which a ReLU keeps
+    anyway. Without autocast the cast is kept; with autocast, the output of torch's LayerNorm is in
+    fp32. In k-bit training the product is in fp32, and its two gradients and their sum may be more
+    (traced with peft 0.21.2).
     """
     if widths.adapter_product == _FP32:
         dropping = 2 * (stack.ffn + stack.hidden) if widths.drops else 0
@@ -271,11 +273,11 @@ def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
 
 
 def adapters_ending(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token beside what is kept when a layer's last adapter has run forward.
+    """Bytes per token besides the kept ones after a layer's last adapter has run forward.
 
-    Nothing where adapters read the product as it is, or keep their own cast of it. No gradient is
-    on its way yet; a 16-bit stream's embedding and residual are not among what is kept, which has
-    fp32 copies (traced).
+    The result is 0 if adapters read the product as it is, or keep their own cast of it. No gradient
+    exists yet. The embedding and residual of a 16-bit stream are not among the kept tensors, which
+    have fp32 copies (traced).
     """
     as_it_is = widths.adapter == widths.answer or not widths.autocast
     if widths.trained or not widths.reads_product or as_it_is or stack.ffn == 0:
@@ -285,18 +287,18 @@ def adapters_ending(stack: Stack, widths: Arithmetic) -> float:
 
 
 def expanding_working(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token while the down projection's quantised weight is expanded (traced)."""
+    """Bytes per token while the down projection's quantized weight is dequantized (traced)."""
     own = 1 if widths.reads_product else 2
     return own * widths.answer * stack.ffn + 8 * stack.hidden
 
 
 def reentrant_working(stack: Stack, widths: Arithmetic) -> float:
-    """What torch's reentrant variant adds to that, in bytes a token.
+    """Bytes per token that torch's reentrant variant adds to `layer_working`.
 
     It recomputes a layer before the gradient passes any of it, and holds the layer's new output
     (torch 2.13 `utils/checkpoint.py`, `CheckpointFunction.backward`). The other variant begins when
-    the layer's last adapter asks for what it saved: by then the gradient times its scale is there,
-    in the adapter's dtype. Traced: with fp32 adapters 4h less, under autocast 2h more.
+    the layer's last adapter asks for its saved tensors: by then the scaled gradient exists in the
+    adapter's dtype. Traced: with fp32 adapters 4h less, under autocast 2h more.
     """
     if widths.trained:
         return 0
@@ -309,7 +311,7 @@ product read is gone (traced)."""
 
 
 def _inner(stack: Stack, widths: Arithmetic) -> int:
-    """Gradients of the inner width that are alive together, beside what was kept."""
+    """Number of gradients of the inner width that are alive together, besides kept tensors."""
     if stack.gated and widths.liger_products:
         return 1
     return 2 if stack.gated or widths.activation == "expanded" else 1
@@ -318,11 +320,11 @@ def _inner(stack: Stack, widths: Arithmetic) -> int:
 def position_biases(
     last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool, padded: bool
 ) -> float:
-    """Bytes a token of one sample of T5's biases, which all layers and samples share.
+    """Bytes per token of one sample of T5's biases, which all layers and samples share.
 
-    The decoder's of zeros for the encoder, unless each layer puts a mask into it. Where layers are
-    recomputed, those of both halves wait as well, in the dtype of their table; else a trained table
-    keeps the places that it was read at (traced).
+    The encoder's share includes the decoder's zeros, unless each layer adds a mask to it. If layers
+    are recomputed, the biases of both halves are kept as well, in the dtype of their table;
+    otherwise a trained table keeps the indices that were looked up in it (traced).
     """
     if not widths.biased:
         return 0
@@ -334,11 +336,11 @@ def position_biases(
 
 
 def forward_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Bytes a token that one layer works in when nothing is kept.
+    """Bytes per token that one layer needs temporarily when nothing is kept.
 
-    The model holds the embedding's output and the layer's input, the layer its residual and what
-    its norm gives; then come the larger of attention's tensors and the feed-forward's (traced:
-    `tests/analyses/memory/test_generation.py`).
+    The model holds the embedding's output and the layer's input, and the layer holds its residual
+    and its norm's output; to these comes the larger of attention's and the feed-forward's tensors
+    (traced: `tests/analyses/memory/test_generation.py`).
     """
     made = max(widths.compute, widths.answer)
     attention = float(made * (2 * stack.heads + 2 * stack.kv_heads) * stack.head_dim)

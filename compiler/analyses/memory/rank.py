@@ -29,20 +29,21 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.models.architecture import Architecture, Module, Stack
 
 FAMILIES: Final = frozenset({"llama", "mistral", "qwen2", "qwen3", "granite", "cohere"})
-"""Families whose plan DeepSpeed 0.19.8 takes whole, and of each of which one was traced."""
+"""Families whose whole plan DeepSpeed 0.19.8 uses, with one model of each traced."""
 
 _BY_OUTPUTS: Final = frozenset({"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"})
 _BY_INPUTS: Final = frozenset({"o_proj", "down_proj"})
 
 _GATHERS_LOGITS: Final = Version("0.19.4")
 """The first release that knows `colwise_gather_output`, the style of a head: before, the plan was
-left for one by names (`module_inject/tp_plan_converter.py` in the sdists 0.19.0 to 0.19.7)."""
+replaced by one that is based on names (`module_inject/tp_plan_converter.py` in the sdists 0.19.0 to
+0.19.7)."""
 _SHARDS_VOCABULARY: Final = Version("0.19.8")
 """The first release that shards a tied embedding with its head."""
 
 
 def unknown(workload: Workload, ways: int) -> str | None:
-    """Why what a rank holds is not known, or no such ranks can be; None where both are fine."""
+    """Why a rank's share is not known or such ranks are impossible; None if both are fine."""
     model = workload.architecture
     if model.kind != "causal-lm" or model.family not in FAMILIES or model.remote_code:
         return f"AutoTP's way through the family {model.family} is not accounted for"
@@ -73,7 +74,7 @@ def _indivisible(model: Architecture, ways: int) -> str | None:
 
 
 def of_rank(workload: Workload, ways: int, *, several: bool = True) -> Workload:
-    """The workload as one rank of a group of `ways` has it; the same object where that is 1.
+    """The workload of one rank in a group of `ways` ranks; the same object if `ways` is 1.
 
     `several`: whether a micro batch has more than one sample.
     """
@@ -81,7 +82,7 @@ def of_rank(workload: Workload, ways: int, *, several: bool = True) -> Workload:
 
 
 def _splits(workload: Workload) -> bool:
-    """Whether logits stay split by the vocabulary."""
+    """Whether logits stay split by the vocabulary, as they do if the head is the embedding."""
     return workload.architecture.tied
 
 
@@ -128,7 +129,7 @@ def _share(model: Architecture, module: Module, ways: int) -> Module:
 
 
 _Stepped = Literal["all", "root", "none"]
-"""Of what no sample reaches, what has states all the same."""
+"""Which parameters have optimizer states although no sample reaches them."""
 
 _IS_STEPPED: Final[dict[_Stepped, Callable[[Module], bool]]] = {
     "all": lambda _: True,
@@ -138,7 +139,7 @@ _IS_STEPPED: Final[dict[_Stepped, Callable[[Module], bool]]] = {
 
 
 def reached(workload: Workload, layout: Layout) -> Workload:
-    """The workload with what it would train and no sample reaches: text alone has no pictures."""
+    """The workload with unreached modules marked: samples of text alone reach no vision tower."""
     if workload.data.vision_tokens:
         return workload
     return _without_tower(workload, _stepped(layout))

@@ -1,7 +1,7 @@
-"""The course of a run: terms that are born and freed, the moments that they name, and their sums.
+"""The course of a run: terms with a birth and an end, the moments of births, and their sums.
 
-A term is a number of bytes with a name and a life. Nothing can be highest but where something is
-born, so that the phases of a run are the births of its terms, in the order in which they come.
+A term is a number of bytes with a name and a life. Memory can only reach its highest point where a
+term is born, so the phases of a run are the births of its terms, in chronological order.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,34 +14,36 @@ Sizes = Mapping[str, float]
 
 
 class Moment(NamedTuple):
-    """A place in the course of a run."""
+    """A point in the course of a run."""
 
     at: float
     name: str = ""
-    """Of the phase that begins here; none where it only parts what is before from what is after."""
+    """The name of the phase that begins here; empty if the moment is only a bound between
+    phases."""
     layers: float = 1.0
-    """The share of the layers that have run and are not differentiated yet."""
+    """The share of the layers that have run forward and are not differentiated yet."""
     evaluates: bool = False
-    """Whether its samples are those of an evaluation batch."""
+    """Whether the samples at this moment are those of an evaluation batch."""
 
 
 class Term(NamedTuple):
-    """Bytes with a name, from one moment until another."""
+    """A number of bytes with a name, alive from one moment to another."""
 
     name: str
     bytes: int
     born: Moment
     freed: Moment
-    """The last moment at which it is there."""
+    """The last moment at which the bytes are allocated."""
     by_sample: bool = False
-    """Whether each sample of a batch has as much."""
+    """Whether the bytes are needed once for each sample of a batch."""
     by_layer: bool = False
-    """Whether of it only the share is there that `Moment.layers` tells."""
+    """Whether only the share `Moment.layers` of the bytes is allocated at a moment."""
     span: tuple[float, float] = (0.0, 1.0)
-    """Of all layers those that have it: an encoder's come before its decoder's."""
+    """The range of layers, as shares, that the term belongs to: an encoder's come before its
+    decoder's."""
 
     def at(self, moment: Moment) -> int:
-        """Bytes of it at a moment of its life."""
+        """Bytes of the term at a moment of its life."""
         if not self.by_layer:
             return self.bytes
         first, last = self.span
@@ -49,7 +51,7 @@ class Term(NamedTuple):
 
 
 def lasting(sizes: Sizes, born: Moment, freed: Moment) -> list[Term]:
-    """Terms that do not depend on the micro batch, in whole bytes."""
+    """Terms that do not depend on the micro batch, rounded to whole bytes."""
     return [Term(name, round(size), born, freed) for name, size in sizes.items()]
 
 
@@ -62,7 +64,7 @@ def of_samples(
     by_layer: bool = False,
     span: tuple[float, float] = (0.0, 1.0),
 ) -> list[Term]:
-    """Terms of each sample, which has so many sequences of those sizes."""
+    """Terms for each sample, which consists of `sequences` sequences of the given sizes."""
     return [
         Term(name, round(size) * sequences, born, freed, True, by_layer, span)
         for name, size in sizes.items()
@@ -70,35 +72,35 @@ def of_samples(
 
 
 def total(sizes: Sizes) -> int:
-    """All of some sizes together, each in whole bytes."""
+    """The sum of some sizes, each rounded to whole bytes."""
     return sum(map(round, sizes.values()))
 
 
 class Phase(NamedTuple):
-    """What is alive at a moment; its bytes are a line over the samples of a batch."""
+    """The memory alive at a moment; its bytes are linear in the samples of a batch."""
 
     moment: Moment
     fixed_bytes: int
     sample_bytes: int
     course: tuple[Term, ...]
-    """All terms of the run, alive or not."""
+    """All terms of the run, whether alive at the moment or not."""
 
     @property
     def name(self) -> str:
-        """The name that is shown."""
+        """The phase's displayed name."""
         return self.moment.name
 
     @property
     def evaluates(self) -> bool:
-        """Whether its samples are those of an evaluation batch."""
+        """Whether the phase's samples are those of an evaluation batch."""
         return self.moment.evaluates
 
     def at(self, samples: int) -> int:
-        """All bytes for a batch."""
+        """The total bytes for a batch of `samples`."""
         return self.fixed_bytes + self.sample_bytes * samples
 
     def terms(self, samples: int) -> dict[str, int]:
-        """Bytes by name for a batch, empty terms left out."""
+        """Bytes by name for a batch of `samples`, without empty terms."""
         at, found = self.moment.at, dict[str, int]()
         alive = [term for term in self.course if term.born.at <= at <= term.freed.at]
         for term in sorted(alive, key=lambda term: term.by_sample):
@@ -109,7 +111,7 @@ class Phase(NamedTuple):
 
 
 def timeline(terms: Iterable[Term]) -> tuple[Phase, ...]:
-    """The phases of a run, in their order: what is alive where a term is born."""
+    """The phases of a run in order: all bytes alive at each moment at which a term is born."""
     course = tuple(terms)
     born = {term.born.at: term.born for term in course if term.born.name}
     places = sorted(born)
@@ -137,12 +139,12 @@ def timeline(terms: Iterable[Term]) -> tuple[Phase, ...]:
 
 
 class At:
-    """The moments by name; those without one are bounds between phases that only some runs have."""
+    """The moments by name; unnamed moments are bounds between phases that only some runs have."""
 
     ENCODING: Final = Moment(0, "encoding ahead")
-    """Captions and pictures become what is trained on."""
+    """Captions and pictures are encoded to the model's training inputs."""
     LOADING: Final = Moment(1, "loading")
-    """FSDP has yet to split what each rank has read."""
+    """Each rank has loaded the weights, and FSDP has not split them yet."""
     START: Final = Moment(2)
 
     PROMPT: Final = Moment(10, "prompt")
@@ -152,7 +154,7 @@ class At:
     GENERATION_HEAD: Final = Moment(14, "generation head")
     GENERATION_GATHERING: Final = Moment(15, "generation gathering")
     WRITTEN: Final = Moment(15.5)
-    """Answers are written, and what waited on the host is back."""
+    """Answers are generated, and the tensors that were moved to the host are back."""
     SCORING_LAYERS: Final = Moment(16, "scoring layers")
     SCORING_GATHERING: Final = Moment(17, "scoring gathering")
     SCORING_BEGINS: Final = Moment(18, "scoring gathering")
@@ -167,9 +169,9 @@ class At:
     GATHERING: Final = Moment(33, "parameter gathering")
     FORWARDED: Final = Moment(33.4)
     LAST_LAYER_FORWARD: Final = Moment(33.45, "last layer forward")
-    """The last adapter of the last layer has run, and its casts are still there."""
+    """The last adapter of the last layer has run, and its casts still exist."""
     LAST_FORWARD: Final = Moment(33.5, "experts forward")
-    """The last layer's experts have run, and what they worked in is still there."""
+    """The last layer's experts have run, and their working memory still exists."""
     LOSS_FORWARD: Final = Moment(34, "loss forward")
     REFERENCE_FORWARD: Final = Moment(35, "reference forward")
     REFERENCE_LOSS: Final = Moment(36, "reference loss")
@@ -178,22 +180,22 @@ class At:
     LOSS_DONE: Final = Moment(40.5)
     HEAD: Final = Moment(41, "head backward")
     NORMS: Final = Moment(42, "adapter norms")
-    """DoRA makes the norms of a layer's weights."""
+    """DoRA computes the norms of a layer's weights."""
     HEAD_STEPPED: Final = Moment(43, "head stepped backward")
     HEAD_DONE: Final = Moment(43.5)
     ROOT_GATHERING: Final = Moment(44, "root gathering backward")
     LAST_LAYER: Final = Moment(45, "last layer backward")
     EXPANSION: Final = Moment(46, "weight expansion backward")
     EXPERTS_REPEATED: Final = Moment(46.1, "experts gathering for recomputation backward")
-    """A layer's experts come to be recomputed."""
+    """A layer's experts are gathered to be recomputed."""
     EXPERTS_GATHERING: Final = Moment(46.2, "experts gathering backward")
-    """A layer's experts come a second time, to be differentiated."""
+    """A layer's experts are gathered a second time, to be differentiated."""
     EXPERTS_GATHERED: Final = Moment(46.4)
     LAST_INNER: Final = Moment(46.5, "last experts halfway backward")
-    """The second product of its experts has its gradient, in the last layer."""
+    """The second product of the experts in the last layer has its gradient."""
     LAST_EXPERTS: Final = Moment(47, "last experts backward")
     REDUCTIONS: Final = Moment(48)
-    """From here on gradients are reduced as they come."""
+    """From here on, gradients are reduced as they are computed."""
     ALL_REDUCED: Final = Moment(49)
     FIRST_SEGMENT: Final = Moment(50, "first segment backward")
     """Several layers have been recomputed together, and none of them is differentiated yet."""
@@ -223,5 +225,5 @@ class At:
 
 
 def reduction(number: int, layers: float) -> Moment:
-    """One reduction of gradients as they come, `number` from 1."""
+    """The moment of one reduction of gradients during the backward pass, `number` from 1."""
     return Moment(At.REDUCTIONS.at + number / 2**16, f"gradient reduction {number}", layers)
