@@ -29,8 +29,7 @@ _SMALL_TENSOR: Final = 4096
 class Counts:
     """Element counts of a workload over the whole model, each computed when it is first read.
 
-    `share`: the factor that converts elements trained beside adapters to elements of the adapters'
-    dtype.
+    `share`: bytes of an element trained beside adapters, relative to one of the adapters' dtype.
     """
 
     def __init__(self, workload: Workload, share: float = 1.0) -> None:

@@ -322,8 +322,8 @@ def position_biases(
 ) -> float:
     """Bytes per token of one sample of T5's biases, which all layers and samples share.
 
-    The encoder's share includes the decoder's zeros, unless each layer adds a mask to it. If layers
-    are recomputed, the biases of both halves are kept as well, in the dtype of their table;
+    The decoder has a bias of zeros for the encoder's keys, unless each layer adds a mask to it. If
+    layers are recomputed, the biases of both halves are kept as well, in the dtype of their table;
     otherwise a trained table keeps the indices that were looked up in it (traced).
     """
     if not widths.biased:

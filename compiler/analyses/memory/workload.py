@@ -214,7 +214,7 @@ class Layout(Struct, frozen=True):
 
     @property
     def islands(self) -> int:
-        """Groups of nodes that each hold all parameters: the nodes, where FSDP shards inside."""
+        """Groups of nodes that each hold all parameters: single nodes under hybrid sharding."""
         return self.nodes if self.fsdp.sharding == "hybrid" else 1
 
     def __hash__(self) -> int:

@@ -1,9 +1,9 @@
-"""What FSDP holds on the device at each moment beside shards: whole units, gradients, buffers.
+"""The memory that FSDP needs at each moment besides shards: whole units, gradients, buffers.
 
-Sharded parameters are in their own dtype, fp32 where they are trained under mixed precision; a unit
-is gathered in the compute dtype. The figures for version 2 are traced allocations of torch 2.13 and
-accelerate 1.15 (`tunec trace`), which makes the embedding and the head units of their own (from
-1.14 `utils/fsdp_utils.py`, `fsdp2_prepare_model`); what version 1 holds is in `fsdp_flat`.
+Sharded parameters keep their own dtype, which is fp32 if they are trained under mixed precision; a
+unit is gathered in the compute dtype. The figures for version 2 are traced allocations of torch
+2.13 and accelerate 1.15 (`tunec trace`), which makes the embedding and the head separate units
+(from 1.14 `utils/fsdp_utils.py`, `fsdp2_prepare_model`); the memory of version 1 is in `fsdp_flat`.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from tunec.compiler.analyses.memory.workload import Workload
 def fsdp_terms(
     workload: Workload, plan: Sharding, *, checkpointed: bool, dora: bool
 ) -> Iterator[Term]:
-    """Whole units, gradients and buffers, each with its life."""
+    """Whole units, gradients and buffers, each with its lifetime."""
     run = run_of(workload, plan)
     flat = plan.fsdp.version == 1
     yield from flat_terms(run) if flat else _of_units(run)
@@ -49,7 +49,7 @@ def fsdp_terms(
 
 
 def reduced(run: Run, plan: Sharding, *, checkpointed: bool) -> tuple[Reduced, ...]:
-    """The moments inside of a backward pass, in the order of their numbers."""
+    """The moments inside a backward pass, in the order of their numbers."""
     if plan.fsdp.version == 1:
         done, begun = flat_reductions(run), flat_begun(run, plan.counts)
     else:
@@ -62,7 +62,7 @@ def reduced(run: Run, plan: Sharding, *, checkpointed: bool) -> tuple[Reduced, .
 
 
 def _of_units(run: Run) -> Iterator[Term]:
-    """Version 2 at the moments that depend on neither micro batch nor recomputation."""
+    """Terms of version 2 at the moments that depend on neither micro batch nor recomputation."""
     for born, freed in FORWARDS:
         yield from lasting(_forward(run), born, freed)
     yield from lasting(_at_loss(run), At.LOSS_BACKWARD, At.LOSS_BACKWARD)
@@ -76,7 +76,7 @@ def _of_units(run: Run) -> Iterator[Term]:
 
 
 def whole_in_passing(workload: Workload, plan: Sharding) -> Whole:
-    """What FSDP makes whole in a pass that keeps nothing."""
+    """The units that FSDP gathers in a pass that keeps nothing."""
     run = run_of(workload, plan)
     if plan.fsdp.version == 1:
         return flat_in_passing(run)
@@ -84,12 +84,12 @@ def whole_in_passing(workload: Workload, plan: Sharding) -> Whole:
 
 
 def _keeps(run: Run) -> bool:
-    """Whether units stay whole from forward to backward."""
+    """Whether units stay gathered from forward to backward."""
     return run.fsdp.sharding in ("grad_op", "none")
 
 
 def _whole(run: Run) -> Sizes:
-    """Units that are whole where forward turns to backward."""
+    """The units that are gathered at the turn from forward to backward."""
     units = run.units
     kept = units.every.size if _keeps(run) else units.root.size + units.tail.size
     return {"gathered parameters": kept}
@@ -101,7 +101,7 @@ def _gather_buffer(run: Run, unit: Unit) -> float:
 
 
 def _forward(run: Run) -> Sizes:
-    """At the loss: the last unit, and its buffer, which the next gathering would let go."""
+    """Sizes at the loss: the last unit, and its buffer, which the next gathering would free."""
     units = run.units
     last = units.layer if run.shares or run.by != "unit" or not units.tail.size else units.tail
     return {
@@ -111,10 +111,10 @@ def _forward(run: Run) -> Sizes:
 
 
 def _at_loss(run: Run) -> Sizes:
-    """Where the backward pass begins.
+    """Sizes at the start of the backward pass.
 
-    A loss in tiles, and a head in the root unit, have the last layer gathered by then: the first
-    gradient is that of the root unit's own result (torch 2.13 `_fsdp_state.py`,
+    If the loss is computed in tiles, or the head is in the root unit, the last layer is gathered by
+    then: the first gradient is that of the root unit's own result (torch 2.13 `_fsdp_state.py`,
     `_register_pre_backward_hook`).
     """
     comes = run.tiled or not run.units.tail.size
@@ -126,10 +126,10 @@ def _at_loss(run: Run) -> Sizes:
 
 
 def _again(run: Run) -> Sizes:
-    """When a root unit that holds both ends is gathered for the backward pass.
+    """Sizes when a root unit that holds both ends is gathered for the backward pass.
 
-    Before 1.14 accelerate had it let go of after the forward pass (1.13 `utils/fsdp_utils.py`,
-    `fsdp2_prepare_model`: `reshard_after_forward` of all units).
+    Before 1.14 accelerate had the root unit freed after the forward pass (1.13
+    `utils/fsdp_utils.py`, `fsdp2_prepare_model`: `reshard_after_forward` of all units).
     """
     if _keeps(run) or run.units.tail.size or run.shares or run.by == "host":
         return {}
@@ -139,9 +139,9 @@ def _again(run: Run) -> Sizes:
 
 
 def _coming(run: Run, following: Unit, *before: Unit) -> Sizes:
-    """The unit that is differentiated, and the one that is gathered ahead of its turn.
+    """The unit that is differentiated, and the unit that is prefetched.
 
-    `before`: units that the pass reaches later, which may still be whole since the forward pass.
+    `before`: units that the pass reaches later, which may still be gathered since the forward pass.
     """
     whole = _whole_in_backward(run) + run.units.layer.size
     if _keeps(run):
@@ -151,7 +151,7 @@ def _coming(run: Run, following: Unit, *before: Unit) -> Sizes:
 
 
 def _whole_in_backward(run: Run) -> float:
-    """Bytes of what stays whole until the pass ends; a unit that is done is let go."""
+    """Bytes of units that stay gathered until the pass ends; other units are freed when done."""
     return run.units.root.size + (run.units.tail.size if run.shares else 0)
 
 
@@ -171,7 +171,7 @@ def _last_layer(run: Run) -> Sizes:
 
 
 def _first_layer(run: Run, plan: Sharding) -> Sizes:
-    """The layer before is being reduced; most of this one's own gradients are there."""
+    """Sizes while the layer before is reduced, with most of the first layer's own gradients."""
     units = run.units
     own = run.gradient(units.layer) - _late(run, plan)
     return {
@@ -190,7 +190,7 @@ def _of_root(run: Run) -> float:
 
 
 def _begun(run: Run, plan: Sharding) -> tuple[tuple[float, Sizes], ...]:
-    """Sizes in the second layer, the first gathered ahead; with the share of layers to come."""
+    """Sizes in the second layer with the first prefetched, and the share of layers to come."""
     if run.layers < 3:
         return ()
     units = run.units
@@ -210,7 +210,7 @@ def _late(run: Run, plan: Sharding) -> float:
 
 
 def _embedding(run: Run) -> Sizes:
-    """The embedding's gradient beside its parameters, or, when they are gone, beside its copy."""
+    """The embedding's gradient with its parameters or, after they are freed, with its copy."""
     units = run.units
     last = _last_unit(run)
     own = run.gradient(last) + run.waiting(last)
@@ -234,10 +234,10 @@ def _sum(terms: Sizes) -> float:
 
 
 def _head(run: Run) -> Sizes:
-    """The output projection's gradient as it is made, and as it is reduced, whichever is more.
+    """The output projection's gradient while it is computed or while it is reduced, the larger.
 
-    Its last parameter's gradient outlives the copy by a name (torch 2.13 `_fsdp_collectives.py`,
-    `foreach_reduce`: `unsharded_grad`).
+    The gradient of its last parameter outlives the copy, since a variable still refers to it (torch
+    2.13 `_fsdp_collectives.py`, `foreach_reduce`: `unsharded_grad`).
     """
     units, whole = run.units, _whole_in_backward(run)
     if _keeps(run):
@@ -261,7 +261,7 @@ def _head(run: Run) -> Sizes:
 
 
 def _last_unit(run: Run) -> Unit:
-    """The unit whose gradient comes last: the embedding's, the tied tail's or the root's."""
+    """The unit whose gradient comes last: the embedding, the tied tail or the root."""
     units = run.units
     if run.shares and units.tail.trained:
         return units.tail
@@ -269,16 +269,16 @@ def _last_unit(run: Run) -> Unit:
 
 
 def _rest_of_layers(run: Run) -> Unit:
-    """All layers but one."""
+    """All layers except one."""
     units = run.units
     ends = units.root.size + units.tail.size + units.embedding.size
     return Unit(max(units.every.size - ends - units.layer.size, 0.0), 0.0)
 
 
 def _reductions(run: Run, layers: int) -> tuple[tuple[float, Sizes], ...]:
-    """When a layer is done, before its gradients are copied: the last two and the second.
+    """Sizes when a layer is done, before its gradients are copied: the last two and the second.
 
-    With each the share of the layers that the pass has not reached.
+    Each comes with the share of the layers that the pass has not reached.
     """
     units = run.units
     done = {
@@ -326,7 +326,7 @@ def _begins(run: Run) -> Sizes:
 
 
 def _in_layer(run: Run) -> Sizes:
-    """A layer beside what stays whole, with its buffer; a head of its own comes later."""
+    """A layer and its buffer besides the units that stay gathered; a separate head comes later."""
     units = run.units
     if _keeps(run):
         return {**_whole(run), "gather buffer": _gather_buffer(run, units.layer)}
@@ -338,7 +338,7 @@ def _in_layer(run: Run) -> Sizes:
 
 
 def _gathering_kept(run: Run, layers: int) -> tuple[float, Sizes]:
-    """What is gathered of whole units: at the last layer, or at a head of its own behind it."""
+    """The gathered units: at the last layer, or at a separate head behind it."""
     every, layer = run.units.every.size, run.units.layer.size
     tail = 0.0 if run.shares else run.units.tail.size
     if 2 * tail > layer and run.by == "unit":
@@ -347,10 +347,10 @@ def _gathering_kept(run: Run, layers: int) -> tuple[float, Sizes]:
 
 
 def _gathering(run: Run, layers: int) -> tuple[float, Sizes]:
-    """While a unit is copied out of its buffer: the buffer before it is let go only then.
+    """Sizes while a unit is copied out of its buffer; only then the buffer before it is freed.
 
-    torch 2.13 `_fsdp_param_group.py`, `wait_for_unshard`: a name holds it to the end. A root unit
-    that holds both ends is the largest, and comes first.
+    torch 2.13 `_fsdp_param_group.py`, `wait_for_unshard`: a variable holds the buffer to the end. A
+    root unit that holds both ends is the largest, and comes first.
     """
     units = run.units
     if run.fsdp.sharding == "none":

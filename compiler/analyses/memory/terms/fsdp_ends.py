@@ -1,6 +1,6 @@
 """The ends of a model under FSDP 2: the embedding, and the output projection with its norm.
 
-accelerate makes them units of their own (from 1.14 `utils/fsdp_utils.py`, `fsdp2_prepare_model`).
+accelerate makes them separate units (from 1.14 `utils/fsdp_utils.py`, `fsdp2_prepare_model`).
 """
 
 from typing import Final, Literal
@@ -15,19 +15,19 @@ from tunec.compiler.ir.slots import Fsdp
 from tunec.schemas.models.architecture import Module
 
 _OWN_UNITS: Final = Version("1.14")
-"""The first accelerate that makes the embedding and the head units of their own."""
+"""The first accelerate release that makes the embedding and the head separate units."""
 NEMO: Final = "nemo-automodel"
 _NEMOS_OWN_UNITS: Final = Version("0.7")
-"""The first of its releases that makes units of both ends, where they are trained and not one
+"""The first NeMo AutoModel release that makes units of both ends, if they are trained and not tied
 (components/distributed/parallelizer.py `_fully_shard_untied_input_output_embeddings`)."""
 
 Head = Literal["unit", "loss", "host"]
-"""Who makes the output projection whole for the loss: its unit, or the loss, there or on the host.
-"""
+"""What gathers the output projection for the loss: its unit, the loss on the device, or the loss on
+the host."""
 
 
 def has_ends(workload: Workload, fsdp: Fsdp) -> bool:
-    """Whether the ends are units of their own."""
+    """Whether the ends are separate units."""
     if (nemo := workload.version(NEMO)) is not None:
         is_whole = workload.adapter.kind == "none" and not workload.architecture.tied
         return fsdp.version == 2 and nemo >= _NEMOS_OWN_UNITS and is_whole
@@ -36,7 +36,7 @@ def has_ends(workload: Workload, fsdp: Fsdp) -> bool:
 
 
 def end_of(workload: Workload, module: Module) -> str | None:
-    """Which end of the model a module is, if any."""
+    """The end of the model that a module belongs to, if any."""
     model = workload.architecture
     if module.path == model.embedding:
         return "tail" if model.tied else "embedding"
@@ -44,26 +44,28 @@ def end_of(workload: Workload, module: Module) -> str | None:
 
 
 _TOP: Final = 2
-"""Names in the path of what the base model holds itself: `model.norm`, `transformer.ln_f`."""
+"""The number of names in the path of a direct child of the base model: `model.norm`,
+`transformer.ln_f`."""
 
 
 def _is_final(workload: Workload, module: Module) -> bool:
-    """Whether accelerate finds a module as the norm in front of the head.
+    """Whether accelerate recognizes a module as the norm before the head.
 
-    It looks among the base model's own children, which peft's wrapper hides, and a model that sees
-    has deeper (accelerate 1.15 `utils/fsdp_utils.py`, `_find_final_norm`).
+    accelerate looks among the base model's own children, which peft's wrapper hides; in a vision
+    model the norm is deeper (accelerate 1.15 `utils/fsdp_utils.py`, `_find_final_norm`).
     """
     is_top = len(module.path.split(".")) <= _TOP and "{}" not in module.path
     return module.kind == "norm" and is_top and workload.adapter.kind == "none"
 
 
 def head_of(workload: Workload, fsdp: Fsdp) -> Head:
-    """Who makes the output projection whole for the loss, and where.
+    """What gathers the output projection for the loss, and where.
 
-    TRL's loss in tiles reads the weight and never calls the head, so that no hook gathers it unless
-    the norm in front of it, or a tied embedding, is of its unit. The loss gathers the others
-    itself, as they are stored, and is computed where they lie (trl 1.16 `trainer/utils.py`,
-    `add_fused_lm_head`: `hidden_states.to(lm_head.weight.device)`, `weight.full_tensor()`).
+    TRL's tiled loss reads the weight and never calls the head, so no hook gathers the weight unless
+    the norm before the head, or a tied embedding, is in the same unit. Otherwise the loss itself
+    gathers the weight, in its stored dtype, and is computed on the weight's device (trl 1.16
+    `trainer/utils.py`, `add_fused_lm_head`: `hidden_states.to(lm_head.weight.device)`,
+    `weight.full_tensor()`).
     """
     model = workload.architecture
     if workload.loss != "chunked" or not has_ends(workload, fsdp) or model.tied:

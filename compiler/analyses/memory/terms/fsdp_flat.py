@@ -1,9 +1,10 @@
-"""What FSDP 1 holds at each moment of a step beside shards.
+"""The memory that FSDP 1 needs at each moment of a step besides shards.
 
-A unit's parameters are pieces of one flat tensor; their gradients wait for each other, are put
-together in one of that size, and are let go with the unit before what is summed over ranks is made
-(torch 2.13 `distributed/fsdp/_flat_param.py`, `_runtime_utils.py`). The root unit, which holds all
-that is in no layer, is whole from its first use to the end. Traced by `tunec trace`.
+A unit's parameters are pieces of one flat tensor. Their gradients wait for each other, are
+concatenated in one tensor of that size, and are freed with the unit before the sum over ranks is
+allocated (torch 2.13 `distributed/fsdp/_flat_param.py`, `_runtime_utils.py`). The root unit, which
+holds everything outside of layers, stays gathered from its first use to the end. Traced by `tunec
+trace`.
 """
 
 from collections.abc import Iterator
@@ -23,12 +24,12 @@ def flat_terms(run: Run) -> Iterator[Term]:
 
 
 def flat_first_layer(run: Run, counts: Counts) -> Sizes:
-    """While the first layer is differentiated."""
+    """Sizes while the first layer is differentiated."""
     return _differentiated(run, run.layers, _own(run, counts))
 
 
 def flat_reductions(run: Run) -> tuple[tuple[float, Sizes], ...]:
-    """While gradients are put together, each with the share of the layers that are to come."""
+    """Sizes while gradients are concatenated, each with the share of layers to come."""
     return (*_layers_done(run), *_frozen_layers(run))
 
 
@@ -39,27 +40,27 @@ def flat_begun(run: Run, counts: Counts) -> tuple[tuple[float, Sizes], ...]:
 
 
 def flat_in_passing(run: Run) -> Whole:
-    """What is whole in a pass that keeps nothing."""
+    """The units that are gathered in a pass that keeps nothing."""
     after = _after_forward(run)
     return Whole(_whole(run, max(after, 1.0)), _whole(run, after))
 
 
 def _own(run: Run, counts: Counts) -> float:
-    """Bytes of a layer's gradients that are there when its feed-forward is differentiated."""
+    """Bytes of a layer's gradients that exist when its feed-forward is differentiated."""
     return max(run.gradient(run.units.layer) - run.width * counts.late, 0.0)
 
 
 def _keeps(run: Run) -> bool:
-    """Whether layers stay whole from forward to backward.
+    """Whether layers stay gathered from forward to backward.
 
-    Those that are not split are copied to a 16-bit dtype, and the copies let go
+    Unsharded layers are copied to a 16-bit dtype, and the copies are freed
     (`_free_low_precision_sharded_param`).
     """
     return run.fsdp.sharding == "grad_op"
 
 
 def _after_forward(run: Run) -> float:
-    """Layers that are whole when a forward pass is done."""
+    """The number of layers that are gathered when a forward pass is done."""
     return float(run.layers) if _keeps(run) else 0.0
 
 
@@ -69,16 +70,17 @@ def _at_turn(run: Run) -> float:
 
 
 def _whole(run: Run, layers: float) -> Sizes:
-    """The root unit and so many layers."""
+    """Bytes of the root unit and some layers when they are gathered."""
     units = run.units
     inside = min(layers * units.layer.size, max(units.every.size - units.root.size, 0.0))
     return {"gathered parameters": units.root.size + inside}
 
 
 def _ahead(run: Run, done: int) -> float:
-    """Layers that are whole beside the one that is differentiated.
+    """The number of layers that are gathered beside the one that is differentiated.
 
-    `done`: its number from the end. Beside adapters in units of their own, one of those comes next.
+    `done`: the layer's number, counted from the end. If adapters are separate units, the next unit
+    is an adapter's.
     """
     if _keeps(run):
         return float(run.layers - done)
@@ -87,7 +89,7 @@ def _ahead(run: Run, done: int) -> float:
 
 
 def _after(run: Run, done: int) -> Sizes:
-    """Gradients of what was differentiated before a layer, and of what is in the root unit."""
+    """Gradients of the layers differentiated before a layer, and of parameters in the root unit."""
     units = run.units
     inside = units.every.trained - units.root.trained
     return {
@@ -98,21 +100,21 @@ def _after(run: Run, done: int) -> Sizes:
 
 
 def _still(run: Run, done: int) -> Sizes:
-    """Whole gradients of earlier micro batches."""
+    """Unsharded gradients of earlier micro batches."""
     later = (done - 1) * run.gradient(run.units.layer)
     return {"accumulated gradients": max(run.waiting(run.units.every) - later * run.waits, 0.0)}
 
 
 def _differentiated(run: Run, done: int, own: float) -> Sizes:
-    """While a layer is differentiated; `own`: bytes of its gradients that are there."""
+    """Sizes while a layer is differentiated; `own`: bytes of its gradients that exist."""
     whole = _whole(run, 1 + _ahead(run, done))
     return {**whole, **_after(run, done), **_still(run, done), "waiting gradients": own}
 
 
 def _layers_done(run: Run) -> tuple[tuple[float, Sizes], ...]:
-    """When a layer's gradients are put together: the last's, the second's and the first's.
+    """Sizes when gradients of a layer are concatenated: the last, the second and the first layer.
 
-    With each the share of the layers that the pass has not reached.
+    Each comes with the share of the layers that the pass has not reached.
     """
     own = run.gradient(run.units.layer)
     moments = sorted({1, max(run.layers - 1, 1), run.layers})
@@ -123,7 +125,7 @@ def _layers_done(run: Run) -> tuple[tuple[float, Sizes], ...]:
 
 
 def _frozen_layers(run: Run) -> tuple[tuple[float, Sizes], ...]:
-    """When a frozen layer is still whole while the one before it begins."""
+    """Sizes when a frozen layer is still gathered while the layer before it begins."""
     if not run.adapted or run.layers == 1:
         return ()
     whole = _whole(run, 2.0 if not _keeps(run) else float(run.layers))
@@ -131,10 +133,10 @@ def _frozen_layers(run: Run) -> tuple[tuple[float, Sizes], ...]:
 
 
 def _at_end(run: Run) -> Sizes:
-    """The root unit's gradients put together, or both of a tied weight and their sum.
+    """Sizes with the root unit's gradients concatenated, or with both parts and sum of a tied one.
 
-    In a micro batch that is not the last, layers keep their whole gradients, and stay whole
-    themselves where they are since the forward pass.
+    In a micro batch that is not the last, layers keep their unsharded gradients, and stay gathered
+    if they are gathered since the forward pass.
     """
     units = run.units
     root = run.gradient(units.root)

@@ -1,6 +1,6 @@
-"""The units into which FSDP cuts a model, each gathered together, and what a step makes of them.
+"""The units into which FSDP splits a model, each gathered as a whole, and their sizes in a step.
 
-What becomes of both ends is in `fsdp_ends`; the root unit of version 1 holds both.
+The ends of a model are in `fsdp_ends`; the root unit of version 1 holds both ends.
 """
 
 from collections import Counter
@@ -35,41 +35,40 @@ the wheels 1.6.0, 1.10.1, 1.11.0, 1.12.0, 1.13.0, 1.14.0 and 1.15.0; accelerate 
 
 
 def makes_fp32(workload: Workload, fsdp: Fsdp, states: States) -> bool:
-    """Whether a frozen base lies in fp32 shards, whatever it was loaded in."""
+    """Whether a frozen base is stored in fp32 shards, whatever dtype it was loaded in."""
     version, (first, last) = workload.version("accelerate"), _MADE_FP32
     between = version is not None and first <= version < last
     return fsdp.version == 2 and states.autocast and between
 
 
 def retains_inputs(workload: Workload, checkpointing: ActivationCheckpointing, fsdp: Fsdp) -> bool:
-    """Whether the inputs of recomputed layers, and their gradients, stay to the end of the pass.
+    """Whether inputs of recomputed layers, and their gradients, live until the pass ends.
 
-    Version 1 hooks the inputs of each frozen unit to know when it may let go of it (torch 2.13
+    Version 1 hooks the inputs of each frozen unit to know when it may free the unit (torch 2.13
     `distributed/fsdp/_runtime_utils.py`, `_register_post_backward_reshard_only_hook`). The hook
-    holds them until all is done, and reentrant recomputation makes each a leaf, whose gradient
-    autograd keeps in it. Frozen units are those of a base whose adapters have units of their own,
-    which peft's policy sees to (transformers 5.23 `distributed/fsdp.py`,
-    `update_fsdp_plugin_peft`).
+    holds them until the pass is done, and reentrant recomputation makes each a leaf, whose gradient
+    autograd stores in it. Frozen units are those of a base whose adapters are separate units, as
+    peft's policy makes them (transformers 5.23 `distributed/fsdp.py`, `update_fsdp_plugin_peft`).
     """
     by_trainer = checkpointing.mode != "none" and checkpointing.reentrant and not fsdp.checkpointing
     return fsdp.version == 1 and by_trainer and workload.adapter.kind != "none"
 
 
 def retained(kept: Sizes, layers: int) -> Sizes:
-    """What all but the first layer still hold while that is differentiated, in bytes a sample."""
+    """Bytes per sample that the other layers still hold while the first layer is differentiated."""
     inputs = sum(size for name, size in kept.items() if name.endswith(" layer inputs"))
     others = inputs * (1 - 1 / max(layers, 1))
     return {"retained layer inputs": others, "gradients of layer inputs": others}
 
 
 class Unit(NamedTuple):
-    """What is gathered together, in bytes of the gathered copy, and its trained elements."""
+    """Parameters that are gathered together: bytes of the gathered copy, and trained elements."""
 
     size: float
     trained: float
 
     def times(self, factor: float) -> "Unit":
-        """A unit with so many times its gathered bytes."""
+        """The unit with its gathered bytes multiplied by a factor."""
         return Unit(factor * self.size, self.trained)
 
 
@@ -77,21 +76,21 @@ class Units(NamedTuple):
     """The units of a model."""
 
     layer: Unit
-    """The largest of those that repeat."""
+    """The largest of the repeated units."""
     embedding: Unit
-    """Nothing where the output projection shares its weight, or the root holds it."""
+    """The embedding; empty if the output projection shares its weight, or if the root holds it."""
     tail: Unit
     """The output projection, the final norm, and an embedding that shares the weight."""
     root: Unit
-    """All that is in no other unit."""
+    """All parameters that are in no other unit."""
     every: Unit
 
 
 def computed_states(states: States, compute: FloatDtype, fsdp: Fsdp, *, adapted: bool) -> States:
-    """The dtypes in which a forward pass meets the parameters: those of the gathered copies.
+    """The dtypes of parameters in a forward pass, which are those of the gathered copies.
 
-    An adapter with a unit of its own, as peft has version 1 make, is gathered only after it was
-    asked for its dtype, that of its shards: its input is cast to that and back (peft 0.21
+    An adapter that is a separate unit, as peft requests of version 1, is gathered only after its
+    dtype, that of its shards, was read: its input is cast to this dtype and back (peft 0.21
     `tuners/lora/layer.py`, `Linear.forward`; torch 2.13 `distributed/fsdp/_runtime_utils.py`,
     `_pre_forward`).
     """
@@ -104,7 +103,7 @@ def computed_states(states: States, compute: FloatDtype, fsdp: Fsdp, *, adapted:
 
 @cached(512)
 def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
-    """The units into which accelerate cuts a model."""
+    """The units into which accelerate splits a model."""
     model, size = workload.architecture, _sizes(workload, states)
     layers: dict[tuple[str, int], list[float]] = {}
     whole, inside = [0.0, 0.0], [0.0, 0.0]
@@ -153,7 +152,7 @@ def unit_sizes(workload: Workload, fsdp: Fsdp, states: States) -> tuple[tuple[fl
 
 
 def _sizes(workload: Workload, states: States) -> Callable[[Module], tuple[float, float]]:
-    """How many gathered bytes and trained elements a module has, over all copies."""
+    """A function that counts a module's gathered bytes and trained elements, over all copies."""
     carried, taught = frozenset(workload.adapted), frozenset(workload.trained)
     wanting = taught.union(workload.idle)
     mixed = BYTES[workload.precision.compute] if states.autocast else 0
@@ -180,19 +179,19 @@ FORWARDS: Final = (
 
 
 class Whole(NamedTuple):
-    """What is made whole in a pass that keeps nothing."""
+    """Sizes of gathered units in a pass that keeps nothing."""
 
     layers: Sizes = {}
     end: Sizes = {}
-    """When the layers are done."""
+    """Sizes when the layers are done."""
     gathering: Sizes = {}
-    """While a layer is copied out of the buffer that it came in."""
+    """Sizes while a layer is copied out of the buffer that it was gathered into."""
     begins: Sizes = {}
-    """While the first layer is copied out of its buffer, where an embedding came before it."""
+    """Sizes while the first layer is copied out of its buffer, if an embedding came before it."""
 
 
 class Reduced(NamedTuple):
-    """While gradients of a unit are reduced, or a layer in the middle is differentiated."""
+    """A moment at which gradients of a unit are reduced, or a middle layer is differentiated."""
 
     left: float
     """The share of the layers that the pass has not reached."""
@@ -202,19 +201,18 @@ class Reduced(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What the moments are made of."""
+    """The values from which the sizes at each moment are computed."""
 
     units: Units
     fsdp: Fsdp
     width: int
-    """Bytes of one element of a whole gradient."""
+    """Bytes per element of an unsharded gradient."""
     shard: float
-    """Bytes that one trained element takes in a rank's reduced gradients as the pass goes.
-
-    Version 1 keeps them to its end even where they are copied to the host (torch 2.13
-    `_runtime_utils.py`, `_offload_grad`; `_flat_param.py`, `prepare_gradient_for_optim`)."""
+    """Bytes per trained element of a rank's reduced gradients during the pass. Version 1 keeps them
+    to the end of the pass even if they are copied to the host (torch 2.13 `_runtime_utils.py`,
+    `_offload_grad`; `_flat_param.py`, `prepare_gradient_for_optim`)."""
     kept: float
-    """Bytes that one trained element takes in a rank's reduced gradients when the pass is over."""
+    """Bytes per trained element of a rank's reduced gradients after the pass."""
     passing: float
     """Bytes of one such element as it is summed, and as the optimizer then takes it."""
     waits: bool
@@ -222,40 +220,40 @@ class Run(NamedTuple):
     shares: bool
     """Whether embedding and output projection are one weight."""
     tied: float
-    """Bytes of the gradient of that weight, where it is trained."""
+    """Bytes of the gradient of this tied weight, if it is trained."""
     head: float
-    """Bytes of the gradient of an output projection of its own, where that is trained."""
+    """Bytes of the gradient of a separate output projection, if it is trained."""
     layers: int
-    """Of the language model or the denoiser."""
+    """The number of layers of the language model or the denoiser."""
     tiled: bool
-    """Whether the loss is taken in tiles, outside of the output projection."""
+    """Whether the loss is computed in tiles, outside of the output projection."""
     adapted: bool
-    """Whether adapters have units of their own."""
+    """Whether adapters are separate units."""
     by: Head
-    """Who makes the output projection whole for the loss (`head_of`)."""
+    """What gathers the output projection for the loss (`head_of`)."""
 
     def gradient(self, unit: Unit) -> float:
-        """Bytes of a unit's whole gradient."""
+        """Bytes of a unit's unsharded gradient."""
         return self.width * unit.trained
 
     def reduced(self, *units: Unit) -> float:
-        """A rank's gradients of everything but some units."""
+        """Bytes of a rank's reduced gradients of everything except some units."""
         return self.shard * max(self.rest(*units), 0.0)
 
     def rest(self, *units: Unit) -> float:
-        """Trained elements of everything but some units."""
+        """Trained elements of everything except some units."""
         return self.units.every.trained - sum(unit.trained for unit in units)
 
     def waiting(self, *units: Unit) -> float:
-        """Whole gradients of units from earlier micro batches."""
+        """Bytes of unsharded gradients of units from earlier micro batches."""
         return sum(map(self.gradient, units)) if self.waits else 0.0
 
 
 def gradient_width(workload: Workload, states: States) -> int:
-    """Bytes of an element of the gradients that ranks exchange.
+    """Bytes per element of the gradients that ranks exchange.
 
     NeMo AutoModel sums them in fp32 (nemo-automodel 0.5.0 to 0.7.0 components/distributed/
-    config.py `FSDP2Config`: reduce_dtype); accelerate in the compute dtype.
+    config.py `FSDP2Config`: reduce_dtype); accelerate sums them in the compute dtype.
     """
     if states.autocast and workload.version(NEMO) is None:
         return BYTES[workload.precision.compute]
@@ -263,7 +261,7 @@ def gradient_width(workload: Workload, states: States) -> int:
 
 
 def run_of(workload: Workload, plan: Sharding) -> Run:
-    """What FSDP makes of a plan."""
+    """The units and widths of a plan under FSDP."""
     mixed = plan.states.autocast
     units = units_of(workload, plan.fsdp, plan.states)
     if plan.fsdp.version == 1 and plan.fsdp.sharding == "none":
@@ -298,28 +296,28 @@ def run_of(workload: Workload, plan: Sharding) -> Run:
 
 
 def _sums_replicas(fsdp: Fsdp) -> bool:
-    """Whether each unit keeps what it summed over replicas to the end of the pass.
+    """Whether each unit keeps its sum over replicas until the end of the pass.
 
-    torch 2.13 `_fsdp_param_group.py`, `_all_reduce_state`: let go by `finalize_backward`.
+    torch 2.13 `_fsdp_param_group.py`, `_all_reduce_state`: freed by `finalize_backward`.
     """
     return fsdp.version == 2 and fsdp.sharding == "hybrid"
 
 
 def _where_they_lie(units: Units, *, trained: bool) -> Units:
-    """Version 1 makes nothing whole that is not split, unless in another dtype.
+    """The units of unsharded parameters, which version 1 only copies to change their dtype.
 
     torch 2.13 `_flat_param.py`, `needs_unshard` and `_use_low_precision_shard`. `trained`: whether
-    what is trained is copied to one; a frozen layer then is none of it.
+    trained parameters are copied to another dtype; frozen layers are not counted then.
     """
     whole = trained and units.root.trained > 0
     return Units(*(Unit(whole * unit.size, unit.trained) for unit in units))
 
 
 def _comes_as_it_is(workload: Workload, plan: Sharding) -> bool:
-    """Whether version 1 brings shards from the host in the dtype that is gathered.
+    """Whether version 1 copies shards from the host in the dtype that is gathered.
 
-    Its parameters then show that copy while their unit is whole; shards that are cast on the way
-    are let go of (torch 2.13 `_flat_param.py`, `flat_param_to` and `_use_low_precision_shard`).
+    Its parameters then refer to this copy while their unit is gathered; shards that are cast on the
+    way are freed (torch 2.13 `_flat_param.py`, `flat_param_to` and `_use_low_precision_shard`).
     """
     mixed, adapted = plan.states.autocast, workload.adapter.kind != "none"
     same = plan.states.weights == workload.precision.compute if mixed else True
@@ -327,14 +325,14 @@ def _comes_as_it_is(workload: Workload, plan: Sharding) -> bool:
 
 
 def _with_shards(units: Units, shards: int) -> Units:
-    """Whole units, each beside the shard that it was gathered from."""
+    """The gathered units, each with the shard that it was gathered from."""
     return Units(*(Unit(unit.size * (1 + 1 / shards), unit.trained) for unit in units))
 
 
 def in_step(workload: Workload, plan: Sharding, run: Run) -> Sizes:
-    """Gradients and temporaries while the optimizer steps, and what is still whole.
+    """Gradients, temporaries and units that are still gathered while the optimizer steps.
 
-    A frozen unit of version 1 whose input needs no gradient is let go of by the next forward pass
+    A frozen unit of version 1 whose input needs no gradient is freed by the next forward pass
     (traced).
     """
     whole = {"gathered parameters": _left_whole(plan, run)}
