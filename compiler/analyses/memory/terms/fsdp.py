@@ -96,7 +96,7 @@ def _whole(run: Run) -> Sizes:
 
 
 def _gather_buffer(run: Run, unit: Unit) -> float:
-    """Version 2 gathers into one buffer and copies out of it; version 1 into the unit itself."""
+    """Bytes of a unit's gather buffer in version 2; version 1 gathers into the unit itself."""
     return unit.size if run.fsdp.version == 2 else 0.0
 
 
@@ -156,7 +156,7 @@ def _whole_in_backward(run: Run) -> float:
 
 
 def _last_layer(run: Run) -> Sizes:
-    """The head's gradient is being reduced; that of a tied one waits for the embedding's."""
+    """Sizes while the head's gradient is reduced; a tied one waits for the embedding's."""
     units = run.units
     held_back = 0.0 if run.shares else run.gradient(units.tail)
     rest = run.units.every.trained - units.tail.trained
@@ -185,7 +185,7 @@ def _first_layer(run: Run, plan: Sharding) -> Sizes:
 
 
 def _of_root(run: Run) -> float:
-    """Bytes of the output projection's gradient where the root unit holds it, reduced last."""
+    """Bytes of the output projection's gradient if the root unit, reduced last, holds it."""
     return 0.0 if run.units.tail.size else run.head
 
 

@@ -76,7 +76,7 @@ def head_of(workload: Workload, fsdp: Fsdp) -> Head:
 
 
 def head_on_host(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
-    """The output projection on a node's ranks, each of which makes it whole for its loss there."""
+    """Host memory of the output projection if each of a node's ranks gathers it there."""
     if head_of(workload, plan.fsdp) != "host":
         return {}
     size = plan.parameter if plan.counts.head else BYTES[plan.states.weights]

@@ -65,7 +65,7 @@ def _after_forward(run: Run) -> float:
 
 
 def _at_turn(run: Run) -> float:
-    """Layers that are whole when the backward pass begins; prefetching gathers the last."""
+    """The number of layers gathered when the backward pass begins; prefetching gathers one."""
     return max(_after_forward(run), 1.0 if run.fsdp.backward_prefetch == "pre" else 0.0)
 
 

@@ -307,7 +307,7 @@ def _where_they_lie(units: Units, *, trained: bool) -> Units:
     """The units of unsharded parameters, which version 1 only copies to change their dtype.
 
     torch 2.13 `_flat_param.py`, `needs_unshard` and `_use_low_precision_shard`. `trained`: whether
-    trained parameters are copied to another dtype; frozen layers are not counted then.
+    trained parameters are copied; nothing is copied if the root unit has no trained parameter.
     """
     whole = trained and units.root.trained > 0
     return Units(*(Unit(whole * unit.size, unit.trained) for unit in units))

@@ -1,4 +1,4 @@
-"""Parameters that ZeRO stage 3 makes whole for a module's turn, and lets go of again."""
+"""Parameters that ZeRO stage 3 gathers for a module's turn and frees afterwards."""
 
 from collections.abc import Iterator
 from math import prod
@@ -14,7 +14,7 @@ from tunec.compiler.analyses.memory.workload import Workload
 
 
 def gathered_terms(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterator[Term]:
-    """Parameters that ZeRO stage 3 has whole from moment to moment."""
+    """Parameters that ZeRO stage 3 has gathered at each moment."""
     layers = visited_layers(workload)
     turning = gathered(plan, checkpointed=checkpointed)
     yield from lasting(turning, At.FORWARD, At.VISION_FORWARD)
@@ -37,13 +37,13 @@ def gathered_terms(workload: Workload, plan: Sharding, *, checkpointed: bool) ->
 
 
 def gathered(plan: Sharding, *, checkpointed: bool) -> Sizes:
-    """Whole parameters at stage 3 where forward turns to backward, in bytes: at least the head's.
+    """Gathered bytes at stage 3 at the turn from forward to backward: at least the head's.
 
-    Prefetching goes on until `max_live_parameters` elements are whole. Besides, nothing is released
-    that is needed again within `max_reuse_distance` elements: at the turn a parameter x elements
-    before the end is 2x away from its next use, 3x where layers are recomputed on the way. Traced
-    with deepspeed 0.19.8: the larger of the two is alive. Blocks of experts that come whole are
-    followed one by one (`fetches`).
+    Prefetching goes on until `max_live_parameters` elements are gathered. Besides, no parameter is
+    freed that is needed again within `max_reuse_distance` elements: at the turn a parameter x
+    elements before the end is 2x away from its next use, 3x if layers are recomputed on the way.
+    Traced with deepspeed 0.19.8: the larger of the two is alive. Blocks of experts that are
+    gathered as a whole are followed one by one (`fetches`).
     """
     found = _followed(plan, checkpointed=checkpointed)
     if found is not None:
@@ -53,9 +53,9 @@ def gathered(plan: Sharding, *, checkpointed: bool) -> Sizes:
 
 
 def _passed(plan: Sharding) -> int:
-    """Elements that no backward pass comes to: of an embedding that is frozen and used once.
+    """Elements that no backward pass reaches: those of an embedding that is frozen and not tied.
 
-    Nor to a tower that no picture passes.
+    The elements of a vision tower without pictures count too.
     """
     model = plan.workload.architecture
     comes = plan.counts.embedding or plan.counts.tied or model.tied or model.embedding is None
@@ -63,7 +63,7 @@ def _passed(plan: Sharding) -> int:
 
 
 def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool) -> Sizes:
-    """Whole parameters at stage 3 in bytes, with a share of layers left; at least one layer's."""
+    """Gathered bytes at stage 3 with a share of the layers left; at least one layer's."""
     found = _followed(plan, checkpointed=checkpointed)
     if found is not None:
         begun = round((1 - left) * len(found.layers))
@@ -75,24 +75,24 @@ def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool)
 
 
 def gathered_last(plan: Sharding, layers: int, *, checkpointed: bool) -> Sizes:
-    """Whole parameters at stage 3 when the last layer is differentiated, in bytes."""
+    """Gathered bytes at stage 3 when the last layer is differentiated."""
     left = 1 - 1 / max(layers, 1) if plan.counts.block else 1.0
     return gathered_at(plan, layers, left, checkpointed=checkpointed)
 
 
 def gathered_layer(plan: Sharding, layers: int, *, checkpointed: bool) -> Sizes:
-    """Whole parameters at stage 3 near the end of a backward pass, in bytes: a layer's, mostly."""
+    """Gathered bytes at stage 3 near the end of a backward pass: mostly one layer's."""
     if plan.stage == PARAMETERS and plan.counts.block:
         return gathered_at(plan, layers, 0.0, checkpointed=checkpointed)
     return _whole(plan, 0, _unit(plan, layers))
 
 
 def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Sizes]:
-    """Whole parameters at stage 3 while some are copied out of the buffers in which several come.
+    """Gathered bytes at stage 3 while parameters are copied out of a buffer that holds several.
 
-    With the share of the layers that a forward pass has reached by then. deepspeed 0.19.8
-    `runtime/zero/partition_parameters.py`, `AllGatherCoalescedHandle`. Followed only as
-    `_followed` says.
+    They come with the share of the layers that a forward pass has reached by then. deepspeed 0.19.8
+    `runtime/zero/partition_parameters.py`, `AllGatherCoalescedHandle`. Computed only in the cases
+    of `_followed`.
     """
     found = _followed(plan, checkpointed=checkpointed)
     if found is None:
@@ -102,18 +102,19 @@ def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Siz
 
 
 class Coming(NamedTuple):
-    """Experts that come out of a buffer in a backward pass."""
+    """Experts that are copied out of a buffer in a backward pass."""
 
     whole: Sizes
     moment: Moment
     is_recomputed: bool
-    """Whether they have been: they come to be differentiated."""
+    """Whether the experts are recomputed already, so that they are gathered to be
+    differentiated."""
 
 
 def gathered_again(plan: Sharding, *, checkpointed: bool) -> Iterator[Coming]:
-    """Whole parameters at stage 3, with their buffers, as experts come in a backward pass.
+    """Gathered parameters at stage 3, with their buffers, as experts come in a backward pass.
 
-    None where they are whole still, or where no visits are followed.
+    Nothing is yielded if the experts are still gathered, or if no visits are followed.
     """
     live = _followed(plan, checkpointed=checkpointed)
     if live is None:
@@ -127,10 +128,10 @@ def gathered_again(plan: Sharding, *, checkpointed: bool) -> Iterator[Coming]:
 
 
 def fetched(plan: Sharding) -> Sizes:
-    """The buffer in which layers' parameters come together at stage 3, in bytes.
+    """Bytes of the buffer into which stage 3 gathers the parameters of layers together.
 
-    Modules are fetched whole, in their order, until there are as many elements as a prefetch takes
-    (deepspeed 0.19.8 `runtime/zero/partitioned_param_coordinator.py`, `fetch_sub_module`).
+    Modules are fetched as a whole, in order, until a prefetch has its number of elements (deepspeed
+    0.19.8 `runtime/zero/partitioned_param_coordinator.py`, `fetch_sub_module`).
     """
     if plan.stage < PARAMETERS or lies_whole(plan):
         return {}
@@ -145,10 +146,10 @@ def fetched(plan: Sharding) -> Sizes:
 
 
 def _followed(plan: Sharding, *, checkpointed: bool) -> Live | None:
-    """Whole elements visit by visit, where stage 3 gathers blocks of experts.
+    """Gathered elements visit by visit, if stage 3 gathers blocks of experts.
 
-    So too where the head alone has more than `max_live_parameters` elements: it is fetched while
-    layers have as many (BLOOM, mT5).
+    Visits are also followed if the head alone has more than `max_live_parameters` elements: it is
+    fetched while layers have as many (BLOOM, mT5).
     """
     most = plan.zero.max_live_parameters
     ahead = plan.counts.output > most > plan.counts.inner
@@ -161,7 +162,7 @@ def _followed(plan: Sharding, *, checkpointed: bool) -> Live | None:
 
 
 def _kept(plan: Sharding, *, checkpointed: bool) -> float:
-    """Elements that prefetching or reuse keeps whole."""
+    """Elements that prefetching or reuse keeps gathered."""
     reused = plan.zero.max_reuse_distance / (3 if checkpointed else 2)
     return max(plan.zero.max_live_parameters, reused)
 
@@ -173,7 +174,7 @@ def _unit(plan: Sharding, layers: int) -> float:
 
 
 def _followed_sizes(plan: Sharding, elements: float) -> Sizes:
-    """So many elements as were followed, which may be more than all: some are there twice."""
+    """Bytes of followed elements, which may be more than all elements: some exist twice."""
     counts = plan.counts
     base = counts.base + counts.adapters
     return {
@@ -183,7 +184,10 @@ def _followed_sizes(plan: Sharding, elements: float) -> Sizes:
 
 
 def _whole(plan: Sharding, elements: float, unit: float) -> Sizes:
-    """So many elements, at least a unit's; what is whole since its first use has no second part."""
+    """Bytes of gathered elements, at least of a unit.
+
+    Parameters that stay gathered from their first use have no second shard.
+    """
     if plan.stage < PARAMETERS or lies_whole(plan):
         return {}
     counts, size = plan.counts, BYTES[plan.states.weights]
@@ -196,7 +200,7 @@ def _whole(plan: Sharding, elements: float, unit: float) -> Sizes:
 
 
 def lies_whole(plan: Sharding) -> bool:
-    """Whether a parameter's only shard is the parameter, so that gathering makes nothing.
+    """Whether a parameter's only shard is the parameter, so that gathering allocates nothing.
 
     deepspeed 0.19.8 `runtime/zero/partition_parameters.py`, `_no_gather_coalesced`.
     """

@@ -1,9 +1,9 @@
-"""Gradients as a backward pass brings them: what is there at its start, on its way, at its end.
+"""Gradients in a backward pass: at its start, while they are computed, and at its end.
 
 Stage 1 keeps all gradients until the pass is over and reduces them then. Stage 2, and stage 1 that
-overlaps, moves each into the reduce bucket as it comes; a full bucket is reduced and a rank's own
-part copied to its buffer (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `process_gradients`,
-`reduce_ipg_grads`).
+overlaps, moves each gradient into the reduce bucket when it is computed; a full bucket is reduced
+and a rank's own part copied to its buffer (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`,
+`process_gradients`, `reduce_ipg_grads`).
 """
 
 from collections.abc import Iterator
@@ -33,9 +33,9 @@ _UNSHARDED_REDUCTION: Final = 500_000_000
 
 
 def at_last_layer(plan: Sharding) -> Sizes:
-    """At the layer next to the loss: besides, the head's own gradient.
+    """Gradients at the layer next to the loss, including the head's own gradient.
 
-    That of a tied head waits, not accumulated, for the embedding's.
+    A tied head's gradient waits, not accumulated, for the embedding's gradient.
     """
     counts = plan.counts
     if plan.releases:
@@ -48,9 +48,10 @@ def at_last_layer(plan: Sharding) -> Sizes:
 
 
 def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
-    """At the layer next to the embedding: all but the embedding's and most of that layer's.
+    """Gradients at the first layer: all but the embedding's and most of that layer's own.
 
-    `segment`: layers that are recomputed together with it, of which none is differentiated yet.
+    `segment`: the number of layers recomputed together with it, none of which is differentiated
+    yet.
     """
     counts = plan.counts
     if is_hooked(plan) or plan.releases:
@@ -62,11 +63,11 @@ def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
 
 
 def _released(plan: Sharding) -> Sizes:
-    """A gradient of a layer that has come while the one before it is stepped.
+    """A layer's gradient while the gradient that came before it is stepped.
 
     Hooks on the gradients of leaves run before those are accumulated (lomo-optim 0.1.1
-    `fuse_update`, which steps what earlier ones left). A tied head's part waits for the
-    embedding's.
+    `fuse_update`, which steps the gradients that earlier hooks left). A tied head's part waits for
+    the embedding's gradient.
     """
     counts, optimizer = plan.counts, plan.workload.optimizer
     return {
@@ -77,7 +78,7 @@ def _released(plan: Sharding) -> Sizes:
 
 
 def at_head(plan: Sharding) -> Sizes:
-    """Where gradients are let go of as they come: the output projection's, which comes first."""
+    """The output projection's gradient, which comes first, if gradients are freed as they come."""
     counts = plan.counts
     return {"largest gradient": float(plan.parameter * _of_head(counts))}
 
@@ -96,7 +97,7 @@ def _of_head(counts: Counts) -> int:
 
 
 def _of_a_layer(plan: Sharding) -> int:
-    """Elements that are trained in one layer, on average."""
+    """Trained elements of one layer, on average."""
     counts = plan.counts
     layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
     ends = counts.embedding + counts.head * (not counts.tied) + counts.vision
@@ -104,9 +105,9 @@ def _of_a_layer(plan: Sharding) -> int:
 
 
 def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
-    """At the last layer's experts, or the first's, when their gradients come.
+    """Gradients at the experts of the last or the first layer, when the experts' own are computed.
 
-    `parts`: thirds of them that have theirs: one by the second product, all by that of gate and up.
+    `parts`: thirds of the weights with gradients: one by the second product, all by gate and up.
     """
     counts = plan.counts
     third = counts.experts // 3
@@ -124,7 +125,7 @@ def at_experts(plan: Sharding, parts: int, *, last: bool) -> Sizes:
 
 
 def at_vision(plan: Sharding) -> Sizes:
-    """Between the text's layers and the vision tower's."""
+    """Gradients between the text's layers and the vision tower's layers."""
     counts = plan.counts
     if is_hooked(plan) or plan.releases:
         return at_last_layer(plan)
@@ -133,7 +134,7 @@ def at_vision(plan: Sharding) -> Sizes:
 
 
 def at_decoder_embedding(plan: Sharding) -> Sizes:
-    """At the decoder's end of an embedding that both halves share, before the encoder's layers."""
+    """Gradients at the decoder's end of an embedding that both halves share, before the encoder."""
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding)}
     if is_hooked(plan) or plan.releases:
@@ -142,7 +143,7 @@ def at_decoder_embedding(plan: Sharding) -> Sizes:
 
 
 def at_embedding(plan: Sharding) -> Sizes:
-    """At the end: all gradients; of a tied weight both parts and their sum at once.
+    """All gradients at the end of the pass; of a tied weight both parts and their sum at once.
 
     Autograd adds the gradients of a weight used twice into a new tensor before it accumulates them
     (traced with torch 2.13: two more tensors of the embedding's size).
@@ -159,15 +160,15 @@ def at_embedding(plan: Sharding) -> Sizes:
 
 
 def _parts(plan: Sharding) -> int:
-    """Gradients of a tied weight beside the one that stays: both parts, or with them their sum.
+    """Gradients of a tied weight besides the one that stays: both parts, or also their sum.
 
-    What earlier micro batches left stays beside the sum until it is added.
+    Gradients of earlier micro batches stay beside the sum until they are added.
     """
     return 3 if plan.accumulates and not is_hooked(plan) else 2
 
 
 def at_reduction(plan: Sharding) -> Sizes:
-    """While all gradients of a pass are reduced together, where they are not as they come."""
+    """Sizes while all gradients are reduced together, unless they are reduced as they come."""
     if is_hooked(plan) or plan.releases:
         return {"gradients": 0.0}
     if plan.stage == 0 or accumulates_whole_fp32(plan):
@@ -178,9 +179,9 @@ def at_reduction(plan: Sharding) -> Sizes:
 
 
 def _one_by_one(plan: Sharding) -> list[Sizes]:
-    """Each reduction at the end of stage 1, with the gradients that are still to move.
+    """Sizes at each reduction at the end of stage 1, with the gradients that are still to be moved.
 
-    The rank's own buffer is made when the first of them is done. Where nothing trains: nothing.
+    The rank's own buffer is allocated after the first one. If nothing trains, nothing is reduced.
     """
     size = plan.parameter
     return [
@@ -198,9 +199,9 @@ def _one_by_one(plan: Sharding) -> list[Sizes]:
 
 
 def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Sizes:
-    """While what lies in the bucket is reduced, and the gradient that has come waits.
+    """Sizes while the bucket is reduced during the pass, and the next gradient waits.
 
-    Without `contiguous_gradients` there is no bucket: gradients wait where autograd made them, and
+    Without `contiguous_gradients` there is no bucket: gradients stay where autograd made them, and
     all are concatenated (`buffered_reduce_fallback`).
     """
     loose = plan.stage < PARAMETERS and not plan.zero.contiguous_gradients
@@ -219,9 +220,9 @@ def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Sizes:
 
 
 def _fp32_sums(plan: Sharding, one: Reduction) -> float:
-    """Bytes that gradients take more where they are summed in fp32.
+    """Additional bytes of gradients that are summed in fp32.
 
-    At stage 3 they lie in the bucket so, and the rank's part is converted back, or to the dtype of
+    At stage 3 the bucket is in fp32, and the rank's part is converted back, or to the dtype of
     accumulation (deepspeed 0.19.8 `runtime/zero/stage3.py`, `__avg_scatter_grads`).
     """
     if not plan.widens:
@@ -234,9 +235,9 @@ def _fp32_sums(plan: Sharding, one: Reduction) -> float:
 
 
 def kept_gradients(plan: Sharding) -> Sizes:
-    """Gradients of earlier micro batches that a forward pass finds, in bytes.
+    """Gradients of earlier micro batches that exist in a forward pass, in bytes.
 
-    Stage 1 lets go of its bucket only when it has reduced, after the last of them.
+    Stage 1 frees its bucket only after the reduction that follows the last micro batch.
     """
     if not plan.accumulates or plan.optimizer_away or plan.stage == PARAMETERS:
         return {}
@@ -253,7 +254,7 @@ def _buffer(plan: Sharding) -> float:
 
 
 def _held(plan: Sharding) -> Sizes:
-    """The rank's own reduced gradients, of this micro batch and of those before."""
+    """The rank's own reduced gradients, of this micro batch and of earlier ones."""
     if plan.stage == PARAMETERS or plan.optimizer_away:
         return {}
     if plan.gradient > plan.parameter:
@@ -266,12 +267,12 @@ def _held(plan: Sharding) -> Sizes:
 
 
 def _owns_last(plan: Sharding) -> bool:
-    """Whether the rank owns a piece of the embedding alone, whose gradient comes last."""
+    """Whether the rank owns only a piece of the embedding, whose gradient comes last."""
     return 0 < plan.partition.elements <= plan.counts.embedding
 
 
 def _on_their_way(plan: Sharding, waiting: int) -> Sizes:
-    """Buckets, a layer's largest gradient, and elements that wait beside it."""
+    """Buckets, a layer's largest gradient, and elements that wait beside it, in bytes."""
     arriving = plan.parameter * (plan.counts.inner + waiting)
     return {**reduce_buckets(plan), "largest gradient": float(arriving)}
 
@@ -281,7 +282,7 @@ def _is_oversized(plan: Sharding, elements: int) -> bool:
 
 
 def _stage1_copied(plan: Sharding) -> float:
-    """What outgrows the room that gradients leave when they move into the bucket."""
+    """Bytes beyond the memory that gradients free when they are moved into the bucket."""
     largest = plan.parameter * plan.counts.largest
     own = partition_buffer(plan)
     if _is_oversized(plan, plan.counts.largest):
@@ -301,7 +302,7 @@ def reduction_elements(counts: Counts) -> int:
 
 
 def partly(plan: Sharding, elements: float) -> Sizes:
-    """Gradients of some elements that stay until the pass is over, and the bucket."""
+    """Gradients of some elements that stay until the pass is over, and the bucket, in bytes."""
     name, size = waiting_gradient(plan)
     arriving = {**reduce_buckets(plan), name: float(size * elements)}
     kept = kept_gradients(plan)
@@ -311,7 +312,8 @@ def partly(plan: Sharding, elements: float) -> Sizes:
 def gradient_terms(plan: Sharding, segment: int, *, dora: bool) -> Iterator[Term]:
     """Gradients from the first micro batch to the step, without FSDP.
 
-    `segment`: layers that are recomputed together; `dora`: whether adapters make norms of weights.
+    `segment`: the number of layers recomputed together; `dora`: whether adapters compute weight
+    norms.
     """
     yield from lasting(kept_gradients(plan), At.FORWARD, At.LOSS_BACKWARD)
     last, first = at_last_layer(plan), at_first_layer(plan)
@@ -331,13 +333,13 @@ def gradient_terms(plan: Sharding, segment: int, *, dora: bool) -> Iterator[Term
 
 
 def last_layer(plan: Sharding, moment: Moment) -> Moment:
-    """A moment inside of the last layer, when the others wait."""
+    """A moment inside the last layer, when all other layers are still to be differentiated."""
     layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
     return moment._replace(layers=1 - 1 / max(layers, 1))
 
 
 def _in_experts(plan: Sharding) -> Iterator[Term]:
-    """Gradients while experts' own come, in the last layer and, where they stay, in the first."""
+    """Gradients while experts get theirs: in the last layer and, without hooks, the first."""
     for parts, at in ((1, At.LAST_INNER), (3, At.LAST_EXPERTS)):
         moment = last_layer(plan, at)
         yield from lasting(at_experts(plan, parts, last=True), moment, moment)
@@ -347,7 +349,7 @@ def _in_experts(plan: Sharding) -> Iterator[Term]:
 
 
 def _as_they_come(plan: Sharding) -> Iterator[Term]:
-    """Reductions: each as its gradients come, or all at the end."""
+    """Terms of reductions: each as its gradients come, or all at the end."""
     if not plan.reductions:
         yield from lasting(at_reduction(plan), At.REDUCTION, At.REDUCTION)
     for one in plan.reductions:
@@ -356,7 +358,7 @@ def _as_they_come(plan: Sharding) -> Iterator[Term]:
 
 
 def resident_gradients(workload: Workload, plan: Sharding) -> Sizes:
-    """Gradients and their buffers that are there from the first step to the last, in bytes."""
+    """Gradients and their buffers that exist from the first step to the last, in bytes."""
     terms = {"gradients": float(_resident(plan))}
     if plan.halves is not None and plan.stage == PARAMETERS:
         found = gathers(workload, plan.shards, plan.zero.reduce_bucket, plan.gradient)
@@ -375,23 +377,23 @@ def _resident(plan: Sharding) -> float:
 
 
 def _ddp_buckets(plan: Sharding) -> float:
-    """DistributedDataParallel reduces copies of all gradients, in buckets of 25 MiB.
+    """Bytes of the buckets in which DistributedDataParallel reduces copies of all gradients.
 
     torch `nn/parallel/distributed.py`: without `gradient_as_bucket_view`, which neither
-    transformers nor accelerate sets, buckets are memory of their own.
+    transformers nor accelerate sets, buckets of 25 MiB have their own memory.
     """
     return plan.parameter * sum(plan.wanting) if plan.ddp else 0
 
 
 def _stage3_bucket(plan: Sharding) -> float:
-    """Stage 3 allocates its bucket once, in the engine's dtype (`stage3.py`, `comm_dtypes`)."""
+    """Bytes of stage 3's one bucket, in the engine's dtype (`stage3.py`, `comm_dtypes`)."""
     has = plan.stage == PARAMETERS and not plan.fsdp.version
     size = BYTES["fp32"] if plan.widens else BYTES[plan.states.weights]
     return size * plan.zero.reduce_bucket if has else 0
 
 
 def _offload_buffer(plan: Sharding) -> float:
-    """Room for the largest gradient on its way to the host, at stages 1 and 2.
+    """Bytes of the buffer through which stages 1 and 2 move gradients to the host, one at a time.
 
     deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `temp_grad_buffer_for_gpu_offload`.
     """

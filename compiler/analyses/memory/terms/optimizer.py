@@ -1,4 +1,4 @@
-"""The optimizer: its moments, and what a step of it holds besides."""
+"""The optimizer's moments, and the temporary memory of its step."""
 
 from collections.abc import Iterable, Iterator
 from math import prod
@@ -24,7 +24,8 @@ from tunec.compiler.ir.slots import Optimizer, States
 from tunec.schemas.terms import STEPS_IN_BACKWARD, OptimizerName
 
 MASTER_BYTES: Final = 4
-"""An fp32 copy of a trained parameter (ZeRO, arXiv 1910.02054, section 3.1)."""
+"""Bytes per element of an fp32 copy of a trained parameter (ZeRO, arXiv 1910.02054, section
+3.1)."""
 
 _ADDS_IN_PLACE: Final = Version("2.1")
 """The first release of torch whose foreach Adam makes no second copy (its pull request 104898)."""
@@ -76,7 +77,7 @@ FACTORED: Final = ("adafactor", "adalomo")
 
 
 def is_paged(optimizer: Optimizer) -> bool:
-    """Whether moments are in managed memory."""
+    """Whether the optimizer's moments are in managed memory."""
     return optimizer.name.startswith("paged_")
 
 
@@ -101,10 +102,11 @@ def paged_bytes(
 
 
 def in_backward_bytes(optimizer: Optimizer, states: States, elements: int) -> float:
-    """Bytes that LOMO allocates while it steps a tensor, its gradient among them.
+    """Bytes that LOMO allocates while it steps a tensor, including the tensor's gradient.
 
-    The gradient and the weight in fp32; AdaLOMO besides its square and what is made of that, three
-    tensors at most at once (lomo-optim 0.1.1 `fuse_update`). A tensor in fp32 is no copy.
+    LOMO needs the gradient and the weight in fp32. AdaLOMO also needs the gradient's square and
+    results of it, at most three tensors at once (lomo-optim 0.1.1 `fuse_update`). An fp32 tensor is
+    not copied.
     """
     if optimizer.name == "adalomo":
         return 3 * MASTER_BYTES * elements
@@ -174,7 +176,7 @@ def optimizer_step(workload: Workload, plan: Sharding) -> Sizes:
 
 
 def _stepped_gradients(plan: Sharding, before: Sizes, stepped: float) -> Sizes:
-    """Gradients while the optimizer itself steps, when those they were made of are let go.
+    """Gradients while the optimizer itself steps, when the gradients they were made from are freed.
 
     deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py` and `stage3.py`, `step`: `averaged_gradients`
     become None first.
@@ -208,9 +210,9 @@ def _step_gradients(plan: Sharding) -> Sizes:
 
 
 def _paged_tensor(workload: Workload, plan: Sharding) -> float:
-    """The moments that must be on the device at once: of the tensor that is stepped.
+    """Bytes of the moments that must be on the device at once: those of the tensor that is stepped.
 
-    Of 8-bit moments an embedding table's are the largest, since they are in fp32.
+    With 8-bit moments those of an embedding table are the largest, since they are in fp32.
     """
     if plan.stage:
         return paged_moments(workload, plan)
@@ -224,7 +226,7 @@ def _paged_tensor(workload: Workload, plan: Sharding) -> float:
 
 
 def at_orthogonalisation(plan: Sharding, found: Halves) -> Sizes:
-    """When stage 1 or 2 makes the last of Muon's updates, while its bucket is still there."""
+    """Sizes when stage 1 or 2 computes the last of Muon's updates, and its bucket still exists."""
     last = working(found.largest, plan.gradient) - plan.gradient * found.widest
     return {
         **reduce_buckets(plan),
@@ -235,7 +237,7 @@ def at_orthogonalisation(plan: Sharding, found: Halves) -> Sizes:
 
 
 def _of_muon(plan: Sharding, found: Halves) -> Iterator[Sizes]:
-    """Moments of a step by Muon: for the norm, then one half after the other."""
+    """Sizes at the moments of a step by Muon: for the norm, then for one half after the other."""
     gradient, ranks = plan.gradient, plan.shards
     if plan.stage == 0:
         update = float(working(found.largest, MASTER_BYTES))
@@ -266,10 +268,10 @@ def _flattened(plan: Sharding, elements: float) -> Sizes:
 
 
 def _stage0_step(plan: Sharding) -> Sizes:
-    """Gradients, each in fp32 too; for DeepSpeed's own Adam those are then laid out as one tensor.
+    """Gradients and their fp32 copies; DeepSpeed's own Adam also flattens the copies to one tensor.
 
     deepspeed 0.19.8 `runtime/fp16/fused_optimizer.py`, `FP16_Optimizer.step`, which
-    `runtime/engine.py`, `_configure_fp16_optimizer`, takes for FusedAdam alone, in bf16 as in fp16;
+    `runtime/engine.py`, `_configure_fp16_optimizer`, uses only for FusedAdam, in bf16 as in fp16;
     the same in 0.14.5 and 0.16.2.
     """
     terms = {"gradients": float(plan.gradient * plan.counts.trainable)}
@@ -283,7 +285,7 @@ def _stage0_step(plan: Sharding) -> Sizes:
 
 
 def _stage3_step(plan: Sharding, elements: float) -> Sizes:
-    """One sub-group at a time: its gradients in fp32 and in the parameters' dtype."""
+    """Gradients of one sub-group at a time, in fp32 and in the parameters' dtype."""
     group = min(elements / plan.shards, plan.zero.sub_group_size)
     if plan.gradient > plan.parameter:
         return {"fp32 gradients": MASTER_BYTES * group}
@@ -294,7 +296,7 @@ def _stage3_step(plan: Sharding, elements: float) -> Sizes:
 
 
 def _fp32_gradients(plan: Sharding, elements: float) -> float:
-    """16-bit gradients are copied to fp32 for fp32 masters."""
+    """Bytes of the fp32 copies of 16-bit gradients, which fp32 master weights require."""
     return (
         MASTER_BYTES * elements
         if plan.states.master_weights and plan.gradient < MASTER_BYTES
@@ -303,7 +305,7 @@ def _fp32_gradients(plan: Sharding, elements: float) -> float:
 
 
 def optimizer_states(workload: Workload, plan: Sharding) -> Sizes:
-    """Moments and master weights that are there from the first step to the last, in bytes."""
+    """Moments and master weights that exist from the first step to the last, in bytes."""
     if plan.optimizer_away:
         return {}
     moments = _moments(workload, plan) - paged_moments(workload, plan)
@@ -311,7 +313,7 @@ def optimizer_states(workload: Workload, plan: Sharding) -> Sizes:
 
 
 def paged_moments(workload: Workload, plan: Sharding) -> float:
-    """Bytes of one rank's moments in managed memory, wherever the driver has them at a time."""
+    """Bytes of one rank's moments in managed memory, wherever the driver currently has them."""
     if not is_paged(workload.optimizer) or plan.optimizer_away:
         return 0.0
     if plan.stage > 0:
@@ -338,9 +340,9 @@ def moments_of(workload: Workload, plan: Sharding) -> float:
 
 
 def _masters(plan: Sharding) -> float:
-    """Copies of the trained parameters that the optimizer steps.
+    """Bytes of the copies of trained parameters that the optimizer steps.
 
-    ZeRO always steps a copy of its partition, fp32 unless `bf16_master_weights_and_grads` is set
+    ZeRO always steps a copy of its partition, in fp32 unless `bf16_master_weights_and_grads` is set
     (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `single_partition_of_fp32_groups`).
     """
     if plan.states.master_weights:
