@@ -50,8 +50,7 @@ def at_last_layer(plan: Sharding) -> Sizes:
 def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
     """Gradients at the first layer: all but the embedding's and most of that layer's own.
 
-    `segment`: the number of layers recomputed together with it, none of which is differentiated
-    yet.
+    `segment`: the number of layers recomputed with it, none of which is differentiated yet.
     """
     counts = plan.counts
     if is_hooked(plan) or plan.releases:

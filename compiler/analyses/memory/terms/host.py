@@ -1,4 +1,4 @@
-"""The memory of the host: what one node's RAM has to hold, in bytes."""
+"""The memory of the host: the RAM that one node needs, in bytes."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -37,21 +37,21 @@ from tunec.schemas.units import MIB
 
 
 class Moved(NamedTuple):
-    """What goes to the host in a forward pass and comes back in the backward pass."""
+    """Tensors that are moved to the host in a forward pass and back in the backward pass."""
 
     carried: float
-    """Bytes that cross the slot, one way."""
+    """Bytes that cross the device's slot in one direction."""
     taken: float
-    """Bytes of the buffers that hold them."""
+    """Bytes of the host buffers that hold the tensors."""
 
 
 def moved_activations(workload: Workload, layout: Layout) -> Moved:
-    """What one device's micro batch moves, by the plan's own checkpointing.
+    """Bytes that one device's micro batch moves, with the plan's own checkpointing.
 
-    torch's allocator of pinned memory takes the next power of two for each buffer (torch 2.13
-    `ATen/core/CachingHostAllocator.h`, `allocate`: `PowerOf2Ceil`), and TRL takes a buffer for each
-    tensor (trl 1.16 `models/activation_offloading.py`, `use_pin_memory`). SimpleTuner's buffers are
-    of the same size from 4.6 on, where they are pinned.
+    torch's allocator of pinned memory rounds each buffer up to a power of two (torch 2.13
+    `ATen/core/CachingHostAllocator.h`, `allocate`: `PowerOf2Ceil`), and TRL uses one buffer for
+    each tensor (trl 1.16 `models/activation_offloading.py`, `use_pin_memory`). SimpleTuner's
+    buffers have the same size from 4.6 on, if they are pinned.
     """
     asked, micro = layout.activation_checkpointing, layout.batch.micro
     if not asked.offload:
@@ -67,7 +67,7 @@ def moved_activations(workload: Workload, layout: Layout) -> Moved:
 
 
 def power_of_two(size: int) -> int:
-    """The least power of two that is no smaller."""
+    """The smallest power of two that is at least `size`."""
     return 1 << max(size - 1, 0).bit_length()
 
 
@@ -113,11 +113,11 @@ BESIDE: Final = {
     _At.SAVING_STATES: At.SAVING,
     _At.MERGING: At.MERGING,
 }
-"""The moment at which a device is when its host is at one of its own."""
+"""The device's moment that corresponds to each moment of the host."""
 
 
 class HostAccount(Struct, frozen=True):
-    """The RAM that one node needs: the one that holds rank 0."""
+    """The RAM that one node needs, namely the node that holds rank 0."""
 
     lines: tuple[Phase, ...]
 
@@ -133,28 +133,28 @@ class HostAccount(Struct, frozen=True):
 
     @property
     def peak(self) -> Phase:
-        """The phase that needs most."""
+        """The phase that needs the most memory."""
         return max(self.lines, key=lambda line: line.fixed_bytes)
 
     @property
     def peak_phase(self) -> str:
-        """Its name."""
+        """The peak phase's name."""
         return self.peak.name
 
     @property
     def peak_bytes(self) -> int:
-        """Its bytes."""
+        """The peak phase's bytes."""
         return self.peak.fixed_bytes
 
     @property
     def terms(self) -> dict[str, int]:
-        """Its terms, largest first."""
+        """The peak phase's terms, largest first."""
         return dict(sorted(self.peak.terms(1).items(), key=lambda term: -term[1]))
 
 
 @cached(4096)
 def host_account(workload: Workload, layout: Layout) -> HostAccount:
-    """Account for the RAM of the node that holds rank 0; the others need no more."""
+    """Compute the RAM of the node that holds rank 0; the other nodes need no more."""
     return HostAccount(timeline(_terms(workload, layout)))
 
 
@@ -180,25 +180,25 @@ def _terms(workload: Workload, layout: Layout) -> Iterator[Term]:
 
 
 def _merging(workload: Workload) -> Sizes:
-    """A process of its own, which adds adapters to a base when training is done."""
+    """The memory of a separate process that merges adapters into a base after training."""
     if workload.adapter.merge != "host":
         return {}
     return {"processes": float(_PROCESS), **merged_on_host(workload)}
 
 
 class _Away(NamedTuple):
-    """What is moved off the devices of one node."""
+    """The memory that is moved off the devices of one node."""
 
     held: Sizes
-    """While the run trains."""
+    """Host memory while the run trains."""
     loaded: Sizes
-    """Of that, what lies there while the model is loaded."""
+    """The part of `held` that exists while the model is loaded."""
     pinning: Sizes
-    """The whole while it is pinned, with what is let go of then."""
+    """All host memory while it is being pinned, including memory that is freed then."""
 
 
 def _away(workload: Workload, plan: Sharding, stepped: Sharding, ranks: int) -> _Away:
-    """Parameters and training state on the host, by whoever moves them."""
+    """Parameters and training state on the host, whichever engine moves them."""
     if plan.fsdp.version == 1 and plan.parameters_away:
         return _units_away(workload, stepped, ranks)
     of_parameters = _shards if plan.fsdp.version else _parameters
@@ -238,7 +238,7 @@ def loading(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
 def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
     """Training state that ZeRO moves off the devices of one node, with DeepSpeed's buffers.
 
-    On the CPU a trained element takes its fp32 copy, its moments and an fp32 gradient: 16 bytes for
+    On the CPU a trained element needs its fp32 copy, its moments and an fp32 gradient: 16 bytes for
     Adam.
     """
     share = ranks / plan.shards
@@ -262,11 +262,11 @@ def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
 
 
 def _units_away(workload: Workload, plan: Sharding, ranks: int) -> _Away:
-    """FSDP 1's units: each with a pinned shard and a pinned gradient, trained or not.
+    """FSDP 1's units: each has a pinned shard and a pinned gradient, trained or not.
 
     torch 2.13 `_flat_param.py`, `init_flat_param_attributes`, before the first forward pass; the
-    shards from which they are copied are let go of as that pass goes (`_use_sharded_flat_param`).
-    Pinned buffers are powers of two (`moved_activations`).
+    shards from which they are copied are freed during that pass (`_use_sharded_flat_param`). Pinned
+    buffers are powers of two (`moved_activations`).
     """
     found = unit_sizes(workload, plan.fsdp, plan.states)
     sizes = [(max(round(size / plan.shards), 1), number) for size, number in found]
@@ -296,10 +296,10 @@ def _shards(plan: Sharding, ranks: int) -> Sizes:
 
 
 def _stepped(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
-    """What the optimizer steps on the host under FSDP: gradients pinned like shards, moments not.
+    """The optimizer's host memory under FSDP: gradients pinned like shards, and unpinned moments.
 
-    torch 2.13 `_fsdp_collectives.py`, `foreach_reduce`: `.to("cpu", non_blocking=True)`, which
-    ATen's `_to_copy` answers with pinned memory.
+    torch 2.13 `_fsdp_collectives.py`, `foreach_reduce`: `.to("cpu", non_blocking=True)`, for which
+    ATen's `_to_copy` allocates pinned memory.
     """
     share = ranks / plan.shards
     gradients = plan.gradient * plan.counts.trainable * _roundings(plan, plan.gradient)
@@ -310,7 +310,7 @@ def _stepped(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
 
 
 def _roundings(plan: Sharding, width: float) -> float:
-    """How many bytes pinned buffers take for each that parameters split over ranks need."""
+    """The ratio of the bytes of pinned buffers to the bytes of the shards that they hold."""
     needed = taken = 0.0
     for size, total in plan.counts.sizes:
         shard = max(-(-size // plan.shards) * width, 1.0)

@@ -1,4 +1,4 @@
-"""What a forward and a backward pass hold, whatever the sharding: activations, logits, copies."""
+"""The memory of forward and backward passes under any sharding: activations, logits, copies."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -61,12 +61,12 @@ def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, hea
 
 
 def evaluation_casts(counts: Counts, widths: Arithmetic) -> Sizes:
-    """Copies alive at the end of a pass that keeps nothing: those of weights that are trained."""
+    """Copies of trained weights, which are alive at the end of a pass that keeps nothing."""
     return {"autocast weight copies": float(widths.compute * counts.multiplied * widths.casts)}
 
 
 def head_cast(counts: Counts, widths: Arithmetic) -> Sizes:
-    """The copy of a frozen output projection, which is not kept; none of one that is trained."""
+    """The temporary copy of a frozen output projection; a trained one has none."""
     return {"output projection cast": float(widths.compute * counts.output_frozen * widths.casts)}
 
 
@@ -104,9 +104,9 @@ EXPANDED = 2
 def pass_of(
     workload: Workload, layout: Layout, *, padded: bool, short: bool = False, alone: bool = False
 ) -> Pass:
-    """How one forward and backward pass of a layout runs.
+    """The settings of one forward and backward pass of a layout.
 
-    `short`: whether a micro batch is shorter than a tile of loss; `alone`: whether it is of one
+    `short`: whether a micro batch is shorter than a tile of the loss; `alone`: whether it is one
     sample.
     """
     fsdp, asked, parallel = layout.fsdp, layout.activation_checkpointing, layout.parallel
@@ -132,14 +132,14 @@ def pass_of(
 
 
 def _is_less_alone(model: Architecture) -> bool:
-    """Whether one sample may take less than each of several; no pass differs where none does."""
+    """Whether a single sample may need less memory than each of several samples."""
     measured = (each for stack in model.stacks for each in stack.measured)
     return model.kind == "diffusion" or any(each.way.endswith(ALONE) for each in measured)
 
 
 @cached(2048)
 def of_pass(workload: Workload, run: Pass) -> tuple[Term, ...]:
-    """The terms of a training step's passes and of evaluation's, without weights and gradients."""
+    """The terms of the passes of training and evaluation, without weights and gradients."""
     return (
         *_of_layers(workload, run),
         *_of_images(workload, run),
@@ -151,12 +151,12 @@ def of_pass(workload: Workload, run: Pass) -> tuple[Term, ...]:
 
 
 def sequences_of(workload: Workload) -> int:
-    """Sequences of one sample."""
+    """The number of sequences in one sample."""
     return workload.preference.sequences if workload.preference is not None else 1
 
 
 def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
-    """What layers keep until they are differentiated, and work in."""
+    """The activations that layers keep until they are differentiated, and their working memory."""
     passed, number = activations(workload, run), sequences_of(workload)
     waiting, norm = _waiting(passed)
     yield from of_samples(embedded(workload, run), At.FORWARD, At.FIRST_GATHERING, number)
@@ -188,7 +188,7 @@ def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
 
 
 def _of_all_samples(waiting: float, layer: float, *, again: bool) -> Iterator[Term]:
-    """What is there once for all samples of a batch, such as DeBERTa's relative positions."""
+    """Terms that all samples of a batch share, such as DeBERTa's relative positions."""
     name = "activations of all samples"
     if waiting:
         yield Term(name, round(waiting), At.LAYERS, At.ALL_REDUCED, by_layer=True)
@@ -199,7 +199,7 @@ def _of_all_samples(waiting: float, layer: float, *, again: bool) -> Iterator[Te
 
 
 def _waiting(passed: Activations) -> tuple[Sizes, Sizes]:
-    """What layers keep until they are differentiated, and the final norm's part of it."""
+    """The activations that layers keep until they are differentiated, and the final norm's."""
     norm = {name: size for name, size in passed.kept.items() if name == "final norm"}
     return {name: size for name, size in passed.kept.items() if name not in norm}, norm
 
@@ -215,22 +215,22 @@ def _of_images(workload: Workload, run: Pass) -> Iterator[Term]:
 
 
 class Losing(NamedTuple):
-    """What a loss takes, and of how many tokens of a sequence."""
+    """The memory of a loss, and the number of tokens per sequence that it covers."""
 
     loss: LossBytes
     tokens: float
-    """On this rank."""
+    """The tokens of a sequence on this rank."""
     judged: float
-    """Of these, those that the loss is of."""
+    """The number of these tokens that the loss covers."""
 
     @property
     def forward(self) -> float:
-        """Bytes of a sequence when the loss is computed."""
+        """Bytes per sequence when the loss is computed."""
         return self.judged * self.loss.forward
 
 
 def losing(workload: Workload, run: Pass) -> Losing:
-    """What the loss of a pass takes."""
+    """The memory that the loss of a pass needs."""
     ranks = run.sequence_parallel
     tokens, judged = text_tokens(workload) / ranks, judged_tokens(workload) / ranks
     loss = loss_of(workload, run.states, short=run.short, as_stored=run.head == "loss")
@@ -238,7 +238,7 @@ def losing(workload: Workload, run: Pass) -> Losing:
 
 
 def _of_loss(workload: Workload, run: Pass) -> Iterator[Term]:
-    """Logits and what is made of them, and the buffers of a loss that is taken in pieces."""
+    """Terms of logits and their derived tensors, and the buffers of a loss computed in pieces."""
     at, number = losing(workload, run), sequences_of(workload)
     for size, buffers, moment in (
         (at.forward, at.loss.fixed, At.LOSS_FORWARD),
@@ -270,7 +270,7 @@ def _of_reference(workload: Workload, run: Pass) -> Iterator[Term]:
 
 
 def _of_copies(workload: Workload, run: Pass) -> Iterator[Term]:
-    """16-bit copies of weights by autocast, and weights that adapters make anew."""
+    """Terms of autocast's 16-bit weight copies, and of weights that adapters compute anew."""
     widths = arithmetic(workload, run.states, main_part(workload))
     checkpointed = run.checkpointed and not run.gap
     counts, head = count(workload), workload.loss == "full"
@@ -300,7 +300,7 @@ def _of_merging(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -
 
 
 def left_copies(workload: Workload, run: Pass) -> Sizes:
-    """Copies that are left when the output projection is done."""
+    """Copies that still exist when the output projection is done."""
     widths = arithmetic(workload, run.states, main_part(workload))
     checkpointed, head = run.checkpointed and not run.gap, workload.loss == "full"
     merged = _merged(workload, widths, checkpointed=checkpointed)
@@ -311,14 +311,14 @@ def left_copies(workload: Workload, run: Pass) -> Sizes:
 
 
 def _merged(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Sizes:
-    """Weights that adapters make anew, from the forward pass to the backward pass."""
+    """Weights that adapters compute anew, kept from the forward pass to the backward pass."""
     found = dict(experts_merged(workload, widths, checkpointed=checkpointed))
     cast = 0.0 if checkpointed else weights_kept(workload, widths, checkpointed=False)
     return {**found, "casts for norms": cast} if cast else found
 
 
 def _of_evaluation(workload: Workload, run: Pass) -> Iterator[Term]:
-    """Evaluation's pass. Ranks that share a sequence evaluate whole ones, each its own.
+    """Terms of evaluation. Ranks that share a sequence in training each evaluate whole ones.
 
     accelerate 1.15 `accelerator.py`, `_prepare_deepspeed`: `disable_in_eval`.
     """
@@ -334,16 +334,16 @@ def _of_evaluation(workload: Workload, run: Pass) -> Iterator[Term]:
 
 
 def adapting(workload: Workload, run: Pass) -> Sizes:
-    """What adapters add to the work of a layer in a pass that keeps nothing, of one sequence."""
+    """Bytes per sequence that adapters add to a layer's work in a pass that keeps nothing."""
     widths = arithmetic(workload, run.states, main_part(workload))
     tokens = text_tokens(workload) / run.sequence_parallel
     return {"adapters' products": tokens * adapters_working(workload, widths)}
 
 
 def evaluated(workload: Workload, run: Pass) -> Sizes:
-    """Logits and loss where nothing is kept but the hidden states that they are made of.
+    """Logits and loss of a pass that keeps nothing except the hidden states they are made from.
 
-    What a cap on the logits keeps for its gradient is gone.
+    The tensor that a cap on the logits keeps for its gradient is not needed.
     """
     model, at = workload.architecture, losing(workload, run)
     widths = arithmetic(workload, run.states, main_part(workload))
@@ -353,14 +353,14 @@ def evaluated(workload: Workload, run: Pass) -> Sizes:
 
 
 def embedded(workload: Workload, run: Pass) -> Sizes:
-    """The embedding's result, of one sequence."""
+    """The embedding's output for one sequence, in bytes."""
     widths = arithmetic(workload, run.states, main_part(workload))
     tokens = max(text_tokens(workload), workload.architecture.source) / run.sequence_parallel
     return {"text layer inputs": tokens * widths.stream * workload.architecture.hidden}
 
 
 def main_part(workload: Workload) -> Part:
-    """The part whose widths are those of the whole run."""
+    """The part whose arithmetic applies to the whole run."""
     return "denoiser" if workload.architecture.kind == "diffusion" else "text"
 
 
@@ -375,9 +375,9 @@ def activations(workload: Workload, run: Pass) -> Activations:
 def loss_of(
     workload: Workload, states: States, *, short: bool = False, as_stored: bool = False
 ) -> LossBytes:
-    """What the loss of this workload holds, in bytes a token.
+    """Bytes per token of the loss of this workload.
 
-    `as_stored`: whether it reads the head as FSDP stores it, in fp32 where autocast trains it.
+    `as_stored`: whether it reads the head as FSDP stores it, in fp32 if autocast trains it.
     """
     counts = count(workload)
     widths = arithmetic(workload, states, main_part(workload))

@@ -1,4 +1,4 @@
-"""All terms of a run: those of its plan, those of its passes, and those that both decide."""
+"""All terms of a run: those of its plan, those of its passes, and those that depend on both."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -64,7 +64,7 @@ from tunec.schemas.caches import cached
 def of_plan(
     workload: Workload, plan: Sharding, *, checkpointed: bool, segment: int
 ) -> tuple[Term, ...]:
-    """The terms of a plan; `segment`: layers that are recomputed together."""
+    """The terms of a plan; `segment`: the number of layers that are recomputed together."""
     dora = workload.adapter.dora and bool(workload.adapted)
     if plan.fsdp.version:
         moving = fsdp_terms(workload, plan, checkpointed=checkpointed, dora=dora)
@@ -81,7 +81,7 @@ def of_plan(
 
 @cached(4096)
 def always_held(workload: Workload, plan: Sharding) -> tuple[Term, ...]:
-    """Weights and training state that never leave: the least that any phase holds."""
+    """Weights and training state that stay on the device: the minimum of every phase."""
     begin = first_held(workload)
     found = (
         *engine_terms(workload, plan),
@@ -96,7 +96,7 @@ def always_held(workload: Workload, plan: Sharding) -> tuple[Term, ...]:
 def _zero(
     workload: Workload, plan: Sharding, segment: int, *, checkpointed: bool, dora: bool
 ) -> Iterator[Term]:
-    """Gradients, the step, and the parameters that ZeRO stage 3 makes whole."""
+    """Gradients, the step, and the parameters that ZeRO stage 3 gathers."""
     yield from gradient_terms(plan, segment, dora=dora)
     if plan.stage == PARAMETERS:
         yield from gathered_terms(workload, plan, checkpointed=checkpointed)
@@ -109,7 +109,7 @@ def _zero(
 
 
 def _norms(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterator[Term]:
-    """What DoRA makes its norms in, and the weights that it keeps a cast of."""
+    """The working memory of DoRA's norms, and the weights of which DoRA keeps a cast."""
     widths = arithmetic(workload, plan.states, main_part(workload))
     kept = weights_kept(workload, widths, checkpointed=checkpointed)
     norms = {"norms of weights": norms_working(workload, widths), "casts for norms": kept}
@@ -117,7 +117,7 @@ def _norms(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterato
 
 
 def _beside_training(workload: Workload, plan: Sharding) -> Iterator[Term]:
-    """Before the first step and after the last: encoding, loading, checkpoints, merging."""
+    """Terms before the first step and after the last: encoding, loading, checkpoints, merging."""
     if plan.counts.components:
         yield from lasting(encoders(plan), At.ENCODING, At.ENCODING)
     if plan.fsdp.version and plan.counts.quantized:
@@ -137,7 +137,7 @@ class UnderWay(NamedTuple):
 
 
 def under_way(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iterator[UnderWay]:
-    """Reductions inside of layers."""
+    """Reductions that happen while layers are differentiated."""
     if plan.fsdp.version:
         # gradients of experts are whole only when what the experts kept is gone
         whole = not plan.counts.experts
@@ -153,9 +153,9 @@ def under_way(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Iter
 
 @cached(8192)
 def phases(workload: Workload, plan: Sharding, run: Pass, share: int) -> tuple[Phase, ...]:
-    """All phases of a training step, of evaluation, and of what comes before and after.
+    """All phases of a training step, of evaluation, and of the time before and after training.
 
-    `share`: samples of one device in one optimizer step, where generation or images go by them.
+    `share`: samples of one device in one optimizer step, if generation or images depend on them.
     """
     checkpointed, segment = run.checkpointed, run.segment
     return timeline(
@@ -172,11 +172,12 @@ def phases(workload: Workload, plan: Sharding, run: Pass, share: int) -> tuple[P
 
 
 def _at_head(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
-    """The gradient of the output projection as it is made, the logits' own still there.
+    """The output projection's gradient while it is computed and the logits' gradient still exists.
 
-    Only where it can be higher than the loss: of logits of so many tokens three tensors in fp32 are
-    gone by then. That of earlier micro batches is beside it. Where autocast copied the weight, a
-    gradient in the copy's dtype has come in its place, and the logits' is gone, when it is widened.
+    It only matters if it can be higher than the loss: with few enough tokens. By then three fp32
+    tensors of the logits are freed. The gradient of earlier micro batches is beside it. If autocast
+    copied the weight, a gradient in the copy's dtype has been computed instead, and the logits'
+    gradient is freed when it is widened.
     """
     counts, model = plan.counts, workload.architecture
     head = counts.embedding if counts.tied else counts.head
@@ -216,7 +217,7 @@ def _in_layers(workload: Workload, plan: Sharding, run: Pass) -> Iterator[Term]:
 
 
 def _in_experts(plan: Sharding, experts: ExpertsPass) -> Iterator[tuple[Moment, Sizes]]:
-    """Moments at which weights of experts get gradients, and what their layer holds then."""
+    """Moments at which the experts' weights get gradients, and the memory of their layer then."""
     yield last_layer(plan, At.LAST_INNER), experts.inner
     yield last_layer(plan, At.LAST_EXPERTS), experts.ending
     if plan.fsdp.version or not is_hooked(plan):
@@ -225,7 +226,7 @@ def _in_experts(plan: Sharding, experts: ExpertsPass) -> Iterator[tuple[Moment, 
 
 
 def _after_decoder(plan: Sharding) -> Sizes:
-    """Gradients when the decoder is done, and the encoder's last layer is differentiated."""
+    """Gradients when the decoder is done and the encoder's last layer is differentiated."""
     if is_hooked(plan) or plan.releases:
         return at_last_layer(plan)
     return partly(plan, plan.arriving - plan.counts.encoder)

@@ -1,4 +1,4 @@
-"""What a node holds while a checkpoint is written, in bytes."""
+"""The host memory of a node while a checkpoint is written, in bytes."""
 
 from typing import Final
 
@@ -18,15 +18,15 @@ _FILE: Final = (5 * 10**9, 50 * 10**9)
 
 
 def saving(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
-    """What a node holds while a checkpoint is written.
+    """The host memory of a node while a checkpoint's weights are written.
 
     At stage 3 rank 0 gathers all weights (deepspeed 0.19.8 `runtime/engine.py`,
-    `_zero3_consolidated_16bit_state_dict`), of adapters nothing else since transformers 5.0
+    `_zero3_consolidated_16bit_state_dict`), with adapters only these since transformers 5.0
     (`trainer.py`, `save_model`: `exclude_frozen_parameters`; 4.57.6 gathers the base too). Below
-    it, every rank copies all that it has to its own host, a frozen base too and a tied weight by
-    each of its two names (accelerate 0.30.1 to 1.15.0 `accelerator.py`, `get_state_dict`:
-    `clone_tensors_for_torch_save`, whose device is the CPU). Without an engine there is the file
-    that is being written.
+    stage 3, every rank copies all of its weights to its own host, including a frozen base, and a
+    tied weight once for each of its two names (accelerate 0.30.1 to 1.15.0 `accelerator.py`,
+    `get_state_dict`: `clone_tensors_for_torch_save`, whose device is the CPU). Without an engine,
+    it is the size of the file that is being written.
     """
     counts, size = plan.counts, BYTES[plan.states.weights]
     saved = counts.trainable if workload.adapter.kind != "none" else counts.base
@@ -50,10 +50,10 @@ def saving(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
 
 
 def moments_saved(plan: Sharding, ranks: int) -> Sizes:
-    """What a node holds while the optimizer's states are written, after the weights.
+    """The host memory of a node while the optimizer's states are written, after the weights.
 
     FSDP copies them all to the host: whole on rank 0, or every rank's own (accelerate 1.15
-    `utils/fsdp_utils.py`, `save_fsdp_optimizer`). DeepSpeed hands its tensors to torch, which
+    `utils/fsdp_utils.py`, `save_fsdp_optimizer`). DeepSpeed passes its tensors to torch, which
     copies one storage after the other, each as large as a rank's part (0.19.8 `runtime/engine.py`,
     `_save_zero_checkpoint`; torch 2.13 `serialization.py`, `_save`: `storage.cpu()`).
     """

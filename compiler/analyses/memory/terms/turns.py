@@ -1,7 +1,7 @@
-"""An engine that writes answers on the devices that train: beside the training, or in turn with it.
+"""An engine that generates answers on the training's devices: beside the training or in turns.
 
-verl 0.8.0 to 0.9.1 workers/engine_workers.py `update_weights`: the engine's weights come back,
-those of the training are handed over and, with `param_offload`, go to the host, and then the
+verl 0.8.0 to 0.9.1 workers/engine_workers.py `update_weights`: the engine's weights come back, the
+training's weights are handed over and, with `param_offload`, moved to the host, and then the
 engine's cache comes back. trl 0.27.2 to 1.16.0 `generation/vllm_generation.py`, before it
 trainer/grpo_trainer.py: `vllm_enable_sleep_mode`.
 """
@@ -19,10 +19,10 @@ _ENGINE = "generation engine"
 
 
 def copied_adapters(workload: Workload, plan: Sharding) -> Sizes:
-    """The reference where adapters are there before the trainer: a copy of them.
+    """The reference if adapters exist before the trainer is created: a copy of the adapters.
 
     axolotl 0.13.2 to 0.19.0 loaders/model.py `_load_adapters`; trl 0.27.0 to 1.9.0
-    trainer/grpo_trainer.py `add_adapter("ref", ...)`: it is frozen, and not cast.
+    trainer/grpo_trainer.py `add_adapter("ref", ...)`: the copy is frozen, and not cast.
     """
     asked = workload.preference
     is_own = asked is not None and asked.reference == "base" and asked.sequences == 1
@@ -33,7 +33,7 @@ def copied_adapters(workload: Workload, plan: Sharding) -> Sizes:
 
 
 def engine_terms(workload: Workload, plan: Sharding) -> Iterator[Term]:
-    """Bytes of the engine: from the first step to the last, or while it does not sleep."""
+    """Bytes of the engine: from the first step to the last or, if it sleeps, while it is awake."""
     taken = float(workload.generation_engine_bytes)
     if not taken:
         return
@@ -47,17 +47,17 @@ def engine_terms(workload: Workload, plan: Sharding) -> Iterator[Term]:
 
 
 def is_away(workload: Workload) -> bool:
-    """Whether weights and optimizer states are on the host while answers are written."""
+    """Whether weights and optimizer states are on the host while answers are generated."""
     return isinstance(workload.preference, InTurns) and workload.preference.training_waits
 
 
 def first_held(workload: Workload) -> Moment:
-    """From when on a device holds weights and optimizer states in a step."""
+    """The moment in a step from which a device holds weights and optimizer states."""
     return At.WRITTEN if is_away(workload) else At.START
 
 
 def waiting(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
-    """What the host holds of it, for so many ranks."""
+    """Host memory of weights and optimizer states during generation, for a number of ranks."""
     if not is_away(workload):
         return {}
     found = (weights(workload, plan), optimizer_states(workload, plan))
