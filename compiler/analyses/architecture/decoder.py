@@ -1,4 +1,4 @@
-"""One builder for transformer layers: what a family calls its modules, and how wide they are."""
+"""A builder for transformer layers from a family's module names and sizes."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -11,16 +11,16 @@ from tunec.schemas.models.architecture import Architecture, Experts, Part, Stack
 
 
 class Names(Struct, frozen=True, kw_only=True):
-    """What a family calls its modules; the defaults are Llama's. Empty: it has no such module."""
+    """The names of a family's modules; the defaults are Llama's. Empty: there is no such module."""
 
     root: str = "model"
     tokens: str = "embed_tokens"
     positions: str = ""
-    """Learned position embeddings."""
+    """The module of learned position embeddings."""
     embedding_norm: str = ""
     project_in: str = ""
     project_out: str = ""
-    """Projections between the width of the embedding and the hidden width, where they differ."""
+    """Projections between the width of the embedding and the hidden width, if they differ."""
     layers: str = "layers"
     attention: str = "self_attn"
     query: str = "q_proj"
@@ -56,13 +56,13 @@ class Dimensions(Struct, frozen=True, kw_only=True):
     context: int = 0
     tied: bool = False
     embedding: int = 0
-    """Width of the token embedding where it is not the hidden width."""
+    """Width of the token embedding; 0: the hidden width."""
     embedding_rows: int = 0
-    """Rows of the token embedding where they are not those of the output projection."""
+    """Rows of the token embedding; 0: as many as the output projection has."""
     positions: int = 0
     """Rows of the learned position embeddings."""
     fused: int = 0
-    """Outputs of the fused query-key-value projection where they are not all heads together."""
+    """Outputs of the fused query-key-value projection; 0: all heads together."""
     norm: Literal["rms", "layer"] = "rms"
     norm_bias: bool = False
     norm_weight: bool = True

@@ -1,4 +1,4 @@
-"""What a config class takes for keys that a config leaves out, by `model_type` or class name.
+"""Defaults of config classes for keys that a config omits, by `model_type` or class name.
 
 Read from transformers 5.23.0, `models/<family>/configuration_<family>.py` (class attributes), and
 diffusers 0.42.1 (arguments of `__init__`), for the keys that the derivations read; the test

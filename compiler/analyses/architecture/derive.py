@@ -1,4 +1,4 @@
-"""From a model's own config to its architecture."""
+"""Derivation of an architecture from a model's own config."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,7 +19,7 @@ from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.derived_card import card_name, shipped
 
 _FAMILY_KEYS: Final = ("model_type", "_class_name", "model_class")
-"""Who names the family: transformers, diffusers, SwissArmyTransformer."""
+"""Keys that name the family in configs of transformers, diffusers and SwissArmyTransformer."""
 _ACTIVATION_KEYS: Final = ("activation_function", "hidden_act")
 """Keys of a config with the name of a feed-forward's activation."""
 _READ_OFF: Final = {"llava": "pixtral"}
@@ -62,7 +62,7 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
 
 
 def _is_read_off(family: str, config: Mapping[str, Any]) -> bool:
-    """Whether cards have what the rule of a family leaves to them."""
+    """Whether cards have the tower that the rule of a family leaves to them."""
     tower = config.get("vision_config")
     named = tower.get("model_type") if isinstance(tower, Mapping) else None
     return named is not None and named == _READ_OFF.get(family)

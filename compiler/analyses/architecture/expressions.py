@@ -1,7 +1,7 @@
-"""Regular expressions that people write, compiled where matching them takes bounded time.
+"""Regular expressions from users, compiled only if matching them takes bounded time.
 
-Python tries one way of matching after the other: of `(a+)+b` there are as many as a power of two to
-the length of the name. An upper bound of their number follows from the expression's tree.
+Python tries one way of matching after the other: for `(a+)+b` their number is a power of two in the
+length of the name. An upper bound of the number follows from the expression's tree.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A model's config read with types: every fault is remembered, all are raised together."""
+"""A typed reader of a model's config: faults are collected, and all are raised together."""
 
 import math
 from collections.abc import Container, Mapping, Sequence
@@ -12,7 +12,8 @@ from tunec.schemas.frozen import replace
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _MOST: Final = 2**31 - 1
-"""More than any side or count of a model is; what is larger is a slip, and ends as no float."""
+"""An upper bound of any side or count of a model; a larger number is a mistake, and would overflow
+a float."""
 _MOST_BUILT: Final = 10_000
 _BUILT: Final = ("layer", "block", "depth", "expert")
 """What is built piece by piece, and how many pieces a model can have. A judgement: the deepest that
@@ -28,7 +29,7 @@ class Fault(Struct, frozen=True):
     """The key's dotted path in the config."""
     expected: str
     found: str
-    """What is there, or `nothing`."""
+    """The value in the config, or `nothing`."""
 
     def __str__(self) -> str:
         return f"{self.path}: expected {self.expected}, found {self.found}"
@@ -53,7 +54,7 @@ class UnknownArchitecture(LookupError):
 
 
 class Findings(Struct):
-    """What reading a config has brought up so far, shared by all its sections."""
+    """Faults and assumptions found so far while a config is read, shared by all its sections."""
 
     faults: list[Fault] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
@@ -72,14 +73,14 @@ class Facts(Struct, frozen=True):
     path: str = ""
     findings: Findings = field(default_factory=Findings)
     processing: Mapping[str, Any] = field(default_factory=dict)
-    """The model's preprocessor_config.json, where it is known."""
+    """The model's preprocessor_config.json, if it is known."""
 
     def has(self, key: str) -> bool:
         """Whether the config itself sets the key to something other than null."""
         return self.values.get(key) is not None
 
     def get(self, key: str) -> Any:
-        """Give the value as it stands, or the class's default; None where there is neither."""
+        """Return the value as it is, or the class's default; None if there is neither."""
         if key in self.values:
             return self.values[key]
         default = DEFAULTS.get(self.family, _NOTHING).get(key)
@@ -93,7 +94,7 @@ class Facts(Struct, frozen=True):
         return self._counted(key, value)
 
     def count_or(self, key: str, fallback: int) -> int:
-        """Read an integer of at least 1, `fallback` where it is null or absent with no default."""
+        """Read an integer of at least 1; `fallback` if it is null, or absent without a default."""
         value = self.get(key)
         if value is None:
             return fallback

@@ -35,7 +35,7 @@ Sparse = Callable[[Facts, int], Sequence[bool]]
 
 
 def every_one(_: Facts, layers: int) -> Sequence[bool]:
-    """All layers have experts."""
+    """Report every layer as one with experts."""
     return [True] * layers
 
 
@@ -52,19 +52,19 @@ def after_first(facts: Facts, layers: int) -> Sequence[bool]:
 
 
 def lower_odd_layers(facts: Facts, layers: int) -> tuple[int | None, int]:
-    """Qwen2-MoE: where `use_sliding_window`, every other layer below `max_window_layers`."""
+    """Qwen2-MoE: with `use_sliding_window`, every other layer below `max_window_layers`."""
     if not facts.flag("use_sliding_window"):
         return None, 0
     return typed_windows(facts, (min(facts.size("max_window_layers"), layers) + 1) // 2)
 
 
 def every_if_used(facts: Facts, layers: int) -> tuple[int | None, int]:
-    """Qwen3-MoE: where `use_sliding_window`, all layers."""
+    """Qwen3-MoE: with `use_sliding_window`, all layers."""
     return every_layer(facts, layers) if facts.flag("use_sliding_window") else (None, 0)
 
 
 class Mixture(Struct, frozen=True, kw_only=True):
-    """How a family arranges its experts."""
+    """The config keys and module names of a family's experts."""
 
     count: str = "num_experts"
     """Config key of the number of experts."""
@@ -75,9 +75,9 @@ class Mixture(Struct, frozen=True, kw_only=True):
     shared: str = ""
     """Module of the experts that every token passes through."""
     shared_count: str = ""
-    """Config key: how many of the experts' width the shared ones have together."""
+    """Config key of the shared experts' total width, in multiples of `ffn`."""
     shared_ffn: str = ""
-    """Config key of the shared experts' inner width, where it is not a multiple of `ffn`."""
+    """Config key of the shared experts' inner width, if it is not a multiple of `ffn`."""
     shared_gate: bool = False
     sparse: Sparse = every_one
 

@@ -59,14 +59,14 @@ def _slice_count(images: ImageTokens, width: int, height: int) -> int:
 
 
 def sliced_tokens(images: ImageTokens, width: int, height: int) -> int:
-    """Tokens of all slices: so many each, or as many as are left where patches are joined."""
+    """Tokens of all slices: a fixed number each, or the number of patches after they are merged."""
     if images.tokens:
         return _slice_count(images, width, height) * images.tokens
     return sum(sliced_tower(images, width, height)) // images.merge**2
 
 
 def sliced_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
-    """Patches of the overview, then of each slice."""
+    """The number of patches of the overview, then of each slice."""
     grid = _slice_grid(images, width, height)
     overview = _patches(images, _resized(images, width, height, enlarges=grid is None))
     if grid is None:

@@ -1,4 +1,4 @@
-"""Building a module tree: where the next module goes, and how many equal ones there are."""
+"""A builder of module trees, in which equal modules are added together."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ Grow = Callable[[Tree], None]
 
 
 class Tower(Struct, frozen=True):
-    """A vision tower: its layers, what else it holds, and the width of what it gives."""
+    """A vision tower: its layers, its other modules, and the width of its output."""
 
     stacks: tuple[Stack, ...]
     hidden: int
@@ -29,7 +29,7 @@ class Tower(Struct, frozen=True):
 
     @property
     def side(self) -> int:
-        """Patches a side."""
+        """The number of patches along one side of an image."""
         return self.image_size // self.patch
 
 
@@ -85,7 +85,7 @@ def clip(facts: Facts) -> Tower:
 
 
 def siglip(facts: Facts) -> Tower:
-    """Read a SigLIP vision model, with its pooling head where `vision_use_head`."""
+    """Read a SigLIP vision model, with its pooling head if `vision_use_head` is set."""
     return _siglip(facts, has_head=facts.flag("vision_use_head"))
 
 

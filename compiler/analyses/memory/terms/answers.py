@@ -1,4 +1,4 @@
-"""Passes that keep nothing, in which answers are written, scored, and rewarded before a step."""
+"""Passes that keep nothing, in which answers are generated, scored and rewarded before a step."""
 
 from collections.abc import Callable, Iterable, Iterator
 from math import prod
@@ -49,11 +49,11 @@ from tunec.schemas.frozen import replace
 
 _STAYS: Final = frozenset({"key-value cache", "gathered parameters"})
 _Put = Callable[[Sizes, Moment], Iterable[Term]]
-"""Makes terms of what answers hold at a moment."""
+"""A function that makes terms of the sizes that answers have at a moment."""
 
 
 class _Moments(NamedTuple):
-    """When answers are written: prompts are read, then the last token is written."""
+    """The moments of generation: prompts are read, then the last token is generated."""
 
     prompt: Moment
     prompt_head: Moment
@@ -82,7 +82,7 @@ _IN_EVALUATION: Final = _Moments(
 
 
 def answer_terms(workload: Workload, plan: Sharding, run: Pass, share: int) -> Iterator[Term]:
-    """Answers that are written before a step or in evaluation, and what GRPO does with them.
+    """Answers that are generated before a step or in evaluation, and GRPO's use of them.
 
     `run`: the pass of training; `share`: samples of the rank in one optimizer step.
     """
@@ -100,10 +100,10 @@ def answer_terms(workload: Workload, plan: Sharding, run: Pass, share: int) -> I
 
 
 def _whole(workload: Workload, plan: Sharding, run: Pass, *, follows: bool = False) -> Whole:
-    """What such a pass makes whole under a layout.
+    """The parameters that a pass which keeps nothing gathers under a layout.
 
     `follows`: whether it comes right after a step, so that stage 3 knows the order of the modules
-    and fetches ahead; another order, or hooks set anew, makes it forget (deepspeed 0.19.8
+    and fetches ahead; another order, or hooks that are set again, invalidate it (deepspeed 0.19.8
     `runtime/zero/partitioned_param_coordinator.py`, `_invalidate_trace`; trl 1.16
     `models/utils.py`, `add_hooks`).
     """
@@ -116,10 +116,10 @@ def _whole(workload: Workload, plan: Sharding, run: Pass, *, follows: bool = Fal
 
 
 def _casting_nothing(workload: Workload, run: Pass) -> Pass:
-    """The pass where `generate` runs: no autocast reaches the model that PEFT wraps.
+    """The pass in which `generate` runs: no autocast reaches the model that PEFT wraps.
 
-    accelerate 1.15 `accelerator.py`, `prepare_model`, casts in the forward pass of what it is
-    given, PEFT's model, which peft 0.21 `peft_model.py`, `generate`, passes by.
+    accelerate 1.15 `accelerator.py`, `prepare_model`, casts in the forward pass of the model that
+    it is given, PEFT's model, which peft 0.21 `peft_model.py`, `generate`, bypasses.
     """
     if not (workload.adapted and run.states.autocast):
         return run
@@ -127,13 +127,13 @@ def _casting_nothing(workload: Workload, run: Pass) -> Pass:
 
 
 def _copies(workload: Workload, run: Pass) -> tuple[Sizes, Sizes]:
-    """Copies of weights that autocast keeps in such a pass, and that of the output projection."""
+    """Weight copies that autocast keeps in generation, and the output projection's copy."""
     widths, counts = arithmetic(workload, run.states, main_part(workload)), count(workload)
     return evaluation_casts(counts, widths), head_cast(counts, widths)
 
 
 def _of_layer(workload: Workload, run: Pass) -> int:
-    """Bytes of one sample that a layer works in."""
+    """Bytes of one layer's working memory for one sample."""
     layer = total(activations(workload, run).forward) + total(adapting(workload, run))
     return layer * sequences_of(workload)
 
@@ -141,9 +141,9 @@ def _of_layer(workload: Workload, run: Pass) -> int:
 def _terms(
     moments: _Moments, whole: Whole, copies: Sizes, told: tuple[Sizes, Sizes], put: _Put
 ) -> Iterator[Term]:
-    """The prompts being read, and the last token being written, with what is gathered for them.
+    """Terms at the moments of prompts and of the last token, with parameters gathered for them.
 
-    `copies`: what is there besides; `told`: what the answers hold at both.
+    `copies`: other sizes at these moments; `told`: the sizes of the answers at both.
     """
     read, written = told
     held = [(moments.prompt, whole.layers, read), (moments.answers, whole.layers, written)]
@@ -167,7 +167,7 @@ def _cached(held: Sizes) -> Sizes:
 def _written(
     workload: Workload, plan: Sharding, run: Pass, asked: Generation, share: int
 ) -> Iterator[Term]:
-    """All answers of a step, with what `ds3_gather_for_generation` makes whole at once."""
+    """Terms of all answers of a step, with parameters that `ds3_gather_for_generation` gathers."""
     preference, answering = workload.preference, _casting_nothing(workload, run)
     copies, head = _copies(workload, answering)
     weight = max(total(head), plan.counts.expanded * EXPANDED)
@@ -189,9 +189,9 @@ def _written(
 
 
 def _at_once(written: Sizes, weight: float) -> Sizes:
-    """What a token holds, or a weight that is copied or expanded for its product, if that is more.
+    """Sizes of a token or, if larger, of a weight that is copied or expanded for its product.
 
-    Layers and the head come one after the other, so that one of them is there with the cache.
+    Layers and the head run one after the other, so only one of them exists beside the cache.
     """
     steps = {name: size for name, size in written.items() if name not in _STAYS}
     if weight <= sum(steps.values()):
@@ -201,7 +201,7 @@ def _at_once(written: Sizes, weight: float) -> Sizes:
 
 
 def _summoned(workload: Workload, plan: Sharding, whole: Whole) -> Whole:
-    """FSDP 1's root unit as it is stored, with what autocast makes of its output projection.
+    """FSDP 1's root unit in its stored dtype, with autocast's copy of its output projection.
 
     trl 0.15.2 to 1.16.0 `grpo_trainer.py`: `summon_full_params(recurse=False)`.
     """
@@ -213,7 +213,7 @@ def _summoned(workload: Workload, plan: Sharding, whole: Whole) -> Whole:
 
 
 def _answered(workload: Workload, plan: Sharding, run: Pass, asked: Generation) -> Iterator[Term]:
-    """The last token of what evaluation writes for each sample of its batch, and the prompts."""
+    """Terms of evaluation's answers to each sample of its batch: prompts and last token."""
     answering = _casting_nothing(workload, run)
     copies, head = _copies(workload, answering)
     summons = summoned(workload, plan)
@@ -237,12 +237,13 @@ def _answered(workload: Workload, plan: Sharding, run: Pass, asked: Generation) 
 
 
 def _scored(workload: Workload, plan: Sharding, run: Pass, asked: Preference) -> Iterator[Term]:
-    """Passes that keep nothing, a micro batch at a time, over all that was written.
+    """Passes that keep nothing, one micro batch at a time, over all generated answers.
 
-    By the reference where there is one, and by the model itself where vLLM wrote (trl 0.27.2 to
-    1.16.0 `trainer/grpo_trainer.py`, `_generate_and_score_completions`:
-    `vllm_importance_sampling_correction`). Otherwise a step's own pass gives what the answers were
-    written by: `steps_per_generation` is the accumulation unless it is set.
+    They are run by the reference, if there is one, and by the model itself if vLLM generated (trl
+    0.27.2 to 1.16.0 `trainer/grpo_trainer.py`, `_generate_and_score_completions`:
+    `vllm_importance_sampling_correction`). Otherwise the step's own pass gives the probabilities
+    with which the answers were generated: `steps_per_generation` is the accumulation unless it is
+    set.
     """
     whole, number = _whole(workload, plan, run, follows=asked.engine), asked.sequences
     layer = activations(workload, run).forward
@@ -267,11 +268,11 @@ def _scored(workload: Workload, plan: Sharding, run: Pass, asked: Preference) ->
 
 
 def _handed(workload: Workload, plan: Sharding) -> Sizes:
-    """Parameters that are made whole to be handed to vLLM, and adapters merged into them.
+    """Parameters that are gathered to be handed to vLLM, with adapters merged into them.
 
-    One at a time, but with adapters and ZeRO stage 3 all at once (trl 0.27.2 to 1.16.0
-    `generation/vllm_generation.py`, `_iter_named_params`, before it `_move_model_to_vllm`). The
-    list of them that is made whole keeps packed weights, which others replace.
+    They are gathered one at a time, but all at once with adapters and ZeRO stage 3 (trl 0.27.2 to
+    1.16.0 `generation/vllm_generation.py`, `_iter_named_params`, before it `_move_model_to_vllm`).
+    The list of gathered parameters keeps packed weights, which others replace.
     """
     sharded = plan.stage == PARAMETERS
     size = plan.parameter if plan.counts.trained else BYTES[plan.states.weights]

@@ -1,4 +1,4 @@
-"""Answers that are written: the cache of keys and values, and parameters made whole for them."""
+"""Generated answers: the cache of keys and values, and parameters gathered for generation."""
 
 from typing import Final
 
@@ -22,18 +22,18 @@ latent keys and values; 5.6.2 and before cache what they are multiplied out to."
 
 
 def cache_bytes(workload: Workload, states: States) -> float:
-    """Bytes a token of keys and values in all layers."""
+    """Bytes per token of keys and values in all layers."""
     elements = sum(stack.layers * _cached(workload, stack) for stack in writers(workload))
     return cached_bytes(workload, states) * elements
 
 
 def cache_held(workload: Workload, states: States, prompt: int, written: int) -> float:
-    """Bytes of one sequence's cache when so many tokens are written after a prompt.
+    """Bytes of one sequence's cache after `written` tokens are generated from a prompt.
 
-    The decoder of an encoder-decoder holds what it wrote, and in each layer the prompt, or the
-    sound, as its encoder read it (transformers 5.23 `cache_utils.py`, `EncoderDecoderCache`).
-    A layer with a sliding window holds the last of it; while it reads the prompt, all of that, of
-    which only a view is kept until the next token.
+    The decoder of an encoder-decoder caches its own tokens and, in each layer, the prompt or sound
+    that its encoder read (transformers 5.23 `cache_utils.py`, `EncoderDecoderCache`). A layer with
+    a sliding window caches the window's last tokens; while it reads the prompt, it holds the whole
+    prompt, of which only a view is kept until the next token.
     """
     read = 0 if is_apart(workload) else prompt
     prompt = workload.architecture.source or prompt
@@ -47,7 +47,7 @@ def cache_held(workload: Workload, states: States, prompt: int, written: int) ->
 
 
 def _cached(workload: Workload, stack: Stack) -> int:
-    """Elements that one token leaves in one layer's cache."""
+    """Elements that one token adds to one layer's cache."""
     version = workload.version("transformers")
     if stack.latent is not None and (version is None or version >= _LATENT):
         return stack.latent.key_value_rank + stack.latent.rope_head_dim
@@ -64,20 +64,20 @@ def multiplied(stack: Stack) -> int:
 
 
 def is_apart(workload: Workload) -> bool:
-    """Whether an encoder reads the prompt, and a decoder of its own writes."""
+    """Whether an encoder reads the prompt, and a separate decoder generates."""
     return workload.architecture.kind == "encoder-decoder"
 
 
 def writers(workload: Workload) -> tuple[Stack, ...]:
-    """The layers that write: those of the language model, or of its decoder."""
+    """The layers that generate: those of the language model, or of its decoder."""
     text = tuple(each for each in workload.architecture.stacks if each.part == "text")
     return tuple(each for each in text if each.cross_attention) if is_apart(workload) else text
 
 
 def cached_bytes(workload: Workload, states: States) -> float:
-    """Bytes of an element of keys and values on average.
+    """Bytes per element of keys and values, on average.
 
-    Both are what a projection gives. Under autocast over fp32 weights keys are turned by fp32
+    Both are outputs of projections. Under autocast over fp32 weights, keys are rotated by fp32
     tables and stay in fp32 (traced; transformers 5.23 `apply_rotary_pos_emb`: cos and sin have the
     stream's dtype).
     """
@@ -87,7 +87,7 @@ def cached_bytes(workload: Workload, states: States) -> float:
 
 
 def element_bytes(workload: Workload, states: States) -> int:
-    """Bytes of an element as products make it."""
+    """Bytes per element of a product's output."""
     return BYTES[workload.precision.compute if states.autocast else states.weights]
 
 
@@ -98,7 +98,7 @@ def _slides(workload: Workload) -> bool:
 
 _FP32: Final = 4
 _TOKEN: Final = 8
-"""Bytes of a token's number (int64)."""
+"""Bytes of a token's id (int64)."""
 _LAST_ALONE: Final = Version("4.45")
 """The first release whose models make the last token's logits alone of a prompt: transformers
 4.44.2 `models/llama/modeling_llama.py` has `logits.float()` of all, 4.46.3 `num_logits_to_keep`.
@@ -134,9 +134,9 @@ def generating(workload: Workload, plan: Sharding, asked: Generation, share: int
 def prompting(
     workload: Workload, plan: Sharding, asked: Generation, forward: float, share: int = 1
 ) -> Sizes:
-    """What it holds while it reads the prompts of all sequences at once, in bytes.
+    """Bytes that generation holds while it reads the prompts of all sequences at once.
 
-    `forward`: bytes that a layer works in for one sample of all tokens.
+    `forward`: bytes of a layer's working memory for one sample of all tokens.
     """
     number = _sequences(asked, share)
     read = reading(workload, generating_states(workload, plan.states), asked, forward, asked.tokens)
@@ -148,18 +148,18 @@ def prompting(
 
 
 def generating_states(workload: Workload, states: States) -> States:
-    """The states by which answers are written: see `answers._casting_nothing`."""
+    """The states with which answers are generated: see `answers._casting_nothing`."""
     return replace(states, autocast=False) if workload.adapted and states.autocast else states
 
 
 def writing(workload: Workload, states: States, asked: Generation) -> Sizes:
-    """What one sequence holds at its last token, in bytes.
+    """Bytes that one sequence holds at its last token.
 
     A step appends to the cache of one layer by a copy, keys first (transformers 5.23
     `cache_utils.py`, `DynamicLayer.update`: `torch.cat`), and then takes the last token's logits in
     fp32, and their softmax (`generation/utils.py`, `_sample`). Beam search keeps their logarithms
-    and the sums over each beam as well (`_beam_search`), and then puts the cache of each layer in
-    the order of the beams that are left (`DynamicLayer.reorder_cache`: `index_select`).
+    and the sums over each beam as well (`_beam_search`), and then reorders the cache of each layer
+    by the remaining beams (`DynamicLayer.reorder_cache`: `index_select`).
     """
     prompt = asked.tokens - asked.steps
     cache = cache_held(workload, states, prompt, asked.steps)
@@ -179,10 +179,11 @@ def writing(workload: Workload, states: States, asked: Generation) -> Sizes:
 def reading(
     workload: Workload, states: States, asked: Generation, forward: float, tokens: int
 ) -> Sizes:
-    """What one sequence holds while its prompt is read, in bytes.
+    """Bytes that one sequence holds while its prompt is read.
 
-    `forward`: bytes that a layer works in for one sample of so many tokens. Prompts are padded to
-    the longest, so a mask goes with them, a byte for each pair of places. All beams read it.
+    `forward`: bytes of a layer's working memory for one sample of `tokens` tokens. Prompts are
+    padded to the longest, so they have a mask, one byte for each pair of positions. Every beam
+    reads the prompt.
     """
     prompt = asked.tokens - asked.steps
     alone = 1 if is_apart(workload) and asked.beams > 1 else asked.beams
@@ -200,7 +201,7 @@ def reading(
 
 
 def answered(asked: Generation, ranks: int) -> Sizes:
-    """What is kept of a sample until it goes to the host: its answer, and what was to be answered.
+    """Bytes kept of a sample until they are moved to the host: its answer and its labels.
 
     Both are padded to the same length (transformers 5.23 `trainer_seq2seq.py`, `prediction_step`)
     and gathered from all ranks on each (`trainer.py`, `evaluation_loop`).
@@ -209,7 +210,7 @@ def answered(asked: Generation, ranks: int) -> Sizes:
 
 
 def summoned(workload: Workload, plan: Sharding) -> Sizes:
-    """Parameters that FSDP 1 makes whole, as they are stored, for evaluation's generation."""
+    """Parameters that FSDP 1 gathers, in their stored dtype, for generation in evaluation."""
     version = workload.version("transformers")
     if plan.fsdp.version != 1 or (version is not None and version < _SUMMONS):
         return {}
@@ -217,7 +218,7 @@ def summoned(workload: Workload, plan: Sharding) -> Sizes:
 
 
 def _selected(workload: Workload, states: States, asked: Generation) -> float:
-    """Bytes of the experts that one token passes through, copied for it alone.
+    """Bytes of the experts that one token passes through, which are copied for this token alone.
 
     transformers 5.0.0 to 5.23.0 `generation/utils.py`, `_optimize_model_for_decode`: tokens after
     the prompt go through `integrations/moe.py`, `batched_mm_experts_forward`, whose indexing copies
@@ -236,7 +237,7 @@ def _selected(workload: Workload, states: States, asked: Generation) -> float:
 
 
 def _compared(workload: Workload, states: States, tokens: int) -> float:
-    """Bytes of one layer's keys and values where attention reads others than are cached.
+    """Bytes of one layer's keys and values, if attention reads other tensors than the cached ones.
 
     Eager attention repeats them for all heads (transformers 5.23
     `models/gemma2/modeling_gemma2.py`, `eager_attention_forward`: `repeat_kv`), latent attention
@@ -253,7 +254,7 @@ def _compared(workload: Workload, states: States, tokens: int) -> float:
 
 
 def _prompt_logits(workload: Workload, states: States) -> float:
-    """Bytes a token of the prompt's logits, and of the same in fp32, where all are made."""
+    """Bytes per token of the prompt's logits and their fp32 copy, if all logits are computed."""
     version = workload.version("transformers")
     model = workload.architecture
     if version is None or version >= _LAST_ALONE or model.remote_code or is_apart(workload):

@@ -71,7 +71,7 @@ def head_cast(counts: Counts, widths: Arithmetic) -> Sizes:
 
 
 def backward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Sizes:
-    """Copies that the graph keeps when the backward pass starts; with checkpointing the head's."""
+    """Copies that the graph keeps when the backward pass starts; with checkpointing, the head's."""
     if not widths.casts:
         return {}
     if checkpointed:
@@ -205,7 +205,7 @@ def _waiting(passed: Activations) -> tuple[Sizes, Sizes]:
 
 
 def _of_images(workload: Workload, run: Pass) -> Iterator[Term]:
-    """The tower and the projector; their parts wait with the layers, and then for themselves."""
+    """Terms of the vision tower and the projector, which wait while layers are differentiated."""
     images, number = image_activations(workload, run), sequences_of(workload)
     yield from of_samples(images.forward, At.VISION_FORWARD, At.VISION_FORWARD, number)
     yield from of_samples(images.kept, At.LAYERS, At.ALL_REDUCED, number, by_layer=True)
@@ -288,7 +288,7 @@ def _of_copies(workload: Workload, run: Pass) -> Iterator[Term]:
 
 
 def _of_merging(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Iterator[Term]:
-    """Weights with adapters added, of the layer that is differentiated, and their gradients."""
+    """Merged weights of the layer that is differentiated, and their gradients."""
     merged, gradient = experts_merging(workload, widths)
     own, arriving = {"merged experts": merged}, {"merged experts' gradient": gradient}
     if checkpointed:
