@@ -1,5 +1,6 @@
-"""Tracing: the real model of a plan, run on tensors without data, every storage followed.
+"""Tracing: runs a plan's real model on tensors without data, and follows every storage.
 
-`live` imports torch and its like and is imported only where a trace is asked for; what stands
-beside it (what is traced, the recorded figures, the comparison with the account) is plain data.
+`live` imports torch and similar packages, and is imported only when a trace is requested. The
+modules beside it (the subject, the recorded figures, the comparison with the account) are plain
+data.
 """

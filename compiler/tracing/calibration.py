@@ -1,4 +1,4 @@
-"""Write a trace down as a model's calibration, which plans of the same run then use."""
+"""Turn a trace into a model's calibration, which plans of the same run then use."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from tunec.compiler.tracing.subject import Subject
 
 
 def calibration_json(subject: Subject, trace: Trace, more: Trace | None) -> dict[str, Any]:
-    """What the file holds.
+    """The contents of the calibration file.
 
-    `more` is the trace of one more sample. None: there is none of the same kind, since a single
-    sample is not padded and two are; then all activations count as the sample's.
+    `more` is the trace of one more sample. None: no comparable trace exists, since a single sample
+    is not padded and two are; then all activations are attributed to the sample.
     """
     later = {each.name: each for each in more.phases} if more else {}
     micro = subject.layout.batch.micro

@@ -1,4 +1,4 @@
-"""A trace beside the account: peaks by phase, terms by category, the tensors that differ."""
+"""Compare a trace with the account: peaks by phase, terms by category, the tensors that differ."""
 
 import re
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ _GRADIENTS: Final = frozenset(
     | {"reduced copy", "waiting gradients", "fp64 gradients"}
 )
 _PART: Final = re.compile(r" (layers|gathering|head)$")
-"""Moments of one phase that the account tells apart."""
+"""Suffixes with which the account distinguishes moments of one phase."""
 _BACKWARD: Final = re.compile(r"backward|reduction")
 GROUPS: Final = ("weights", "training state", "activations")
-"""What a trace and an account can be compared by: weights; optimizer states, gradients and their
-buffers; all the rest, which the samples make."""
+"""The groups by which a trace and an account are compared: weights; optimizer states, gradients and
+their buffers; and everything else, which depends on the samples."""
 _TRACED: Final = {
     "weights": "weights",
     "buffers": "weights",
@@ -42,26 +42,26 @@ _TRACED: Final = {
 
 
 class Difference(Struct, frozen=True):
-    """One phase as traced and as accounted for, in bytes."""
+    """The bytes of one phase in the trace and in the account."""
 
     phase: str
     traced: int
     accounted: int
     accounted_phase: str
-    """The account's own name of the moment."""
+    """The account's own name for this moment."""
     groups: Mapping[str, tuple[int, int]]
-    """By group: traced and accounted."""
+    """Traced and accounted bytes, by group."""
     tensors: tuple[Tensors, ...]
-    """What is alive in the group that differs most, the largest first."""
+    """The tensors that are alive in the group with the largest difference, the largest first."""
 
     @property
     def error(self) -> float:
-        """By how much the account is above the trace, as a share of it."""
+        """The relative error of the account: positive if it is above the trace."""
         return self.accounted / self.traced - 1 if self.traced else 0.0
 
 
 class Comparison(Struct, frozen=True):
-    """A whole step as traced and as accounted for."""
+    """A whole step in the trace and in the account."""
 
     trace: Trace
     account: Account
@@ -74,19 +74,19 @@ class Comparison(Struct, frozen=True):
 
     @property
     def error(self) -> float:
-        """By how much the account's peak is above the traced one, as a share of it."""
+        """The relative error of the account's peak: positive if it is above the traced peak."""
         return self.accounted_bytes / self.trace.peak.peak_bytes - 1
 
 
 def compare(trace: Trace, account: Account) -> Comparison:
-    """Lay a trace beside the account of the same workload and layout."""
+    """Compare a trace with the account of the same workload and layout."""
     lines = {each.name: _highest(account, each.name) for each in trace.phases}
     found = [_difference(each, lines[each.name], account) for each in trace.phases]
     return Comparison(trace, account, tuple(found))
 
 
 def phase_of(line: Phase) -> str:
-    """The traced phase in which a moment of the account lies; its own name where there is none."""
+    """The traced phase that contains a moment of the account; by default the moment's own name."""
     name = _PART.sub("", line.name)
     if line.evaluates or name in (*AHEAD, *BESIDE):
         return name

@@ -1,7 +1,7 @@
-"""Make the derived card of a config: run as a process, since it imports torch.
+"""Make the derived card of a config. The module runs as a process, since it imports torch.
 
 `python -m tunec.compiler.tracing.derivation GIVEN CARD`: GIVEN holds `model`, `config` and `code`.
-What cannot be made is told in the last line of stderr, and CARD is not written.
+If the card cannot be made, the last line of stderr gives the reason, and CARD is not written.
 """
 
 import json
@@ -20,9 +20,9 @@ from tunec.schemas.models.derived_card import VERSION, DerivedCard
 
 
 def derived(config: Mapping[str, Any], model: str = "", code: str | None = None) -> DerivedCard:
-    """Derive the card of a config. Raises Untraceable with the reason where it cannot be.
+    """Derive the card of a config. Raises Untraceable with the reason if that is impossible.
 
-    `code` is a directory whose Python files are run where `auto_map` names them.
+    `code` is a directory whose Python files are run if `auto_map` names them.
     """
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     with warnings.catch_warnings():
@@ -48,7 +48,7 @@ def _of_diffusers(config: Mapping[str, Any]) -> Architecture:
 
 
 def main(given: str, card: str) -> int:
-    """Read what is given, and write the card."""
+    """Read the request from the file `given`, and write the card to the file `card`."""
     asked = json.loads(Path(given).read_text("utf-8"))
     try:
         made = derived(asked["config"], asked["model"], asked["code"])

@@ -1,4 +1,4 @@
-"""What a trace recorded: storages with their makers, and when each came and went."""
+"""The recording of a trace: storages with their makers, and when each came and went."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
@@ -15,7 +15,8 @@ Category = Literal[
     "activations",
     "temporaries",
 ]
-"""What a storage is for. Training state: all that an engine keeps between steps besides weights."""
+"""The purpose of a storage. Training state: all that an engine keeps between steps besides
+weights."""
 PHASES: Final = ("forward", "backward", "optimizer step")
 EVALUATION: Final = "evaluation"
 PROMPT: Final = "evaluation prompt"
@@ -27,23 +28,24 @@ SCORING: Final = "scoring"
 HANDING: Final = "handing over"
 MERGING: Final = "merging"
 BESIDE: Final = frozenset({SAVING, READING, GENERATION, SCORING, HANDING, MERGING})
-"""Moments that are neither of a training step nor of evaluation."""
+"""Phases that belong neither to a training step nor to evaluation."""
 
 
 class Storage(Struct, eq=False):
-    """One storage: what it was made for, by which operation, in which module."""
+    """One storage: its purpose, and the operation and the module that made it."""
 
     bytes: int
     category: Category
     module: str
-    """Dotted path in the real module tree, numbers written `{}`; empty outside of any module."""
+    """Dotted path in the real module tree, with numbers written as `{}`; empty outside of any
+    module."""
     operation: str
     shape: tuple[int, ...]
     dtype: str
 
 
 class Event(NamedTuple):
-    """A storage came, grew, shrank or went: a change of the bytes alive."""
+    """A storage was allocated, grown, shrunk or freed: a change of the bytes alive."""
 
     storage: Storage
     change: int
@@ -54,15 +56,15 @@ class Recording(Struct):
 
     events: list[Event] = field(default_factory=list)
     marks: list[tuple[int, str]] = field(default_factory=list)
-    """Where in `events` each phase begins."""
+    """The index in `events` at which each phase begins, with the phase's name."""
 
     def begin(self, phase: str) -> None:
-        """Say that what follows belongs to a phase."""
+        """Mark that the following events belong to a phase."""
         self.marks.append((len(self.events), phase))
 
 
 class Tensors(Struct, frozen=True):
-    """Equal tensors alive at a peak: same maker, shape and dtype."""
+    """Equal tensors that are alive at a peak: same maker, shape and dtype."""
 
     category: Category
     module: str
@@ -74,14 +76,14 @@ class Tensors(Struct, frozen=True):
 
 
 class TracedPhase(Struct, frozen=True):
-    """The highest moment of one phase."""
+    """The moment of one phase at which most bytes are alive."""
 
     name: str
     peak_bytes: int
     terms: Mapping[str, int]
     """Bytes by category."""
     tensors: tuple[Tensors, ...]
-    """What is alive there, the largest groups first."""
+    """The tensors that are alive at that moment, the largest groups first."""
 
 
 class Trace(Struct, frozen=True):
@@ -94,12 +96,12 @@ class Trace(Struct, frozen=True):
 
     @property
     def peak(self) -> TracedPhase:
-        """The phase that needs most."""
+        """The phase that needs the most memory."""
         return max(self.phases, key=lambda phase: phase.peak_bytes)
 
 
 def traced_phases(recording: Recording) -> tuple[TracedPhase, ...]:
-    """Find the peak of each phase; phases that come several times (accumulation) are one."""
+    """Find the peak of each phase; repetitions of a phase (accumulation) count as one phase."""
     best: dict[str, tuple[int, int]] = {}
     now, phase, marks = 0, "", dict(recording.marks)
     for at, event in enumerate(recording.events):

@@ -13,7 +13,7 @@ _SHOWN_JSON: Final = 50
 
 
 def trace_text(comparison: Comparison) -> str:
-    """Aligned lines: the peaks, each phase by groups, and the tensors behind what differs."""
+    """Aligned lines: the peaks, each phase by groups, and the tensors behind the differences."""
     return "\n".join(_lines(comparison))
 
 

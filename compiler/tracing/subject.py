@@ -1,4 +1,4 @@
-"""What is traced: a model's own config, and the workload and layout that the account is asked."""
+"""The subject of a trace: a model's own config, with the workload and layout of the account."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from tunec.schemas.frozen import replace
 
 
 class Untraceable(Exception):
-    """Something that no trace can show; the message says what and why."""
+    """A trace cannot show the subject; the message says what is not traced, and why."""
 
 
 class Subject(Struct, frozen=True):
-    """One run: `config` is the model's config.json, whole or the facts that define its modules."""
+    """One run. `config` is the model's whole config.json, or the facts that define its modules."""
 
     config: Mapping[str, Any]
     workload: Workload
@@ -37,7 +37,7 @@ class Subject(Struct, frozen=True):
 
     @property
     def is_padded(self) -> bool:
-        """Whether samples of different length share a micro batch, so that a mask is needed."""
+        """Whether samples of different lengths share a micro batch, so that a mask is needed."""
         several = self.layout.batch.micro > 1 or self.workload.preference is not None
         masked = not self.workload.data.packing and not self.workload.architecture.source
         return several and masked
@@ -55,6 +55,6 @@ class Subject(Struct, frozen=True):
         return asked and whole and plain
 
     def with_micro(self, micro: int) -> "Subject":
-        """A copy with another micro batch, in samples a device."""
+        """A copy with another micro batch, in samples per device."""
         batch = replace(self.layout.batch, micro=micro)
         return replace(self, layout=replace(self.layout, batch=batch))

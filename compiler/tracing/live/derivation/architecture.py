@@ -1,4 +1,4 @@
-"""From a config to the architecture that transformers builds of it, on the meta device."""
+"""From a config to the architecture that transformers builds from it, on the meta device."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -30,23 +30,23 @@ _PLACES: Final = (
     "max_decoder_position_embeddings",
     "max_target_positions",
 )
-"""Keys of a config with the rows of a table of positions."""
+"""Config keys that give the number of rows of a table of positions."""
 _TABLES: Final = ("position_embeddings", "embed_positions", "wpe")
-"""How tables of learned positions are called."""
+"""Names of the modules that hold tables of learned positions."""
 _CAPS: Final = ("final_logit_softcapping", "logits_soft_cap")
-"""Keys of a config with the cap of the logits: Gemma's, and RecurrentGemma's."""
+"""Config keys with the cap of the logits: Gemma's, and RecurrentGemma's."""
 _LONGEST: Final = 4096
-"""More tokens than any sequence that is measured has."""
+"""A number of tokens above the length of every measured sequence."""
 _BEYOND: Final = 1 << 24
-"""More tokens than any sequence has."""
+"""A number of tokens above the length of any sequence."""
 
 
 def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Architecture:
-    """Build the class that a config names, and read off what the account needs.
+    """Build the class that a config names, and derive what the account needs from it.
 
-    `code` is the directory of a model whose own code may be run, where transformers has no class
-    of its own. Raises Untraceable with the reason where there is no class for the config, the
-    class cannot be built from it, or its passes cannot be followed.
+    `code` is the directory of a model whose own code may be run if transformers has no class for
+    it. Raises Untraceable with the reason if there is no class for the config, the class cannot be
+    built from it, or its passes cannot be followed.
     """
     remote = is_remote(config) and code is not None
     made, maker = classes_of(config, str(code)) if remote else _classes(config)
@@ -96,7 +96,7 @@ def architecture_of(config: Mapping[str, Any], code: str | None = None) -> Archi
 
 
 def _layered(kind: str, stacks: Sequence[Stack], found: Measures) -> Iterator[Stack]:
-    """The layers with what was measured of them."""
+    """The stacks of layers, completed with what was measured of each."""
     for stack, each in zip(stacks, found.layers, strict=True):
         yield replace(
             stack,
@@ -108,20 +108,20 @@ def _layered(kind: str, stacks: Sequence[Stack], found: Measures) -> Iterator[St
 
 
 def _counted(module: Module, found: Measures, source: int) -> Module:
-    """A module with what it works on, as it was seen to."""
+    """A module with the measured number of its calls, and the positions that it works on."""
     beside = source if module.path in found.beside else 0
     return replace(module, calls=found.calls.get(module.path, 1), positions=beside)
 
 
 def _tower(model: Any) -> tuple[Stack, ...]:
-    """The layers that see, by the config of the model, or of one of its halves."""
+    """The layers of the vision tower, by the config of the model or of one of its halves."""
     every = (model.config, *configs_of(model))
     seeing = (getattr(each, "vision_config", None) for each in every)
     return tower_of(model, next(filter(None, seeing), None))
 
 
 def _reduced(model: Any, halves: Sequence[Half]) -> Any:
-    """The model with the layers that are measured, which see all tokens."""
+    """The model with only the layers that are measured, each of which attends to all tokens."""
     for half in halves:
         half.keep(model)
     for each in configs_of(model):
@@ -130,7 +130,7 @@ def _reduced(model: Any, halves: Sequence[Half]) -> Any:
 
 
 def _classes(config: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The config and the class of the model that transformers has for it."""
+    """The config and the model class that transformers has for it."""
     made = _config(config)
     return made, _maker(made, config)
 
@@ -138,7 +138,7 @@ def _classes(config: Mapping[str, Any]) -> tuple[Any, Any]:
 def _kind(
     maker: Any, made: Any, modules: Iterable[Module]
 ) -> Literal["encoder", "encoder-decoder", "causal-lm", "vision-language"]:
-    """What a class does: transformers lists those that fill masks, and see both ways."""
+    """The kind of a model class; transformers lists those that fill masks and attend both ways."""
     from transformers.models.auto import modeling_auto
 
     if made.is_encoder_decoder:
@@ -169,7 +169,7 @@ def _config(config: Mapping[str, Any]) -> Any:
 
 
 def _maker(made: Any, config: Mapping[str, Any]) -> Any:
-    """The class that the config names, or the one with a language model's head for its kind."""
+    """The class that the config names, or the class with a language model head for its kind."""
     import transformers
     from transformers.models.auto import modeling_auto
 
@@ -207,19 +207,19 @@ def _built(maker: Any, made: Any) -> Any:
 
 
 def _is_eager(maker: Any, made: Any) -> bool:
-    """Whether a class takes no fused attention of torch's, or its config caps the scores.
+    """Whether a class does not support torch's fused attention, or its config caps the scores.
 
-    transformers 5.23 `integrations/sdpa_attention.py` raises where it is given `softcap`.
+    transformers 5.23 `integrations/sdpa_attention.py` raises if `softcap` is passed to it.
     """
     capped = getattr(made.get_text_config(), "attn_logit_softcapping", None)
     return bool(capped) or not maker._supports_sdpa  # noqa: SLF001  what transformers asks
 
 
 def _with_places(maker: Any, made: Any, model: Any) -> Any:
-    """The model, or one like it with room for the lengths that are measured.
+    """The model, or a similar one with enough positions for the measured lengths.
 
-    A table of learned positions ends where the longest sequence does; what layers take follows the
-    same curves beyond.
+    A table of learned positions ends at the longest sequence; the memory of layers follows the same
+    curves beyond it.
     """
     wide = deepcopy(made)
     short = [
@@ -234,14 +234,14 @@ def _with_places(maker: Any, made: Any, model: Any) -> Any:
 
 
 def _text_configs(made: Any) -> list[Any]:
-    """The configs of a model's text: one, or those of an encoder and of its decoder."""
+    """The configs of a model's text: a single one, or those of an encoder and its decoder."""
     if not made.is_encoder_decoder:
         return [made.get_text_config()]
     return [made, *(each for name in ("encoder", "decoder") if (each := getattr(made, name, None)))]
 
 
 def _open_windows(config: Any) -> None:
-    """Let layers see all tokens: what the mask of a window takes is added by the account."""
+    """Let layers attend to all tokens; the account adds the memory of a window's mask."""
     differing = getattr(config, "_heterogeneity_spec", None)  # what a layer has for itself
     of_layers = differing.per_layer_overrides.values() if differing is not None else ()
     for name in WINDOWS:
@@ -253,10 +253,10 @@ def _open_windows(config: Any) -> None:
 
 
 def _context(model: torch.nn.Module, halves: Sequence[Half]) -> int:
-    """The longest sequence by configs, or by a table of positions that ends before it.
+    """The longest sequence by the configs, or by a table of positions that ends earlier.
 
-    Such tables hold rows that stand for no token: up to that of padding in RoBERTa's classes,
-    `offset` of them in BART's.
+    Such tables hold rows that stand for no token: the rows up to that of padding in RoBERTa's
+    classes, `offset` rows in BART's.
     """
     every = (getattr(half.config, name, None) for half in halves for name in _PLACES)
     said = min((each for each in every if each), default=0)
@@ -274,7 +274,7 @@ def _padding(table: torch.nn.Embedding) -> int:
 
 
 def _output_of(model: Any) -> torch.nn.Module:
-    """The output projection, which some classes do not name to transformers."""
+    """The output projection, which some classes do not declare to transformers."""
     named = (m for name, m in model.named_modules() if name.endswith("lm_head"))
     found: torch.nn.Module | None = model.get_output_embeddings() or next(named, None)
     if found is None:

@@ -6,16 +6,17 @@ from typing import Final
 import torch
 
 PRODUCTS: Final = (torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
-"""What multiplies rows with a weight."""
+"""Module types that multiply rows with a weight."""
 _LEAST_PRODUCTS: Final = 2
-"""Linear layers and convolutions that a block has at least; a list of fewer is of something else.
-"""
+"""The least number of linear layers and convolutions in a block; a list whose items have fewer does
+not hold blocks."""
 
 
 def lists(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.ModuleList]]:
-    """The outermost lists of blocks that are recomputed as one each, with their paths.
+    """The outermost lists of blocks that are each recomputed as a whole, with their paths.
 
-    A block that recomputes its own parts is none: the blocks of a UNet are lists of such parts.
+    A block that recomputes its own parts does not count: the blocks of a UNet are lists of such
+    parts.
     """
     found: list[str] = []
     for path, module in model.named_modules():

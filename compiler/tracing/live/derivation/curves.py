@@ -1,4 +1,4 @@
-"""Bytes as curves of the length of a sample: fitted at some lengths, and proven at others."""
+"""Bytes as curves of a sample's length: fitted at some lengths, and verified at others."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, count, pairwise
@@ -12,23 +12,24 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.models.layer_measures import FILLED, Curve, filled_up
 
 _ALIGNED: Final = 768
-"""The first of two lengths in tokens that are multiples of every chunk that is known."""
+"""The first of two lengths in tokens that are multiples of every known chunk size."""
 _UNALIGNED: Final = (1000, 1777, 2111)
-"""Lengths that are multiples of none."""
+"""Lengths in tokens that are multiples of no chunk size."""
 _MORE: Final = (1411, 2605)
-"""And two more, for layers that keep a state."""
+"""Two more unaligned lengths, for layers that keep a state."""
 _MANY: Final = (900, 1100, 1290, 1553, 1925, 2250, 2330)
-"""And these, for layers whose highest moment depends on how much fills the last chunk."""
+"""More unaligned lengths, for layers whose peak depends on how much of the last chunk is filled."""
 _SHARE: Final = 32
-"""What lengths are divided by where the class takes a step a token."""
+"""The divisor of all lengths for a class that takes one step per token."""
 TOLERANCE: Final = 1e-3
-"""Share by which a curve may miss what a pass takes at a length that it was not fitted to."""
+"""The largest relative error of a curve at a length to which it was not fitted."""
 _CHUNKS: Final = (64, 128, 256)
-"""Tokens that layers of a state space or of linear attention work on together."""
+"""Chunk sizes in tokens of layers with a state space or linear attention."""
 _SAMPLES: Final = 2
-"""Samples of the passes that are measured, where one takes less than each of several."""
+"""Samples per measured pass, for classes in which a single sample takes less than each of
+several."""
 _UNKNOWN: Final = 5
-"""Coefficients of a curve with a state."""
+"""The number of coefficients of a curve with a state."""
 _TERMS: Final[Mapping[str, Callable[[int], float]]] = {
     "key": lambda length: length,
     "filled": lambda length: filled_up(length, FILLED),
@@ -42,7 +43,7 @@ _MOMENTS: Final = (2, 3)
 
 
 class NoCurve(Untraceable):
-    """What was measured follows no curve of the length."""
+    """The measured bytes follow no curve of the length."""
 
 
 class Lengths(Struct, frozen=True):
@@ -55,11 +56,11 @@ class Lengths(Struct, frozen=True):
     aligned: tuple[int, ...]
     unaligned: tuple[int, ...]
     share: int = 1
-    """What all of them are divided by."""
+    """The divisor of all lengths."""
 
     @property
     def all(self) -> tuple[int, ...]:
-        """All of them."""
+        """All lengths, the aligned ones first."""
         return (*self.aligned, *self.unaligned)
 
     @classmethod
@@ -75,14 +76,14 @@ class Lengths(Struct, frozen=True):
         return cls(aligned, tuple(free(at // share, 2) for at in _UNALIGNED), share)
 
     def with_more(self, model: torch.nn.Module, active: int) -> Self:
-        """These lengths, one more that is aligned, and two that are not."""
+        """These lengths with one more aligned and two more unaligned ones."""
         free, step = _free(model, active), _CHUNKS[-1] // self.share
         last = free(self.aligned[-1] + step, step)
         more = tuple(free(at // self.share, 2) for at in _MORE)
         return replace(self, aligned=(*self.aligned, last), unaligned=(*self.unaligned, *more))
 
     def with_many(self, model: torch.nn.Module, active: int) -> Self:
-        """These lengths, and many that are not aligned."""
+        """These lengths with many more unaligned ones."""
         free = _free(model, active)
         many = tuple(free(at // self.share, 2) for at in _MANY)
         return replace(self, unaligned=(*self.unaligned, *many))
@@ -136,7 +137,7 @@ def _line(sizes: Mapping[int, float], first: int, second: int) -> Curve:
 
 
 def _beside(sizes: Mapping[int, float]) -> Curve:
-    """Bytes of tokens and of each sample."""
+    """The curve with a coefficient per token and one per sample."""
     rows = [(1, 1 / length) for length in sizes]
     token, sample = _least_squares(rows, [*sizes.values()])
     return Curve(token, sample=sample)
