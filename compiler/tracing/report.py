@@ -18,7 +18,7 @@ def trace_text(comparison: Comparison) -> str:
 
 
 def peaks_text(comparison: Comparison) -> str:
-    """One line: the account's peak beside the traced one, and the phase that needs most."""
+    """One line: the account's peak beside the traced one, and the phase with the traced peak."""
     traced, found = comparison.trace.peak, comparison.accounted_bytes
     return (
         f"traced  {format_bytes(traced.peak_bytes)} allocated in {traced.name}; accounted "

@@ -1,1 +1,1 @@
-"""The part of tracing that runs torch: imported only when a trace is asked for."""
+"""The part of tracing that runs torch; imported only when a trace is requested."""

@@ -1,4 +1,4 @@
-"""Merging after the traced step: PEFT adds the adapters to the base and takes them off."""
+"""Merging after the traced step: PEFT adds the adapters to the base and unloads them."""
 
 import gc
 from typing import Any
@@ -13,7 +13,7 @@ from tunec.compiler.tracing.subject import Subject
 
 
 def merge(subject: Subject, storages: Storages, model: Any) -> None:
-    """Record the merging of a subject that asks for it; nothing can follow."""
+    """Record the merging of a subject that requests it; nothing can run after it."""
     if subject.workload.adapter.merge != "device":
         return
     gc.collect()

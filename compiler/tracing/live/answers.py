@@ -1,4 +1,4 @@
-"""What an operation would say whose answer lies in data that meta tensors do not hold."""
+"""Answers for operations whose results depend on data that meta tensors do not hold."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 
 class Answers:
-    """Answers about masks of image places: how many there are is known from the batch."""
+    """Answers about masks of image places, whose number is known from the batch."""
 
     def __init__(
         self,
@@ -20,15 +20,15 @@ class Answers:
     ) -> None:
         self.places = image_places
         self.labels, self.scored = labels, scored
-        """Labels in (batch, sequence - 1), and how many of them a loss picks; None: it takes them
-        all as they are."""
+        """The number of labels in (batch, sequence - 1), and how many of them a loss picks; None:
+        it takes all of them as they are."""
         self.logs = logs
-        """Whether a trainer reads numbers to log them, for which zeros do."""
+        """Whether a trainer reads numbers for its log; zeros are good enough for them."""
         self.mixed = mixed
-        """Whether the batch holds grids on the CPU, whose numbers the model reads."""
+        """Whether the batch holds grids on the CPU whose numbers the model reads."""
 
     def __call__(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """The answer of one operation, or NotImplemented for those that need none."""
+        """The answer of one operation, or NotImplemented for an operation that needs none."""
         aten = torch.ops.aten
         if func is torch.ops._c10d_functional._wrap_tensor_autograd.default:  # noqa: SLF001
             return args[0].detach()  # a class around the tensor; on meta alone it is a second one
@@ -80,17 +80,17 @@ def _grouped(
 
 
 def _is_grid(tensor: torch.Tensor) -> bool:
-    """Whether a tensor holds whole numbers that the model reads, which it does where they lie."""
+    """Whether a tensor holds integers on the CPU, which the model reads."""
     return tensor.device.type == "cpu" and not tensor.is_floating_point()
 
 
 def _leaves(source: Any, target: torch.Tensor) -> bool:
-    """Whether numbers are copied to the host that no meta tensor holds."""
+    """Whether an operation copies numbers of a meta tensor, which holds none, to the host."""
     return bool(target.device.type == "cpu" and source.device.type == "meta")
 
 
 def _is_mixed(args: Any, kwargs: Any) -> bool:
-    """Whether an operation meets tensors of the batch's grids beside others."""
+    """Whether an operation combines tensors of the batch's grids with others."""
     devices = {
         each.device.type
         for each in tree_leaves((args, kwargs))

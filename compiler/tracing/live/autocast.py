@@ -1,7 +1,7 @@
-"""CUDA's autocast for meta tensors, which have no autocast of their own.
+"""CUDA's autocast for meta tensors, for which torch has no autocast.
 
 The lists are those of torch 2.13 `aten/src/ATen/autocast_mode.h` (`AT_FORALL_LOWER_PRECISION_FP`,
-`AT_FORALL_FP32`, `AT_FORALL_FP32_SET_OPT_DTYPE`), by the Python functions through which models
+`AT_FORALL_FP32`, `AT_FORALL_FP32_SET_OPT_DTYPE`), as the Python functions through which models
 reach them.
 """
 
@@ -20,7 +20,7 @@ LOWER: Final = frozenset(
     | {torch.einsum, torch.prelu, _F.scaled_dot_product_attention}
     | {_T.matmul, _T.mm, _T.bmm, _T.mv, _T.addmm, _T.baddbmm, _T.__matmul__, _T.__rmatmul__}
 )
-"""Run in the 16-bit dtype."""
+"""Functions that run in the 16-bit dtype."""
 FP32: Final = frozenset(
     {torch.exp, torch.log, torch.pow, torch.rsqrt, torch.reciprocal, torch.norm, torch.cumsum}
     | {torch.cumprod, torch.dist, torch.cdist, torch.renorm, torch.logsumexp, torch.prod, torch.sum}
@@ -31,13 +31,13 @@ FP32: Final = frozenset(
     | {_F.nll_loss, _F.mse_loss, _F.l1_loss, _F.smooth_l1_loss, _F.huber_loss, _F.kl_div}
     | {_F.cosine_similarity, _F.binary_cross_entropy_with_logits, torch.layer_norm}
 )
-"""Run in fp32."""
+"""Functions that run in fp32."""
 _OWN_DTYPE: Final = frozenset({torch.softmax, _T.softmax, _F.softmax, torch.sum, _T.sum})
-"""Those that leave their input alone where a dtype is asked for (`fp32_set_opt_dtype`)."""
+"""Functions whose input is not cast if a dtype is requested (`fp32_set_opt_dtype`)."""
 
 
 class CudaAutocast(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed
-    """Cast the inputs of listed functions, remembering casts of weights as autocast does."""
+    """Cast the inputs of listed functions, and cache casts of weights as autocast does."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class CudaAutocast(TorchFunctionMode):  # type: ignore[misc]  # torch is not typ
         return func(*args, **options)
 
     def lower(self, value: torch.Tensor) -> torch.Tensor:
-        """Cast to the 16-bit dtype, a weight once for as long as casts are remembered."""
+        """Cast a tensor to the 16-bit dtype; the cast of a weight is cached until `forget`."""
         if not value.is_floating_point() or value.dtype == self.dtype:
             return value
         if not (value.is_leaf and value.requires_grad and value.dtype == torch.float32):

@@ -22,7 +22,7 @@ Batch = dict[str, Any]
 
 
 def batch_of(subject: Subject, model: Any) -> Batch:
-    """The inputs of one forward pass, on the meta device but for small grids of image sizes."""
+    """The inputs of one forward pass, on the meta device except for small grids of image sizes."""
     kind = subject.workload.architecture.kind
     if kind == "diffusion":
         return _latents(subject, model)
@@ -54,14 +54,14 @@ def _sound(subject: Subject, model: Any, samples: int) -> torch.Tensor:
 
 
 def _part_of_sequence(subject: Subject, rows: int, length: int) -> Batch:
-    """What `UlyssesSPDataLoaderAdapter` leaves each rank (deepspeed 0.19.8), labels shifted."""
+    """The batch that `UlyssesSPDataLoaderAdapter` gives each rank (deepspeed 0.19.8)."""
     names = ["input_ids", "position_ids", "shift_labels"]
     names += ["attention_mask"] if subject.is_padded else []
     return {name: torch.zeros(rows, length, dtype=torch.long, device="meta") for name in names}
 
 
 def image_elements(subject: Subject) -> int:
-    """Places in the micro batch's sequences that images fill."""
+    """The number of places in the micro batch's sequences that images fill."""
     return subject.workload.data.image_tokens * subject.layout.batch.micro
 
 
@@ -90,7 +90,7 @@ def _gemma3(subject: Subject, model: Any) -> Batch:
 
 
 def _squares(subject: Subject, _: Any) -> Batch:
-    """Gemma 3n: one square each, whose side its processor knows alone."""
+    """Gemma 3n: each image becomes one square, whose side only its processor knows."""
     data = subject.workload.data
     side = data.image_width
     types = torch.zeros(
@@ -112,7 +112,7 @@ def _tiles(subject: Subject, _: Any) -> Batch:
 
 
 def _llava_next(subject: Subject, model: Any) -> Batch:
-    """LLaVA-NeXT: an overview and tiles of each image, and how large it was."""
+    """LLaVA-NeXT: an overview and tiles of each image, and the image's size."""
     rule, data = subject.workload.architecture.images, subject.workload.data
     side = model.config.vision_config.image_size
     tiles = len(vision_tokens(rule, data.image_width, data.image_height)) if rule else 1
@@ -124,7 +124,7 @@ def _llava_next(subject: Subject, model: Any) -> Batch:
 
 
 def _lfm2_vl(subject: Subject, model: Any) -> Batch:
-    """LFM2-VL: patches of tiles and whole pictures, each filled up, and the grid of each."""
+    """LFM2-VL: padded patches of tiles and whole pictures, and the grid of each."""
     rule, data = subject.workload.architecture.images, subject.workload.data
     each = vision_tokens(rule, data.image_width, data.image_height) if rule else (1024,)
     count, patch = _images(subject) * len(each), model.config.vision_config.patch_size
@@ -155,7 +155,7 @@ def _qwen(subject: Subject, model: Any) -> Batch:
 
 
 def _pixtral(subject: Subject, model: Any) -> Batch:
-    """Mistral Small 3.1: pictures as large as the largest, and how large each is."""
+    """Mistral Small 3.1: pictures padded to the largest, and the size of each."""
     high, wide = _picture(subject, model.config.spatial_merge_size)
     patch = model.config.vision_config.patch_size
     sizes = torch.tensor([[high * patch, wide * patch]] * _images(subject))
@@ -164,7 +164,7 @@ def _pixtral(subject: Subject, model: Any) -> Batch:
 
 
 def _gemma4(subject: Subject, model: Any) -> Batch:
-    """Gemma 4: patches of each picture, with the place of each; those that pad have none."""
+    """Gemma 4: patches of each picture, with the position of each; padding has none."""
     vision, data = model.config.vision_config, subject.workload.data
     merge, each = vision.pooling_kernel_size, max(data.images, 1)
     high, wide = _grid(data.image_tokens // each * merge**2, merge)
@@ -191,7 +191,7 @@ def _kimi(subject: Subject, model: Any) -> Batch:
 
 
 def _picture(subject: Subject, merge: int) -> tuple[int, int]:
-    """Patches a side of each picture."""
+    """The number of patches per side of each picture."""
     data = subject.workload.data
     return _grid(data.vision_tokens // max(data.images, 1), merge)
 
@@ -233,7 +233,7 @@ def _float(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def values_of(subject: Subject) -> AbstractContextManager[None]:
-    """What a derived denoiser is answered where it asks for values (`denoiser_values`)."""
+    """A context that answers a derived denoiser's requests for values (`denoiser_values`)."""
     model = subject.workload.architecture
     traits = TRAITS.get(subject.family)
     if model.denoiser is None or traits is None:
@@ -253,7 +253,7 @@ def _sample(subject: Subject) -> tuple[Grid, int, torch.dtype]:
 
 
 def _latents(subject: Subject, denoiser: Any) -> Batch:
-    """Noisy latents, text states and time, of which the first are what the VAE makes."""
+    """Noisy latents of the VAE's shape, text states and time."""
     if subject.workload.architecture.denoiser is not None:
         # PEFT wraps a class that takes no adapters of its own
         denoiser = denoiser.get_base_model() if hasattr(denoiser, "get_base_model") else denoiser
@@ -273,7 +273,7 @@ def _sizes(config: Mapping[str, Any], zeros: Callable[..., torch.Tensor]) -> Bat
 
 
 def _ruled(subject: Subject) -> Batch:
-    """Of a denoiser that a rule derives."""
+    """The batch of a denoiser whose architecture a rule derives."""
     config, data = subject.config, subject.workload.data
     micro, model = subject.layout.batch.micro, subject.workload.architecture
     dtype = DTYPES[subject.workload.precision.compute]

@@ -1,8 +1,8 @@
-"""bitsandbytes' linear layers by the sizes of what they store, make and keep.
+"""bitsandbytes' linear layers by the sizes of the tensors that they store, make and keep.
 
 4 bits: bitsandbytes 0.45 `autograd/_functions.py`, `MatMul4Bit`; the packed weight and its scales
-are stored, each product expands the weight and lets go of it. 8 bits: `MatMul8bitLt`; inputs are
-quantised a row, and the backward pass expands the weight.
+are stored, and each product expands the weight and then frees it. 8 bits: `MatMul8bitLt`; inputs
+are quantised by rows, and the backward pass expands the weight.
 """
 
 from collections.abc import Callable, Iterable
@@ -52,7 +52,7 @@ class _Int8(torch.autograd.Function):  # type: ignore[misc]  # torch is not type
 
 
 class Params4bit(torch.nn.Parameter):  # type: ignore[misc]  # torch is not typed
-    """A packed weight, by the name by which accelerate knows bitsandbytes' own."""
+    """A packed weight under the class name by which accelerate recognises bitsandbytes' class."""
 
 
 def _apart(
@@ -64,7 +64,7 @@ def _apart(
 
 
 def _sides(plain: torch.nn.Module) -> tuple[int, int]:
-    """Inputs and outputs of a linear layer, or of GPT-2's, whose weight lies the other way round.
+    """The inputs and outputs of a linear layer, or of GPT-2's layer, whose weight is transposed.
 
     transformers 5.23 `integrations/bitsandbytes.py`, `replace_with_bnb_linear`, packs both.
     """
@@ -75,7 +75,7 @@ def _sides(plain: torch.nn.Module) -> tuple[int, int]:
 
 
 class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]  # torch is not typed
-    """A frozen linear layer whose weight is one storage of as many bytes as bitsandbytes takes."""
+    """A frozen linear layer whose weight is one storage of bitsandbytes' size in bytes."""
 
     def __init__(self, plain: torch.nn.Module, quantization: Quantization) -> None:
         torch.nn.Module.__init__(self)
@@ -95,7 +95,7 @@ class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]  # torch is not ty
         self.compute = _DTYPES[quantization.compute]
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Compute in the quantisation's dtype and answer in the input's own."""
+        """Compute in the quantisation's dtype and return a tensor of the input's dtype."""
         x = input.to(self.compute)
         shape = (self.out_features, self.in_features)
         out: torch.Tensor = self.product.apply(x, self.weight, shape)

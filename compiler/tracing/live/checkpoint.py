@@ -15,7 +15,7 @@ from tunec.compiler.tracing.subject import Subject
 
 
 def save_sharded_by_zero(subject: Subject, storages: Storages, engine: Any) -> None:
-    """Record what DeepSpeed gathers of stage 3's parameters, module by module."""
+    """Record the parameters of stage 3 that DeepSpeed gathers, module by module."""
     if saves_whole(subject.layout):
         storages.recording.begin(SAVING)
         engine._zero3_consolidated_16bit_state_dict()  # noqa: SLF001  what `save_model` calls
@@ -38,7 +38,7 @@ def save_sharded_by_fsdp(subject: Subject, storages: Storages, model: Any) -> No
 
 
 def _parameters(model: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Version 2, weights and then the optimizer's moments.
+    """Save under version 2: weights, then the optimizer's moments.
 
     accelerate 1.15 `accelerator.py`, `get_state_dict`, and `utils/fsdp_utils.py`,
     `save_fsdp_optimizer`: these options.
@@ -52,7 +52,7 @@ def _parameters(model: Any, optimizer: torch.optim.Optimizer) -> None:
 
 
 def _moments(storages: Storages, model: Any) -> torch.optim.Optimizer:
-    """An optimizer that has stepped, whose states are those that the trace counted already."""
+    """An optimizer that has already stepped, whose states the trace has already counted."""
     trained = [each for each in model.parameters() if each.requires_grad]
     optimizer = torch.optim.AdamW(trained)
     storages.is_hidden = True
@@ -66,7 +66,7 @@ def _moments(storages: Storages, model: Any) -> torch.optim.Optimizer:
 
 
 def _units(model: Any) -> None:
-    """Version 1 (accelerate 1.15 `accelerator.py`, `get_state_dict`: this config)."""
+    """Save under version 1 (accelerate 1.15 `accelerator.py`, `get_state_dict`: this config)."""
     fsdp = importlib.import_module("torch.distributed.fsdp")
     config = fsdp.FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
     with type(model).state_dict_type(model, fsdp.StateDictType.FULL_STATE_DICT, config):
@@ -74,7 +74,7 @@ def _units(model: Any) -> None:
 
 
 def _on_host(storages: Storages) -> Callable[[Any, Any, Any], Any]:
-    """Answers with stand-ins for what is copied to the host: no memory of the device's."""
+    """Answers copies to the host with stand-ins, which take no device memory."""
     others = storages.answer
 
     def answer(func: Any, args: Any, kwargs: Any) -> Any:

@@ -18,9 +18,9 @@ from tunec.schemas.frozen import replace
 def evaluate(
     subject: Subject, storages: Storages, model: Any, run_model: Any, casts: Casts
 ) -> None:
-    """Record evaluation where the subject has one; `run_model`: the model as its engine wraps it.
+    """Record evaluation if the subject has it; `run_model` is the model as its engine wraps it.
 
-    A batch is padded where it has several samples, whatever training's was.
+    A batch is padded if it has several samples, whether or not training's batch was.
     """
     if not subject.evaluates:
         return

@@ -1,9 +1,9 @@
 """torch's own FSDP, wrapped as accelerate does, on meta tensors and on any number of ranks.
 
-Here is version 2, and what both share; version 1 is in `fsdp_1`.
+This module has version 2, and the code that both versions share; version 1 is in `fsdp_1`.
 
-The process group is torch's `fake` one, in which collectives do nothing. What FSDP asks of an
-accelerator's streams is answered by the CPU's; all its memory is made on the meta device.
+The process group is torch's `fake` one, in which collectives do nothing. The CPU's streams stand in
+for an accelerator's streams; all memory is allocated on the meta device.
 """
 
 import importlib
@@ -46,7 +46,7 @@ _GROUP: Final = f"{_PACKAGE}._fully_shard._fsdp_param_group"
 
 
 def trace_fsdp(subject: Subject) -> Storages:
-    """Record the second step of a model under FSDP 2; Untraceable for what meta cannot show."""
+    """Record the second step of a model under FSDP. Raises Untraceable if meta cannot show it."""
     _refuse(subject)
     flat = subject.layout.fsdp.version == 1
     model = build(subject)
@@ -103,7 +103,7 @@ def _sharded(subject: Subject, model: torch.nn.Module) -> Any:
 
 
 def _accelerator(subject: Subject) -> Any:
-    """What accelerate's functions ask of an Accelerator."""
+    """The attributes that accelerate's functions read of an Accelerator."""
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     fsdp = subject.layout.fsdp
@@ -150,7 +150,7 @@ def _mesh(subject: Subject) -> dict[str, Any]:
 def _step(
     subject: Subject, storages: Storages, model: Any, run: tuple[Any, Steps, Any], *, measured: bool
 ) -> None:
-    """One optimizer step; of a long accumulation two micro batches show all there is.
+    """One optimizer step; two micro batches are enough to show a long accumulation.
 
     Gradients of all but the last stay unreduced: accelerate 1.15 `Accelerator.no_sync`, which the
     Trainer enters for them.
@@ -177,7 +177,7 @@ def _syncing(subject: Subject, model: Any, *, last: bool) -> AbstractContextMana
 
 
 class _LocalSteps:
-    """The optimizer over this rank's shards, which is what its operations on DTensors come to."""
+    """The optimizer over this rank's shards, equivalent to its operations on DTensors."""
 
     def __init__(self, subject: Subject, parameters: list[torch.nn.Parameter]) -> None:
         self.sharded = parameters
@@ -209,7 +209,7 @@ def _name_weights(storages: Storages, model: torch.nn.Module) -> None:
 
 
 def _name_units(storages: Storages, model: torch.nn.Module) -> None:
-    """Know the storages of whole parameters, which every gathering fills anew."""
+    """Name the storages of whole parameters, which every gathering fills again."""
     for module in model.modules():
         if hasattr(module, "_get_fsdp_state"):
             for group in module._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001
@@ -219,7 +219,7 @@ def _name_units(storages: Storages, model: torch.nn.Module) -> None:
 
 
 class _Stream(torch.cpu.Stream):  # type: ignore[misc]  # torch is not typed
-    """The CPU's stream, which has always caught up, with events that FSDP can ask for."""
+    """The CPU's stream, which never has pending work, with the events that FSDP requests."""
 
     def __init__(self, **_: Any) -> None:
         super().__init__()
@@ -228,7 +228,7 @@ class _Stream(torch.cpu.Stream):  # type: ignore[misc]  # torch is not typed
         return torch.cpu.Event()
 
     def synchronize(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no work is pending."""
 
 
 _HANDLE: Final = SimpleNamespace(
@@ -243,7 +243,7 @@ _HANDLE: Final = SimpleNamespace(
 
 @contextmanager
 def _meta_streams() -> Iterator[None]:
-    """Let FSDP make its buffers on the meta device, and wait for streams of the CPU."""
+    """Let FSDP allocate its buffers on the meta device, and wait for streams of the CPU."""
     importlib.import_module(_INIT)
     group = importlib.import_module(_GROUP)
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
 """torch's own FullyShardedDataParallel on meta tensors, wrapped as accelerate and the Trainer do.
 
-It asks of its device what an accelerator has: streams, which the CPU's answer, and whether two
-tensors share memory, which it reads off addresses that meta tensors do not have.
+FSDP 1 requires two things of an accelerator: streams, for which the CPU's stand in, and whether two
+tensors share memory, which FSDP 1 reads from addresses that meta tensors do not have.
 """
 
 import importlib
@@ -56,7 +56,7 @@ def _prefetch(asked: str) -> Any:
 
 
 def _precision(subject: Subject) -> Any:
-    """accelerate 1.15 `utils/dataclasses.py`, `set_mixed_precision`: one dtype for everything."""
+    """The precision of accelerate 1.15 `utils/dataclasses.py`, `set_mixed_precision`: one dtype."""
     if not subject.layout.states.autocast:
         return None
     from tunec.compiler.tracing.live.model_builder import DTYPES
@@ -67,7 +67,7 @@ def _precision(subject: Subject) -> Any:
 
 
 def _policy(subject: Subject, model: torch.nn.Module) -> Any:
-    """accelerate's by class or size; for adapters peft's, which gives each a unit of its own.
+    """The wrapping policy: accelerate's by class or size, or peft's, with a unit per adapter.
 
     transformers 5.23 `distributed/fsdp.py`, `update_fsdp_plugin_peft`.
     """
@@ -109,7 +109,7 @@ def _recompute(subject: Subject, model: Any) -> None:
 
 
 def _widen(model: Any) -> None:
-    """Shards of what is trained in fp32, as accelerate makes them where precision is mixed.
+    """Keep shards of trained parameters in fp32, as accelerate does in mixed precision.
 
     accelerate 1.15 `accelerator.py`, `prepare_model`, which skips meta tensors.
     """
@@ -120,13 +120,13 @@ def _widen(model: Any) -> None:
 
 
 def syncing(model: Any, *, last: bool) -> AbstractContextManager[Any]:
-    """Around one micro batch: gradients of all but the last stay unreduced."""
+    """The context of one micro batch: gradients of all but the last stay unreduced."""
     context: AbstractContextManager[Any] = nullcontext() if last else model.no_sync()
     return context
 
 
 def name_weights(storages: Storages, model: Any) -> None:
-    """Follow each unit's shard."""
+    """Follow and name each unit's shard."""
     for unit in type(model).fsdp_modules(model):
         if unit._has_params:  # noqa: SLF001
             storages.follow(unit._flat_param, "parameter", "weights")  # noqa: SLF001
@@ -134,7 +134,7 @@ def name_weights(storages: Storages, model: Any) -> None:
 
 
 def name_units(storages: Storages, model: Any) -> None:
-    """Know the storages of whole units, which every gathering fills anew."""
+    """Name the storages of whole units, which every gathering fills again."""
     for unit in type(model).fsdp_modules(model):
         if unit._has_params:  # noqa: SLF001
             flat = unit._flat_param  # noqa: SLF001
@@ -145,7 +145,7 @@ def name_units(storages: Storages, model: Any) -> None:
 
 @contextmanager
 def on_meta(subject: Subject, handle: SimpleNamespace) -> Iterator[None]:
-    """Let FSDP 1 take the meta device for an accelerator with the streams of `handle`."""
+    """Let FSDP 1 treat the meta device as an accelerator with the streams of `handle`."""
     for name in ("_init_utils", "_flat_param", "_runtime_utils", "fully_sharded_data_parallel"):
         importlib.import_module(f"{_PACKAGE}.{name}")
     parallel, nodes = subject.layout.parallel, subject.layout.nodes

@@ -14,7 +14,8 @@ from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.subject import Subject
 
 _DECODING: Final = {"do_sample": False, "use_cache": True}
-"""As a model's own generation_config has it: the Trainer turns the cache off in `config` alone."""
+"""Settings as in a model's own generation_config: the Trainer disables the cache only in
+`config`."""
 Casts = AbstractContextManager[Any]
 
 
@@ -26,11 +27,11 @@ def read_and_write(
     recorded: tuple[int, tuple[str, str]],
     casts: Casts,
 ) -> None:
-    """Record the reading of all prompts, and the last token that is written.
+    """Record the prefill of all prompts, and the last generated token.
 
-    `recorded`: sequences that are answered at once, beams not counted, and the names of both
-    phases. The second is seen in a run of its own, of a prompt that is two tokens short of the
-    whole: what the cache holds does not depend on which of its tokens were written.
+    `recorded`: the number of sequences answered at once, without beams, and the names of both
+    phases. A separate run records the second phase, with a prompt that is two tokens short of the
+    whole: the content of the cache does not depend on which of its tokens were generated.
     """
     rows, (reading, writing) = recorded
     read = asked.tokens - asked.steps
@@ -54,14 +55,14 @@ def read_and_write(
 
 
 def inner_of(model: Any) -> Any:
-    """The model of transformers, where PEFT wraps it."""
+    """The transformers model, without PEFT's wrapper if there is one."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _written(
     storages: Storages, model: Any, asked: Generation, given: Batch, new: int, casts: Casts
 ) -> None:
-    """Write so many tokens: what says that an end was reached lies in data that is not there."""
+    """Generate `new` tokens; whether an end was reached depends on data that meta tensors lack."""
     from transformers.generation import GenerationMixin
 
     left = iter([True] * new)
@@ -75,7 +76,7 @@ def _written(
 
 
 def zeros(others: Any) -> Callable[[Any, Any, Any], Any]:
-    """Answers with zero for numbers that no meta tensor holds: how long the best beam is."""
+    """Answers zero for numbers that no meta tensor holds, such as the length of the best beam."""
 
     def answer(func: Any, args: Any, kwargs: Any) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:  # noqa: SLF001
@@ -91,7 +92,7 @@ def _tokens(rows: int, length: int) -> Batch:
 
 
 def _second(begin: Callable[[], None]) -> Callable[..., None]:
-    """A hook that calls back when a module is called for the second time."""
+    """A hook that calls `begin` when a module is called for the second time."""
     calls = 0
 
     def called(*_: Any) -> None:

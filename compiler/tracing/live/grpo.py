@@ -1,7 +1,7 @@
-"""GRPO by TRL's own trainer: its loss, the answers, their log-probabilities, weights handed over.
+"""GRPO by TRL's own trainer: the loss, answers, log-probabilities, and the handover of weights.
 
-The methods of `GRPOTrainer` and `VLLMGeneration` run on objects that hold what they ask for and
-nothing else (trl 1.16 `trainer/grpo_trainer.py`, `generation/vllm_generation.py`).
+The methods of `GRPOTrainer` and `VLLMGeneration` run on objects that hold only the attributes that
+they read (trl 1.16 `trainer/grpo_trainer.py`, `generation/vllm_generation.py`).
 """
 
 import gc
@@ -26,13 +26,13 @@ _ENGINE: Final = "trl.generation.vllm_generation"
 
 
 class Trained(NamedTuple):
-    """What is trained, as its engine leaves it."""
+    """The trained model, as its engine leaves it."""
 
     model: Any
-    """Unwrapped, with PEFT's own wrapper."""
+    """The model without the engine's wrapper, with PEFT's own wrapper."""
     wrapped: Any
     reference: Any
-    """The second model, where there is one."""
+    """The second model, if there is one."""
     casts: AbstractContextManager[Any]
 
 
@@ -65,7 +65,7 @@ def loss_over_answers(subject: Subject, model: Any, batch: dict[str, Any]) -> Ca
 
 
 def go_on(subject: Subject, storages: Storages, trained: Trained) -> None:
-    """Record what comes before GRPO's next step, where the subject has it."""
+    """Record the phases before GRPO's next step, if the subject has them."""
     asked = subject.workload.preference
     if asked is None or not asked.scored:
         return
@@ -101,7 +101,7 @@ def _generate(subject: Subject, storages: Storages, trained: Trained) -> None:
 
 
 def _score(subject: Subject, storages: Storages, trained: Trained, asked: Preference) -> None:
-    """Log-probabilities of what was written, by what wrote it and by the reference."""
+    """Log-probabilities of the answers, by the model that generated them and by the reference."""
     compares = asked.reference in ("resident", "base")
     if not asked.engine and not compares:
         return
@@ -127,7 +127,7 @@ def _score(subject: Subject, storages: Storages, trained: Trained, asked: Prefer
 
 
 def _hand_over(subject: Subject, storages: Storages, trained: Trained) -> None:
-    """What `sync_weights` walks through: parameters made whole, adapters merged into them."""
+    """Run `sync_weights`, which gathers parameters and merges adapters into them."""
     module = importlib.import_module(_ENGINE)
     accelerator = _accelerator(subject, trained.wrapped)
     engine = object.__new__(module.VLLMGeneration)
@@ -142,7 +142,7 @@ def _hand_over(subject: Subject, storages: Storages, trained: Trained) -> None:
 
 
 def _trainer(subject: Subject, model: Any) -> Any:
-    """A GRPOTrainer that was never set up, with what its loss reads."""
+    """A GRPOTrainer that was never initialised, with the attributes that its loss reads."""
     module = importlib.import_module(_TRAINER)
     asked, batch = _asked(subject), subject.layout.batch
     trainer = object.__new__(module.GRPOTrainer)
@@ -173,7 +173,7 @@ def _trainer(subject: Subject, model: Any) -> Any:
 
 
 class _Unkept(dict[str, Any]):
-    """Metrics that nobody reads."""
+    """Metrics that are not read."""
 
     def __missing__(self, _: str) -> list[Any]:
         return []
@@ -206,7 +206,7 @@ def _backend(accelerator: Any) -> Any:
 
 
 def _unread() -> AbstractContextManager[Any]:
-    """Leave out what TRL picks for its log by values that meta tensors do not hold."""
+    """Skip the values that TRL picks for its log, which meta tensors do not hold."""
     module, stack = importlib.import_module(_TRAINER), ExitStack()
     for name in ("nanmin", "nanmax"):
         stack.enter_context(patch.object(module, name, lambda found: found.sum()))

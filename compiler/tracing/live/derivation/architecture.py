@@ -283,7 +283,7 @@ def _output_of(model: Any) -> torch.nn.Module:
 
 
 def _holder_of(model: torch.nn.Module, weight: torch.nn.Parameter) -> str:
-    """The first module that has a weight: others share it, and the tree of modules has that one."""
+    """The first module that holds a weight; if modules share it, the module tree has this one."""
     every = model.named_modules()
     found: str = next(name for name, each in every if getattr(each, "weight", None) is weight)
     return found
