@@ -50,7 +50,7 @@ class Answers:
         return NotImplemented
 
     def _count(self, mask: torch.Tensor) -> int:
-        """True elements of a mask over (batch, sequence) or (batch, sequence, hidden)."""
+        """The True elements in a mask over (batch, sequence) or (batch, sequence, hidden)."""
         if self.labels is not None and mask.dim() == 2 and mask.numel() == self.labels:
             return self.scored
         return self.places * (mask.shape[2] if mask.dim() > 2 else 1)

@@ -46,7 +46,7 @@ def batch_of(subject: Subject, model: Any) -> Batch:
 
 
 def _sound(subject: Subject, model: Any, samples: int) -> torch.Tensor:
-    """What an encoder hears, in fp32 as processors give it, or as DeepSpeed's engine casts it."""
+    """The encoder's sound, in fp32 as processors give it, or as DeepSpeed's engine casts it."""
     states = subject.layout.states
     held = states.weights if subject.is_adapted else states.trainable
     dtype = torch.float32 if states.autocast else DTYPES[held]
@@ -197,7 +197,7 @@ def _picture(subject: Subject, merge: int) -> tuple[int, int]:
 
 
 def _grid(patches: int, merge: int) -> tuple[int, int]:
-    """A grid of so many patches whose sides the merger divides, as square as can be."""
+    """A grid of so many patches, with sides that the merger divides, as square as possible."""
     sides = [n for n in range(merge, math.isqrt(patches) + 1, merge) if patches % (n * merge) == 0]
     height = sides[-1] if sides else merge
     return patches // height, height

@@ -58,7 +58,7 @@ class Params4bit(torch.nn.Parameter):  # type: ignore[misc]  # torch is not type
 def _apart(
     elements: int, size: int, storage: torch.dtype, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A packed weight in its storage dtype, which can be sharded, and what stays beside it."""
+    """A packed weight in its storage dtype, which can be sharded, and the bytes beside it."""
     packed = torch.empty(elements // 2 // storage.itemsize, 1, dtype=storage, device=device)
     return packed, torch.empty(size - packed.nbytes, dtype=torch.uint8, device=device)
 

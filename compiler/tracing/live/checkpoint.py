@@ -23,7 +23,7 @@ def save_sharded_by_zero(subject: Subject, storages: Storages, engine: Any) -> N
 
 
 def save_sharded_by_fsdp(subject: Subject, storages: Storages, model: Any) -> None:
-    """Record what FSDP makes whole for a full checkpoint, which goes to the host of rank 0."""
+    """Record what FSDP gathers for a full checkpoint, which goes to the host of rank 0."""
     fsdp = subject.layout.fsdp
     if not saves_whole(subject.layout) or fsdp.offload_params:
         return  # what is on the host already is told apart from the device in training alone

@@ -132,7 +132,7 @@ def _accelerator(subject: Subject) -> Any:
 
 
 def _mesh(subject: Subject) -> dict[str, Any]:
-    """Replicas of shards: the two dimensions of accelerate's mesh that FSDP is given."""
+    """The replica and shard dimensions of accelerate's mesh; empty if sharding is not hybrid."""
     layout = subject.layout
     if layout.fsdp.sharding != "hybrid" or layout.nodes == 1:
         return {}

@@ -95,7 +95,7 @@ def _plain_policy(subject: Subject, model: torch.nn.Module) -> Any:
 
 
 def _recompute(subject: Subject, model: Any) -> None:
-    """What accelerate does for `activation_checkpointing`: around each unit of layers."""
+    """Checkpoint each unit of layers, as accelerate does for `activation_checkpointing`."""
     from functools import partial
 
     wrapper = importlib.import_module("torch.distributed.algorithms._checkpoint.checkpoint_wrapper")

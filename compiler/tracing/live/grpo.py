@@ -180,7 +180,7 @@ class _Unkept(dict[str, Any]):
 
 
 def _accelerator(subject: Subject, model: Any) -> Any:
-    """What TRL's functions ask of an Accelerator; the Trainer casts around them all."""
+    """The attributes that TRL reads of an Accelerator; the Trainer casts around all functions."""
     layout = subject.layout
     zero = SimpleNamespace(zero_stage=layout.zero.stage)
     fsdp = SimpleNamespace(fsdp_version=layout.fsdp.version)

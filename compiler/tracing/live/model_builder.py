@@ -1,4 +1,4 @@
-"""Build the real model of a config, without weights, and make of it what the plan trains."""
+"""Build the real model of a config without weights, and adapt it as the plan trains it."""
 
 import importlib
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _AUTO: Final = {
 def build(subject: Subject) -> torch.nn.Module:
     """Build, quantise, adapt and freeze the model of a subject, on the meta device.
 
-    Raises Untraceable where the model's own code would be needed.
+    Raises Untraceable if the model's own code would be needed.
     """
     model = _diffusers(subject) if "_class_name" in subject.config else _transformers(subject)
     states = subject.layout.states
@@ -93,9 +93,9 @@ def _transformers(subject: Subject) -> torch.nn.Module:
 
 
 def prepare(config: Any) -> None:
-    """Make a config ready for a step: without a cache, and with a token that a decoder begins with.
+    """Prepare a config for a step: without a cache, and with a first token for a decoder.
 
-    Let no layer be skipped by chance: a step that skips none takes the most.
+    No layer is skipped at random: a step that skips none takes the most memory.
     """
     config.use_cache = False
     if getattr(config, "is_encoder_decoder", False) and getattr(config, _FIRST, None) is None:

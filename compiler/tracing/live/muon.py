@@ -1,4 +1,4 @@
-"""DeepSpeed's own Muon on meta tensors; what stands in for the fused Adam of its other half."""
+"""DeepSpeed's own Muon on meta tensors, and a substitute for the fused Adam of its other half."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _RATE = 1e-4
 
 
 def block_of(subject: Subject) -> dict[str, Any]:
-    """The block `optimizer` of the DeepSpeed file that a plan with Muon has."""
+    """The `optimizer` block of the DeepSpeed file for a plan with Muon."""
     slots = subject.workload.optimizer
     params = {"lr": _RATE, "momentum": 0.95, "betas": [slots.beta1, slots.beta2], "eps": 1e-8}
     return {"type": "Muon", "params": params | {"weight_decay": slots.weight_decay}}
@@ -29,7 +29,7 @@ class FusedAdam(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not ty
         super().__init__(groups, {"lr": _RATE})
 
     def step(self, _: Any = None) -> None:
-        """Make the moments of whatever has a gradient and none yet."""
+        """Make the moments of each parameter that has a gradient but no moments yet."""
         for group in self.param_groups:
             for each in group["params"]:
                 state = self.state.setdefault(each, {})

@@ -1,8 +1,8 @@
 """Activations that wait in host RAM: TRL's own context, on tensors without data.
 
-What the context copies to the host is made a tensor of one element there, which has the shape and
-is not followed; what it brings back is a tensor of the device again. Streams and events do nothing:
-what they delay, the context keeps in its own tables.
+A copy on the host becomes a tensor of one element, which has the right shape and is not followed; a
+copy back to the device becomes a device tensor again. Streams and events do nothing: the context
+keeps the tensors that they delay in its own tables.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _COPY: Final = torch.ops.aten.copy_.default
 
 @contextmanager
 def offloading(subject: Subject, storages: Storages, model: torch.nn.Module) -> Iterator[Any]:
-    """Give the context in which TRL runs a micro batch (trl 1.16 `SFTTrainer.training_step`).
+    """Yield the context in which TRL runs a micro batch (trl 1.16 `SFTTrainer.training_step`).
 
     A diffusion model's trainer moves activations layer by layer (`segments.py`).
     """
@@ -40,7 +40,7 @@ def offloading(subject: Subject, storages: Storages, model: torch.nn.Module) -> 
 
 
 class _HostCopies:
-    """Copies on the host hold nothing: they are made of one element, and not written."""
+    """Copies on the host are made of one element, and never written."""
 
     def __init__(self, others: Any) -> None:
         self.others = others
@@ -55,22 +55,22 @@ class _HostCopies:
 
 
 class _Stream:
-    """A stream, or an event on it, that has always caught up."""
+    """A stream, or an event on it, that never has pending work."""
 
     def record_event(self) -> "_Stream":
         return self
 
     def wait_event(self, _: Any) -> None:
-        """Nothing is under way."""
+        """Do nothing: no work is pending."""
 
     wait_stream = wait_event
 
     def synchronize(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no work is pending."""
 
 
 class _Module:
-    """What torch has for a device with streams."""
+    """The module that torch has for a device with streams."""
 
     Stream = _Stream
 
@@ -81,18 +81,18 @@ class _Module:
         return nullcontext()
 
     def empty_cache(self) -> None:
-        """There is no cache."""
+        """Do nothing: there is no cache."""
 
 
 class _Accelerator:
-    """What `torch.accelerator` says of the device."""
+    """The result of `torch.accelerator` for the device."""
 
     type = "meta"
 
 
 @contextmanager
 def _device() -> Iterator[None]:
-    """Let the meta device look like an accelerator, whose storages have addresses."""
+    """Make the meta device look like an accelerator whose storages have addresses."""
     address = torch.UntypedStorage.data_ptr
 
     def identity(storage: torch.UntypedStorage) -> int:

@@ -1,4 +1,4 @@
-"""Optimizers: torch's own where they run on meta, the states of the others by their size."""
+"""Optimizers: torch's own if they run on meta; for others, states of the right size."""
 
 import math
 from collections.abc import Iterable
@@ -22,14 +22,14 @@ optimizer's states are in managed memory, which torch's allocator does not see."
 
 
 class Steps(Protocol):
-    """An optimizer, as far as a trace needs one."""
+    """The interface of an optimizer that a trace needs."""
 
     def step(self) -> Any:
-        """Move the parameters."""
+        """Update the parameters."""
         ...
 
     def tensors(self) -> Iterable[torch.Tensor]:
-        """Everything that it keeps between steps."""
+        """All tensors that the optimizer keeps between steps."""
         ...
 
 
@@ -42,8 +42,8 @@ def optimizer_of(
     """The optimizer of a plan over the parameters that it trains.
 
     `embeddings`: the identities of embedding weights, whose 8-bit states transformers' Trainer
-    keeps in 32 bits (5.23 `trainer.py`, `register_module_override`). `model`: whose backward pass
-    steps, where the optimizer does so.
+    keeps in 32 bits (5.23 `trainer.py`, `register_module_override`). `model`: the model whose
+    backward pass steps, if the optimizer steps there.
     """
     slots, kernel = subject.workload.optimizer, subject.workload.optimizer.kernel
     if slots.name == "adafactor":
@@ -100,7 +100,7 @@ class _InBackward:
 
 
 class _Kernel:
-    """A fused or bitsandbytes kernel: states at the first step, nothing besides."""
+    """A fused or bitsandbytes kernel: it makes its states at the first step, and no temporaries."""
 
     def __init__(
         self,
@@ -127,9 +127,9 @@ class _Kernel:
                 self.states += [each for _ in range(self.moments) for each in self._new(parameter)]
 
     def _come(self, parameter: torch.Tensor) -> None:
-        """Have on the device, for as long as a tensor is stepped, what of it is in managed memory.
+        """Keep a tensor's managed memory on the device while the tensor is stepped.
 
-        The driver brings it there, whatever the allocator knows.
+        The driver moves it there, without the allocator's knowledge.
         """
         if parameter.grad is not None and parameter.numel() >= _PAGED:
             wide = id(parameter) in self.embeddings or self.dtype != "int8"

@@ -23,12 +23,12 @@ from tunec.compiler.tracing.subject import Subject, Untraceable
 
 _LIBRARY: Final = "bitsandbytes"
 _BLOCK: Final = 64
-"""`Params4bit.__new__`: elements that share a scale where no other size is given."""
+"""`Params4bit.__new__`: the number of elements that share a scale by default."""
 _SCALE_BLOCK: Final = 256
 
 
 class Params4bit(torch.nn.Parameter):  # type: ignore[misc]  # torch is not typed
-    """A packed weight under the name by which PEFT knows it, and the scales it is read with."""
+    """A packed weight of the class name that PEFT recognises, with its scales."""
 
     def __new__(cls, data: torch.Tensor, **options: Any) -> Any:
         """What PEFT gives: a sum that is not packed yet, and how the weight before it was."""
@@ -37,7 +37,7 @@ class Params4bit(torch.nn.Parameter):  # type: ignore[misc]  # torch is not type
         return made
 
     def to(self, *_: Any) -> Any:
-        """Copy to the device, and pack there."""
+        """Copy the weight to the device, and pack it there."""
         whole = torch.empty_like(self.data)
         blocks = -(-whole.numel() // _BLOCK)
         scales: tuple[torch.Tensor, ...] = (_floats(whole, blocks),)
@@ -55,13 +55,13 @@ class Int8Params(torch.nn.Parameter):  # type: ignore[misc]  # torch is not type
     """A parameter that is packed in 8 bits on the device, with a scale for each row."""
 
     def __new__(cls, data: torch.Tensor, **_: Any) -> Any:
-        """What PEFT gives: a sum that is not packed yet."""
+        """Take PEFT's input: a sum that is not packed yet."""
         made = torch.Tensor._make_subclass(cls, data, require_grad=False)  # noqa: SLF001
         made.has_fp16_weights, made.SCB = False, None
         return made
 
     def to(self, *_: Any) -> Any:
-        """Copy to the device in fp16, cast on the way by the host, and pack there."""
+        """Copy the sum to the device in fp16, to which the host casts it, and pack it there."""
         whole = torch.empty_like(self.data, dtype=torch.float16)
         packed = Int8Params(torch.empty_like(whole, dtype=torch.int8))
         packed.SCB = _floats(whole, whole.shape[0])
@@ -77,15 +77,15 @@ def _whole(_: torch.Tensor, state: SimpleNamespace) -> torch.Tensor:
 
 
 def _whole_from_int8(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """`packed * scales * (1 / 127)`, whose first product is let go of after the second."""
+    """`packed * scales * (1 / 127)`; the first product is freed after the second."""
     return packed * scales.view(-1, 1) * (1 / 127)
 
 
 @contextmanager
 def repacking(subject: Subject) -> Iterator[None]:
-    """Let PEFT merge into packed bases, and take off again what it merged.
+    """Let PEFT merge adapters into packed bases, and unmerge them again.
 
-    Raises Untraceable where PEFT has no such code.
+    Raises Untraceable if PEFT has no such code.
     """
     if subject.workload.quantization.format == "none":
         yield
@@ -134,7 +134,7 @@ def _as_bitsandbytes(base: QuantizedLinear, subject: Subject) -> None:
 
 @contextmanager
 def _library() -> Iterator[None]:
-    """A module in the place of bitsandbytes, with what PEFT's merging takes of it."""
+    """A module in place of bitsandbytes, with the functions that PEFT's merging uses."""
     module: Any = ModuleType(_LIBRARY)
     module.__spec__ = importlib.machinery.ModuleSpec(_LIBRARY, None)
     module.nn = SimpleNamespace(Params4bit=Params4bit, Int8Params=Int8Params)
@@ -152,7 +152,7 @@ def _library() -> Iterator[None]:
 
 
 def _of_peft() -> Any:
-    """A second `peft.tuners.lora.bnb`: the first is empty where bitsandbytes is not installed."""
+    """A second `peft.tuners.lora.bnb`: the first is empty if bitsandbytes is not installed."""
     imports = importlib.import_module("peft.import_utils")
     spec = importlib.util.find_spec("peft.tuners.lora.bnb")
     if spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-"""DeepSpeed's groups of ranks that share a layer or a sequence, over a process group of no one.
+"""DeepSpeed's groups of ranks that share a layer or a sequence, over a fake process group.
 
 Groups are made before a trace begins, since torch reads the numbers of ranks from tensors.
 """
@@ -19,10 +19,10 @@ from tunec.compiler.tracing.subject import Subject
 
 @contextmanager
 def sharing_ranks(subject: Subject, model: torch.nn.Module) -> Iterator[Any]:
-    """The tensor or sequence parallel groups of a layout; gives the unit of the latter, or None.
+    """The tensor or sequence parallel groups of a layout; yields the unit of the latter, or None.
 
-    DeepSpeed remembers groups by itself, those of plain ZeRO too, and would hand them to the next
-    trace of this process (`tunec trace --save` makes two).
+    DeepSpeed caches groups, including those of plain ZeRO, and would return them in the next trace
+    of this process (`tunec trace --save` makes two).
     """
     parallel = subject.layout.parallel
     groups = importlib.import_module("deepspeed.utils.groups")
@@ -41,9 +41,9 @@ def sharing_ranks(subject: Subject, model: torch.nn.Module) -> Iterator[Any]:
 
 @contextmanager
 def _layers_in_shares(ways: int) -> Iterator[None]:
-    """Answer what AutoTP asks the other ranks: how large their part of the vocabulary is.
+    """Answer AutoTP's requests to other ranks: the size of their part of the vocabulary.
 
-    It also compares the first batch with theirs (`check_dataloader_inputs_same_across_ranks`).
+    AutoTP also compares the first batch with theirs (`check_dataloader_inputs_same_across_ranks`).
     """
     loss = importlib.import_module("deepspeed.sequence.cross_entropy")
     engine = importlib.import_module("deepspeed.runtime.engine").DeepSpeedEngine
@@ -62,9 +62,9 @@ def _layers_in_shares(ways: int) -> Iterator[None]:
 
 
 def _sequences_in_shares(subject: Subject, model: torch.nn.Module) -> Any:
-    """Put DeepSpeed's attention over all ranks of a sequence around the model's own.
+    """Wrap DeepSpeed's attention over all ranks of a sequence around the model's own attention.
 
-    What `Accelerator.prepare` does (accelerate 1.15 `_prepare_deepspeed`).
+    `Accelerator.prepare` does this (accelerate 1.15 `_prepare_deepspeed`).
     """
     ulysses = importlib.import_module("deepspeed.runtime.sequence_parallel.ulysses_sp")
     return ulysses.UlyssesSPAttentionHF.register_with_transformers(

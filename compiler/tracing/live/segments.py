@@ -17,18 +17,18 @@ from torch.utils.checkpoint import checkpoint
 from tunec.compiler.tracing.subject import Subject
 
 _STREAMS: Final = ("hidden_states", "encoder_hidden_states")
-"""What a block of a diffusion transformer is given and gives back, by name."""
+"""Names of the inputs that a block of a diffusion transformer takes and returns."""
 
 
 def needs_segments(subject: Subject) -> bool:
-    """Whether the model's own checkpointing does not do what the plan says."""
+    """Whether the plan's checkpointing differs from the model's own."""
     asked = subject.layout.activation_checkpointing
     alone = (asked.segment, asked.gap) == (1, 0)
     return not alone or (asked.offload and subject.workload.architecture.kind == "diffusion")
 
 
 def recompute_in_segments(subject: Subject, model: torch.nn.Module) -> None:
-    """Put the segments of a plan into a model."""
+    """Replace layers of a model by the segments of a plan."""
     asked = subject.layout.activation_checkpointing
     moves = asked.offload and subject.workload.architecture.kind == "diffusion"
     for layers in _lists(subject, model):
@@ -42,7 +42,7 @@ def recompute_in_segments(subject: Subject, model: torch.nn.Module) -> None:
 
 
 def _lists(subject: Subject, model: torch.nn.Module) -> Iterator[torch.nn.ModuleList]:
-    """The lists of layers of the model that is trained, towers left out."""
+    """The lists of layers of the trained model, without towers."""
     architecture = subject.workload.architecture
     parts = ("text", "denoiser")
     names = {m.path.partition(".{}")[0] for m in architecture.modules if m.part in parts}
@@ -53,14 +53,14 @@ def _lists(subject: Subject, model: torch.nn.Module) -> Iterator[torch.nn.Module
 
 
 class _Segment(torch.nn.Module):  # type: ignore[misc]  # torch is not typed
-    """Layers in one checkpoint."""
+    """Layers that run in one checkpoint."""
 
     def __init__(self, layers: list[torch.nn.Module], *, moves: bool) -> None:
         super().__init__()
         self.layers, self.moves = torch.nn.ModuleList(layers), moves
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the layers one after the other; called as one of them is."""
+        """Run the layers one after the other; the arguments are those of a single layer."""
         streams = [kwargs.pop(name) for name in _STREAMS if name in kwargs]
         by_name = bool(streams)  # what the function names, checkpointing keeps on the device
 
@@ -81,7 +81,7 @@ class _Segment(torch.nn.Module):  # type: ignore[misc]  # torch is not typed
 def _on_the_host() -> AbstractContextManager[Any]:
     """SimpleTuner's hooks (4.0.6 to 4.10.1 `offloaded_gradient_checkpointer.py` `CPUOffloadHooks`).
 
-    A copy on the host holds nothing here.
+    A copy on the host takes no memory here.
     """
 
     def pack(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype]:

@@ -39,7 +39,7 @@ _PACKAGES = ("torch", "transformers", "diffusers", "peft", "deepspeed", "acceler
 def run(subject: Subject) -> Trace:
     """Trace a subject on the engine of its layout.
 
-    Raises Untraceable where that cannot be done, and whatever the real model raises.
+    Raises Untraceable if that is not possible, and whatever the real model raises.
     """
     began = time.perf_counter()
     with values_of(subject):
@@ -62,7 +62,7 @@ def _recorded(subject: Subject) -> Storages:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that a trace runs, as far as they are installed."""
+    """Versions of the installed packages that a trace runs."""
     found = {}
     for name in _PACKAGES:
         try:
@@ -115,9 +115,9 @@ def _step(
     *,
     measured: bool,
 ) -> None:
-    """One optimizer step; of a long accumulation two micro batches show all there is.
+    """One optimizer step; two micro batches are enough to show a long accumulation.
 
-    `contexts`: the one of each pass, and the one of a whole micro batch.
+    `contexts`: the context of each pass, and the context of a whole micro batch.
     """
     casts, moved = contexts
     for _ in range(min(subject.layout.batch.accumulation, 2)):
@@ -135,7 +135,7 @@ def _is_ddp(subject: Subject) -> bool:
 
 
 def _shared(subject: Subject, model: torch.nn.Module, stack: ExitStack) -> torch.nn.Module:
-    """The real DistributedDataParallel over a process group that goes nowhere."""
+    """The real DistributedDataParallel over a fake process group."""
     from torch.nn.parallel import distributed
 
     stack.enter_context(fake_ranks(subject.layout.parallel.world))

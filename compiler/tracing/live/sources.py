@@ -1,4 +1,4 @@
-"""What an encoder reads that is no text: the shape of a sample, and the positions made of it."""
+"""Encoder inputs that are not text: the shape of a sample, and the number of its positions."""
 
 from typing import Any, Final
 
@@ -7,23 +7,24 @@ from msgspec import Struct
 from tunec.compiler.tracing.subject import Untraceable
 
 FEATURES: Final = "input_features"
-"""What models that hear call their sound, as bands of frequencies over time."""
+"""The name of the sound input of speech models: frequency bands over time."""
 
 
 class Source(Struct, frozen=True):
-    """One sample of it."""
+    """One sample of an encoder input."""
 
     shape: tuple[int, ...]
     positions: int
-    """What layers of the encoder see of it, however long the text is."""
+    """The number of positions in the encoder's layers, which does not depend on the text's
+    length."""
 
 
 def source_of(model: Any) -> Source:
-    """The sound that a model's encoder reads, which is always as long.
+    """The sound that a model's encoder reads, which always has the same length.
 
     Whisper's class refuses any other length, and pads shorter sounds with silence (transformers
     5.23 `models/whisper/modeling_whisper.py`, `WhisperEncoder.forward`: `expected_seq_length`).
-    Raises Untraceable where sounds of any length are read.
+    Raises Untraceable if the encoder reads sounds of any length.
     """
     encoder, config = model.get_encoder(), model.config
     convolutions = [getattr(encoder, name, None) for name in ("conv1", "conv2")]

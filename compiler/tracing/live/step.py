@@ -23,7 +23,7 @@ _PIXELS: Final = "pixel_values"
 
 
 def answers_of(subject: Subject) -> Answers:
-    """What operations on a subject's batch are told."""
+    """The answers for operations on a subject's batch."""
     images, asked = subject.workload.data.images > 0, subject.workload.preference
     if not is_trls(subject):
         return Answers(image_elements(subject), mixed=images)
@@ -33,9 +33,9 @@ def answers_of(subject: Subject) -> Answers:
 
 
 def backward(loss: torch.Tensor) -> None:
-    """Differentiate with function modes left on, which `Tensor.backward` would switch off.
+    """Run the backward pass with function modes on, which `Tensor.backward` would switch off.
 
-    What checkpointing recomputes must meet the same autocast as it did in the forward pass.
+    Recomputation in checkpoints needs the same autocast as the forward pass.
     """
     engine = torch.autograd.Variable._execution_engine  # noqa: SLF001
     seed = torch.ones_like(loss)
@@ -44,7 +44,7 @@ def backward(loss: torch.Tensor) -> None:
 
 
 def enter(storages: Storages, phase: str, *, measured: bool) -> None:
-    """Begin a phase, which is recorded under its name only in the measured step."""
+    """Begin a phase; only the measured step records it under its name."""
     storages.begin(phase)
     if not measured:
         storages.recording.marks.pop()
@@ -68,14 +68,14 @@ def embeddings_of(model: torch.nn.Module) -> set[int]:
 
 
 def autocast_of(subject: Subject) -> CudaAutocast | None:
-    """The autocast of a plan that has one."""
+    """The autocast of a plan; None if the plan has none."""
     if not subject.layout.states.autocast:
         return None
     return CudaAutocast(DTYPES[subject.workload.precision.compute])
 
 
 def loss_of(subject: Subject, model: Any, batch: Batch, reference: Any = None) -> Loss:
-    """How the trainer computes the loss; outputs besides it are let go, as the Trainer does."""
+    """The trainer's loss function; its other outputs are freed, as the Trainer does."""
     asked = subject.workload.preference
     if asked is not None and asked.scored:
         return loss_over_answers(subject, model, batch)
@@ -92,7 +92,7 @@ def loss_of(subject: Subject, model: Any, batch: Batch, reference: Any = None) -
 
 
 def _painted(subject: Subject, predicted: torch.Tensor) -> torch.Tensor:
-    """What is predicted of the picture to be painted, ahead of those that are given beside it.
+    """The prediction of the picture to be painted, which precedes those of the reference pictures.
 
     simpletuner 4.10.1 `helpers/models/qwen_image/model.py`, `_model_predict_edit_plus`.
     """
@@ -101,7 +101,7 @@ def _painted(subject: Subject, predicted: torch.Tensor) -> torch.Tensor:
 
 
 def first_tensor(answer: Any) -> torch.Tensor:
-    """What a diffusion transformer predicts; a list of pictures as one."""
+    """The prediction of a diffusion transformer; a list of pictures becomes one tensor."""
     while isinstance(answer, list | tuple):
         if isinstance(answer, list):
             return torch.stack([first_tensor(each) for each in answer])
@@ -111,7 +111,7 @@ def first_tensor(answer: Any) -> torch.Tensor:
 
 
 def name_model(storages: Storages, model: torch.nn.Module) -> None:
-    """Follow parameters and buffers."""
+    """Follow and name parameters and buffers."""
     for name, value in model.named_parameters():
         storages.follow(value, "parameter", "weights")
         storages.name(value, "weights", pattern(name))
@@ -128,7 +128,7 @@ def name_batch(storages: Storages, batch: Batch, accumulation: int = 1) -> None:
     """Follow the inputs, and the images of the step's other micro batches.
 
     The trainer fetches all of them together (transformers 5.23 `trainer.py`, `get_batch_samples`),
-    and its loader has put each on the device; what texts take of it is small.
+    and its loader has put each on the device; the texts among them take little memory.
     """
     for name, value in batch.items():
         if isinstance(value, torch.Tensor):
@@ -143,12 +143,12 @@ def name_batch(storages: Storages, batch: Batch, accumulation: int = 1) -> None:
 
 
 def pattern(name: str) -> str:
-    """A dotted name with its numbers written `{}`."""
+    """A dotted name in which each number is written as `{}`."""
     return ".".join("{}" if part.isdigit() else part for part in name.split("."))
 
 
 def watch_gradients(storages: Storages, model: torch.nn.Module) -> None:
-    """Know a gradient as soon as autograd has accumulated it."""
+    """Name each gradient as soon as autograd has accumulated it."""
     for name, value in model.named_parameters():
         if value.requires_grad:
             value.register_post_accumulate_grad_hook(_naming(storages, pattern(name)))

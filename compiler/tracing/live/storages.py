@@ -1,4 +1,4 @@
-"""Follow every storage: a dispatch mode that sees each operation, and hooks that say where."""
+"""Follow every storage: a dispatch mode sees each operation, and hooks report the module."""
 
 import re
 import weakref
@@ -17,9 +17,9 @@ _WRAPPER = "DTensor"
 
 
 class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
-    """Record when each storage is made, resized and freed, and what made it.
+    """Record when each storage is made, resized and freed, and which operation made it.
 
-    A storage lives as long as its Python object, which torch keeps for as long as its C++ one.
+    A storage lives as long as its Python object, which torch keeps as long as the C++ object.
     """
 
     def __init__(self, answer: Callable[[Any, Any, Any], Any] | None = None) -> None:
@@ -30,9 +30,9 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
         self.places: list[str] = []
         self.is_hidden = False
         self.passes_host = False
-        """Whether what is made on the host is no memory of the device's."""
+        """Whether storages made on the host are left out, as no device memory."""
         self.waiting: torch.Tensor | None = None
-        """Inputs that lie on the device for micro batches to come."""
+        """Inputs on the device for later micro batches."""
         self.answer = answer
         self._made_by: dict[int, str] = {}
         self._elsewhere: set[int] = set()
@@ -90,7 +90,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
         weakref.finalize(storage, self._forget, key)
 
     def overlook(self, value: torch.Tensor) -> torch.Tensor:
-        """Leave a tensor out for as long as it lives: it stands for host memory, or for none."""
+        """Ignore a tensor for its lifetime: it stands for host memory, or for no memory."""
         storage = value.untyped_storage()
         key = storage._cdata  # noqa: SLF001
         if key not in self._elsewhere:
@@ -99,7 +99,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
         return value
 
     def overlooks(self, value: torch.Tensor) -> bool:
-        """Whether a tensor is left out."""
+        """Whether a tensor is ignored."""
         return value.untyped_storage()._cdata in self._elsewhere  # noqa: SLF001
 
     def _category(self) -> Category:
@@ -115,14 +115,14 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
         storage.bytes = size
 
     def name(self, value: torch.Tensor, category: Category, module: str = "") -> None:
-        """Say what a storage is: a parameter's gradient, an optimizer's state."""
+        """Set the category of a storage, such as a parameter's gradient or an optimizer's state."""
         known = self.alive.get(value.untyped_storage()._cdata)  # noqa: SLF001
         if known is not None:
             known.category = category
             known.module = module or known.module
 
     def settle(self, category: Category) -> None:
-        """Say what everything is that outlived a step: neither activation nor temporary."""
+        """Set the category of all activations and temporaries that outlived a step."""
         for each in self.alive.values():
             if each.category in ("activations", "temporaries"):
                 each.category = category
@@ -161,7 +161,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
 
     @contextmanager
     def resizing(self) -> Iterator[None]:
-        """See `UntypedStorage.resize_`, by which shards are freed and made whole."""
+        """Record `UntypedStorage.resize_`, by which shards are freed and made whole."""
         plain = torch.UntypedStorage.resize_
 
         def resize(storage: torch.UntypedStorage, size: int) -> Any:

@@ -23,14 +23,17 @@ _OUTPUTS: Final = {
     "dpo": ("log_probs", "entropy", "mean_logits", "is_top1"),
     "grpo": ("log_probs", "entropy"),
 }
-"""What the head is asked for a token: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and
-`grpo_trainer.py`, `__init__`."""
+"""The outputs that each trainer requests of the head per token: trl 1.16 `sft_trainer.py`,
+`dpo_trainer.py` and `grpo_trainer.py`, `__init__`."""
 _BETA: Final = 0.1
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 def is_trls(subject: Subject) -> bool:
-    """Whether TRL computes the loss; raises Untraceable for those that nothing here runs."""
+    """Whether TRL computes the loss.
+
+    Raises Untraceable for losses that tracing does not support.
+    """
     workload = subject.workload
     if workload.loss == "fused":
         raise Untraceable("Liger's fused loss runs on GPUs only")
@@ -52,7 +55,7 @@ def _has_tiles() -> bool:
 
 
 def add_head(subject: Subject, model: Any) -> None:
-    """Give a causal model, with adapters or without, TRL's head."""
+    """Add TRL's head to a causal model, with or without adapters."""
     utils = importlib.import_module("trl.trainer.utils")
     base = model.get_base_model() if subject.is_adapted else model
     utils.add_fused_lm_head(base, outputs=_OUTPUTS[_objective(subject)])
@@ -109,7 +112,7 @@ class _Launched:
 
 @contextmanager
 def tiles_as_on_gpu(subject: Subject) -> Iterator[None]:
-    """Take the path of devices with Triton, for forward and backward passes within."""
+    """Make forward and backward passes take the path of devices with Triton."""
     if not is_trls(subject):
         yield
         return
@@ -133,7 +136,7 @@ def tiles_as_on_gpu(subject: Subject) -> Iterator[None]:
 
 
 def _autocast_on_meta(subject: Subject) -> dict[str, Callable[..., Any]]:
-    """What the kernel asks of autocast on the device of its tensors, which meta is not for."""
+    """The autocast functions that the kernel calls for its tensors' device, for meta."""
     enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
     on, wide = subject.layout.states.autocast, _DTYPES[subject.workload.precision.compute]
     return {
@@ -143,9 +146,9 @@ def _autocast_on_meta(subject: Subject) -> dict[str, Callable[..., Any]]:
 
 
 def scored_places(subject: Subject) -> tuple[int, int]:
-    """Labels of a micro batch, and those of them that a loss in tiles is of.
+    """The number of labels in a micro batch, and how many of them a loss in tiles covers.
 
-    All but the first of each sequence, or those of answers that the model wrote.
+    All but the first of each sequence, or those of answers that the model generated.
     """
     data, asked = subject.workload.data, subject.workload.preference
     rows = subject.layout.batch.micro * _sequences(subject)

@@ -1,7 +1,7 @@
-"""DeepSpeed's own ZeRO code on meta tensors: any size of model, any number of ranks, no device.
+"""DeepSpeed's own ZeRO code on meta tensors: any model size, any number of ranks, no device.
 
-What it asks of an accelerator is answered by the CPU's, with `meta` as the name of the device; the
-process group is torch's `fake` one, in which collectives do nothing.
+The CPU's accelerator stands in for the device's, with `meta` as the device's name; the process
+group is torch's `fake` one, in which collectives do nothing.
 """
 
 import gc
@@ -47,11 +47,11 @@ from tunec.compiler.tracing.subject import Subject, Untraceable
 _SHARDED: Final = 3
 """The stage of ZeRO that splits parameters."""
 _READ: Final = 1024
-"""Elements up to which a tensor on the host may be one whose numbers are read."""
+"""The most elements of a host tensor whose numbers may be read."""
 
 
 def trace_zero(subject: Subject) -> Storages:
-    """Record the second step of a DeepSpeed engine; Untraceable for offloaded state."""
+    """Record the second step of a DeepSpeed engine. Raises Untraceable for offloaded state."""
     _refuse(subject)
     model = build(subject)
     storages = Storages()
@@ -87,17 +87,17 @@ def trace_zero(subject: Subject) -> Storages:
 
 
 class HostAnswers:
-    """Stand-ins for host memory: what DeepSpeed copies to the CPU, or makes there.
+    """Stand-ins for host memory: tensors that DeepSpeed copies to the CPU, or makes there.
 
-    Small tensors hold zeros, for their numbers are read; large ones have no data either. Tensors
-    that DeepSpeed itself makes on the meta device, to remember shapes, are no memory at all.
+    Small tensors hold zeros, because their numbers are read; large ones have no data either.
+    Tensors that DeepSpeed itself makes on the meta device, to remember shapes, take no memory.
     """
 
     def __init__(self, others: Answers, storages: Storages) -> None:
         self.others, self.storages = others, storages
 
     def __call__(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """The answer of one operation, or NotImplemented for those that need none."""
+        """The answer of one operation, or NotImplemented for an operation that needs none."""
         device = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
         if device is not None and device.type == "cpu":
             return self._on_host(func, args, kwargs)
@@ -113,7 +113,7 @@ class HostAnswers:
 
 
 def fullest_rank(subject: Subject) -> int:
-    """The rank that the account speaks of: where gradients are split, the one that keeps most."""
+    """The rank that the account describes: if gradients are split, the one that keeps the most."""
     parallel = subject.layout.parallel
     if subject.layout.zero.stage not in (1, 2):
         return 0
@@ -170,10 +170,10 @@ def _engine(subject: Subject, model: torch.nn.Module, unit: Any) -> Any:
 
 @contextmanager
 def _as_under_zero_init(subject: Subject) -> Iterator[None]:
-    """Let adapters stay in their own dtype, as they do beside a base that zero.Init has built.
+    """Let adapters keep their own dtype, as they do beside a base that zero.Init has built.
 
-    Here the base is built whole, of which deepspeed 0.19.8 `runtime/engine.py`,
-    `_cast_module_mixed_precision`, casts every parameter.
+    Here the base is built whole, and deepspeed 0.19.8 `runtime/engine.py`,
+    `_cast_module_mixed_precision`, casts each of its parameters.
     """
     states = subject.layout.states
     if subject.layout.zero.stage < _SHARDED or states.trainable == states.weights:
@@ -225,7 +225,7 @@ def _config(subject: Subject) -> dict[str, Any]:
 
 
 class _Torch(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not typed
-    """The optimizer of a plan behind torch's interface, over whatever tensors ZeRO puts in."""
+    """The optimizer of a plan behind torch's interface, over the tensors that ZeRO provides."""
 
     def __init__(self, subject: Subject, parameters: list[torch.nn.Parameter]) -> None:
         super().__init__(parameters, {"lr": 1e-4})
@@ -255,7 +255,7 @@ def _name_weights(storages: Storages, model: torch.nn.Module) -> None:
 
 @contextmanager
 def _quiet_start() -> Iterator[None]:
-    """Tell DeepSpeed which accelerator and rank this is, before it is imported."""
+    """Set the accelerator and the rank for DeepSpeed, before it is imported."""
     plain = dict(os.environ)
     os.environ.update(
         DS_ACCELERATOR="cpu", LOCAL_RANK="0", RANK="0", WORLD_SIZE="1", DEEPSPEED_LOG_LEVEL="error"
@@ -298,8 +298,8 @@ def _meta_accelerator() -> Iterator[None]:
 def _defragmented(tensors: list[torch.Tensor]) -> torch.Tensor:
     """One buffer for all shards of the parameters.
 
-    deepspeed 0.19.8 `runtime/zero/utils.py`, `defragment`, takes the way over a buffer on the host,
-    which meta tensors cannot tell from the device's.
+    deepspeed 0.19.8 `runtime/zero/utils.py`, `defragment`, goes through a buffer on the host, which
+    meta tensors cannot distinguish from the device's.
     """
     buffer = torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype, device="meta")
     places = torch.split(buffer, [each.numel() for each in tensors])
