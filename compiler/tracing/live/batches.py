@@ -54,7 +54,7 @@ def _sound(subject: Subject, model: Any, samples: int) -> torch.Tensor:
 
 
 def _part_of_sequence(subject: Subject, rows: int, length: int) -> Batch:
-    """The batch that `UlyssesSPDataLoaderAdapter` gives each rank (deepspeed 0.19.8)."""
+    """A rank's batch from `UlyssesSPDataLoaderAdapter` (deepspeed 0.19.8), with shifted labels."""
     names = ["input_ids", "position_ids", "shift_labels"]
     names += ["attention_mask"] if subject.is_padded else []
     return {name: torch.zeros(rows, length, dtype=torch.long, device="meta") for name in names}

@@ -40,7 +40,7 @@ class FusedAdam(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not ty
 
 @contextmanager
 def on_meta() -> Iterator[None]:
-    """Newton-Schulz iterations as they are written, and no kernel that has to be built."""
+    """Run Newton-Schulz iterations without compilation, and no kernel that needs a build."""
     from deepspeed.runtime.engine import DeepSpeedEngine
 
     name = "get_optimizer_configuration"

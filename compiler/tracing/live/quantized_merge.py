@@ -168,7 +168,7 @@ def _of_peft() -> Any:
 
 @contextmanager
 def _on_host() -> Iterator[None]:
-    """Let the sum go to the host and back: nothing of it there, where meta tensors cannot be."""
+    """Let the sum move to the host and back without host memory: meta tensors cannot be there."""
     plain = torch.Tensor.to
 
     def to(tensor: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:

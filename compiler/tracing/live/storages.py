@@ -138,7 +138,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
         return "" if node is None else self._made_by.get(node._sequence_nr(), "")  # noqa: SLF001
 
     def watch(self, model: torch.nn.Module, left: Callable[[], None] = lambda: None) -> None:
-        """Know the module in which each operation runs; `left` is called outside of all."""
+        """Track the module in which each operation runs; `left` is called after the outermost."""
         for name, module in model.named_modules():
             path = _NUMBER.sub("{}", _WRAPPED.sub("", name))
             module.register_forward_pre_hook(self._entering(path))

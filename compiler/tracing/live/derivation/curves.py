@@ -49,8 +49,8 @@ class NoCurve(Untraceable):
 class Lengths(Struct, frozen=True):
     """Lengths of the passes in tokens.
 
-    Neither one, nor what experts or two samples read of it, is a width of a parameter: gradients of
-    weights are told from activations by their shape.
+    No length, and no number of rows that experts or two samples read of it, equals a width of a
+    parameter: gradients of weights are distinguished from activations by their shape.
     """
 
     aligned: tuple[int, ...]
@@ -65,9 +65,9 @@ class Lengths(Struct, frozen=True):
 
     @classmethod
     def beside(cls, model: torch.nn.Module, active: int = 1, *, short: bool = False) -> Self:
-        """Lengths for a model whose tokens pass through so many experts.
+        """Lengths for a model that passes each token through `active` experts.
 
-        Short ones for a class that takes a step a token: it works on no chunks.
+        `short`: for a class that takes one step per token and works on no chunks.
         """
         share = _SHARE if short else 1
         free, step = _free(model, active), _CHUNKS[-1] // share
@@ -164,9 +164,9 @@ def _with_state(sizes: Mapping[int, float], lengths: Lengths, chunk: int) -> Cur
 
 
 def _moments(sizes: Mapping[int, float], chunk: int) -> Iterator[tuple[Curve, ...]]:
-    """Curves of moments, each the highest from some share of the last chunk that is filled up on.
+    """Curves of moments, each of which is the peak from some filled share of the last chunk on.
 
-    Each is fitted to more lengths than it has coefficients.
+    Each curve is fitted to more lengths than it has coefficients.
     """
     ordered = sorted(sizes, key=lambda length: _fill(length, chunk))
     for moments in _MOMENTS:
@@ -177,7 +177,7 @@ def _moments(sizes: Mapping[int, float], chunk: int) -> Iterator[tuple[Curve, ..
 
 
 def _scores(sizes: Mapping[int, float]) -> Iterator[tuple[Curve, ...]]:
-    """Curves of one moment or of two, by length, which are of pairs of tokens."""
+    """Curves of one or two moments, by length, with terms for pairs of tokens."""
     ordered = sorted(sizes)
     for cut in range(len(ordered)):
         parts = [{s: sizes[s] for s in part} for part in (ordered[:cut], ordered[cut:]) if part]
@@ -199,7 +199,7 @@ def _of_scores(sizes: Mapping[int, float]) -> Curve | None:
 
 
 def _is_proven(part: Sequence[int], chunk: int) -> bool:
-    """Whether the lengths of a moment are more than the coefficients that they tell."""
+    """Whether a moment has more lengths than coefficients."""
     return len(part) > (3 if any(_fill(length, chunk) for length in part) else 2)
 
 
@@ -211,7 +211,7 @@ def _moment(sizes: Mapping[int, float], chunk: int) -> Curve:
 
 
 def _fill(length: int, chunk: int) -> float:
-    """What fills up the last chunk, as a share of the length."""
+    """The padding of the last chunk, as a share of the length."""
     return -(-length // chunk) * chunk / length - 1
 
 

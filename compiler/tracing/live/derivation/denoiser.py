@@ -1,4 +1,4 @@
-"""From the config of a diffusion transformer to the architecture that diffusers builds of it."""
+"""From the config of a diffusion transformer to the architecture that diffusers builds from it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,18 +19,18 @@ from tunec.schemas.models.denoiser import Denoiser
 
 
 class Kind(Struct, frozen=True):
-    """Blocks of one list that are alike."""
+    """Equal blocks of one list."""
 
     path: str
-    """Of the list."""
+    """Dotted path of the list."""
     places: tuple[int, ...]
 
 
 def denoiser_of(config: Mapping[str, Any]) -> Architecture:
-    """Build the class that a config names, and read off what the account needs.
+    """Build the class that a config names, and derive what the account needs from it.
 
-    Raises Untraceable where diffusers has no such class, it cannot be built, or its passes cannot
-    be followed.
+    Raises Untraceable if diffusers has no such class, the class cannot be built, or its passes
+    cannot be followed.
     """
     model = built(config)
     family = type(model).__name__
@@ -74,7 +74,7 @@ def _text(model: Any, traits: Traits) -> int:
 
 
 def built(config: Mapping[str, Any]) -> Any:
-    """The model of a config on meta. Raises Untraceable."""
+    """The model of a config on meta. Raises Untraceable if it cannot be built."""
     import diffusers
     from diffusers.models import transformers, unets
 
@@ -94,7 +94,7 @@ def built(config: Mapping[str, Any]) -> Any:
 
 
 def _on_meta(model: torch.nn.Module) -> torch.nn.Module:
-    """A model whose parameters are all there: `torch.Tensor([...])` makes some elsewhere.
+    """Move all parameters of a model to meta: `torch.Tensor([...])` makes some elsewhere.
 
     diffusers 0.42 `models/resnet.py`, `AlphaBlender`.
     """
@@ -120,7 +120,7 @@ def _kinds(model: torch.nn.Module) -> list[Kind]:
 
 
 def _stack(model: torch.nn.Module, kind: Kind) -> Stack:
-    """What is known of a kind of block by its modules."""
+    """The facts of a kind of block that its modules show."""
     block = model.get_submodule(f"{kind.path}.{kind.places[0]}")
     heads = next((m.heads for m in block.modules() if isinstance(_heads(m), int)), 1)
     sides = [m.weight.shape for m in block.modules() if isinstance(m, torch.nn.Linear)]
@@ -146,15 +146,16 @@ def _heads(module: torch.nn.Module) -> Any:
 
 
 def _whole(kinds: Sequence[Kind]) -> list[Blocks]:
-    """Where in a model of all its blocks each kind is measured: the second of them."""
+    """The block of each kind that is measured in a model with all its blocks: the second."""
     return [Blocks(kind.path, kind.places[min(1, len(kind.places) - 1)]) for kind in kinds]
 
 
 def _reduce(model: Any, kinds: Sequence[Kind], traits: Traits) -> list[Blocks]:
-    """Leave a model some blocks of each kind; say where in it each kind is measured.
+    """Keep only some blocks of each kind in a model; return where each kind is measured.
 
-    Of each kind stay two, of which the second is measured: the first one meets what comes before.
-    A list keeps one more behind them, since the last block meets what comes after.
+    Two blocks of each kind stay, of which the second is measured: the first one meets the
+    operations before the list. A list keeps one more block after them, since the last block meets
+    the operations after the list.
     """
     kept: dict[str, list[int]] = {}
     for kind in kinds:

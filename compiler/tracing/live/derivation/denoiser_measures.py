@@ -1,8 +1,8 @@
-"""What each kind of block of a diffusion transformer keeps and works in, off passes on meta.
+"""Measure what each kind of block of a diffusion transformer keeps and works in, on meta.
 
 A model of a few blocks runs at a few sizes of picture and text, and every storage is followed to
 the block that made it. Bytes are planes over the tokens of both: fitted exactly at some sizes, and
-proven at others.
+verified at others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ MORE_GRIDS: Final = (
     Grid(1, 22, 30, 900),
     Grid(1, 28, 34, 606),
 )
-"""Where what is the largest changes with the shares of picture and text."""
+"""Sizes for classes whose peak moment changes with the shares of picture and text."""
 MANY_GRIDS: Final = (
     *MORE_GRIDS,
     Grid(1, 44, 36, 90),
@@ -57,7 +57,8 @@ MANY_GRIDS: Final = (
     Grid(1, 68, 58, 350),
     Grid(1, 36, 40, 150),
 )
-"""Where several moments take turns: the plane of each meets some that it was not fitted to."""
+"""Sizes for classes in which several moments alternate as the peak: each plane is verified at sizes
+to which it was not fitted."""
 ABOVE: Final = 0.02
 """Share by which the most that a block works in may be overstated where it follows no plane: that
 of moments which take turns, of which there are more than sizes tell."""
@@ -70,7 +71,7 @@ WHOLE_GRIDS: Final = (
     Grid(1, 24, 32, 640),
     Grid(1, 32, 28, 1152),
 )
-"""For classes that fill a sequence up to so many tokens, or to a part of them."""
+"""Sizes for classes that pad a sequence to a fixed number of tokens, or to a fraction of it."""
 SMALL_GRIDS: Final = (
     Grid(1, 22, 26, 62),
     Grid(1, 18, 30, 170),
@@ -79,11 +80,11 @@ SMALL_GRIDS: Final = (
     Grid(1, 14, 32, 126),
     Grid(1, 16, 26, 602),
 )
-"""For classes whose table of positions ends before: the first three are fitted to."""
+"""Sizes for classes whose table of positions ends earlier; curves are fitted to the first three."""
 
 
 class Found(Struct, frozen=True):
-    """What was measured of one kind."""
+    """The measurements of one kind of block."""
 
     bytes: tuple[BlockBytes, ...]
     joint: Any
@@ -91,19 +92,19 @@ class Found(Struct, frozen=True):
 
 
 class Measures(Struct, frozen=True):
-    """What was measured of a model."""
+    """The measurements of a model."""
 
     blocks: list[Found]
     around: tuple[Around, ...]
     rows: Mapping[str, Plane]
     multiple: int
-    """Tokens of picture and of text to whose multiples they are filled up."""
+    """The number of tokens to whose multiples picture and text are padded."""
 
 
 def measures(reduced: Reduced, traits: Traits) -> Measures:
-    """Measure the blocks, and what lies around all of them, in every way of computing.
+    """Measure the blocks, and the operations around them, in every way of computing.
 
-    Raises Untraceable where a pass does not run, or bytes are no plane over the tokens.
+    Raises Untraceable if a pass does not run, or bytes are no plane over the tokens.
     """
     work = Work(reduced, traits, tuple(_order(reduced.model)))
     sizes = _Sizes(traits, reduced.model)
@@ -118,7 +119,7 @@ def measures(reduced: Reduced, traits: Traits) -> Measures:
 
 
 class _Passes:
-    """The passes of a model: each is made once."""
+    """The passes of a model, each of which runs only once."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -132,7 +133,7 @@ class _Passes:
 
 
 def _measured(work: Work, grids: Sequence[Grid], asked: _Passes, above: float = 0.0) -> Measures:
-    """Measure at these sizes; what was asked before is known."""
+    """Measure at the given sizes; passes that have already run are reused."""
     places = [work.order.index(f"{each.path}.{each.at}") for each in work.reduced.blocks]
     blocks: list[list[BlockBytes]] = [[] for _ in places]
     around: list[Around] = []
@@ -168,7 +169,7 @@ def _bytes(name: str, at: int, passes: Mapping[Grid, Sizes], above: float) -> Bl
 
 
 def _is_like(alone: Sizes, several: Sizes | None) -> bool:
-    """Whether one sample takes what each of several takes, but for what is there once."""
+    """Whether one sample takes as much as each of several, apart from storages that exist once."""
     if several is None:
         return False
     return all(
@@ -179,7 +180,7 @@ def _is_like(alone: Sizes, several: Sizes | None) -> bool:
 
 
 def _joint(at: int, passes: Mapping[Grid, Sizes]) -> str:
-    """Whether a block's attention compares the picture's tokens with the text's in one sequence."""
+    """ "double" if a block's attention compares picture and text in one sequence, else "none"."""
     return (
         "double"
         if all(p.compared.get(at, 0) >= g.image + g.text for g, p in passes.items())
@@ -197,7 +198,7 @@ def _rows(passes: Mapping[Grid, Sizes]) -> dict[str, Plane]:
 
 
 class _Sizes:
-    """Sizes of pictures and texts as a class takes them."""
+    """The sizes of pictures and texts that a class supports."""
 
     def __init__(self, traits: Traits, model: Any) -> None:
         self.unit, self.square = traits.unit, traits.square
@@ -205,7 +206,7 @@ class _Sizes:
         self.widths = {side for each in model.parameters() for side in each.shape}
 
     def of(self, grids: Sequence[Grid]) -> tuple[Grid, ...]:
-        """These sizes, with sides of whole units, and a text of the one length that is taken."""
+        """The given sizes with sides in whole units, and with the one supported length of text."""
         return tuple(map(self._of, grids))
 
     def _of(self, grid: Grid) -> Grid:
@@ -218,7 +219,7 @@ class _Sizes:
 
 
 def _grids(work: Work, sizes: _Sizes) -> tuple[Grid, ...]:
-    """The larger sizes where the class takes them. Raises Untraceable where it takes none."""
+    """The larger sizes if the class takes them. Raises Untraceable if it takes none."""
     large, small = sizes.of(GRIDS), sizes.of(SMALL_GRIDS)
     told = _refused(work, large[2])
     if not told:
@@ -229,7 +230,7 @@ def _grids(work: Work, sizes: _Sizes) -> tuple[Grid, ...]:
 
 
 def _refused(work: Work, grid: Grid, *, recomputes: bool = False) -> str:
-    """What a class says of a picture; "": it takes it."""
+    """The fault that a class raises for a picture; "": it takes the picture."""
     try:
         pass_of(replace(work, recomputes=recomputes), WAYS[0], grid, 1)
     except Untraceable:

@@ -1,4 +1,4 @@
-"""One pass of a reduced diffusion transformer on meta, every storage followed to its block."""
+"""One pass of a reduced diffusion transformer on meta, with every storage followed to its block."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,14 +34,14 @@ from tunec.schemas.frozen import replace
 
 
 class Blocks(Struct, frozen=True):
-    """Where in a reduced model one kind of block is measured."""
+    """The place in a reduced model where one kind of block is measured."""
 
     path: str
     at: int
 
 
 class Reduced(Struct, frozen=True):
-    """A model of a few blocks, of which each pass takes a copy."""
+    """A model of a few blocks; each pass runs on a copy."""
 
     model: Any
     blocks: Sequence[Blocks]
@@ -211,10 +211,10 @@ def _kept(
 
 
 def _joined(events: Sequence[Event], index: Callable[[Storage], int | None]) -> dict[Storage, int]:
-    """What the model itself makes between two blocks, by the block that comes before.
+    """Storages that the model itself makes between two blocks, with the block before them.
 
-    diffusers 0.42 `transformer_hidream_image.py`, `forward`: the text is joined anew to the tokens
-    ahead of every block.
+    diffusers 0.42 `transformer_hidream_image.py`, `forward`: the text is joined to the tokens again
+    before every block.
     """
     found: dict[Storage, int] = {}
     between: list[Storage] = []

@@ -1,4 +1,4 @@
-"""The lists of layers of a model's text: one, or an encoder's and those of the decoder it feeds."""
+"""The lists of layers of a model's text: a single one, or those of an encoder and its decoder."""
 
 from collections.abc import Iterator, Sequence
 from inspect import signature
@@ -22,37 +22,37 @@ class Half(Struct, frozen=True):
     config: Any
     layers: Layers
     first: int = 0
-    """What its first layer is counted as, after those of the half before it."""
+    """The index of its first layer, counted after those of the half before it."""
     reads: int = 0
-    """Width of what its layers attend to besides their own tokens; 0: nothing."""
+    """Width of the states that its layers attend to besides their own tokens; 0: none."""
     positions: int = 0
-    """What they work on of each sample where that is no text; 0: the tokens of the text."""
+    """Positions of each sample if its input is not text; 0: the tokens of the text."""
 
     def stacks(self, model: torch.nn.Module) -> Iterator[Stack]:
-        """What is known of each of its kinds of layers."""
+        """The facts of each of its kinds of layers."""
         for kind in self.layers.kinds:
             found = stack_of(model, self.config, self.layers, kind)
             yield replace(found, cross_attention=self.reads, positions=self.positions)
 
     def keep(self, model: torch.nn.Module) -> None:
-        """Leave the first two layers of each kind and the last one in the model.
+        """Keep only the first two layers of each kind and the last layer in the model.
 
-        The first layer of a model and the last one meet what lies around the layers.
+        The first layer of a model and the last one meet the operations around the layers.
         """
         kinds = self.layers.kinds
         kept = frozenset(at for kind in kinds for at in kind[:2])
         keep_layers(model, self.layers, kept | {max(kind[-1] for kind in kinds)})
 
     def places(self) -> list[int]:
-        """The layer of each kind that is measured, as it is counted."""
+        """The index of the measured layer of each kind, counted over all halves."""
         return [self.first + kind[min(1, len(kind) - 1)] for kind in self.layers.kinds]
 
 
 def halves_of(model: Any) -> tuple[Half, ...]:
     """The halves of a model in the order in which they run.
 
-    Raises Untraceable where an encoder reads neither tokens nor sounds of one length: a card counts
-    one length, which texts on both sides have.
+    Raises Untraceable if an encoder reads neither tokens nor sounds of one length: a card counts a
+    single length, which texts on both sides have.
     """
     if not model.config.is_encoder_decoder:
         config = model.config.get_text_config()
@@ -75,7 +75,7 @@ def halves_of(model: Any) -> tuple[Half, ...]:
 
 
 def _config_of(own: Any, **half: bool) -> Any:
-    """What a half's config says of its text; where both halves share one, what that says of it."""
+    """The text config of a half; if both halves share one config, the half's part of it."""
     text = own.get_text_config()
     return own.get_text_config(**half) if text is own else text
 
@@ -91,7 +91,7 @@ def configs_of(model: Any) -> list[Any]:
 
 
 def _reads(module: torch.nn.Module) -> str:
-    """What the first argument of a model is called."""
+    """The name of the first argument of a model's forward pass."""
     return next(iter(signature(module.forward).parameters))
 
 

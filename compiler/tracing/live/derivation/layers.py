@@ -1,4 +1,4 @@
-"""The layers of a built model: where they are, which are alike, and what is known of each kind."""
+"""The layers of a built model: where they are, which are alike, and the facts of each kind."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -20,9 +20,10 @@ _LAYER_LISTS: Final = (
     "block_types",
     "kv_sharing_modes",
 )
-"""Lists of a config with an entry a layer."""
+"""Config keys of lists with one entry per layer."""
 WINDOWS: Final = {"sliding_window": "sliding", "attention_chunk_size": "chunked"}
-"""Keys of a config with the tokens that layers of a kind see, and how their word begins."""
+"""Config keys with the number of tokens that layers of a kind attend to, and the prefix of the
+kind's word."""
 _PARTS: Final[Mapping[str, Part]] = {
     "multi_modal_projector": "projector",
     "image_newline": "projector",
@@ -35,7 +36,7 @@ _PARTS: Final[Mapping[str, Part]] = {
     "image": "vision",
     "audio": "audio",
 }
-"""Words in the first names of a path that say which part of a model a module belongs to."""
+"""Words at the start of a dotted path that name the part of a model to which a module belongs."""
 _EXPERTS: Final = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _ACTIVE: Final = (
     "num_experts_per_tok",
@@ -62,12 +63,12 @@ class Layers(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of layers."""
         return sum(map(len, self.kinds))
 
 
 def part_of(path: str) -> Part:
-    """Say which part of a model a module belongs to, by its dotted path."""
+    """The part of a model to which a module belongs, by its dotted path."""
     first = ".".join(path.split(".")[:3])
     return next((part for word, part in _PARTS.items() if word in first), "text")
 
@@ -75,9 +76,9 @@ def part_of(path: str) -> Part:
 def layers_of(model: torch.nn.Module, config: Any, part: Part = "text", within: str = "") -> Layers:
     """Find the layers of a part of a model, and group those that are alike.
 
-    Layers are alike that hold modules of the same shapes and have one word in the config's lists.
-    `within`: the module that holds them, where another one may have as many.
-    Raises Untraceable where no list of the model has as many layers as the config says.
+    Layers are alike if they hold modules of the same shapes and have one word in the config's
+    lists. `within`: the module that holds the layers, if another one may have as many. Raises
+    Untraceable if no list of the model has as many layers as the config sets.
     """
     counts = [int(each) for each in (getattr(config, n, None) for n in _DEPTHS) if each]
     if not counts:
@@ -125,15 +126,15 @@ class _Passing(torch.nn.Module):  # type: ignore[misc]  # torch is not typed
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether an attribute of a class is a fact, as Inkling's kind of attention is."""
+    """Whether an attribute of a class is a plain value, such as Inkling's kind of attention."""
     return isinstance(value, str | int | float)
 
 
 def keep_layers(model: torch.nn.Module, layers: Layers, kept: Collection[int]) -> None:
-    """Leave a model some of its layers; others give again what the last one before them gave.
+    """Keep only some layers of a model; the others return the output of the last one before them.
 
-    The depth stays as it is, so that what the model makes for all layers is as large as it is. The
-    first and the last layer are among those kept.
+    The depth does not change, so that tensors that the model makes for all layers keep their size.
+    The first and the last layer are among those kept.
     """
     every = model.get_submodule(layers.path)
     given: list[Any] = []
@@ -146,7 +147,7 @@ def keep_layers(model: torch.nn.Module, layers: Layers, kept: Collection[int]) -
 
 
 def tower_of(model: torch.nn.Module, config: Any) -> tuple[Stack, ...]:
-    """What is known of the layers of a vision tower; () where the model has none that is known.
+    """The facts of the layers of a vision tower; () if the model has no known tower.
 
     `config` is the tower's own.
     """
@@ -158,7 +159,7 @@ def tower_of(model: torch.nn.Module, config: Any) -> tuple[Stack, ...]:
 
 
 def stack_of(model: torch.nn.Module, config: Any, layers: Layers, kind: Sequence[int]) -> Stack:
-    """What is known of a kind of layer by its modules' shapes and the config."""
+    """The facts of a kind of layer, from its modules' shapes and the config."""
     layer = model.get_submodule(f"{layers.path}.{kind[0]}")
     if getattr(config, "is_heterogeneous", False):
         config = config.per_layer_config[kind[0]]
@@ -214,7 +215,7 @@ def _is_rms(norm: torch.nn.Module) -> bool:
 
 
 def _heads(layer: torch.nn.Module, config: Any) -> tuple[int, int, int]:
-    """Query heads, key-value heads and the width of one, by projections where they tell."""
+    """Query heads, key-value heads and the width of a head, from projections if they show it."""
     heads = getattr(config, "num_attention_heads", None) or 1
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -227,7 +228,7 @@ def _heads(layer: torch.nn.Module, config: Any) -> tuple[int, int, int]:
 
 
 def _window(config: Any, at: int) -> int | None:
-    """Tokens that a layer sees, by the word for it."""
+    """The number of tokens that a layer attends to, by the layer's word in the config."""
     words = getattr(config, "layer_types", None)
     word = str(words[at]) if isinstance(words, list) and at < len(words) else ""
     named = (name for name, kind in WINDOWS.items() if word.startswith(kind))
@@ -235,7 +236,7 @@ def _window(config: Any, at: int) -> int | None:
 
 
 def _inner(layer: torch.nn.Module, hidden: int) -> int:
-    """Inner width of a feed-forward: what the widest projection back to the stream reads."""
+    """Inner width of a feed-forward: the inputs of the widest projection back to the stream."""
     back = (m for m in layer.modules() if isinstance(m, torch.nn.Linear))
     return max((m.in_features for m in back if m.out_features == hidden), default=hidden)
 

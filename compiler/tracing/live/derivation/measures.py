@@ -1,7 +1,7 @@
-"""What each kind of layer keeps and works in, read off forward and backward passes on meta.
+"""Measure what each kind of layer keeps and works in, by forward and backward passes on meta.
 
 A model of a few layers runs at a few lengths, and every storage is followed to the layer that made
-it. Bytes are polynomials of the length: fitted exactly at some lengths, and proven at others.
+it. Bytes are polynomials of the length: fitted exactly at some lengths, and verified at others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,48 +24,49 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.models.layer_measures import ALONE, Measured
 
 _SHARED: Final = 0.05
-"""Share of what a layer keeps that samples may have in common without being measured."""
+"""The largest share of a layer's kept bytes that samples may have in common without a
+measurement."""
 
 _HALF: Final = 2
 _FEW: Final = (64, 128)
-"""Lengths in tokens at which it is asked whether a class takes a step a token."""
+"""Lengths in tokens that show whether a class takes one step per token."""
 _STEP: Final = 16
-"""Storages that such a class makes and lets go of for each token more."""
+"""Storages that such a class makes and frees for each additional token."""
 
 
 class Found(Struct, frozen=True):
-    """What was measured of one layer."""
+    """The measurements of one layer."""
 
     measured: tuple[Measured, ...]
     attends: bool
 
 
 class Measures(Struct, frozen=True):
-    """What was measured of a model."""
+    """The measurements of a model."""
 
     layers: list[Found]
     around: tuple[Measured, ...]
     unpacked: str
-    """Why its passes do not run over packed weights; "": they do."""
+    """Why the passes do not run over packed weights; "": they do."""
     plain_loss: bool
-    """Whether its loss is of the logits as they come, neither shifted nor in fp32."""
+    """Whether the loss uses the logits as they come, neither shifted nor in fp32."""
     wide_stream: bool
-    """Whether layers of 16-bit weights hand on fp32 under autocast."""
+    """Whether layers with 16-bit weights return fp32 under autocast."""
     streams: int
-    """States of the hidden width that a layer hands on beside each other."""
+    """The number of states of the hidden width that a layer returns in parallel."""
     calls: Mapping[str, int]
-    """How often each token passes a product, of those that it passes several times."""
+    """How often each token passes a product, for products that it passes several times."""
     beside: frozenset[str]
-    """Products that work on what the encoder reads, which is no text."""
+    """Products that work on an encoder's input that is not text."""
 
 
 def measures(subject: Subject, places: Mapping[int, int]) -> Measures:
-    """Measure the layers at some places, and what lies around all of them, in every way.
+    """Measure the layers at some places, and the operations around them, in every way.
 
-    Each place has the positions that its layers work on, 0 for the tokens of the text.
+    Each place has the number of positions that its layers work on, 0 for the tokens of the text.
 
-    Ways over packed weights are left out where the class does not run over them. Raises Untraceable
-    where a pass does not run, bytes follow no curve of the length or of the number of samples.
+    Ways over packed weights are left out if the class does not run over them. Raises Untraceable if
+    a pass does not run, or bytes follow no curve of the length or of the number of samples.
     """
     subject = replace(subject, asks=asks_of(subject, _FEW[0]))
     lengths = Lengths.beside(subject.model, subject.active, short=_steps(subject))
@@ -110,16 +111,16 @@ def _at_lengths(subject: Subject, places: Mapping[int, int], lengths: Lengths) -
 
 
 def _steps(subject: Subject) -> bool:
-    """Whether a class takes a step a token, as state spaces do without kernels of their own."""
+    """Whether a class takes one step per token, as state spaces do without their own kernels."""
     few, more = (run(subject, WAYS[0], length).events for length in _FEW)
     return more - few >= _STEP * (_FEW[1] - _FEW[0])
 
 
 def _unpacked(subject: Subject, length: int) -> str:
-    """Why a class runs over a frozen base and not over a packed one; "": it runs over both.
+    """Why a class runs over a frozen base but not over a packed one; "": it runs over both.
 
-    Some read a layer's weight themselves, where bitsandbytes has packed it: Gemma 3n clamps it,
-    LongCat's router multiplies with it.
+    Some classes read a layer's weight themselves, which bitsandbytes has packed: Gemma 3n clamps
+    it, LongCat's router multiplies with it.
     """
     plain, packed = (
         next(w for w in WAYS if not w.trained and w.packed == asked) for asked in (False, True)
@@ -133,9 +134,9 @@ def _unpacked(subject: Subject, length: int) -> str:
 
 
 def _together(subject: Subject, length: int, places: Iterable[int]) -> int:
-    """Samples of the passes that are measured: two where one alone takes less than each.
+    """Samples of the measured passes: two if a single sample takes less than each of several.
 
-    Where there is one sample, what is cut from it lies in order, and some copies are not made.
+    Slices of a single sample are contiguous, so some copies are not made.
     """
     one, two = (run(subject, WAYS[0], length, samples=count) for count in (1, 2))
     counts = [(one.saved.get(at, 0), two.saved.get(at, 0)) for at in places]
@@ -152,9 +153,9 @@ def _together(subject: Subject, length: int, places: Iterable[int]) -> int:
 def _shares(
     subject: Subject, passes: Mapping[int, Pass], lengths: Lengths, places: Iterable[int]
 ) -> bool:
-    """Whether samples have more in common than can be counted for each of them.
+    """Whether samples have more in common than can be attributed to each of them.
 
-    Passes of one, two and three samples must lie on a line, or two take twice as much as one.
+    Passes of one, two and three samples must lie on a line, or two must take twice as much as one.
     """
     length = lengths.unaligned[0]
     one = passes[length]
