@@ -31,7 +31,7 @@ class Params4bit(torch.nn.Parameter):  # type: ignore[misc]  # torch is not type
     """A packed weight of the class name that PEFT recognises, with its scales."""
 
     def __new__(cls, data: torch.Tensor, **options: Any) -> Any:
-        """What PEFT gives: a sum that is not packed yet, and how the weight before it was."""
+        """Take PEFT's input: a sum that is not packed yet, and how the old weight was packed."""
         made = torch.Tensor._make_subclass(cls, data, require_grad=False)  # noqa: SLF001
         made.quant_state = options["quant_state"]
         return made

@@ -90,7 +90,7 @@ class Lengths(Struct, frozen=True):
 
 
 def _free(model: torch.nn.Module, active: int) -> Callable[[int, int], int]:
-    """A function that finds the next length that is free, in steps."""
+    """A function that finds the next length, in steps, that is not a parameter's width."""
     widths = {side for each in model.parameters() for side in each.shape}
 
     def free(length: int, step: int) -> int:
@@ -204,7 +204,7 @@ def _is_proven(part: Sequence[int], chunk: int) -> bool:
 
 
 def _moment(sizes: Mapping[int, float], chunk: int) -> Curve:
-    """Bytes of tokens, of what fills the last chunk, and of each sample."""
+    """The curve with coefficients per token, for the fill of the last chunk, and per sample."""
     rows = [(1, _fill(s, chunk), 1 / s) for s in sizes]
     token, padded, sample = _least_squares(rows, list(sizes.values()))
     return Curve(token - padded, 0.0, padded, chunk, 0.0, sample)

@@ -241,5 +241,5 @@ def _refused(work: Work, grid: Grid, *, recomputes: bool = False) -> str:
 
 
 def _order(model: torch.nn.Module) -> list[str]:
-    """The blocks of all lists in the order of the forward pass: that of the module tree."""
+    """The blocks of all lists in the module tree's order, which is that of the forward pass."""
     return [f"{path}.{at}" for path, blocks in lists(model) for at in range(len(blocks))]

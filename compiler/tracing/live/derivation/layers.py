@@ -111,7 +111,7 @@ def _words(config: Any, at: int, count: int) -> tuple[str, ...]:
 
 
 class _Passing(torch.nn.Module):  # type: ignore[misc]  # torch is not typed
-    """Stands for a layer: it has the layer's plain attributes, and gives what it is handed."""
+    """A substitute for a layer: it has the layer's plain attributes, and returns its input."""
 
     def __init__(self, layer: torch.nn.Module, hand: Callable[[], Any]) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ def _is_norm(module: torch.nn.Module) -> bool:
 
 
 def _is_rms(norm: torch.nn.Module) -> bool:
-    """Whether a norm takes no mean: torch's own LayerNorm may have no bias, others then are RMS."""
+    """Whether a norm subtracts no mean. torch's LayerNorm may lack a bias; others are RMS then."""
     bare = not isinstance(norm, torch.nn.LayerNorm) and getattr(norm, "bias", None) is None
     return bare or "rms" in type(norm).__name__.lower()
 

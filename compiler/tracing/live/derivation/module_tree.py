@@ -20,7 +20,7 @@ class Holder(Struct, frozen=True):
 
     @property
     def pattern(self) -> str:
-        """The path with `{}` where numbers stand."""
+        """The path with `{}` in place of numbers."""
         return ".".join("{}" if each.isdigit() else each for each in self.path.split("."))
 
     @property
@@ -43,7 +43,7 @@ def module_tree(model: torch.nn.Module, part: Part = "text") -> tuple[Module, ..
 
 
 def holders(model: torch.nn.Module) -> Iterator[Holder]:
-    """Every module with parameters of its own; those of experts in one tensor are bare."""
+    """Every module with its own parameters; experts in one tensor are bare parameters."""
     seen: set[int] = set()
     for path, module in model.named_modules():
         own = dict(module.named_parameters(recurse=False))
@@ -62,16 +62,16 @@ def holders(model: torch.nn.Module) -> Iterator[Holder]:
 
 
 def is_plain_linear(module: torch.nn.Module) -> bool:
-    """Whether a module is a linear layer that others may stand for: no router that answers twice.
+    """Whether a module is a linear layer that can be replaced: not a router with two outputs.
 
-    Bitsandbytes' layers take the place of these alone (transformers 5.23
-    `integrations/bitsandbytes.py`, `replace_with_bnb_linear`: `type(module) is nn.Linear`).
+    bitsandbytes' layers replace only such layers (transformers 5.23 `integrations/bitsandbytes.py`,
+    `replace_with_bnb_linear`: `type(module) is nn.Linear`).
     """
     return type(module) is torch.nn.Linear
 
 
 def _kind(module: torch.nn.Module, own: dict[str, torch.nn.Parameter]) -> Kind | None:
-    """What a module is; None: its parameters stand for themselves."""
+    """The kind of a module; None: its parameters are listed as bare parameters."""
     if "weight" not in own:
         return None
     if is_plain_linear(module):

@@ -13,13 +13,14 @@ from tunec.schemas.frozen import replace
 from tunec.schemas.models.denoiser import Plane, highest
 
 _FITTED: Final = 3
-"""Sizes to which a plane is fitted; the others prove it."""
+"""The number of sizes to which a plane is fitted; the others verify it."""
 _EXACT: Final = 2e-5
 """Share by which what is truly of pairs of tokens may miss a size: storages are filled up."""
 _SQUARES: Final = ("square", "pairs")
 """What a plane may have besides: bytes for each pair of tokens, or of the text's alone."""
 _VARYING: Final = {True: ("text",), False: ()}
-"""A text of one length is no variable: what it takes is there at any size."""
+"""The variables of a plane: a text of fixed length is none, since its bytes are part of any
+size."""
 _TERMS: Final[Mapping[str, Callable[[Grid], int]]] = {
     "fixed": lambda _: 1,
     "image": lambda grid: grid.image,
@@ -27,11 +28,11 @@ _TERMS: Final[Mapping[str, Callable[[Grid], int]]] = {
     "square": lambda grid: (grid.image + grid.text) ** 2,
     "pairs": lambda grid: grid.text**2,
 }
-"""What each coefficient of a plane is multiplied with."""
+"""The factor of each coefficient of a plane."""
 
 
 class Irregular(Untraceable):
-    """What was measured follows no plane."""
+    """The measured bytes follow no plane."""
 
 
 def fitted(sizes: Mapping[Grid, float], what: str, above: float = 0.0) -> tuple[Plane, ...]:
@@ -71,14 +72,14 @@ def _tried(sizes: Mapping[Grid, float]) -> Iterator[tuple[tuple[Plane, ...], flo
 
 
 def _over(sizes: Mapping[Grid, float]) -> Plane:
-    """The nearest plane with squares, lifted until it lies nowhere below what was measured."""
+    """The nearest plane with squares, raised until no measurement is above it."""
     plane = _plane(sizes, "square")
     short = max(size - plane.at(g.image, g.text) for g, size in sizes.items())
     return replace(plane, fixed=_clean(plane.fixed + max(short, 0.0)))
 
 
 def _groups(grids: Sequence[Grid], count: int) -> Iterator[list[Sequence[Grid]]]:
-    """Neighbours in so many groups, each of no fewer than a plane is fitted to."""
+    """Neighbours in so many groups, each with at least as many sizes as a plane is fitted to."""
     if count == 1:
         yield [grids]
         return
@@ -124,7 +125,7 @@ def _plane(sizes: Mapping[Grid, float], square: str = "") -> Plane:
 
 
 def _clean(value: float) -> float:
-    """Without what the arithmetic leaves behind: bytes are counted in 64ths of a token's."""
+    """Remove rounding errors: bytes are counted in 64ths of a token's."""
     return round(value * 64) / 64
 
 

@@ -1,4 +1,4 @@
-"""Classes from a model's own repository: code that is run only where somebody trusts it."""
+"""Classes from a model's own repository: code that runs only if the user trusts it."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ _HEADS: Final = (
     *("AutoModelForCausalLM", "AutoModelForImageTextToText", "AutoModelForVision2Seq"),
     "AutoModelForSeq2SeqLM",
 )
-"""Keys of `auto_map` whose classes have the head of a language model."""
+"""Keys of `auto_map` whose classes have a language model head."""
 
 
 def is_remote(config: Mapping[str, Any]) -> bool:
@@ -23,10 +23,10 @@ def is_remote(config: Mapping[str, Any]) -> bool:
 
 
 def classes_of(config: Mapping[str, Any], code: str) -> tuple[Any, Any]:
-    """The config and the class of the model, by the Python files of a directory.
+    """The config and the class of the model, from the Python files of a directory.
 
-    transformers 5.23 dynamic_module_utils.py `get_class_from_dynamic_module`. Raises Untraceable
-    where `auto_map` names no class with a language model's head, or its code cannot be run.
+    transformers 5.23 dynamic_module_utils.py `get_class_from_dynamic_module`. Raises Untraceable if
+    `auto_map` names no class with a language model head, or its code cannot be run.
     """
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
@@ -44,5 +44,5 @@ def classes_of(config: Mapping[str, Any], code: str) -> tuple[Any, Any]:
 
 
 def told(fault: Exception) -> str:
-    """What was raised, in one line."""
+    """An exception as one line of text."""
     return f"{type(fault).__name__}: {str(fault).strip().partition(chr(10))[0]}"

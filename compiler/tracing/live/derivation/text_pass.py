@@ -1,4 +1,4 @@
-"""One forward and backward pass of a model of a few layers on meta, read layer by layer."""
+"""One forward and backward pass of a model of a few layers on meta, measured layer by layer."""
 
 import gc
 import re
@@ -28,9 +28,9 @@ from tunec.schemas.frozen import replace
 
 COMPARES: Final = re.compile("scaled_dot_product|^_softmax")
 _TYPES: Final = ("token_type_ids", "mm_token_type_ids")
-"""Numbers of tokens of pictures and of text, as processors of models that see give them."""
+"""Type numbers of picture and text tokens, as processors of vision models make them."""
 _ROUTED: Final = 2
-"""Sides of what a router gives: tokens and experts."""
+"""The number of dimensions of a router's output: tokens and experts."""
 NF4: Final = Quantization("nf4", double=True, compute="bf16", storage=None)
 
 
@@ -43,7 +43,7 @@ class Way(Struct, frozen=True):
     packed: bool
 
     def named(self, *, eager: bool) -> str:
-        """How the account asks for it."""
+        """The name by which the account requests this way."""
         return way(
             trained=self.trained,
             held=self.held.itemsize,
@@ -59,7 +59,8 @@ WAYS: Final = tuple(
     for held in (torch.bfloat16, torch.float32)
     for autocast in (False, True)
 )
-"""Trained in full or frozen below adapters; in 16 bit, under autocast, packed by bitsandbytes."""
+"""Trained in full or frozen below adapters; in 16 bits, under autocast, or packed by
+bitsandbytes."""
 
 
 class Pass(Struct, frozen=True):
@@ -69,47 +70,47 @@ class Pass(Struct, frozen=True):
     working: Mapping[int, int]
     forward: Mapping[int, int]
     around: int
-    """Kept by what is neither a layer, nor the head or its loss."""
+    """Bytes kept by everything except layers, the head and the head's loss."""
     attending: frozenset[int]
-    """Layers that compare tokens with each other: by a kernel of attention, or by a softmax."""
+    """Layers that compare tokens with each other, by an attention kernel or a softmax."""
     events: int
-    """How often a storage was made or let go of."""
+    """How often a storage was made or freed."""
     plain_loss: bool = False
-    """Whether the loss is of the logits as they come, neither shifted nor in fp32."""
+    """Whether the loss uses the logits as they come, neither shifted nor in fp32."""
     stream: int = 0
-    """Bytes an element of what the last layer reads."""
+    """Bytes per element of the states that the last layer reads."""
     streams: int = 1
-    """States of the hidden width that a token has there, beside each other."""
+    """The number of parallel states of the hidden width that a token has in the last layer."""
     handed: int = 0
-    """Bytes that the last layer is handed besides, which other layers made."""
+    """Bytes of the last layer's other inputs, which other layers made."""
     calls: Mapping[str, int] = {}
-    """How often each token passes a product, of those that it passes several times."""
+    """How often each token passes a product, for products that it passes several times."""
     beside: frozenset[str] = frozenset()
-    """Products that work on what the encoder reads, which is no text."""
+    """Products that work on an encoder's input that is not text."""
 
 
 class Subject(Struct, frozen=True):
-    """A model of a few layers, of which each pass takes a copy."""
+    """A model of a few layers; each pass runs on a copy."""
 
     model: torch.nn.Module
     paths: Mapping[str, int]
-    """Its lists of layers, and what the first layer of each is counted as."""
+    """Paths of its lists of layers, with the index at which each list's first layer is counted."""
     head: str
     eager: bool
     active: int
-    """Experts that a token passes through; 1: there are none."""
+    """The number of experts that a token passes through; 1: no experts."""
     asks: tuple[str, ...] = ()
-    """Numbers a token that its class asks for besides the tokens."""
+    """Names of the inputs per token that its class needs besides the tokens."""
     source: int = 0
-    """Positions of what its encoder reads, where that is no text."""
+    """Positions of its encoder's input, if that is not text."""
 
 
 class DoesNotRun(Untraceable):
-    """A pass of the class raises something."""
+    """A pass of the class raises an exception."""
 
 
 def asks_of(subject: Subject, length: int) -> tuple[str, ...]:
-    """What its class asks for when it is trained, in the words in which it does."""
+    """The inputs that its class requests in training, by the words of its errors."""
     try:
         _pass(subject, WAYS[0], length, 1)
     except ValueError as fault:
@@ -120,7 +121,7 @@ def asks_of(subject: Subject, length: int) -> tuple[str, ...]:
 
 
 def run(subject: Subject, asked: Way, length: int, samples: int = 1) -> Pass:
-    """One pass of so many samples of a length. Raises DoesNotRun with what its class raises."""
+    """One pass of so many samples of a length. Raises DoesNotRun with the class's exception."""
     try:
         return _pass(subject, asked, length, samples)
     except Exception as fault:
@@ -162,7 +163,7 @@ def _pass(subject: Subject, asked: Way, length: int, samples: int) -> Pass:
 
 
 def _batch(subject: Subject, model: Any, asked: Way, tokens: torch.Tensor) -> dict[str, Any]:
-    """What the class reads: tokens, or sound and the tokens that it learns to write."""
+    """The inputs of the class: tokens, or sound and the tokens that it learns to write."""
     named = ("labels", *subject.asks) if subject.source else ("input_ids", "labels", *subject.asks)
     batch = {name: torch.zeros_like(tokens, device="meta") for name in named}
     if subject.source:
@@ -172,7 +173,7 @@ def _batch(subject: Subject, model: Any, asked: Way, tokens: torch.Tensor) -> di
 
 
 def _embeddings(model: Any) -> list[torch.nn.Module]:
-    """What turns tokens into what layers read: of the model, or of an encoder and its decoder."""
+    """The modules that embed tokens: those of the model, or of an encoder and its decoder."""
     if not model.config.is_encoder_decoder:
         return [model.get_input_embeddings()]
     # those that transformers has wanting gradients (5.23 `enable_input_require_grads`)
@@ -182,7 +183,7 @@ def _embeddings(model: Any) -> list[torch.nn.Module]:
 
 
 def wanting_gradients(_: Any, __: Any, output: torch.Tensor) -> None:
-    """Let gradients pass the stream, as adapters before it make them."""
+    """Let gradients flow through the stream, as adapters before it would."""
     output.requires_grad_(requires_grad=True)
 
 
@@ -190,9 +191,9 @@ def wanting_gradients(_: Any, __: Any, output: torch.Tensor) -> None:
 def recorded(
     model: torch.nn.Module, batch: dict[str, Any], *, autocast: bool
 ) -> Iterator[tuple[Storages, AbstractContextManager[Any]]]:
-    """Record what a pass makes and lets go of, as it would on a GPU.
+    """Record the storages that a pass makes and frees, as it would on a GPU.
 
-    Gives the storages, and what forward and backward run in, which casts under autocast alone.
+    Yields the storages, and the context for forward and backward, which casts only under autocast.
     """
     storages, casts = _Placed(_Numbers(0)), CudaAutocast(torch.bfloat16) if autocast else None
     storages.watch(model, casts.forget if casts else lambda: None)
@@ -213,7 +214,7 @@ class _Numbers(Answers):
     """
 
     def __call__(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """The answer of one operation, or NotImplemented for those that need none."""
+        """The answer of one operation, or NotImplemented for an operation that needs none."""
         if func is torch.ops.aten._to_copy.default and args[0].is_meta:  # noqa: SLF001
             to = kwargs.get("device")
             if args[0].dim() == 0 and to is not None and to.type == "cpu":
@@ -222,17 +223,17 @@ class _Numbers(Answers):
 
 
 class _Placed(Storages):
-    """Storages by the very layer that made them."""
+    """Storages by the individual layer that made them."""
 
     def watch(self, model: torch.nn.Module, left: Callable[[], None] = lambda: None) -> None:
-        """Know the module in which each operation runs, numbers of layers included."""
+        """Track the module in which each operation runs, with the numbers of layers."""
         for name, module in model.named_modules():
             module.register_forward_pre_hook(self._entering(name))
             module.register_forward_hook(self._leaving(name, left), always_call=True)
 
 
 def shapes_of(model: torch.nn.Module) -> frozenset[tuple[int, ...]]:
-    """Shapes of parameters, and of the same turned."""
+    """Shapes of parameters, and of their transposes."""
     shapes = {tuple(each.shape) for each in model.parameters()}
     turned = {(*each[:-2], each[-1], each[-2]) for each in shapes if len(each) > 1}
     return frozenset(shapes | turned)
@@ -268,30 +269,30 @@ def _read(
 
 
 def _is_plain(made: Iterable[Storage], vocab: int) -> bool:
-    """Whether all that is as wide as the vocabulary has the dtype in which a loss takes it."""
+    """Whether all storages as wide as the vocabulary have the dtype of a plain loss."""
     wide = [each for each in made if each.shape[-1:] == (vocab,) and len(each.shape) > 1]
     taken = {each.dtype for each in wide if each.operation.startswith("_log_softmax")}
     return bool(taken) and {each.dtype for each in wide} == taken
 
 
 def _compares(storage: Storage) -> bool:
-    """Whether a storage compares tokens with each other, unlike a router's softmax."""
+    """Whether a storage holds comparisons of tokens with each other, unlike a router's softmax."""
     return bool(COMPARES.search(storage.operation)) and len(storage.shape) > _ROUTED
 
 
 def is_counted(storage: Storage, shapes: frozenset[tuple[int, ...]]) -> bool:
-    """Whether a storage is neither state, nor a weight expanded, cast or differentiated."""
+    """Whether a storage is neither state nor an expanded weight, a cast of one or its gradient."""
     return storage.category in ("activations", "temporaries") and storage.shape not in shapes
 
 
 def _losses(model: torch.nn.Module) -> Iterator[str]:
-    """Modules that are losses, as DistilBERT's is."""
+    """Names of the modules that are losses, such as DistilBERT's."""
     kind = torch.nn.modules.loss._Loss  # noqa: SLF001  what all of torch's losses are
     return (name for name, module in model.named_modules() if isinstance(module, kind))
 
 
 def _is_mask(storage: Storage) -> bool:
-    """Whether a storage outside of the layers is as wide as it is long: the account knows masks."""
+    """Whether a storage outside of layers is square; the account counts masks itself."""
     return len(storage.shape) > 2 and storage.shape[-1] == storage.shape[-2]
 
 
@@ -305,7 +306,7 @@ def _index(patterns: Sequence[tuple[re.Pattern[str], int]], storage: Storage) ->
 
 
 def alive(events: Sequence[Event]) -> Iterator[tuple[Storage, int]]:
-    """Storages that are there after some events, with their bytes."""
+    """Storages that are alive after some events, with their bytes."""
     sizes: dict[Storage, int] = {}
     for storage, change in events:
         sizes[storage] = sizes.get(storage, 0) + change
@@ -318,7 +319,7 @@ def working_of(
     index: Callable[[Storage], int | None],
     counts: Mapping[Storage, bool],
 ) -> dict[int, int]:
-    """The most that is alive while each layer is differentiated, beyond what waits for others."""
+    """The peak bytes of each layer's backward pass, beyond what waits for other layers."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for at, event in enumerate(events[middle:], middle):
@@ -348,7 +349,7 @@ def forward_of(
     index: Callable[[Storage], int | None],
     counts: Mapping[Storage, bool],
 ) -> dict[int, int]:
-    """The most that each layer's forward pass adds to what was there before."""
+    """The peak bytes that each layer's forward pass adds to those alive before."""
     before: dict[int, int] = {}
     highest: dict[int, int] = {}
     live, now = 0, None

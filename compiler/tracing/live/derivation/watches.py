@@ -1,4 +1,4 @@
-"""What hooks see of a pass: what the last layer reads, and how many tokens each product has."""
+"""Hooks on a pass: the inputs of the last layer, and the number of tokens in each product."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,35 +13,36 @@ from tunec.compiler.tracing.recording import Storage
 class Watches:
     """Hooks on the layers of a model, for one pass over so many tokens.
 
-    `beside`: rows of what an encoder reads that is no text; 0: it reads text, or there is none.
+    `beside`: rows of an encoder's input that is not text; 0: the input is text, or there is no
+    encoder.
     """
 
     def __init__(self, model: Any, paths: Mapping[str, int], tokens: int, beside: int = 0) -> None:
         self.tokens, self._rows_beside = tokens, beside
         self.stream = 0
-        """Bytes an element of the states that the last layer reads."""
+        """Bytes per element of the states that the last layer reads."""
         self.streams = 1
-        """States of the hidden width that a token has there, beside each other."""
+        """The number of parallel states of the hidden width that a token has in the last layer."""
         self.handed = 0
-        """Bytes that the last layer is handed besides, which others of its list made."""
+        """Bytes of the last layer's other inputs, which other layers of its list made."""
         self._calls: dict[str, int] = {}
         self._model, self._paths = model, paths
 
     @property
     def calls(self) -> dict[str, int]:
-        """How often each token passes a product, of those that a token passes several times."""
+        """How often each token passes a product, for products that a token passes several times."""
         beside = self.beside
         times = {p: rows // self.tokens for p, rows in self._calls.items() if p not in beside}
         return {path: each for path, each in times.items() if each > 1}
 
     @property
     def beside(self) -> frozenset[str]:
-        """Products that work on what is no text."""
+        """Products that work on input that is not text."""
         every = self._calls.items() if self._rows_beside else ()
         return frozenset(path for path, rows in every if rows == self._rows_beside)
 
     def begin(self, storages: Storages, layer_of: Callable[[Storage], int | None]) -> None:
-        """Set the hooks; `layer_of` says in which layer a storage was made."""
+        """Set the hooks; `layer_of` gives the layer in which a storage was made."""
 
         def reads(_: Any, args: Any, kwargs: Any) -> None:
             states, *others = _floating((*args, *kwargs.values()))
@@ -74,7 +75,7 @@ class Watches:
 
 
 def _floating(given: Any) -> Iterator[torch.Tensor]:
-    """The tensors of states and the like among what is given, those in tuples too."""
+    """The floating-point tensors among the inputs, including those in tuples."""
     for each in given:
         if isinstance(each, torch.Tensor) and each.is_floating_point():
             yield each
